@@ -1,0 +1,42 @@
+"""Who acts, through which door. Every service takes an `Actor`; every audit record names one."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class ActorKind(StrEnum):
+    """What sort of subject acts."""
+
+    USER = "user"
+    SERVICE_ACCOUNT = "service-account"
+    SYSTEM = "system"
+
+
+class Channel(StrEnum):
+    """The door through which an action came in."""
+
+    UI = "ui"
+    API = "api"
+    ADMIN = "admin"
+    CLI = "cli"
+    WORKER = "worker"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A subject and its door. `id` is the primary key of the user or service account as text, empty for the system."""
+
+    kind: ActorKind
+    id: str
+    name: str
+    channel: Channel
+    source_ip: str | None = None
+    request_id: str = ""
+
+    def through(self, channel: Channel) -> "Actor":
+        """The same subject through another door."""
+        return replace(self, channel=channel)
+
+
+SYSTEM = Actor(kind=ActorKind.SYSTEM, id="", name="rung", channel=Channel.WORKER)

@@ -1,0 +1,1 @@
+"""What runs: priority dictionary, categories, types, workloads, their events and preemption records, plans."""
