@@ -48,7 +48,9 @@ class RungError(Exception):
         self.retry_after = retry_after
 
     @classmethod
-    def at(cls, pointer: str, code: str, message: str, *, allowed: Iterable[str] = (), **numbers: object) -> "RungError":
+    def at(
+        cls, pointer: str, code: str, message: str, *, allowed: Iterable[str] = (), **numbers: object
+    ) -> "RungError":
         """An error about one field."""
         problem = Problem(pointer, code, message, tuple(allowed), numbers={k: str(v) for k, v in numbers.items()})
         return cls(message, code=code, problems=[problem])

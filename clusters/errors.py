@@ -1,0 +1,66 @@
+"""What can go wrong between Rung and an API server.
+
+ClusterError
+├── ClusterUnreachable     transient   refused, timed out, DNS, TLS
+├── ClusterBusy            transient   429, 503; carries `retry_after` seconds
+├── VersionExpired         transient   410: the watch must list again
+├── ClusterRefused         permanent   401, 403, 422; carries the server's reason
+├── ObjectConflict         permanent   a foreign object or manager holds the name or field
+└── ClusterChanged         permanent   another kube-system uid behind the same address
+"""
+
+from typing import ClassVar
+
+
+class ClusterError(Exception):
+    """Base. `transient` says whether the same call may succeed later."""
+
+    transient: ClassVar[bool] = False
+    code: ClassVar[str] = "cluster_error"
+
+    def __init__(self, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+
+class TransientClusterError(ClusterError):
+    """A retry can help."""
+
+    transient = True
+
+
+class ClusterUnreachable(TransientClusterError):
+    """Refused, timed out, DNS or TLS."""
+
+    code = "cluster_unreachable"
+
+
+class ClusterBusy(TransientClusterError):
+    """429 or 503."""
+
+    code = "cluster_busy"
+
+
+class VersionExpired(TransientClusterError):
+    """410 Gone."""
+
+    code = "version_expired"
+
+
+class ClusterRefused(ClusterError):
+    """401, 403 or 422."""
+
+    code = "cluster_refused"
+
+
+class ObjectConflict(ClusterError):
+    """A foreign object or manager holds the name or field."""
+
+    code = "object_conflict"
+
+
+class ClusterChanged(ClusterError):
+    """Another cluster answers at the same address."""
+
+    code = "cluster_changed"

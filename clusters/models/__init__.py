@@ -1,0 +1,24 @@
+"""Rows of the cluster mechanism, split by topic."""
+
+from clusters.models.estate import Cluster, ClusterState, Node, NodePool, Placement
+from clusters.models.observed import ClusterEvent, ObservedPod, ObserverLease
+from clusters.models.sandbox import SandboxClock, SandboxObject
+from clusters.models.sync import Drift, DriftKind, SyncOutcome, SyncRun, SyncState
+
+__all__ = [
+    "Cluster",
+    "ClusterEvent",
+    "ClusterState",
+    "Drift",
+    "DriftKind",
+    "Node",
+    "NodePool",
+    "ObservedPod",
+    "ObserverLease",
+    "Placement",
+    "SandboxClock",
+    "SandboxObject",
+    "SyncOutcome",
+    "SyncRun",
+    "SyncState",
+]

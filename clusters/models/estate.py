@@ -1,0 +1,106 @@
+"""Clusters, their node pools (desired) and their nodes (observed)."""
+
+import uuid
+
+from django.db import models
+
+
+class ClusterState(models.TextChoices):
+    """Whether Rung works with the cluster."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+
+
+class Placement(models.TextChoices):
+    """Where the next pod of a pool goes: fill nodes up, or keep them even."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+class Cluster(models.Model):
+    """One Kubernetes cluster and the scheduler flavour it runs."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.SlugField(max_length=63, unique=True)
+    flavour = models.CharField(max_length=20, help_text="Name of a scheduler flavour: kube, kai.")
+    backend = models.CharField(
+        max_length=20, default="sandbox", help_text="How the cluster is reached: sandbox, memory."
+    )
+    state = models.CharField(max_length=10, choices=ClusterState.choices, default=ClusterState.ACTIVE)
+    paused_reason = models.TextField(blank=True)
+    uid = models.CharField(
+        max_length=64, blank=True, help_text="uid of the kube-system namespace: the cluster's identity."
+    )
+    version = models.CharField(max_length=40, blank=True)
+    generation = models.PositiveBigIntegerField(default=1, help_text="Grows with every change of desired state.")
+    synced_generation = models.PositiveBigIntegerField(default=0)
+    sync_due_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the next reconcile is due; the sweep claims it."
+    )
+    synced_at = models.DateTimeField(null=True, blank=True)
+    observed_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_simulated(self) -> bool:
+        """True for the sandbox: every page that shows its numbers must say so."""
+        return self.backend != "kubernetes"
+
+
+class NodePool(models.Model):
+    """Labelled nodes that are scheduled apart. No eviction crosses pools."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="node_pools")
+    name = models.SlugField(max_length=63)
+    label_key = models.CharField(max_length=317, default="rung.dev/node-pool")
+    label_value = models.CharField(max_length=63)
+    is_default = models.BooleanField(default=False)
+    gpu_placement = models.CharField(max_length=10, choices=Placement.choices, default=Placement.BINPACK)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["cluster", "-is_default", "name"]
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "name"], name="clusters_pool_name_once"),
+            models.UniqueConstraint(fields=["cluster", "label_key", "label_value"], name="clusters_pool_label_once"),
+            models.UniqueConstraint(
+                fields=["cluster"], condition=models.Q(is_default=True), name="clusters_pool_one_default"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Node(models.Model):
+    """A node as it was last observed."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
+    pool = models.ForeignKey(NodePool, on_delete=models.SET_NULL, null=True, blank=True, related_name="nodes")
+    uid = models.CharField(max_length=64)
+    name = models.CharField(max_length=253)
+    labels = models.JSONField(default=dict)
+    gpu_type = models.CharField(max_length=100, blank=True)
+    gpu_milli = models.PositiveBigIntegerField(default=0, help_text="Allocatable GPUs in thousandths.")
+    cpu_milli = models.PositiveBigIntegerField(default=0, help_text="Allocatable CPU in millicores.")
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    ready = models.BooleanField(default=True)
+    unschedulable = models.BooleanField(default=False)
+    resource_version = models.CharField(max_length=32, blank=True)
+    observed_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["cluster", "name"]
+        constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="clusters_node_name_once")]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,86 @@
+"""What the observer saw: pods, events, and who holds the right to watch which cluster."""
+
+from django.db import models
+
+from clusters.models.estate import Cluster
+
+
+class ObservedPod(models.Model):
+    """A pod as it was last observed; kept with `gone_at` after it has left the cluster."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pods")
+    uid = models.CharField(max_length=64)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    owner_id = models.CharField(max_length=64, blank=True, help_text="Value of our owner label: the workload's id.")
+    node_name = models.CharField(max_length=253, blank=True)
+    pool_name = models.CharField(max_length=63, blank=True)
+    phase = models.CharField(max_length=20)
+    reason = models.CharField(max_length=100, blank=True, help_text="Why it waits or ended, in the scheduler's word.")
+    message = models.TextField(blank=True)
+    priority_class = models.CharField(max_length=253, blank=True)
+    priority = models.IntegerField(
+        default=0, help_text="The integer copied at admission; may differ from its class today."
+    )
+    preemptible = models.BooleanField(default=True)
+    queue = models.CharField(max_length=253, blank=True)
+    role = models.CharField(max_length=63, blank=True)
+    gpu_milli = models.PositiveBigIntegerField(default=0)
+    cpu_milli = models.PositiveBigIntegerField(default=0)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    grace_seconds = models.PositiveIntegerField(default=30)
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True)
+    deletion_at = models.DateTimeField(null=True, blank=True, help_text="deletionTimestamp: when its grace ends.")
+    disrupted_at = models.DateTimeField(null=True, blank=True, help_text="Transition of DisruptionTarget.")
+    disruption_reason = models.CharField(max_length=64, blank=True)
+    disruption_message = models.TextField(blank=True)
+    gone_at = models.DateTimeField(null=True, blank=True)
+    resource_version = models.CharField(max_length=32, blank=True)
+    observed_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="clusters_pod_uid_once")]
+        indexes = [
+            models.Index(fields=["owner_id"], name="clusters_pod_owner"),
+            models.Index(fields=["cluster", "gone_at", "node_name"], name="clusters_pod_live"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class ClusterEvent(models.Model):
+    """A Kubernetes event about one of our objects, kept after the API server has forgotten it."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="events")
+    uid = models.CharField(max_length=64)
+    namespace = models.CharField(max_length=63)
+    owner_id = models.CharField(max_length=64, blank=True)
+    kind = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    object_uid = models.CharField(max_length=64, blank=True)
+    type = models.CharField(max_length=16, default="Normal")
+    reason = models.CharField(max_length=128)
+    message = models.TextField(blank=True)
+    source = models.CharField(max_length=128, blank=True)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="clusters_event_uid_once")]
+        indexes = [models.Index(fields=["owner_id", "-at"], name="clusters_event_owner")]
+
+    def __str__(self) -> str:
+        return f"{self.reason} {self.name}"
+
+
+class ObserverLease(models.Model):
+    """Who watches a cluster, until when by the database's clock. An optimization: correctness comes from fencing."""
+
+    cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, primary_key=True, related_name="observer_lease")
+    holder = models.CharField(max_length=100)
+    expires_at = models.DateTimeField()
+    versions = models.JSONField(default=dict, help_text="Last resourceVersion seen per kind.")
+
+    def __str__(self) -> str:
+        return f"{self.cluster_id} by {self.holder}"

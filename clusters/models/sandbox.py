@@ -1,0 +1,46 @@
+"""The sandbox cluster's own store: what etcd is to a real one. Only the sandbox backend and its tick touch these rows."""
+
+import uuid
+
+from django.db import models
+
+from clusters.models.estate import Cluster
+
+
+class SandboxClock(models.Model):
+    """One sandbox: how fast its run times and grace periods pass, and its resourceVersion counter."""
+
+    cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, primary_key=True, related_name="sandbox_clock")
+    speed = models.PositiveIntegerField(default=1)
+    version = models.PositiveBigIntegerField(default=1)
+    ticked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.cluster_id} at {self.speed}x"
+
+
+class SandboxObject(models.Model):
+    """One object of the simulated API server, as the manifest a real one would return."""
+
+    uid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="sandbox_objects")
+    kind = models.CharField(max_length=128, help_text="Kind.group, such as Job.batch; the core group is empty: Pod.")
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    managed = models.BooleanField(default=False, help_text="Carries our managed-by label.")
+    manifest = models.JSONField()
+    version = models.PositiveBigIntegerField(help_text="resourceVersion of the last write.")
+    deleted = models.BooleanField(default=False, help_text="A tombstone, so that a watch sees the deletion.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "kind", "namespace", "name"],
+                condition=models.Q(deleted=False),
+                name="clusters_sandbox_object_once",
+            )
+        ]
+        indexes = [models.Index(fields=["cluster", "kind", "version"], name="clusters_sandbox_changes")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"

@@ -1,0 +1,221 @@
+"""The seams of the cluster mechanism: value objects, and the two protocols every cluster is reached through.
+
+Pure: nothing here touches Django, a database or the network.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from scheduling.resources import Limit
+
+Manifest = dict[str, Any]
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "rung"
+OWNER = "rung.dev/owner"  # label: "<kind>.<id>" of the owning row, such as workload.4f1c…
+GENERATION = "rung.dev/generation"  # annotation: the owning row's generation, the fence against late writers
+APPLIED_HASH = "rung.dev/applied-hash"  # annotation: hash of what Rung wrote
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A Kubernetes kind with what is needed to build its path. The core group is the empty string."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def key(self) -> str:
+        """`Job.batch`; `Pod` for the core group. The same for every version."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """Names one object."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityLevel:
+    """A dictionary entry as clusters see it."""
+
+    name: str
+    value: int
+    preemption_policy: str
+    description: str
+    owner: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """A node pool: its name and the node label that makes it."""
+
+    name: str
+    label_key: str
+    label_value: str
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """A queue of one node pool: a department's (no parent) or a project's. None in a `Limit` is unlimited."""
+
+    name: str
+    display_name: str
+    parent: str | None
+    pool: PoolSpec
+    deserved: Limit
+    limit: Limit
+    over_quota_weight: int
+    rank: str
+    owner: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSpec:
+    """A project's namespace, its leaf queues (one per pool) and its optional GPU caps (milli) per priority name."""
+
+    name: str
+    namespace: str
+    queues: tuple[QueueSpec, ...]
+    priority_caps: Mapping[str, int]
+    owner: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    """What one cluster should hold, put together from what the apps above contribute."""
+
+    levels: tuple[PriorityLevel, ...] = ()
+    departments: tuple[QueueSpec, ...] = ()
+    projects: tuple[ProjectSpec, ...] = ()
+    pools: tuple[PoolSpec, ...] = ()
+
+    def __add__(self, other: "DesiredState") -> "DesiredState":
+        return DesiredState(
+            self.levels + other.levels,
+            self.departments + other.departments,
+            self.projects + other.projects,
+            self.pools + other.pools,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A workload ready to be rendered. `manifest` is the rebuilt body; its templates are found by `clusters.kinds`."""
+
+    id: str
+    type_name: str
+    name: str
+    namespace: str
+    manifest: Manifest
+    priority_class: str
+    priority_value: int
+    preemptibility: str
+    queue: str
+    pool: PoolSpec | None
+    min_member: int
+    generation: int
+    suspended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A pod's standing in Rung's words: reason and message while it waits, and what disrupted it."""
+
+    reason: str = ""
+    message: str = ""
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    preemptor: str = ""  # "<namespace>/<name>" of a workload or pod, or "uid:<pod uid>"
+    cause: str = ""  # preempt, reclaim or empty
+
+
+Enforced = Literal["yes", "partly", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One promise of Rung's words, whether this scheduler keeps it, and what to do where it does not."""
+
+    code: str
+    title: str
+    enforced: Enforced
+    explanation: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """ADDED, MODIFIED or DELETED, with the object as it then stood."""
+
+    type: str
+    manifest: Manifest
+
+
+class ClusterGateway(Protocol):
+    """What Rung needs of an API server. Raises only `clusters.errors.ClusterError`, which says if a retry can help."""
+
+    def list(self, kind: Kind, *, namespace: str = "", managed_only: bool = True) -> tuple[list[Manifest], str]:
+        """Every object of the kind with the list's resourceVersion."""
+
+    def get(self, ref: ObjectRef) -> Manifest | None:
+        """The object, or None."""
+
+    def create(self, manifest: Manifest) -> Manifest:
+        """Create; `ObjectConflict` if the name is taken."""
+
+    def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
+        """Replace what Rung owns, fenced by the observed resourceVersion."""
+
+    def delete(self, ref: ObjectRef, *, uid: str | None = None) -> None:
+        """Delete with the object's own grace; gone already is success; another uid is left alone."""
+
+    def watch(self, kind: Kind, *, since: str) -> Iterator[WatchEvent]:
+        """Changes after a resourceVersion, ending when there are no more for now. `VersionExpired`: list again."""
+
+    def logs(self, ref: ObjectRef, *, container: str = "", tail: int = 200) -> Sequence[str]:
+        """The last lines a pod wrote."""
+
+    def identity(self) -> tuple[str, str]:
+        """(uid of kube-system, server version)."""
+
+
+class SchedulerFlavour(Protocol):
+    """A scheduler's dialect: specs in, plain manifests out, observations in, reasons out. Pure."""
+
+    name: str
+    title: str
+
+    def kinds(self) -> Sequence[Kind]:
+        """Kinds that reconcile lists and owns."""
+
+    def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
+        """Every object the cluster should hold for the dictionary, departments, projects and quotas."""
+
+    def queue_name(self, owner: str, pool: str) -> str:
+        """Deterministic name of a project's or department's queue in a pool."""
+
+    def render(self, job: JobSpec) -> list[Manifest]:
+        """The workload's objects with priority, queue, preemptibility and scheduler set at every pod template."""
+
+    def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
+        """A pod's conditions and events in Rung's words."""
+
+    def semantics(self) -> Sequence[Promise]:
+        """What this scheduler keeps of Rung's promises."""

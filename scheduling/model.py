@@ -1,0 +1,162 @@
+"""A snapshot of one cluster: nodes, queues and pod groups at one moment. Immutable; larger time stamps are younger."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+from scheduling.resources import UNLIMITED, ZERO, Limit, Resources
+
+NO_GUARANTEE: Final = Limit(gpu=0)
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+DEFAULT_RANK: Final = 100
+
+
+class Strategy(StrEnum):
+    """How a node pool fills its nodes."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of one node pool. `order` breaks ties between otherwise equal nodes."""
+
+    name: str
+    pool: str
+    capacity: Resources
+    labels: Mapping[str, str] = NO_LABELS
+    ready: bool = True
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A project's or department's share of one node pool. Names are unique across pools.
+
+    deserved: guaranteed; None in a dimension is unlimited. rank: a higher one gets surplus first (KAI queue priority).
+    """
+
+    name: str
+    parent: str | None = None
+    pool: str = "default"
+    deserved: Limit = NO_GUARANTEE
+    limit: Limit = UNLIMITED
+    weight: int = 1
+    rank: int = DEFAULT_RANK
+    created: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod; `node` is None while it waits. A terminating pod still holds its room, but is about to free it."""
+
+    name: str
+    requests: Resources
+    node: str | None = None
+    terminating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """What starts together: at least `min_member` pods at once, the rest when there is room.
+
+    `name` is unique in a snapshot. preemptible: may the scheduler evict it. never_preempts: its PriorityClass says Never
+    (kube-scheduler obeys, KAI ignores it). started: when its pods started; None while it waits.
+    """
+
+    name: str
+    queue: str
+    namespace: str
+    priority: int
+    preemptible: bool
+    pods: tuple[Pod, ...]
+    min_member: int = 1
+    started: int | None = None
+    created: int = 0
+    pool: str = "default"
+    never_preempts: bool = False
+    node_selector: Mapping[str, str] = NO_LABELS
+
+    @property
+    def waiting(self) -> tuple[Pod, ...]:
+        """Pods without a node."""
+        return tuple(pod for pod in self.pods if pod.node is None)
+
+    @property
+    def holding(self) -> tuple[Pod, ...]:
+        """Pods on a node that are not on their way out."""
+        return tuple(pod for pod in self.pods if pod.node is not None and not pod.terminating)
+
+    @property
+    def total(self) -> Resources:
+        """What all its pods ask for."""
+        return total(self.pods)
+
+    @property
+    def age_key(self) -> int:
+        """When it started, else when it was created."""
+        return self.created if self.started is None else self.started
+
+
+def total(pods: tuple[Pod, ...]) -> Resources:
+    """Sum of the requests."""
+    return sum((pod.requests for pod in pods), ZERO)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything a decision may depend on. Raises ValueError when two nodes, queues or pod groups share a name."""
+
+    nodes: tuple[Node, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    groups: tuple[PodGroup, ...] = ()
+    strategies: Mapping[str, Strategy] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        for what, named in (("node", self.nodes), ("queue", self.queues), ("pod group", self.groups)):
+            names = [item.name for item in named]
+            if len(set(names)) != len(names):
+                twice = sorted({name for name in names if names.count(name) > 1})
+                raise ValueError(f"more than one {what} is named {', '.join(twice)}")
+
+    @cached_property
+    def queue_by_name(self) -> Mapping[str, Queue]:
+        return MappingProxyType({queue.name: queue for queue in self.queues})
+
+    @cached_property
+    def pools(self) -> tuple[str, ...]:
+        """Node pools that have nodes, queues or pod groups, in order of appearance."""
+        seen = [item.pool for item in (*self.nodes, *self.queues, *self.groups)]
+        return tuple(dict.fromkeys(seen))
+
+    @cached_property
+    def parents(self) -> frozenset[str]:
+        """Queues that have children: they hold quota, but no workload."""
+        return frozenset(queue.parent for queue in self.queues if queue.parent is not None)
+
+    def path(self, name: str) -> tuple[Queue, ...]:
+        """The queue and its ancestors, leaf first; empty when it is unknown."""
+        found: dict[str, Queue] = {}
+        step: str | None = name
+        while step is not None and step not in found and (queue := self.queue_by_name.get(step)):
+            found[step] = queue
+            step = queue.parent
+        return tuple(found.values())
+
+    def shard(self, pool: str) -> "Snapshot":
+        """The part of one node pool: schedulers with shards never look beyond it."""
+        return Snapshot(
+            nodes=tuple(node for node in self.nodes if node.pool == pool),
+            queues=tuple(queue for queue in self.queues if queue.pool == pool),
+            groups=tuple(group for group in self.groups if group.pool == pool),
+            strategies=self.strategies,
+        )
+
+    def with_group(self, group: PodGroup) -> "Snapshot":
+        """The same cluster with one more pod group; one of the same name is replaced."""
+        others = tuple(other for other in self.groups if other.name != group.name)
+        return replace(self, groups=(*others, group))

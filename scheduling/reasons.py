@@ -1,0 +1,48 @@
+"""Why a pod group waits: a reason code with its numbers. Sentences are left to callers."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scheduling.resources import UNLIMITED, ZERO, Limit, Resources
+
+
+class Reason(StrEnum):
+    """Codes as KAI writes them where KAI has a word."""
+
+    OVER_LIMIT = "OverLimit"
+    NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
+    NO_ROOM = "NoRoom"
+    NEVER_FITS = "NeverFits"
+    NO_SUCH_POOL = "NoSuchPool"
+    QUEUE_MISSING = "QueueMissing"
+    PREEMPTION_NEVER = "PreemptionNever"
+    EVICTING = "Evicting"
+
+
+@dataclass(frozen=True, slots=True)
+class Pend:
+    """A refusal for now. `also` lists further reasons that hold at the same time.
+
+    needed: what the pod group asks for now. queue, allowed, used, missing: the queue that says no, its bound, what
+    counts against the bound, and the part over it. free: unused in the node pool; largest_free: on its emptiest node.
+    """
+
+    reason: Reason
+    needed: Resources = ZERO
+    queue: str | None = None
+    allowed: Limit = UNLIMITED
+    used: Resources = ZERO
+    missing: Resources = ZERO
+    free: Resources = ZERO
+    largest_free: Resources = ZERO
+    pool: str | None = None
+    also: tuple[Reason, ...] = field(default=())
+
+    def numbers(self) -> dict[str, str]:
+        """The figures that explain the reason, as texts ("4 GPU")."""
+        shown: dict[str, object] = {"needed": self.needed}
+        if self.queue is not None:
+            shown |= {"queue": self.queue, "used": self.used, "allowed": self.allowed, "missing": self.missing}
+        if self.pool is not None:
+            shown |= {"pool": self.pool, "free": self.free, "largest_free": self.largest_free}
+        return {name: str(value) for name, value in shown.items()}

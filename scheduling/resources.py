@@ -1,0 +1,169 @@
+"""Exact amounts of GPU, CPU and memory.
+
+Integers only: GPU in thousandths of a device, CPU in millicores, memory in bytes. Nothing is ever rounded: an amount
+that cannot be said exactly in these units raises ValueError where it enters.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final, Self
+
+MILLI: Final = 1000
+LARGEST: Final = 2**63 - 1
+
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))([a-zA-Z]{0,2}|[eE][+-]?\d{1,2})")
+_SUFFIXES: Final = {
+    "": Fraction(1),
+    **{letters: Fraction(10) ** power for letters, power in (("n", -9), ("u", -6), ("m", -3))},
+    **{letters: Fraction(1000) ** power for power, letters in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
+    **{f"{letter}i": Fraction(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
+}
+
+type Amount = int | str | Decimal | Fraction
+
+
+def parse_quantity(text: str) -> Fraction:
+    """Read a Kubernetes quantity ("500m", "2", "1.5Gi", "1e3") exactly. Raises ValueError."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is not a quantity")
+    number, suffix = match.groups()
+    if suffix in _SUFFIXES:
+        return Fraction(number) * _SUFFIXES[suffix]
+    if not suffix[1:].lstrip("+-").isdigit():
+        raise ValueError(f"{text[:40]!r} has an unknown suffix {suffix!r}")
+    return Fraction(number) * Fraction(10) ** int(suffix[1:])
+
+
+def _exactly(amount: Amount, *, unit: int, what: str) -> int:
+    """`amount` times `unit` as a whole number from 0 to 2^63 - 1."""
+    if isinstance(amount, float) or (isinstance(amount, Decimal) and not amount.is_finite()):
+        raise ValueError(f"{what} {amount} is not an exact number")
+    value = (parse_quantity(amount) if isinstance(amount, str) else Fraction(amount)) * unit
+    if value.denominator != 1:
+        raise ValueError(f"{what} {amount} is finer than 1/{unit}")
+    if not 0 <= value <= LARGEST:
+        raise ValueError(f"{what} {amount} is out of range")
+    return value.numerator
+
+
+def decimal_text(amount: int, unit: int = MILLI) -> str:
+    """Print an amount in its unit without trailing zeros: 1500 -> "1.5"."""
+    return format((Decimal(amount) / unit).normalize(), "f")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """An amount per dimension; may be negative as the result of a subtraction."""
+
+    gpu: int = 0
+    cpu: int = 0
+    memory: int = 0
+
+    @classmethod
+    def of(cls, gpu: Amount = 0, cpu: Amount = 0, memory: Amount = 0) -> Self:
+        """Build from GPUs, CPU cores ("500m" too) and memory bytes ("16Gi" too). Raises ValueError when inexact."""
+        return cls(
+            gpu=_exactly(gpu, unit=MILLI, what="GPU"),
+            cpu=_exactly(cpu, unit=MILLI, what="CPU"),
+            memory=_exactly(memory, unit=1, what="memory"),
+        )
+
+    def __add__(self, other: "Resources") -> "Resources":
+        return Resources(self.gpu + other.gpu, self.cpu + other.cpu, self.memory + other.memory)
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        return Resources(self.gpu - other.gpu, self.cpu - other.cpu, self.memory - other.memory)
+
+    def __mul__(self, times: int) -> "Resources":
+        return Resources(self.gpu * times, self.cpu * times, self.memory * times)
+
+    def __bool__(self) -> bool:
+        return bool(self.gpu or self.cpu or self.memory)
+
+    def fits_in(self, free: "Resources") -> bool:
+        """True when no dimension is larger than the same dimension of `free`."""
+        return self.gpu <= free.gpu and self.cpu <= free.cpu and self.memory <= free.memory
+
+    def within(self, limit: "Limit") -> bool:
+        """True when no dimension passes its limit."""
+        return self.beyond(limit) is None
+
+    def beyond(self, limit: "Limit") -> "Resources | None":
+        """The part over the limit, None when there is none."""
+        over = Resources(
+            _over(self.gpu, limit.gpu),
+            _over(self.cpu, limit.cpu),
+            _over(self.memory, limit.memory),
+        )
+        return over if over else None
+
+    def clamp(self, limit: "Limit") -> "Resources":
+        """The same amounts, cut down to the limit."""
+        return self - (self.beyond(limit) or ZERO)
+
+    def floor(self) -> "Resources":
+        """The same amounts, negative ones as zero."""
+        return Resources(max(self.gpu, 0), max(self.cpu, 0), max(self.memory, 0))
+
+    def __str__(self) -> str:
+        parts = [f"{decimal_text(self.gpu)} GPU"] if self.gpu or not (self.cpu or self.memory) else []
+        parts += [f"{decimal_text(self.cpu)} CPU"] if self.cpu else []
+        parts += [_memory_text(self.memory)] if self.memory else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """An upper bound per dimension; None is unlimited."""
+
+    gpu: int | None = None
+    cpu: int | None = None
+    memory: int | None = None
+
+    @classmethod
+    def of(cls, gpu: Amount | None = None, cpu: Amount | None = None, memory: Amount | None = None) -> Self:
+        """Like `Resources.of`; None and -1 mean unlimited. Raises ValueError when inexact."""
+        return cls(
+            gpu=_bound(gpu, unit=MILLI, what="GPU"),
+            cpu=_bound(cpu, unit=MILLI, what="CPU"),
+            memory=_bound(memory, unit=1, what="memory"),
+        )
+
+    def lower(self, other: "Limit") -> "Limit":
+        """The tighter bound in every dimension."""
+        return Limit(_lower(self.gpu, other.gpu), _lower(self.cpu, other.cpu), _lower(self.memory, other.memory))
+
+    def __str__(self) -> str:
+        parts = [f"{decimal_text(self.gpu)} GPU"] if self.gpu is not None else []
+        parts += [f"{decimal_text(self.cpu)} CPU"] if self.cpu is not None else []
+        parts += [_memory_text(self.memory)] if self.memory is not None else []
+        return ", ".join(parts) or "unlimited"
+
+
+def _bound(amount: Amount | None, *, unit: int, what: str) -> int | None:
+    return None if amount is None or amount in (-1, "-1") else _exactly(amount, unit=unit, what=what)
+
+
+def _over(amount: int, bound: int | None) -> int:
+    return 0 if bound is None or amount <= bound else amount - bound
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def _memory_text(amount: int) -> str:
+    """Print bytes in the largest binary unit that needs no fraction."""
+    for power, suffix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if amount and amount % 2**power == 0:
+            return f"{amount >> power}{suffix} memory"
+    return f"{amount} bytes memory"
+
+
+ZERO: Final = Resources()
+UNLIMITED: Final = Limit()

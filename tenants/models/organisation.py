@@ -1,0 +1,55 @@
+"""Departments and projects. A project is a namespace and one leaf queue per node pool."""
+
+from django.core.validators import RegexValidator
+from django.db import models
+from simple_history.models import HistoricalRecords
+
+from clusters.models import Cluster
+
+DNS_LABEL = RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Use lower-case letters, digits and inner dashes.")
+
+
+class Department(models.Model):
+    """Parent of projects; its quotas bound theirs."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="departments")
+    name = models.CharField(max_length=50, validators=[DNS_LABEL])
+    description = models.TextField(blank=True)
+    enforce_deserved = models.BooleanField(
+        "limit projects from exceeding department quota",
+        default=False,
+        help_text="If set, the projects' deserved quotas may not add up to more than the department's.",
+    )
+    created_by = models.CharField(max_length=254, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="tenants_department_name_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Project(models.Model):
+    """What a tenant works in."""
+
+    department = models.ForeignKey(Department, on_delete=models.PROTECT, related_name="projects")
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="projects")
+    name = models.CharField(max_length=50, unique=True, validators=[DNS_LABEL])
+    namespace = models.CharField(max_length=63, validators=[DNS_LABEL], help_text="Empty: runai-<name>.", blank=True)
+    description = models.TextField(blank=True)
+    default_node_pools = models.JSONField(default=list, blank=True, help_text="Names, in order of preference.")
+    created_by = models.CharField(max_length=254, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["cluster", "namespace"], name="tenants_project_namespace_once")]
+
+    def __str__(self) -> str:
+        return self.name

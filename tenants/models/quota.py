@@ -1,0 +1,99 @@
+"""Quotas per node pool. Units: GPU thousandths, CPU millicores, memory bytes. A null limit is unlimited."""
+
+from django.db import models
+from django.db.models import F, Q
+from simple_history.models import HistoricalRecords
+
+from clusters.models import NodePool
+from tenants.models.organisation import Department, Project
+
+
+class Rank(models.TextChoices):
+    """Order of queues for the surplus (formerly "project priority"). The order of declaration is the order of rank."""
+
+    VERY_LOW = "very-low"
+    LOW = "low"
+    MEDIUM_LOW = "medium-low"
+    MEDIUM = "medium"
+    MEDIUM_HIGH = "medium-high"
+    HIGH = "high"
+    VERY_HIGH = "very-high"
+
+
+def limit_covers_deserved(name: str) -> list[models.CheckConstraint]:
+    """`limit >= deserved` where limited, for the three resources."""
+    return [
+        models.CheckConstraint(
+            condition=Q(**{f"{dim}_limit__isnull": True}) | Q(**{f"{dim}_limit__gte": F(f"{dim}_deserved")}),
+            name=f"{name}_{dim}_limit_covers",
+        )
+        for dim in ("gpu", "cpu", "memory")
+    ]
+
+
+class Quota(models.Model):
+    """Deserved, limit, over-quota weight and rank of one queue. Null deserved CPU or memory: not counted, never short."""
+
+    node_pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="+")
+    gpu_deserved = models.PositiveBigIntegerField(default=0, help_text="Thousandths of a GPU.")
+    gpu_limit = models.PositiveBigIntegerField(null=True, blank=True)
+    cpu_deserved = models.PositiveBigIntegerField(null=True, blank=True, help_text="Millicores.")
+    cpu_limit = models.PositiveBigIntegerField(null=True, blank=True)
+    memory_deserved = models.PositiveBigIntegerField(null=True, blank=True, help_text="Bytes.")
+    memory_limit = models.PositiveBigIntegerField(null=True, blank=True)
+    over_quota_weight = models.PositiveIntegerField(default=2)
+    rank = models.CharField(max_length=12, choices=Rank.choices, default=Rank.MEDIUM_LOW)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        abstract = True
+
+
+class DepartmentQuota(Quota):
+    """The parent queue of a department in one node pool."""
+
+    department = models.ForeignKey(Department, on_delete=models.CASCADE, related_name="quotas")
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["department", "node_pool"]
+        constraints = [
+            models.UniqueConstraint(fields=["department", "node_pool"], name="tenants_department_pool_once"),
+            *limit_covers_deserved("tenants_department"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.department} in {self.node_pool}"
+
+
+class ProjectQuota(Quota):
+    """The leaf queue of a project in one node pool."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="quotas")
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["project", "node_pool"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "node_pool"], name="tenants_project_pool_once"),
+            *limit_covers_deserved("tenants_project"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.project} in {self.node_pool}"
+
+
+class PriorityCap(models.Model):
+    """At most this many GPUs of one priority in a project: the scoped quotas of the kube flavour."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="priority_caps")
+    priority = models.CharField(max_length=63, help_text="Name of a dictionary entry.")
+    gpu_limit = models.PositiveBigIntegerField(help_text="Thousandths of a GPU.")
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["project", "priority"]
+        constraints = [models.UniqueConstraint(fields=["project", "priority"], name="tenants_cap_once")]
+
+    def __str__(self) -> str:
+        return f"{self.project} {self.priority}"

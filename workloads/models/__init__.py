@@ -1,0 +1,23 @@
+"""Rows of the workloads, split by topic."""
+
+from workloads.models.dictionary import Category, PreemptionPolicy, Priority, WorkloadType
+from workloads.models.history import EventType, PreemptionCause, PreemptionRecord, WorkloadEvent
+from workloads.models.plan import Plan, PlanState
+from workloads.models.workload import DesiredPhase, IdempotencyKey, Phase, Workload
+
+__all__ = [
+    "Category",
+    "DesiredPhase",
+    "EventType",
+    "IdempotencyKey",
+    "Phase",
+    "Plan",
+    "PlanState",
+    "PreemptionCause",
+    "PreemptionPolicy",
+    "PreemptionRecord",
+    "Priority",
+    "Workload",
+    "WorkloadEvent",
+    "WorkloadType",
+]

@@ -1,0 +1,77 @@
+"""What happened to a workload, and who was evicted by whom. Kept after pods and their events are gone."""
+
+from django.db import models
+
+from clusters.models import Cluster
+from workloads.models.workload import Workload
+
+
+class EventType(models.TextChoices):
+    """What a timeline entry is about."""
+
+    PHASE = "phase"
+    ACTION = "action"
+    SCHEDULING = "scheduling"
+    PREEMPTION = "preemption"
+    SYNC = "sync"
+
+
+class WorkloadEvent(models.Model):
+    """One entry of the timeline, with who did it."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="timeline")
+    at = models.DateTimeField()
+    type = models.CharField(max_length=12, choices=EventType.choices)
+    phase = models.CharField(max_length=14, blank=True)
+    reason = models.CharField(max_length=128, blank=True)
+    message = models.TextField(blank=True)
+    actor = models.CharField(max_length=254, blank=True)
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        indexes = [models.Index(fields=["workload", "-at", "-id"], name="workloads_timeline")]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.reason or self.phase}"
+
+
+class PreemptionCause(models.TextChoices):
+    """Preempt: inside one queue, by priority. Reclaim: across queues, by quota. Kube: by number, in any namespace."""
+
+    PREEMPT = "preempt"
+    RECLAIM = "reclaim"
+    UNKNOWN = "unknown"
+
+
+class PreemptionRecord(models.Model):
+    """One eviction: victim, preemptor, cause, and what it cost. Exactly one per (cluster, pod uid, moment)."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
+    pod_uid = models.CharField(max_length=64)
+    pod_name = models.CharField(max_length=253)
+    at = models.DateTimeField(help_text="Transition of DisruptionTarget: when the scheduler decided.")
+    victim = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="preemptions")
+    preemptor = models.ForeignKey(Workload, on_delete=models.SET_NULL, null=True, blank=True, related_name="evictions")
+    preemptor_name = models.CharField(max_length=253, blank=True)
+    preemptor_priority = models.CharField(max_length=63, blank=True)
+    preemptor_value = models.IntegerField(null=True, blank=True)
+    preemptor_project = models.CharField(max_length=63, blank=True)
+    cause = models.CharField(max_length=10, choices=PreemptionCause.choices)
+    message = models.TextField(blank=True, help_text="The scheduler's own words.")
+    node_name = models.CharField(max_length=253, blank=True)
+    grace_seconds = models.PositiveIntegerField(default=30)
+    gone_at = models.DateTimeField(null=True, blank=True)
+    gpu_milli = models.PositiveBigIntegerField(default=0)
+    ran_seconds = models.PositiveBigIntegerField(default=0)
+    checkpoint_at = models.DateTimeField(null=True, blank=True)
+    lost_gpu_seconds = models.PositiveBigIntegerField(
+        default=0, help_text="GPU-seconds since start or last checkpoint."
+    )
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        constraints = [models.UniqueConstraint(fields=["cluster", "pod_uid", "at"], name="workloads_preemption_once")]
+
+    def __str__(self) -> str:
+        return f"{self.pod_name} by {self.preemptor_name or 'unknown'}"

@@ -1,0 +1,123 @@
+"""One submitted job: what was asked, what it became, and where it stands."""
+
+import uuid
+
+from django.db import models
+
+from tenants.models import Project
+from workloads.models.dictionary import Priority, WorkloadType
+
+
+class DesiredPhase(models.TextChoices):
+    """What its people want of it."""
+
+    RUNNING = "Running"
+    STOPPED = "Stopped"
+    DELETED = "Deleted"
+
+
+class Phase(models.TextChoices):
+    """Run:ai's phases. There is no "Preempted": an eviction is a record beside the phase."""
+
+    CREATING = "Creating"
+    INITIALIZING = "Initializing"
+    RESUMING = "Resuming"
+    PENDING = "Pending"
+    DELETING = "Deleting"
+    RUNNING = "Running"
+    UPDATING = "Updating"
+    STOPPED = "Stopped"
+    STOPPING = "Stopping"
+    DEGRADED = "Degraded"
+    FAILED = "Failed"
+    COMPLETED = "Completed"
+    TERMINATING = "Terminating"
+    UNKNOWN = "Unknown"
+
+
+class Workload(models.Model):
+    """A job and its standing. Effective priority and preemptibility are stored with their sources."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=253)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads")
+    type = models.ForeignKey(WorkloadType, on_delete=models.PROTECT, related_name="workloads")
+    spec = models.JSONField(help_text="WorkloadSpec.as_json(): rebuilt from the allowlist.")
+    raw = models.JSONField(default=dict, help_text="What was sent, for its own people to read.")
+    category = models.CharField(max_length=40, blank=True)
+    priority = models.ForeignKey(Priority, on_delete=models.PROTECT, related_name="workloads")
+    priority_value = models.IntegerField(help_text="The value when it was last applied; its pods carry this integer.")
+    priority_source = models.CharField(max_length=12)
+    preemptibility = models.CharField(max_length=30)
+    preemptibility_source = models.CharField(max_length=12)
+    discarded = models.JSONField(default=list, help_text="Values that lost: field, source, value, because.")
+    warnings = models.JSONField(default=list)
+    node_pools = models.JSONField(default=list, help_text="Names, in order of preference.")
+    gpu_milli = models.PositiveBigIntegerField(default=0, help_text="Requested by all pods together.")
+    cpu_milli = models.PositiveBigIntegerField(default=0)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    pod_count = models.PositiveIntegerField(default=1)
+    desired_phase = models.CharField(max_length=10, choices=DesiredPhase.choices, default=DesiredPhase.RUNNING)
+    phase = models.CharField(max_length=14, choices=Phase.choices, default=Phase.CREATING)
+    phase_reason = models.CharField(max_length=64, blank=True, help_text="NonPreemptibleOverQuota, OverLimit, NoRoom …")
+    phase_message = models.TextField(blank=True)
+    phase_at = models.DateTimeField()
+    pool_name = models.CharField(max_length=63, blank=True, help_text="Where it runs now.")
+    allocated_gpu_milli = models.PositiveBigIntegerField(default=0)
+    running_pods = models.PositiveIntegerField(default=0)
+    submitted_by = models.CharField(max_length=254)
+    submitted_by_kind = models.CharField(max_length=20)
+    submitted_by_id = models.CharField(max_length=64, blank=True)
+    channel = models.CharField(max_length=16)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField(auto_now=True)
+    started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current run.")
+    completed_at = models.DateTimeField(null=True, blank=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+    checkpoint_at = models.DateTimeField(null=True, blank=True)
+    pending_seconds = models.PositiveBigIntegerField(default=0, help_text="Total up to the current phase.")
+    running_seconds = models.PositiveBigIntegerField(default=0)
+    preempted_count = models.PositiveIntegerField(default=0)
+    generation = models.PositiveBigIntegerField(default=1)
+    applied_generation = models.PositiveBigIntegerField(default=0)
+    due_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the sweep looks at it next; null: nothing to do."
+    )
+    attempts = models.PositiveIntegerField(default=0)
+    apply_error = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="workloads_newest"),
+            models.Index(fields=["project", "-created_at", "-id"], name="workloads_project_newest"),
+            models.Index(fields=["project", "phase", "-created_at", "-id"], name="workloads_project_phase"),
+            models.Index(fields=["due_at"], name="workloads_due"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "name"],
+                condition=models.Q(deleted_at__isnull=True),
+                name="workloads_name_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class IdempotencyKey(models.Model):
+    """A key a client chose for one submit, with a fingerprint of what it sent and the workload it made."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    subject = models.CharField(max_length=90, help_text="Kind and id of the actor.")
+    key = models.CharField(max_length=200)
+    fingerprint = models.CharField(max_length=64)
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "subject", "key"], name="workloads_key_once")]
+
+    def __str__(self) -> str:
+        return self.key
