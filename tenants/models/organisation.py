@@ -6,7 +6,9 @@ from simple_history.models import HistoricalRecords
 
 from clusters.models import Cluster
 
-DNS_LABEL = RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Use lower-case letters, digits and inner dashes.")
+DNS_LABEL = RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", "Use lower-case letters, digits and inner dashes.")
+
+GENERATION_HELP = "Grows with every change of what its clusters should hold: the fence against late writers."
 
 
 class Department(models.Model):
@@ -20,17 +22,31 @@ class Department(models.Model):
         default=False,
         help_text="If set, the projects' deserved quotas may not add up to more than the department's.",
     )
+    generation = models.PositiveBigIntegerField(default=1, help_text=GENERATION_HELP)
     created_by = models.CharField(max_length=254, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
-    history = HistoricalRecords()
+    history = HistoricalRecords(
+        history_change_reason_field=models.TextField(null=True), excluded_fields=["generation", "updated_at"]
+    )
 
     class Meta:
         ordering = ["name"]
-        constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="tenants_department_name_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "name"],
+                name="tenants_department_name_once",
+                violation_error_message="This cluster has a department of that name already.",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def owner(self) -> str:
+        """Value of the owner label on its objects."""
+        return f"department.{self.pk}"
 
 
 class Project(models.Model):
@@ -42,14 +58,28 @@ class Project(models.Model):
     namespace = models.CharField(max_length=63, validators=[DNS_LABEL], help_text="Empty: runai-<name>.", blank=True)
     description = models.TextField(blank=True)
     default_node_pools = models.JSONField(default=list, blank=True, help_text="Names, in order of preference.")
+    generation = models.PositiveBigIntegerField(default=1, help_text=GENERATION_HELP)
     created_by = models.CharField(max_length=254, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
-    history = HistoricalRecords()
+    history = HistoricalRecords(
+        history_change_reason_field=models.TextField(null=True), excluded_fields=["generation", "updated_at"]
+    )
 
     class Meta:
         ordering = ["name"]
-        constraints = [models.UniqueConstraint(fields=["cluster", "namespace"], name="tenants_project_namespace_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "namespace"],
+                name="tenants_project_namespace_once",
+                violation_error_message="Another project of this cluster has that namespace.",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def owner(self) -> str:
+        """Value of the owner label on its objects."""
+        return f"project.{self.pk}"

@@ -5,6 +5,7 @@ from django.db.models import F, Q
 from simple_history.models import HistoricalRecords
 
 from clusters.models import NodePool
+from scheduling.resources import Limit
 from tenants.models.organisation import Department, Project
 
 
@@ -26,13 +27,17 @@ def limit_covers_deserved(name: str) -> list[models.CheckConstraint]:
         models.CheckConstraint(
             condition=Q(**{f"{dim}_limit__isnull": True}) | Q(**{f"{dim}_limit__gte": F(f"{dim}_deserved")}),
             name=f"{name}_{dim}_limit_covers",
+            violation_error_message="The limit may not be below the deserved quota.",
         )
         for dim in ("gpu", "cpu", "memory")
     ]
 
 
 class Quota(models.Model):
-    """Deserved, limit, over-quota weight and rank of one queue. Null deserved CPU or memory: not counted, never short."""
+    """Deserved, limit, over-quota weight and rank of one queue.
+
+    Null deserved CPU or memory: not counted, never short.
+    """
 
     node_pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="+")
     gpu_deserved = models.PositiveBigIntegerField(default=0, help_text="Thousandths of a GPU.")
@@ -48,15 +53,26 @@ class Quota(models.Model):
     class Meta:
         abstract = True
 
+    @property
+    def deserved(self) -> Limit:
+        """Guaranteed amounts; None in a dimension: not counted, never short."""
+        return Limit(self.gpu_deserved, self.cpu_deserved, self.memory_deserved)
+
+    @property
+    def limit(self) -> Limit:
+        """Hard caps; None is unlimited."""
+        return Limit(self.gpu_limit, self.cpu_limit, self.memory_limit)
+
 
 class DepartmentQuota(Quota):
     """The parent queue of a department in one node pool."""
 
     department = models.ForeignKey(Department, on_delete=models.CASCADE, related_name="quotas")
-    history = HistoricalRecords()
+    history = HistoricalRecords(history_change_reason_field=models.TextField(null=True), excluded_fields=["updated_at"])
 
     class Meta:
         ordering = ["department", "node_pool"]
+        verbose_name = "department quota"
         constraints = [
             models.UniqueConstraint(fields=["department", "node_pool"], name="tenants_department_pool_once"),
             *limit_covers_deserved("tenants_department"),
@@ -70,10 +86,11 @@ class ProjectQuota(Quota):
     """The leaf queue of a project in one node pool."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="quotas")
-    history = HistoricalRecords()
+    history = HistoricalRecords(history_change_reason_field=models.TextField(null=True), excluded_fields=["updated_at"])
 
     class Meta:
         ordering = ["project", "node_pool"]
+        verbose_name = "project quota"
         constraints = [
             models.UniqueConstraint(fields=["project", "node_pool"], name="tenants_project_pool_once"),
             *limit_covers_deserved("tenants_project"),
@@ -89,10 +106,12 @@ class PriorityCap(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="priority_caps")
     priority = models.CharField(max_length=63, help_text="Name of a dictionary entry.")
     gpu_limit = models.PositiveBigIntegerField(help_text="Thousandths of a GPU.")
-    history = HistoricalRecords()
+    history = HistoricalRecords(history_change_reason_field=models.TextField(null=True), excluded_fields=["updated_at"])
 
     class Meta:
         ordering = ["project", "priority"]
+        verbose_name = "GPU cap of a priority"
+        verbose_name_plural = "GPU caps of priorities"
         constraints = [models.UniqueConstraint(fields=["project", "priority"], name="tenants_cap_once")]
 
     def __str__(self) -> str:
