@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 from scheduling.resources import UNLIMITED, ZERO, Limit, Resources
 
 NO_GUARANTEE: Final = Limit(gpu=0)
-NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 DEFAULT_RANK: Final = 100
 
 
@@ -28,7 +28,7 @@ class Node:
     name: str
     pool: str
     capacity: Resources
-    labels: Mapping[str, str] = NO_LABELS
+    labels: Mapping[str, str] = field(default_factory=dict)
     ready: bool = True
     order: int = 0
 
@@ -64,8 +64,8 @@ class Pod:
 class PodGroup:
     """What starts together: at least `min_member` pods at once, the rest when there is room.
 
-    `name` is unique in a snapshot. preemptible: may the scheduler evict it. never_preempts: its PriorityClass says Never
-    (kube-scheduler obeys, KAI ignores it). started: when its pods started; None while it waits.
+    `name` is unique in a snapshot. preemptible: may the scheduler evict it. never_preempts: its PriorityClass says
+    Never (kube-scheduler obeys, KAI ignores it). started: when its pods started; None while it waits.
     """
 
     name: str
@@ -79,7 +79,7 @@ class PodGroup:
     created: int = 0
     pool: str = "default"
     never_preempts: bool = False
-    node_selector: Mapping[str, str] = NO_LABELS
+    node_selector: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def waiting(self) -> tuple[Pod, ...]:
@@ -114,7 +114,7 @@ class Snapshot:
     nodes: tuple[Node, ...] = ()
     queues: tuple[Queue, ...] = ()
     groups: tuple[PodGroup, ...] = ()
-    strategies: Mapping[str, Strategy] = field(default_factory=lambda: MappingProxyType({}))
+    strategies: Mapping[str, Strategy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what, named in (("node", self.nodes), ("queue", self.queues), ("pod group", self.groups)):
@@ -128,24 +128,19 @@ class Snapshot:
         return MappingProxyType({queue.name: queue for queue in self.queues})
 
     @cached_property
+    def group_by_name(self) -> Mapping[str, PodGroup]:
+        return MappingProxyType({group.name: group for group in self.groups})
+
+    @cached_property
     def pools(self) -> tuple[str, ...]:
         """Node pools that have nodes, queues or pod groups, in order of appearance."""
-        seen = [item.pool for item in (*self.nodes, *self.queues, *self.groups)]
-        return tuple(dict.fromkeys(seen))
+        named = ((node.pool for node in self.nodes), (queue.pool for queue in self.queues))
+        return tuple(dict.fromkeys(chain(*named, (group.pool for group in self.groups))))
 
     @cached_property
     def parents(self) -> frozenset[str]:
         """Queues that have children: they hold quota, but no workload."""
         return frozenset(queue.parent for queue in self.queues if queue.parent is not None)
-
-    def path(self, name: str) -> tuple[Queue, ...]:
-        """The queue and its ancestors, leaf first; empty when it is unknown."""
-        found: dict[str, Queue] = {}
-        step: str | None = name
-        while step is not None and step not in found and (queue := self.queue_by_name.get(step)):
-            found[step] = queue
-            step = queue.parent
-        return tuple(found.values())
 
     def shard(self, pool: str) -> "Snapshot":
         """The part of one node pool: schedulers with shards never look beyond it."""

@@ -282,7 +282,7 @@ def _by_threshold(defaults: TypeDefaults, chosen: Effective) -> Iterator[Warning
 
 
 def _against_threshold(chosen: Effective) -> Iterator[Warning_]:
-    """Only where a person chose: a label that repeats the manifest's own priority label, or a type default, is quiet."""
+    """Said where a person chose one of the two; a manifest that labels both, or a type default, is quiet."""
     if chosen.preemptibility is chosen.priority.by_threshold:
         return
     if chosen.preemptibility_source is Source.LABEL:

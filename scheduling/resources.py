@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 MILLI: Final = 1000
 LARGEST: Final = 2**63 - 1
@@ -21,7 +21,7 @@ _SUFFIXES: Final = {
     **{f"{letter}i": Fraction(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
 }
 
-type Amount = int | str | Decimal | Fraction
+Amount: TypeAlias = int | str | Decimal | Fraction
 
 
 def parse_quantity(text: str) -> Fraction:

@@ -1,0 +1,145 @@
+"""The working state of one cycle: rooms on nodes, use per queue, who sits where. Every change can be undone.
+
+Decisions are tried on the board (simulate removal, then restore); the snapshot itself is never touched.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from scheduling.capacity import Ledger
+from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.placement import Room, Rooms
+from scheduling.reasons import Pend
+from scheduling.resources import ZERO, Resources
+
+
+class Seat:
+    """A pod on a node. `leaving`: about to free it, or evicted in this cycle."""
+
+    __slots__ = ("group", "leaving", "pod", "room")
+
+    def __init__(self, group: PodGroup, pod: Pod, room: Room | None) -> None:
+        self.group = group
+        self.pod = pod
+        self.room = room
+        self.leaving = pod.terminating
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where pods went: pod name to node. now: all of them may start at once."""
+
+    nodes: Mapping[str, str]
+    now: bool
+
+
+class Board:
+    """Mutable, one per cycle. `mark` and `undo` bracket an attempt."""
+
+    def __init__(self, snapshot: Snapshot, *, default: Strategy) -> None:
+        self.rooms = Rooms(snapshot.nodes)
+        self.ledger = Ledger(snapshot.queues)
+        self.nodes: dict[str, list[Node]] = defaultdict(list)
+        self.seats_on: dict[str, list[Seat]] = defaultdict(list)
+        self.seats_of: dict[str, list[Seat]] = {}
+        self.active: dict[str, int] = {}
+        self._strategies = dict(snapshot.strategies)
+        self._default = default
+        self._journal: list[Callable[[], None]] = []
+        for node in snapshot.nodes:
+            self.nodes[node.pool].append(node)
+        for group in snapshot.groups:
+            self._seat(group)
+
+    def _seat(self, group: PodGroup) -> None:
+        """Count what a pod group holds and asks for; pods on unknown nodes count for the queue only."""
+        holding, waiting = total(group.holding), total(group.waiting)
+        self.active[group.name] = len(group.holding)
+        self.ledger.charge(group.queue, holding, preemptible=group.preemptible)
+        self.ledger.request(group.queue, holding + waiting)
+        seats = [Seat(group, pod, self.rooms.get(pod.node)) for pod in group.pods if pod.node is not None]
+        self.seats_of[group.name] = seats
+        for seat in seats:
+            if seat.room is not None:
+                asked = seat.pod.requests
+                self.rooms.change(seat.room, idle=ZERO - asked, future=ZERO if seat.leaving else ZERO - asked)
+                self.seats_on[seat.room.node.name].append(seat)
+
+    def strategy(self, group: PodGroup) -> Strategy:
+        return self._strategies.get(group.pool, self._default)
+
+    def mark(self) -> int:
+        """A point to come back to."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Take back everything since the mark, newest first."""
+        while len(self._journal) > mark:
+            self._journal.pop()()
+
+    def evict(self, seat: Seat) -> None:
+        """The seat's room will be free in the future; its queue has it back at once."""
+        self._move_out(seat, leaving=True)
+        self._journal.append(lambda: self._move_out(seat, leaving=False))
+
+    def keep(self, seat: Seat) -> None:
+        """Take an eviction back."""
+        self._move_out(seat, leaving=False)
+        self._journal.append(lambda: self._move_out(seat, leaving=True))
+
+    def _move_out(self, seat: Seat, *, leaving: bool) -> None:
+        freed = seat.pod.requests if leaving else ZERO - seat.pod.requests
+        seat.leaving = leaving
+        if seat.room is not None:
+            self.rooms.change(seat.room, future=freed)
+        self._count(seat.group, ZERO - freed, -1 if leaving else 1)
+
+    def place(self, group: PodGroup, pod: Pod, room: Room, *, now: bool) -> None:
+        """Give a pod room: now, or in the future."""
+        self._take(group, pod.requests, room, now=now, sign=1)
+        self._journal.append(lambda: self._take(group, pod.requests, room, now=now, sign=-1))
+
+    def _take(self, group: PodGroup, asked: Resources, room: Room, *, now: bool, sign: int) -> None:
+        change = asked * -sign
+        self.rooms.change(room, idle=change if now else ZERO, future=change)
+        self._count(group, asked * sign, sign)
+
+    def _count(self, group: PodGroup, amount: Resources, pods: int) -> None:
+        self.active[group.name] += pods
+        self.ledger.charge(group.queue, amount, preemptible=group.preemptible)
+
+    def refusal(self, group: PodGroup, asked: Resources) -> Pend | None:
+        """Limits and quotas of its queue and departments; None when they allow it."""
+        return self.ledger.refusal(group.queue, asked, preemptible=group.preemptible)
+
+    def find(self, group: PodGroup, asked: Resources, *, now: bool) -> Room | None:
+        """The best node for one pod of the group by its pool's strategy."""
+        return self.rooms.find(asked, group, self.strategy(group), now=now)
+
+    def place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
+        """Place all these pods or none. If one must wait for room on its way, all wait."""
+        mark = self.mark()
+        found: list[tuple[Pod, Room, bool]] = []
+        for pod in pods:
+            room = self.find(group, pod.requests, now=True)
+            later = None if room else self.find(group, pod.requests, now=False)
+            chosen = room or later
+            if chosen is None:
+                self.undo(mark)
+                return None
+            self.place(group, pod, chosen, now=later is None)
+            found.append((pod, chosen, later is None))
+        now = all(at_once for _pod, _room, at_once in found)
+        if not now:
+            self.undo(mark)
+            for pod, chosen, _at_once in found:
+                self.place(group, pod, chosen, now=False)
+        return Placed({pod.name: chosen.node.name for pod, chosen, _at_once in found}, now)
+
+    def over_quota(self, group: PodGroup) -> bool:
+        """Is its queue above the deserved quota?"""
+        return any(
+            not self.ledger.uses[queue.name].allocated.within(queue.deserved)
+            for queue in self.ledger.path(group.queue)[:1]
+        )

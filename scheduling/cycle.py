@@ -1,0 +1,51 @@
+"""One scheduling cycle, and a preview of one workload by the very same cycle.
+
+`cycle` decides for everything that waits; `preview` adds a candidate and reads its part of the decisions. Which schedulers
+are modelled: `FLAVOURS`.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from scheduling.decisions import Cause, Decision, Evict, Kind, Outcome, Start, Wait
+from scheduling.model import PodGroup, Snapshot
+from scheduling.reasons import Pend
+from scheduling.rules import Rules
+from scheduling.rules.kai import KaiRules
+from scheduling.rules.kube import KubeRules
+
+
+class Flavour(StrEnum):
+    """Scheduler flavours that have a model."""
+
+    KUBE = "kube"
+    KAI = "kai"
+
+
+FLAVOURS: Final[dict[str, Rules]] = {Flavour.KUBE: KubeRules(), Flavour.KAI: KaiRules()}
+
+
+def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:
+    """Decide once for all waiting pod groups. Raises ValueError for a flavour without a model."""
+    rules = FLAVOURS.get(flavour)
+    if rules is None:
+        raise ValueError(f"no model of the scheduler {flavour!r}; there is one of {', '.join(FLAVOURS)}")
+    return rules.decide(snapshot)
+
+
+def preview(snapshot: Snapshot, candidate: PodGroup, *, flavour: str) -> Outcome:
+    """What the next cycle would do with `candidate`, if it waited beside everything else. Raises ValueError as `cycle`."""
+    decisions = cycle(snapshot.with_group(candidate), flavour=flavour)
+    victims = tuple(d for d in decisions if isinstance(d, Evict) and d.for_group == candidate.name)
+    start = next((d for d in decisions if isinstance(d, Start) and d.group is candidate), None)
+    wait = next((d for d in decisions if isinstance(d, Wait) and d.group is candidate), None)
+    placements = {**(start.placements if start else {}), **(wait.nominated if wait else {})}
+    pend = wait.pend if wait else None
+    over_quota = start is not None and start.over_quota
+    return Outcome(_kind(victims, start, pend), victims, placements, pend, over_quota)
+
+
+def _kind(victims: tuple[Evict, ...], start: Start | None, pend: Pend | None) -> Kind:
+    if victims:
+        return Kind.RECLAIMS if victims[0].cause is Cause.RECLAIM else Kind.PREEMPTS
+    return Kind.PLACED if start is not None and pend is None else Kind.PENDING

@@ -1,0 +1,71 @@
+"""What a scheduling cycle decides. Values only: whoever applies them decides how."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scheduling.model import PodGroup
+from scheduling.reasons import Pend
+
+
+class Cause(StrEnum):
+    """Why a victim goes: for a stronger workload of its queue (on kube: of any), or for another queue's share."""
+
+    PREEMPT = "preempt"
+    RECLAIM = "reclaim"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Bind these pods now. placements: pod name to node. over_quota: the queue is then above its deserved quota."""
+
+    group: PodGroup
+    placements: Mapping[str, str]
+    over_quota: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """End these pods of `victim` so that the pod group named `for_group` can start.
+
+    nodes: pod name to the node it leaves. moves_to: pod name to the node the scheduler has found for it meanwhile.
+    """
+
+    victim: PodGroup
+    pods: tuple[str, ...]
+    cause: Cause
+    for_group: str
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    moves_to: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not now, and why. nominated: pod name to the node whose room is on its way (reason Evicting)."""
+
+    group: PodGroup
+    pend: Pend
+    nominated: Mapping[str, str] = field(default_factory=dict)
+
+
+Decision = Start | Evict | Wait
+
+
+class Kind(StrEnum):
+    """What happens to a candidate, in one word."""
+
+    PLACED = "placed"
+    PREEMPTS = "preempts"
+    RECLAIMS = "reclaims"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer of a preview. placements: pod name to node, also of pods that still wait for their victims to end."""
+
+    kind: Kind
+    victims: tuple[Evict, ...] = ()
+    placements: Mapping[str, str] = field(default_factory=dict)
+    pend: Pend | None = None
+    over_quota: bool = False

@@ -1,0 +1,26 @@
+"""The refusals every flavour shares: no such queue or pool, larger than any node, no room at the moment."""
+
+from scheduling.board import Board
+from scheduling.model import Pod, PodGroup, total
+from scheduling.reasons import Pend, Reason
+from scheduling.resources import ZERO
+
+
+def impossible(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend | None:
+    """Could these pods run on the empty node pool? None when each fits a node and all fit the pool."""
+    needed = total(pods)
+    if not board.nodes.get(group.pool):
+        return Pend(Reason.NO_SUCH_POOL, needed, pool=group.pool)
+    capacities = [room.node.capacity for room in board.rooms.matching(group)]
+    whole = sum(capacities, ZERO)
+    fits_nodes = all(any(pod.requests.fits_in(capacity) for capacity in capacities) for pod in pods)
+    if fits_nodes and needed.fits_in(whole):
+        return None
+    largest = max(capacities, key=lambda capacity: (capacity.gpu, capacity.cpu, capacity.memory), default=ZERO)
+    return Pend(Reason.NEVER_FITS, needed, pool=group.pool, free=whole, largest_free=largest)
+
+
+def no_room(board: Board, group: PodGroup, pods: tuple[Pod, ...], reason: Reason = Reason.NO_ROOM) -> Pend:
+    """Nothing can be evicted for them and they do not fit: with what is free in the pool and on its emptiest node."""
+    free, largest = board.rooms.free(group)
+    return Pend(reason, total(pods), pool=group.pool, free=free, largest_free=largest)

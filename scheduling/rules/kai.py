@@ -1,0 +1,199 @@
+"""KAI: every node pool on its own; allocate, then reclaim across queues, then preempt inside a queue.
+
+Source: KAI 0.17 and recorded decisions of it (docs/model.md).
+
+- Reclaim is tried before preempt and ignores priority; preempt takes strictly lower, preemptible work of the same queue.
+- A queue at its limit evicts to get below it; non-preemptible work over quota never evicts.
+- preemptionPolicy is ignored. Consolidation is not simulated: it comes before reclaim and preempt when it is on, and
+  may move running pods where this model evicts or waits.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from scheduling.board import Board, Placed
+from scheduling.capacity import fits_quota
+from scheduling.decisions import Cause, Decision, Evict, Start, Wait
+from scheduling.explain import impossible, no_room
+from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.reasons import Pend, Reason
+from scheduling.resources import Resources
+from scheduling.rules.kai_order import Standing, Turns
+from scheduling.rules.kai_reclaim import Reclaim, may_reclaim
+from scheduling.rules.kai_solver import Solution, Solver, Unit, units
+from scheduling.victims import evictions
+
+
+@dataclass(slots=True)
+class _Case:
+    """One waiting pod group on its way through the actions of a cycle."""
+
+    group: PodGroup
+    left: list[Pod]
+    placements: dict[str, str] = field(default_factory=dict)
+    nominated: dict[str, str] = field(default_factory=dict)
+    evicts: list[Evict] = field(default_factory=list)
+    over_quota: bool = False
+    pend: Pend | None = None
+
+    def accept(self, placed: Placed) -> None:
+        (self.placements if placed.now else self.nominated).update(placed.nodes)
+        self.left = [pod for pod in self.left if pod.name not in placed.nodes]
+        self.pend = None
+
+    @property
+    def open(self) -> bool:
+        """Still without any room, and not for a reason that eviction cannot cure."""
+        return bool(self.left) and self.pend is not None and not self.evicts
+
+
+class KaiRules:
+    """Rules of the flavour `kai`."""
+
+    def decide(self, snapshot: Snapshot) -> list[Decision]:
+        """One shard per node pool; queues and pods of other pools are never looked at."""
+        shards = [snapshot.shard(pool) for pool in snapshot.pools] if len(snapshot.pools) > 1 else [snapshot]
+        return [decision for shard in shards for decision in _KaiCycle(shard).run()]
+
+
+class _KaiCycle:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.board = Board(snapshot, default=Strategy.BINPACK)
+        self.standing = Standing(snapshot, self.board)
+        self.cases = {group.name: _Case(group, list(group.waiting)) for group in snapshot.groups if group.waiting}
+
+    def run(self) -> Iterator[Decision]:
+        """All actions, then the decisions in the order of the snapshot."""
+        for case in self.cases.values():
+            case.pend = self._queue_missing(case)
+        ready = [case for case in self.cases.values() if case.pend is None]
+        self._allocate(ready)
+        self._evict(ready, Cause.RECLAIM)
+        self._evict(ready, Cause.PREEMPT)
+        for case in self.cases.values():
+            yield from self._decisions(case)
+
+    def _queue_missing(self, case: _Case) -> Pend | None:
+        """Only leaves of a complete tree hold workloads."""
+        path = self.board.ledger.path(case.group.queue)
+        if path and path[-1].parent is None and case.group.queue not in self.snapshot.parents:
+            return None
+        return Pend(Reason.QUEUE_MISSING, total(tuple(case.left)), queue=case.group.queue)
+
+    def _chunk(self, case: _Case) -> tuple[Pod, ...]:
+        """What must be placed together next: the rest of the minimum, then pod by pod."""
+        return tuple(case.left[: max(case.group.min_member - self.board.active[case.group.name], 1)])
+
+    def _turns(self, cases: list[_Case]) -> Turns:
+        return Turns(self.standing, [(case.group, total(self._chunk(case))) for case in cases], victims=False)
+
+    def _allocate(self, cases: list[_Case]) -> None:
+        turns = self._turns(cases)
+        for group, _asked in turns:
+            case = self.cases[group.name]
+            chunk = self._chunk(case)
+            case.pend = self._refusal(group, chunk)
+            placed = None if case.pend else self.board.place_all(group, chunk)
+            if placed is None:
+                case.pend = case.pend or no_room(self.board, group, chunk)
+                continue
+            case.accept(placed)
+            case.over_quota = case.over_quota or self.board.over_quota(group)
+            if case.left:
+                turns.push(group, total(self._chunk(case)))
+
+    def _refusal(self, group: PodGroup, chunk: tuple[Pod, ...]) -> Pend | None:
+        """Limits and quotas first, as KAI does; a pod too big for any node is said as well."""
+        never = impossible(self.board, group, chunk)
+        pend = self.board.refusal(group, total(chunk))
+        return replace(pend, also=(never.reason,)) if pend and never else pend or never
+
+    def _evict(self, cases: list[_Case], cause: Cause) -> None:
+        hopeless = _Hopeless()
+        for group, asked in self._turns([case for case in cases if case.open]):
+            case = self.cases[group.name]
+            chunk = self._chunk(case)
+            if not self._eligible(group, asked, cause) or hopeless.covers(group, chunk):
+                continue
+            if not self.board.refusal(group, asked) and (placed := self.board.place_all(group, chunk)):
+                case.accept(Placed(placed.nodes, now=False))
+            elif solution := self._solver(group, cause).solve(group, chunk):
+                self._adopt(case, solution, cause)
+            else:
+                hopeless.add(group, chunk)
+
+    def _eligible(self, group: PodGroup, asked: Resources, cause: Cause) -> bool:
+        if cause is Cause.RECLAIM:
+            return may_reclaim(self.standing, group, asked)
+        pend = fits_quota(
+            self.board.ledger.path(group.queue), self.board.ledger.uses, asked, preemptible=group.preemptible
+        )
+        return pend is None or pend.reason is Reason.OVER_LIMIT
+
+    def _solver(self, group: PodGroup, cause: Cause) -> Solver:
+        if cause is Cause.PREEMPT:
+            return Solver(self.standing, lambda: self._victims(self._weaker(group)), lambda _asked, _gone: True)
+        reclaim = Reclaim(self.standing, group)
+        return Solver(self.standing, lambda: self._victims(self._others(group)), reclaim.accepts)
+
+    def _weaker(self, group: PodGroup) -> Iterator[PodGroup]:
+        """Preempt: same queue, preemptible, strictly lower priority."""
+        same_queue = (other for other in self.snapshot.groups if other.queue == group.queue)
+        return (other for other in same_queue if other.preemptible and other.priority < group.priority)
+
+    def _others(self, group: PodGroup) -> Iterator[PodGroup]:
+        """Reclaim: preemptible work of any other queue."""
+        return (other for other in self.snapshot.groups if other.preemptible and other.queue != group.queue)
+
+    def _victims(self, groups: Iterator[PodGroup]) -> Iterator[Unit]:
+        """Their units in victim order."""
+        pieces = {group.name: units(self.board, group) for group in groups}
+        groups_with_units = [self.snapshot.group_by_name[name] for name, found in pieces.items() if found]
+        offers = [(group, _freed(pieces[group.name][0])) for group in groups_with_units]
+        turns = Turns(self.standing, offers, victims=True)
+        for group, _amount in turns:
+            unit, *rest = pieces[group.name]
+            pieces[group.name] = rest
+            if rest:
+                turns.push(group, _freed(rest[0]))
+            yield unit
+
+    def _adopt(self, case: _Case, solution: Solution, cause: Cause) -> None:
+        case.accept(Placed(solution.nominated, now=False))
+        case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
+
+    def _decisions(self, case: _Case) -> Iterator[Decision]:
+        if case.placements:
+            yield Start(case.group, case.placements, case.over_quota)
+        yield from case.evicts
+        if case.nominated:
+            case.pend = no_room(self.board, case.group, case.group.waiting, Reason.EVICTING)
+        if case.pend is not None:
+            yield Wait(case.group, case.pend, case.nominated)
+
+
+class _Hopeless:
+    """Searches that found nobody: the same queue need not search again for something no smaller."""
+
+    def __init__(self) -> None:
+        self._failed: dict[tuple[str, bool], list[tuple[int, Resources]]] = {}
+
+    @staticmethod
+    def _key(group: PodGroup) -> tuple[str, bool]:
+        return (group.queue, group.preemptible)
+
+    def add(self, group: PodGroup, chunk: tuple[Pod, ...]) -> None:
+        if not group.node_selector and len({pod.requests for pod in chunk}) == 1:
+            self._failed.setdefault(self._key(group), []).append((len(chunk), chunk[0].requests))
+
+    def covers(self, group: PodGroup, chunk: tuple[Pod, ...]) -> bool:
+        """Has an easier pod group of the same queue failed? (Later ones have no higher priority.)"""
+        return any(
+            count <= len(chunk) and all(asked.fits_in(pod.requests) for pod in chunk)
+            for count, asked in self._failed.get(self._key(group), ())
+        )
+
+
+def _freed(unit: Unit) -> Resources:
+    return total(tuple(seat.pod for seat in unit))
