@@ -136,6 +136,7 @@ class Migration(migrations.Migration):
                 ('managed', models.BooleanField(default=False, help_text='Carries our managed-by label.')),
                 ('manifest', models.JSONField()),
                 ('version', models.PositiveBigIntegerField(help_text='resourceVersion of the last write.')),
+                ('created_version', models.PositiveBigIntegerField(default=0, help_text='resourceVersion of the first write.')),
                 ('deleted', models.BooleanField(default=False, help_text='A tombstone, so that a watch sees the deletion.')),
                 ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sandbox_objects', to='clusters.cluster')),
             ],

@@ -30,6 +30,7 @@ class SandboxObject(models.Model):
     managed = models.BooleanField(default=False, help_text="Carries our managed-by label.")
     manifest = models.JSONField()
     version = models.PositiveBigIntegerField(help_text="resourceVersion of the last write.")
+    created_version = models.PositiveBigIntegerField(default=0, help_text="resourceVersion of the first write.")
     deleted = models.BooleanField(default=False, help_text="A tombstone, so that a watch sees the deletion.")
 
     class Meta:
