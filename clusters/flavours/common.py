@@ -1,0 +1,60 @@
+"""What every flavour writes alike: namespaces and PriorityClasses, names of queues, sums of quotas."""
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Final
+
+from clusters.ownership import owned
+from clusters.ports import DesiredState, Manifest, PriorityLevel, ProjectSpec
+
+POOL: Final = "rung.dev/node-pool"
+RESTRICTED: Final = {
+    f"pod-security.kubernetes.io/{mode}{suffix}": value
+    for mode in ("enforce", "audit", "warn")
+    for suffix, value in (("", "restricted"), ("-version", "latest"))
+}
+
+
+def priority_class(level: PriorityLevel) -> Manifest:
+    """scheduling.k8s.io/v1 PriorityClass. Never the global default: a pod that names none is not ours to rank."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": owned(level.name, owner=level.owner, generation=level.generation),
+        "value": level.value,
+        "preemptionPolicy": level.preemption_policy,
+        "globalDefault": False,
+        "description": level.description,
+    }
+
+
+def namespace(project: ProjectSpec) -> Manifest:
+    """A project's namespace under Pod Security `restricted`."""
+    labels = {**RESTRICTED, "rung.dev/project": project.name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": owned(project.namespace, owner=project.owner, generation=project.generation, labels=labels),
+    }
+
+
+def shared_objects(state: DesiredState) -> Iterator[Manifest]:
+    """PriorityClasses and namespaces."""
+    yield from map(priority_class, state.levels)
+    yield from map(namespace, state.projects)
+
+
+def queue_name(owner: str, pool: str) -> str:
+    """`<owner>.<pool>`; pools hold no dot, so no two pairs share a name. Cut to a label's length with a digest."""
+    name = f"{owner}.{pool}".lower()
+    return name if len(name) <= 63 else f"{name[:52]}-{sha256(name.encode()).hexdigest()[:10]}"
+
+
+def sum_or_unlimited(amounts: Iterable[int | None]) -> int | None:
+    """The sum, or None (unlimited) as soon as one of them is."""
+    total = 0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total

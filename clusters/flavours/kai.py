@@ -1,0 +1,205 @@
+"""KAI scheduler: one Queue per department and per project in each node pool; preemptibility is a label.
+
+Sources: KAI 0.17 (`scheduling.run.ai/v2` Queue) and the messages its scheduler was seen to write.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from clusters.flavours import common, reading
+from clusters.flavours.rendering import render_job
+from clusters.kinds_core import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
+from clusters.ownership import owned
+from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PoolSpec, Promise, QueueSpec, Reading
+
+SCHEDULER: Final = "kai-scheduler"
+QUEUE_LABEL: Final = "kai.scheduler/queue"
+NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
+RANK_TO_PRIORITY: Final = {
+    "very-low": 80,
+    "low": 90,
+    "medium-low": 100,
+    "medium": 110,
+    "medium-high": 120,
+    "high": 130,
+    "very-high": 140,
+}
+UNLIMITED: Final = -1
+
+_BY: Final = r"(?P<by>[\w.-]+/[\w.-]+?)\.?(?:\s|$)"
+PREEMPTED: Final = re.compile(r"preempted by higher priority workload " + _BY)
+RECLAIMED: Final = re.compile(r"(?:preempted by workload|reclaimed by(?: workload)?) " + _BY)
+RECLAIM_WORD: Final = re.compile(r"\breclaim(?:ed)?\b", re.IGNORECASE)
+CONSOLIDATED: Final = re.compile(r"resource consolidation")
+OVER_QUOTA: Final = re.compile(
+    r"requested (?P<requested>[\d.]+) (?P<resource>[\w ()]+?), but (?P<queue>[\w.-]+) quota is (?P<deserved>[\d.]+) "
+    r"[\w ()]+?, while (?P<used>[\d.]+) "
+)
+OVER_LIMIT: Final = re.compile(
+    r"(?P<queue>[\w.-]+) quota has reached the allowable limit of (?P<resource>[\w ()]+?)\. "
+    r"Limit is (?P<limit>[\d.]+) [\w ()]+?, currently (?P<used>[\d.]+) [\w ()]+? allocated "
+    r"and workload requested (?P<requested>[\d.]+)"
+)
+PENDING: Final = (("NonPreemptibleOverQuota", OVER_QUOTA), ("OverLimit", OVER_LIMIT))
+
+
+class Kai:
+    """KAI's dialect."""
+
+    name: str = "kai"
+    title: str = "KAI Scheduler"
+    preemptibilities: tuple[str, ...] = ("preemptible", "semi-preemptible", "non-preemptible")
+
+    def kinds(self) -> Sequence[Kind]:
+        """Kinds that reconcile lists and owns."""
+        return (PRIORITY_CLASS, NAMESPACE, KAI_QUEUE)
+
+    def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
+        """PriorityClasses, namespaces, and a Queue per department and project in each pool."""
+        yield from common.shared_objects(state)
+        yield from map(queue_manifest, state.departments)
+        for project in state.projects:
+            yield from map(queue_manifest, project.queues)
+
+    def queue_name(self, owner: str, pool: str) -> str:
+        """Deterministic name of a Queue, short enough for the label that names it on pods."""
+        return common.queue_name(owner, pool)
+
+    def render(self, job: JobSpec) -> list[Manifest]:
+        """The workload's object with scheduler, queue, preemptibility and priority at every pod template."""
+        return render_job(job, labels={QUEUE_LABEL: job.queue, **_shard(job.pool)}, scheduler=SCHEDULER)
+
+    def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
+        """Evicted by whom and how, or the reason a pod group waits with KAI's own numbers."""
+        for text in reading.disruption_texts(pod, events, "Evict", "Evicted", "Preempted"):
+            return _evicted(text)
+        for text in _waiting_texts(pod, events):
+            if found := _pending(text):
+                return found
+        return reading.waiting(pod)
+
+    def semantics(self) -> Sequence[Promise]:
+        """What KAI keeps of Rung's promises."""
+        return PROMISES
+
+
+def queue_manifest(spec: QueueSpec) -> Manifest:
+    """A scheduling.run.ai/v2 Queue. All three limits are always written: KAI reads an absent limit as zero."""
+    body: dict[str, Any] = {
+        "displayName": spec.display_name,
+        "priority": RANK_TO_PRIORITY[spec.rank],
+        "resources": {
+            "gpu": _share(spec, spec.deserved.gpu, spec.limit.gpu, unit=1000),
+            "cpu": _share(spec, spec.deserved.cpu, spec.limit.cpu, unit=1),
+            "memory": _share(spec, spec.deserved.memory, spec.limit.memory, unit=1_000_000),
+        },
+    }
+    if spec.parent:
+        body["parentQueue"] = spec.parent
+    labels = {common.POOL: spec.pool.name, **_shard(spec.pool)}
+    metadata = owned(spec.name, owner=spec.owner, generation=spec.generation, labels=labels)
+    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": metadata, "spec": body}
+
+
+def _share(spec: QueueSpec, deserved: int | None, limit: int | None, *, unit: int) -> dict[str, int | float]:
+    return {
+        "quota": _number(deserved, unit),
+        "limit": _number(limit, unit),
+        "overQuotaWeight": spec.over_quota_weight,
+    }
+
+
+def _number(amount: int | None, unit: int) -> int | float:
+    """GPU devices, millicores or megabytes (10^6); -1 is unlimited."""
+    if amount is None:
+        return UNLIMITED
+    return amount // unit if amount % unit == 0 else amount / unit
+
+
+def _shard(pool: PoolSpec | None) -> dict[str, str]:
+    """The label by which KAI's scheduler shards tell pools apart, where the pool is made by it."""
+    return {NODE_POOL_LABEL: pool.label_value} if pool and pool.label_key == NODE_POOL_LABEL else {}
+
+
+def _waiting_texts(pod: Manifest, others: Sequence[Manifest]) -> Iterator[str]:
+    """PodGroup conditions carry the most, then the pod's own, then events."""
+    for each in others:
+        for found in (each.get("status") or {}).get("schedulingConditions") or ():
+            yield str(found.get("message", ""))
+    if found := reading.condition(pod, "PodScheduled", status="False"):
+        yield str(found.get("message", ""))
+        yield from reading.messages(others, "Unschedulable", "NotReady")
+
+
+def _pending(text: str) -> Reading | None:
+    for reason, pattern in PENDING:
+        if match := pattern.search(text):
+            return Reading(reason, text, {key: value.strip() for key, value in match.groupdict().items()})
+        if text.startswith(reason):
+            return Reading(reason, text)
+    return None
+
+
+def _evicted(text: str) -> Reading:
+    if match := PREEMPTED.search(text):
+        return Reading("Preempted", text, preemptor=match["by"], cause="preempt")
+    if match := RECLAIMED.search(text):
+        return Reading("Reclaimed", text, preemptor=match["by"], cause="reclaim")
+    if CONSOLIDATED.search(text):
+        return Reading("Consolidated", text, cause="consolidate")
+    return Reading("Evicted", text, cause="reclaim" if RECLAIM_WORD.search(text) else "preempt")
+
+
+PROMISES: Final = (
+    Promise(
+        "priority_inside_project",
+        "Priority acts only inside the project",
+        "yes",
+        "Preemption stays inside one queue. Between queues only quota and fair share count: a lower priority may "
+        "reclaim from another project's higher one. The preemption policy of a class is ignored.",
+    ),
+    Promise(
+        "non_preemptible_stays",
+        "Non-preemptible work is never evicted",
+        "yes",
+        "Non-preemptible pod groups are never victims of the scheduler. Node failures and drains still end them.",
+    ),
+    Promise(
+        "non_preemptible_in_deserved",
+        "Non-preemptible work stays inside the deserved quota",
+        "yes",
+        "Refused with NonPreemptibleOverQuota at the project's and at the department's queue.",
+    ),
+    Promise(
+        "over_quota_and_reclaim",
+        "Over-quota use is lent out and reclaimed",
+        "yes",
+        "Surplus is shared by rank and weight and reclaimed from queues above their share. A queue may fall below its "
+        "deserved quota when one of its jobs is larger than what it had too much.",
+    ),
+    Promise(
+        "department_limit",
+        "A department's limit caps its projects",
+        "yes",
+        "The parent queue's limit is checked with every job.",
+    ),
+    Promise(
+        "rank",
+        "Rank orders projects for the surplus",
+        "yes",
+        "The queue's priority: surplus goes to the higher rank first; guaranteed quota is not affected.",
+    ),
+    Promise(
+        "gang",
+        "A distributed job starts whole or not at all",
+        "yes",
+        "A pod group starts with its minimum members or waits as a whole.",
+    ),
+    Promise(
+        "quota_per_node_pool",
+        "Quotas hold per node pool",
+        "yes",
+        "Each pool has its own queues.",
+    ),
+)

@@ -1,0 +1,192 @@
+"""Plain kube-scheduler: quotas become ResourceQuotas of the project's namespace, priorities PriorityClasses.
+
+Sources: Kubernetes 1.36 documentation of resource quotas and pod priority; messages as its scheduler and quota
+admission write them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from clusters.flavours import common, reading
+from clusters.flavours.rendering import render_job
+from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
+from clusters.ownership import owned
+from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PriorityLevel, ProjectSpec, Promise, Reading
+from scheduling.priority import THRESHOLD
+from scheduling.resources import Limit, decimal_text
+
+LIMIT_QUOTA: Final = "rung-limit"
+DESERVED_QUOTA: Final = "rung-deserved"
+CAP_QUOTA: Final = "rung-cap-"
+DEFAULTS: Final = "rung-defaults"
+GPU: Final = "requests.nvidia.com/gpu"
+QUOTA_REASONS: Final = {LIMIT_QUOTA: "OverLimit", DESERVED_QUOTA: "NonPreemptibleOverQuota"}
+
+
+class Kube:
+    """The kube-scheduler's dialect."""
+
+    name: str = "kube"
+    title: str = "kube-scheduler"
+    preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
+
+    def kinds(self) -> Sequence[Kind]:
+        """Kinds that reconcile lists and owns."""
+        return (PRIORITY_CLASS, NAMESPACE, LIMIT_RANGE, RESOURCE_QUOTA)
+
+    def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
+        """PriorityClasses; per project a namespace, default requests, and its quotas over all pools together."""
+        yield from common.shared_objects(state)
+        for project in state.projects:
+            yield _limit_range(project)
+            yield from _quotas(project, state.levels)
+
+    def queue_name(self, owner: str, pool: str) -> str:
+        """Deterministic name of a queue; kube-scheduler knows none, Rung's own model does."""
+        return common.queue_name(owner, pool)
+
+    def render(self, job: JobSpec) -> list[Manifest]:
+        """The workload's object with priority, labels and the pool's node selector at every pod template."""
+        return render_job(job, labels={})
+
+    def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
+        """Evicted by whom, refused by which quota, or waiting for which nodes. An empty pod: none could be created."""
+        for text in reading.disruption_texts(pod, events, "Preempted"):
+            if match := reading.BY_POD.search(text):
+                return Reading("Preempted", text, preemptor=f"uid:{match[1]}", cause="preempt")
+            return Reading("Preempted", text, cause="preempt")
+        for text in reading.messages(events, "FailedCreate"):
+            if (match := reading.EXCEEDED.search(text)) and not pod.get("status"):
+                return _refused(match.groupdict(), text)
+        return reading.waiting(pod)
+
+    def semantics(self) -> Sequence[Promise]:
+        """What kube-scheduler keeps of Rung's promises."""
+        return PROMISES
+
+
+def hard(amounts: Limit) -> dict[str, str]:
+    """The `hard` map of a ResourceQuota; what is unlimited has no key."""
+    texts = {
+        GPU: _milli(amounts.gpu),
+        "requests.cpu": _milli(amounts.cpu),
+        "requests.memory": None if amounts.memory is None else str(amounts.memory),
+    }
+    return {key: text for key, text in texts.items() if text is not None}
+
+
+def total(amounts: Iterable[Limit]) -> Limit:
+    """All pools together: a ResourceQuota cannot tell them apart."""
+    parts = list(amounts)
+    return Limit(
+        common.sum_or_unlimited(each.gpu for each in parts),
+        common.sum_or_unlimited(each.cpu for each in parts),
+        common.sum_or_unlimited(each.memory for each in parts),
+    )
+
+
+def _milli(amount: int | None) -> str | None:
+    """As the API server prints it: whole numbers bare, the rest in thousandths."""
+    if amount is None:
+        return None
+    return decimal_text(amount) if amount % 1000 == 0 else f"{amount}m"
+
+
+def _quotas(project: ProjectSpec, levels: Sequence[PriorityLevel]) -> Iterator[Manifest]:
+    known = {level.name for level in levels}
+    guarded = sorted(level.name for level in levels if level.value >= THRESHOLD)
+    if limit := hard(total(queue.limit for queue in project.queues)):
+        yield _quota(project, LIMIT_QUOTA, limit)
+    if guarded and (deserved := hard(total(queue.deserved for queue in project.queues))):
+        yield _quota(project, DESERVED_QUOTA, deserved, classes=guarded)
+    for priority, gpus in sorted(project.priority_caps.items()):
+        if priority in known:
+            yield _quota(project, CAP_QUOTA + priority, hard(Limit(gpu=gpus)), classes=[priority])
+
+
+def _quota(project: ProjectSpec, name: str, amounts: dict[str, str], classes: Sequence[str] = ()) -> Manifest:
+    spec: dict[str, Any] = {"hard": amounts}
+    if classes:
+        scope = {"scopeName": "PriorityClass", "operator": "In", "values": list(classes)}
+        spec["scopeSelector"] = {"matchExpressions": [scope]}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": _metadata(project, name), "spec": spec}
+
+
+def _limit_range(project: ProjectSpec) -> Manifest:
+    """Default requests, since a quota on CPU or memory rejects pods that state none."""
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "128Mi"}}]
+    metadata = _metadata(project, DEFAULTS)
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
+
+
+def _metadata(project: ProjectSpec, name: str) -> dict[str, Any]:
+    return owned(name, owner=project.owner, generation=project.generation, namespace=project.namespace)
+
+
+def _refused(match: Mapping[str, str], text: str) -> Reading:
+    quota = match["quota"]
+    reason = QUOTA_REASONS.get(quota, "OverPriorityCap" if quota.startswith(CAP_QUOTA) else "ExceededQuota")
+    numbers = {key: match[key] for key in ("quota", "requested", "used", "limited")}
+    return Reading(reason, text, numbers)
+
+
+PROMISES: Final = (
+    Promise(
+        "priority_inside_project",
+        "Priority acts only inside the project",
+        "no",
+        "A higher priority evicts lower ones on the whole cluster, in any namespace; even the lowest class evicts "
+        "pods that name no class.",
+        "Give classes that should evict nobody the preemption policy Never, or choose a flavour with queues.",
+    ),
+    Promise(
+        "non_preemptible_stays",
+        "Non-preemptible work is never evicted",
+        "no",
+        "The kube-scheduler knows no preemptibility: any lower priority may be evicted by a higher one.",
+        "Give work that must stay the highest priority in use, or choose KAI.",
+    ),
+    Promise(
+        "non_preemptible_in_deserved",
+        "Non-preemptible work stays inside the deserved quota",
+        "partly",
+        "Rung checks it at submission. In the cluster a quota over the classes of 100 and more is the second line; it "
+        "sees the class, not the preemptibility.",
+        "Keep preemptibility and priority on the same side of 100.",
+    ),
+    Promise(
+        "over_quota_and_reclaim",
+        "Over-quota use is lent out and reclaimed",
+        "no",
+        "A ResourceQuota is a hard cap: nothing is borrowed, nothing is reclaimed, and a smaller quota evicts nobody.",
+        "Set the limit to what a project may use at most, or choose KAI.",
+    ),
+    Promise(
+        "department_limit",
+        "A department's limit caps its projects",
+        "partly",
+        "Kubernetes has no departments; Rung checks the sums when quotas are set and work is submitted.",
+        "Set limits on the projects so that they add up.",
+    ),
+    Promise(
+        "rank",
+        "Rank orders projects for the surplus",
+        "no",
+        "The kube-scheduler has one order for all pods: priority, then age.",
+        "Choose KAI where rank matters.",
+    ),
+    Promise(
+        "gang",
+        "A distributed job starts whole or not at all",
+        "no",
+        "Pods are placed one by one: a job may hold GPUs while the rest of it waits.",
+        "Choose KAI for distributed jobs.",
+    ),
+    Promise(
+        "quota_per_node_pool",
+        "Quotas hold per node pool",
+        "no",
+        "A ResourceQuota counts the namespace as a whole: the quotas of all pools are added up.",
+        "Choose KAI where pools have quotas of their own.",
+    ),
+)

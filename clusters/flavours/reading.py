@@ -1,0 +1,56 @@
+"""Conditions and events of a pod in Rung's words: the parts every flavour reads alike. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from clusters.ports import Manifest, Reading
+
+BY_POD: Final = re.compile(r"[Pp]reempted by (?:pod|podgroup) ([0-9a-fA-F-]{8,64})")
+EXCEEDED: Final = re.compile(
+    r"exceeded quota: (?P<quota>[\w.-]+), requested: (?P<requested>\S+?), "
+    r"used: (?P<used>\S+?), limited: (?P<limited>\S+)"
+)
+NODES: Final = re.compile(r"(?P<fitting>\d+)/(?P<nodes>\d+) nodes are available")
+SHORTFALL: Final = re.compile(r"(?P<count>\d+) (?P<cause>(?:Insufficient|node\(s\)|Preemption)[^,.]*)")
+
+
+def condition(pod: Mapping[str, Any], type_: str, *, status: str) -> Mapping[str, Any] | None:
+    """The pod's condition of a type with the given status."""
+    for each in (pod.get("status") or {}).get("conditions") or ():
+        if each.get("type") == type_ and each.get("status") == status:
+            return dict(each)
+    return None
+
+
+def messages(events: Sequence[Manifest], *reasons: str) -> Iterator[str]:
+    """Messages of the events with one of the reasons, newest last as given."""
+    for event in events:
+        if event.get("reason") in reasons:
+            yield str(event.get("message", ""))
+
+
+def disruption_texts(pod: Mapping[str, Any], events: Sequence[Manifest], *reasons: str) -> Iterator[str]:
+    """What was said about an eviction by the scheduler: the condition (authoritative) first, then events (hints)."""
+    found = condition(pod, "DisruptionTarget", status="True")
+    if found and found.get("reason") == "PreemptionByScheduler":
+        yield str(found.get("message", ""))
+    yield from messages(events, *reasons)
+
+
+def waiting(pod: Mapping[str, Any]) -> Reading:
+    """Why the pod is not scheduled, with the nodes counted per cause; empty when it is."""
+    found = condition(pod, "PodScheduled", status="False")
+    if found is None:
+        return Reading()
+    message = str(found.get("message", ""))
+    return Reading(str(found.get("reason") or "Unschedulable"), message, node_numbers(message))
+
+
+def node_numbers(message: str) -> dict[str, str]:
+    """ "0/16 nodes are available: 16 Insufficient nvidia.com/gpu" as nodes, fitting, and one count per cause."""
+    nodes = NODES.search(message)
+    if nodes is None:
+        return {}
+    causes = {match["cause"].strip(): match["count"] for match in SHORTFALL.finditer(message)}
+    return {"nodes": nodes["nodes"], "fitting": nodes["fitting"], **causes}

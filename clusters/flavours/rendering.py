@@ -1,0 +1,170 @@
+"""A workload's object as one cluster should hold it: effective values at every place that describes pods. Pure."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from clusters.flavours.common import POOL
+from clusters.kinds import FoundPart, Shape, WorkloadKind, kind_for, parts_in
+from clusters.ports import GENERATION, MANAGED_BY, MANAGER, OWNER, JobSpec, Manifest, PoolSpec
+
+ROLE: Final = "rung.dev/role"
+MIN_MEMBER: Final = "rung.dev/min-member"
+PRIORITY_LABEL: Final = "priorityClassName"
+PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
+# In a tenant's body any of these would speak for another owner, queue, pool or policy.
+RESERVED: Final = (
+    OWNER,
+    GENERATION,
+    MANAGED_BY,
+    ROLE,
+    MIN_MEMBER,
+    POOL,
+    "rung.dev/applied-hash",
+    "kai.scheduler/queue",
+    "kai.scheduler/node-pool",
+    "kueue.x-k8s.io/",
+    "scheduling.volcano.sh/",
+    "volcano.sh/",
+    "pod-security.kubernetes.io/",
+)
+
+
+def render_job(job: JobSpec, *, labels: Mapping[str, str], scheduler: str = "") -> list[Manifest]:
+    """The workload's one object; nothing when it is suspended and its kind cannot be.
+
+    1. take the rebuilt body, name it, make it ours
+    2. write priority, labels, node selector and scheduler at every place that describes pods
+    3. suspend or resume it where the kind knows how
+    """
+    body = copy.deepcopy(job.manifest)
+    kind = kind_for(str(body["apiVersion"]), str(body["kind"]))
+    if kind is None or (job.suspended and kind.suspend is None):
+        return []
+    every = {**_effective_labels(job), **labels}
+    body["metadata"] = _metadata(body.get("metadata"), job, every)
+    body.pop("status", None)
+    for part in parts_in(body, kind):
+        _dress(part, job, every, scheduler)
+    for pointer in kind.priority:
+        _set(body, pointer, job.priority_class, only_if_there=True)
+    _dress_elsewhere(body, job, kind, scheduler)
+    if kind.suspend:
+        _set(body, kind.suspend, job.suspended)
+    return [body]
+
+
+def node_selector(pool: PoolSpec | None) -> dict[str, str]:
+    """The labels that make the pool; nothing when any node will do."""
+    return {pool.label_key: pool.label_value} if pool else {}
+
+
+def _effective_labels(job: JobSpec) -> dict[str, str]:
+    """Labels are rewritten to the effective values: in a manifest they were a request, never an authority."""
+    return {
+        MANAGED_BY: MANAGER,
+        OWNER: f"workload.{job.id}",
+        PRIORITY_LABEL: job.priority_class,
+        PREEMPTIBILITY_LABEL: job.preemptibility,
+        **({POOL: job.pool.name} if job.pool else {}),
+    }
+
+
+def _metadata(given: Mapping[str, Any] | None, job: JobSpec, labels: Mapping[str, str]) -> dict[str, Any]:
+    kept = given or {}
+    return {
+        "name": job.name,
+        "namespace": job.namespace,
+        "labels": {**_harmless(kept.get("labels")), **labels},
+        "annotations": {**_harmless(kept.get("annotations")), **_annotations(job)},
+    }
+
+
+def _annotations(job: JobSpec) -> dict[str, str]:
+    return {GENERATION: str(job.generation), MIN_MEMBER: str(job.min_member)}
+
+
+def _harmless(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (given or {}).items() if not key.startswith(RESERVED)}
+
+
+def _dress(part: FoundPart, job: JobSpec, labels: Mapping[str, str], scheduler: str) -> None:
+    """Write the effective values at one place that describes pods."""
+    target: Any = part.part
+    mine = {**labels, ROLE: part.role}
+    match part.shape:
+        case Shape.TEMPLATE:
+            # A bare Pod is its own template: its metadata is the object's, already named.
+            metadata = target.setdefault("metadata", {})
+            metadata["labels"] = {**_harmless(metadata.get("labels")), **mine}
+            metadata["annotations"] = {**_harmless(metadata.get("annotations")), **_annotations(job)}
+            _dress_pod(target.setdefault("spec", {}), job, scheduler)
+        case Shape.POD:
+            target["labels"] = {**_harmless(target.get("labels")), **mine}
+            target["annotations"] = {**_harmless(target.get("annotations")), **_annotations(job)}
+            _dress_pod(target, job, scheduler)
+        case Shape.MACHINE:
+            _dress_pod(target, job, scheduler)
+        case _:
+            pass  # no pod fields here; the owner's labels and `_dress_elsewhere` carry the values
+
+
+def _dress_pod(spec: dict[str, Any], job: JobSpec, scheduler: str, *, priority: str = "priorityClassName") -> None:
+    spec[priority] = job.priority_class
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    if selector := node_selector(job.pool):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
+
+
+def _workflow(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
+    spec = body["spec"]
+    spec = spec["workflow"]["spec"] if body["kind"] == "ScheduledWorkflow" else spec
+    _dress_pod(spec, job, scheduler, priority="podPriorityClassName")
+    spec.setdefault("podMetadata", {})["labels"] = dict(body["metadata"]["labels"])
+
+
+def _tekton(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
+    spec = body["spec"]
+    parent = spec if body["kind"] == "TaskRun" else spec.setdefault("taskRunTemplate", {})
+    _dress_pod(parent.setdefault("podTemplate", {}), job, scheduler)
+
+
+def _dynamo(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
+    for service in body["spec"].get("services", {}).values():
+        service["labels"] = {**_harmless(service.get("labels")), **body["metadata"]["labels"]}
+        _dress_pod(service.setdefault("extraPodSpec", {}), job, scheduler)
+
+
+def _devworkspace(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
+    attributes = body["spec"]["template"].setdefault("attributes", {})
+    overrides = attributes.setdefault("pod-overrides", {})
+    overrides.setdefault("metadata", {})["labels"] = dict(body["metadata"]["labels"])
+    _dress_pod(overrides.setdefault("spec", {}), job, scheduler)
+
+
+_ELSEWHERE: Final[Mapping[str, Callable[[dict[str, Any], JobSpec, str], None]]] = {
+    "Workflow": _workflow,
+    "ScheduledWorkflow": _workflow,
+    "TaskRun": _tekton,
+    "PipelineRun": _tekton,
+    "DynamoGraphDeployment": _dynamo,
+    "DevWorkspace": _devworkspace,
+}
+
+
+def _dress_elsewhere(body: dict[str, Any], job: JobSpec, kind: WorkloadKind, scheduler: str) -> None:
+    """Kinds whose pod fields stand apart from their containers."""
+    if writer := _ELSEWHERE.get(kind.name):
+        writer(body, job, scheduler)
+
+
+def _set(body: dict[str, Any], pointer: str, value: object, *, only_if_there: bool = False) -> None:
+    """Write at a JSON pointer; with `only_if_there` a section that the body leaves out stays out."""
+    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+    node: Any = body
+    for token in tokens[:-1]:
+        if token not in node and only_if_there:
+            return
+        node = node.setdefault(token, {})
+    node[tokens[-1]] = value

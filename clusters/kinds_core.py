@@ -1,0 +1,60 @@
+"""The kinds Rung itself writes and reads, and the road from any manifest to its `Kind`. Pure.
+
+Paths are hard-coded: no discovery for our own kinds. The kinds tenants may submit stand in `clusters.kinds`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusters.kinds import KINDS, WorkloadKind, kind_for
+from clusters.ports import Kind, ObjectRef
+
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
+POD = Kind("", "v1", "Pod", "pods")
+EVENT = Kind("", "v1", "Event", "events")
+RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
+LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges")
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+KAI_QUEUE = Kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
+KAI_POD_GROUP = Kind("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups")
+
+CORE_KINDS = (
+    NAMESPACE,
+    NODE,
+    POD,
+    EVENT,
+    RESOURCE_QUOTA,
+    LIMIT_RANGE,
+    PRIORITY_CLASS,
+    KAI_QUEUE,
+    KAI_POD_GROUP,
+)
+_BY_VERSION = {(kind.api_version, kind.kind): kind for kind in CORE_KINDS}
+
+
+def kind_of_workload(kind: WorkloadKind, *, api_version: str | None = None) -> Kind:
+    """The API kind of a manifest type, in the version given or else the preferred one."""
+    version = (api_version or kind.api_version).rpartition("/")[2]
+    return Kind(kind.group, version, kind.kind, kind.plural)
+
+
+WORKLOAD_KINDS: tuple[Kind, ...] = tuple(kind_of_workload(kind) for kind in KINDS)
+
+
+def kind_of(manifest: Mapping[str, Any]) -> Kind:
+    """The kind a manifest names. KeyError when it is none of Rung's and none a tenant may submit."""
+    named = (str(manifest["apiVersion"]), str(manifest["kind"]))
+    if named in _BY_VERSION:
+        return _BY_VERSION[named]
+    workload = kind_for(*named)
+    if workload is None:
+        raise KeyError(f"{named[0]} {named[1]}")
+    return kind_of_workload(workload, api_version=named[0])
+
+
+def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:
+    """Kind, name and namespace of a manifest. KeyError as in `kind_of`."""
+    kind = kind_of(manifest)
+    metadata = manifest["metadata"]
+    return ObjectRef(kind, str(metadata["name"]), str(metadata.get("namespace", "")) if kind.namespaced else "")
