@@ -1,0 +1,143 @@
+"""The marks that every page shares: ladder, shield, quota bar, ages, durations, amounts, icons."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from portal.core import display
+
+register = template.Library()
+
+SHIELDS: Final = {
+    "non-preemptible": "shield-filled",
+    "semi-preemptible": "shield-half-filled",
+    "preemptible": "shield",
+}
+# phase -> (tone, word): Pending is called what it is for the people who wait.
+PHASES: Final = {
+    "Creating": ("wait", "Creating"),
+    "Initializing": ("wait", "Initializing"),
+    "Resuming": ("wait", "Resuming"),
+    "Pending": ("wait", "Waiting"),
+    "Updating": ("wait", "Updating"),
+    "Running": ("good", "Running"),
+    "Completed": ("done", "Completed"),
+    "Degraded": ("warn", "Degraded"),
+    "Failed": ("bad", "Failed"),
+}
+# reason code of the scheduler -> what people say
+REASONS: Final = {
+    "OverLimit": "over the limit",
+    "NonPreemptibleOverQuota": "non-preemptible, over the deserved quota",
+    "NoRoom": "no room",
+    "NeverFits": "fits on no node",
+    "NoSuchPool": "no such node pool",
+    "QueueMissing": "its queue is not synced yet",
+    "PreemptionNever": "its priority evicts nobody",
+    "Evicting": "victims are ending",
+}
+
+register.filter("gpu", display.gpu_text)
+register.filter("gpus", display.gpus_text)
+
+
+@register.simple_tag
+def icon(name: str, css: str = "") -> SafeString:
+    """An icon of the sprite; decoration only, so hidden from assistive technology."""
+    sprite = static("vendor/tabler-icons/sprite.svg")
+    return format_html(
+        '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"/></svg>', css, sprite, name
+    )
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """Seconds as "5 h 40 m"."""
+    return "" if seconds is None else display.duration_text(seconds)
+
+
+@register.filter
+def seconds_since(at: datetime | None) -> float | None:
+    """Seconds from a moment until now."""
+    return None if at is None else (timezone.now() - at).total_seconds()
+
+
+@register.simple_tag
+def ago(at: datetime | None) -> SafeString:
+    """A past moment in words, exact on hover."""
+    if at is None:
+        return SafeString("–")
+    words = f"{display.duration_text((timezone.now() - at).total_seconds())} ago"
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exact(at), words)
+
+
+@register.filter
+def exact(at: datetime | None) -> str:
+    """The exact moment, with its zone."""
+    return f"{at:%Y-%m-%d %H:%M:%S %Z}" if at else ""
+
+
+@register.simple_tag
+def age(at: datetime | None) -> SafeString:
+    """How current a reading is: amber after 30 s, "not current" after 5 min."""
+    found = display.age_of(at, now=timezone.now())
+    moment = at.isoformat() if at else ""
+    return format_html(
+        '<time class="age age-{}" datetime="{}" title="{}">{}</time>', found.tone, moment, exact(at), found.words
+    )
+
+
+@register.simple_tag
+def phase(name: str) -> SafeString:
+    """A workload's phase as a badge; the word carries the meaning, not the colour."""
+    tone, word = PHASES.get(name, ("off", name))
+    return format_html('<span class="mark mark-{}">{}</span>', tone, word)
+
+
+@register.filter
+def reason(code: str) -> str:
+    """A reason code as people say it."""
+    return REASONS.get(code, code)
+
+
+@register.simple_tag
+def shield(preemptibility: str) -> SafeString:
+    """Filled = non-preemptible, half = semi-preemptible, outline = preemptible; always with the word."""
+    return format_html(
+        '<span class="shield">{}{}</span>', icon(SHIELDS.get(preemptibility, "shield"), "icon-sm"), preemptibility
+    )
+
+
+@register.simple_tag(takes_context=True)
+def ladder(context: dict[str, Any], name: str, value: int) -> SafeString:
+    """The rungs of the dictionary, lit up to this value. The page's `levels` holds the offered values."""
+    values: Sequence[int] = sorted(context.get("levels") or [value])
+    rung = sum(1 for each in values if each <= value)
+    step = 18 / max(len(values), 1)
+    rungs = format_html_join(
+        "",
+        '<line x1="4" x2="14" y1="{}" y2="{}" class="{}"/>',
+        ((y, y, "lit" if at < rung else "unlit") for at, y in ((i, f"{19 - step * i:.1f}") for i in range(len(values)))),
+    )
+    label = f"priority {name}, {value}, rung {rung} of {len(values)}"
+    return format_html(
+        '<span class="ladder"><svg viewBox="0 0 18 22" role="img" aria-label="{}"><title>{}</title>'
+        '<path class="rail" d="M4 1v20M14 1v20"/>{}</svg><span>{} <span class="value">{}</span></span></span>',
+        label,
+        label,
+        rungs,
+        name,
+        value,
+    )
+
+
+@register.inclusion_tag("components/quota_bar.html")
+def quota_bar(*, deserved: int, used: int, non_preemptible: int, limit: int | None, at: datetime | None = None) -> dict[str, Any]:
+    """Deserved as the frame, in quota solid, over-quota hatched, limit as a tick; the sentence is its text twin."""
+    return {"bar": display.Bar(deserved, used, non_preemptible, limit), "at": at}

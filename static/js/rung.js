@@ -1,0 +1,77 @@
+/* Rung's own script: theme, polling that rests while hidden, messages, shortcuts, buttons that fill the form. */
+(function () {
+  "use strict";
+  const root = document.documentElement;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+  function theme() {
+    try { return localStorage.getItem("rung-theme") || "system"; } catch { return "system"; }
+  }
+  function paint() {
+    const chosen = theme();
+    root.setAttribute("data-bs-theme", chosen === "system" ? (dark.matches ? "dark" : "light") : chosen);
+    document.querySelectorAll("[data-theme]").forEach((button) => {
+      button.setAttribute("aria-pressed", String(button.dataset.theme === chosen));
+    });
+  }
+  paint();
+  dark.addEventListener("change", paint);
+  document.addEventListener("DOMContentLoaded", paint);
+
+  function say(text, tone) {
+    const place = document.getElementById("messages");
+    if (!place) return;
+    const note = document.createElement("div");
+    note.className = "alert alert-" + tone;
+    note.textContent = text;
+    place.replaceChildren(note);
+  }
+
+  function fill(form, values) {
+    Object.entries(values).forEach(([name, value]) => {
+      form.querySelectorAll("[name='" + CSS.escape(name) + "']").forEach((field) => {
+        if (field.type === "radio") field.checked = field.value === value;
+        else field.value = value;
+      });
+    });
+    form.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-theme], [data-fill], [data-check-all]");
+    if (!button) return;
+    if (button.dataset.theme) {
+      try { localStorage.setItem("rung-theme", button.dataset.theme); } catch { /* private window */ }
+      paint();
+    } else if (button.dataset.fill) {
+      fill(document.getElementById(button.dataset.form), JSON.parse(button.dataset.fill));
+    } else {
+      const name = button.dataset.checkAll;
+      document.querySelectorAll("input[name='" + name + "']").forEach((box) => { box.checked = button.checked; });
+    }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const search = document.querySelector("input[type='search']");
+    if (search) { event.preventDefault(); search.focus(); }
+  });
+
+  /* A polling element rests while the page is hidden, and while somebody works inside it. */
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const poll = event.target.closest("[data-poll]");
+    if (poll !== event.target || !poll) return;
+    const busy = poll.contains(document.activeElement) || poll.querySelector("input:checked");
+    if (document.hidden || busy) event.preventDefault();
+  });
+  document.addEventListener("htmx:responseError", (event) => {
+    const status = event.detail.xhr.status;
+    const polling = event.target.closest && event.target.closest("[data-poll]") === event.target;
+    if (status === 403) say("Refused (403). Reload the page: you may have been signed out.", "danger");
+    else if (!polling) say("The portal answered " + status + ". Nothing was changed.", "danger");
+  });
+  document.addEventListener("htmx:sendError", () => {
+    say("The portal cannot be reached. What you see may be out of date.", "warning");
+  });
+})();

@@ -1,0 +1,1 @@
+"""Pages of the tenants' side: sign-in, projects, clusters and the audit trail."""
