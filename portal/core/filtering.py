@@ -1,0 +1,134 @@
+"""Run:ai's list parameters: `filterBy`, `sortBy`, `sortOrder`, `offset` and `limit`.
+
+A route names its columns once; what is not named is 400, never ignored.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
+from typing import Any, Final, TypeVar
+
+from django.db.models import Model, Q, QuerySet
+from django.utils.dateparse import parse_datetime
+
+from portal.core.errors import BadRequest
+
+M = TypeVar("M", bound=Model)
+
+LARGEST_PAGE: Final = 500
+PAGE: Final = 50
+LARGEST_OFFSET: Final = 10**9
+
+# Operator -> (lookup, negated). The longest match wins, so the order does not matter.
+OPERATORS: Final[Mapping[str, tuple[str, bool]]] = {
+    "==": ("", False),
+    "!=": ("", True),
+    "<=": ("__lte", False),
+    ">=": ("__gte", False),
+    "=@": ("__icontains", False),
+    "!@": ("__icontains", True),
+    "=^": ("__istartswith", False),
+    "=$": ("__iendswith", False),
+}
+_CLAUSE = re.compile(r"^(?P<field>[A-Za-z0-9_]+)(?P<operator>==|!=|<=|>=|=@|!@|=\^|=\$)(?P<value>.+)$", re.DOTALL)
+
+
+def as_text(value: str) -> str:
+    """Text columns take the value as it is, without NUL, which no database stores."""
+    if "\x00" in value:
+        raise ValueError(value)
+    return value
+
+
+def as_number(value: str) -> int:
+    """Whole numbers of a size the database knows."""
+    if not re.fullmatch(r"-?\d{1,18}", value):
+        raise ValueError(value)
+    return int(value)
+
+
+def as_time(value: str) -> datetime:
+    """ISO 8601; a time without a zone is UTC."""
+    found = parse_datetime(value.replace(" ", "+"))
+    if found is None:
+        raise ValueError(value)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a public field name means in the database, and how its values are read."""
+
+    path: str
+    read: Callable[[str], Any] = as_text
+
+
+Columns = Mapping[str, Column]
+
+
+def filters(text: str, columns: Columns) -> Q:
+    """`name=@llm,phase==Running` as one condition; all parts must hold. Raises BadRequest naming the part."""
+    clauses = [clause for clause in text.split(",") if clause]
+    return reduce(and_, (_condition(clause, columns) for clause in clauses), Q())
+
+
+def _condition(clause: str, columns: Columns) -> Q:
+    match = _CLAUSE.match(clause)
+    if match is None or match["field"] not in columns:
+        raise _bad("filterBy", f"Cannot filter by {clause[:80]!r}.", columns)
+    column = columns[match["field"]]
+    lookup, negated = OPERATORS[match["operator"]]
+    try:
+        condition = Q(**{column.path + lookup: column.read(match["value"])})
+    except ValueError:
+        raise _bad("filterBy", f"{match['value'][:80]!r} is no value of {match['field']}.", columns) from None
+    return ~condition if negated else condition
+
+
+def ordering(query: Mapping[str, str], columns: Columns, default: str) -> str:
+    """The database path to sort by, with a minus for `desc`. Enum names such as `Fields.NAME` are understood."""
+    wanted = query.get("sortBy", "")
+    descending = query.get("sortOrder", "").rpartition(".")[2].lower() == "desc"
+    if not wanted:
+        return default
+    plain = wanted.rpartition(".")[2].replace("_", "").lower()
+    path = next((column.path for name, column in columns.items() if name.lower() == plain), None)
+    if path is None:
+        raise _bad("sortBy", f"Cannot sort by {wanted[:80]!r}.", columns)
+    return f"-{path}" if descending else path
+
+
+def number_in(query: Mapping[str, str], name: str, default: int, lowest: int, highest: int) -> int:
+    """A bounded whole number of the query string. Raises BadRequest with the bounds."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or not lowest <= int(text) <= highest:
+        message = f"{name} is a whole number from {lowest} to {highest}."
+        raise BadRequest.at(f"/{name}", "out_of_range", message)
+    return int(text)
+
+
+def flag_in(query: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """`true` or `false` of the query string."""
+    text = query.get(name, "").lower()
+    if text not in {"", "true", "false"}:
+        raise BadRequest.at(f"/{name}", "not_a_boolean", f"{name} is true or false.", allowed=("true", "false"))
+    return text == "true" if text else default
+
+
+def page_of(rows: QuerySet[M], query: Mapping[str, str]) -> tuple[list[M], int | None]:
+    """One page and the offset of the next one (None on the last). Never counts the table."""
+    offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
+    limit = number_in(query, "limit", PAGE, 1, LARGEST_PAGE)
+    found = list(rows[offset : offset + limit + 1])
+    return found[:limit], offset + limit if len(found) > limit else None
+
+
+def _bad(name: str, message: str, columns: Columns) -> BadRequest:
+    return BadRequest(
+        message, code="bad_filter", problems=BadRequest.at(f"/{name}", "bad_filter", message, allowed=columns).problems
+    )

@@ -1,0 +1,1 @@
+"""The REST door: Run:ai's routes and shapes over the same services as the browser."""

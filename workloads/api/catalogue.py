@@ -1,0 +1,154 @@
+"""Priorities, categories and workload types: the dictionary as Run:ai's clients read it."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from clusters.models import Cluster
+from portal.core.errors import Absent, Refused
+from portal.core.filtering import Column, as_number, filters, flag_in, ordering
+from portal.core.http import actor_of
+from workloads.api.schemas import (
+    CategoriesSchema,
+    CategorySchema,
+    ErrorSchema,
+    PrioritiesSchema,
+    TypeChange,
+    TypeSchema,
+    TypesSchema,
+    checked,
+)
+from workloads.api.shapes import category_json, priority_json, type_json
+from workloads.models import Category, Priority, WorkloadType
+from workloads.services.types import update_type
+
+PRIORITY_COLUMNS = {"name": Column("name"), "source": Column("source"), "value": Column("value", as_number)}
+TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
+REFUSALS = {400: ErrorSchema, 401: ErrorSchema, 403: ErrorSchema, 404: ErrorSchema}
+FILTERS = [
+    OpenApiParameter("filterBy", str, description="Comma list of field, operator, value: name=@high,value>=80."),
+    OpenApiParameter("sortBy", str),
+    OpenApiParameter("sortOrder", str, enum=["asc", "desc"]),
+]
+
+
+class Priorities(APIView):
+    """The priority dictionary."""
+
+    @extend_schema(
+        operation_id="get_workload_priorities",
+        summary="List priorities",
+        parameters=FILTERS,
+        responses={200: PrioritiesSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """Every offered priority with its sync per cluster."""
+        query = request.query_params
+        offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True)
+        rows = offered.filter(filters(query.get("filterBy", ""), PRIORITY_COLUMNS))
+        rows = rows.order_by(ordering(query, PRIORITY_COLUMNS, "value"), "name")
+        clusters = list(Cluster.objects.all())
+        changing = {str(each.pk) for each in clusters if each.synced_generation < each.generation}
+        return Response({"priorities": [priority_json(row, clusters, changing) for row in rows]})
+
+
+class Categories(APIView):
+    """Build, Train, Deploy."""
+
+    @extend_schema(
+        operation_id="list_categories", summary="List categories", responses={200: CategoriesSchema, **REFUSALS}
+    )
+    def get(self, request: Request) -> Response:
+        """Every category."""
+        return Response({"categories": [category_json(row) for row in Category.objects.all()]})
+
+
+class OneCategory(APIView):
+    """A category by id."""
+
+    @extend_schema(
+        operation_id="get_category_by_id", summary="Read a category", responses={200: CategorySchema, **REFUSALS}
+    )
+    def get(self, request: Request, category_id: str) -> Response:
+        """The category, or 404."""
+        found = Category.objects.filter(pk=category_id).first()
+        if found is None:
+            raise Absent
+        return Response(category_json(found))
+
+
+class Types(APIView):
+    """Workload types with their default mapping."""
+
+    @extend_schema(
+        operation_id="list_workload_types",
+        summary="List workload types",
+        parameters=[OpenApiParameter("externalTypesOnly", bool), *FILTERS],
+        responses={200: TypesSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """Every type; `externalTypesOnly=true` leaves the native ones out."""
+        query = request.query_params
+        rows = _types().filter(filters(query.get("filterBy", ""), TYPE_COLUMNS))
+        rows = rows.order_by(ordering(query, TYPE_COLUMNS, "name"))
+        if flag_in(query, "externalTypesOnly"):
+            rows = rows.filter(native=False)
+        return Response({"types": [type_json(row) for row in rows]})
+
+
+class OneType(APIView):
+    """A workload type by id."""
+
+    @extend_schema(
+        operation_id="get_workload_type", summary="Read a workload type", responses={200: TypeSchema, **REFUSALS}
+    )
+    def get(self, request: Request, type_id: str) -> Response:
+        """The type, or 404."""
+        return Response(type_json(_type_or_404(type_id)))
+
+    @extend_schema(
+        operation_id="update_workload_type",
+        summary="Change a type's default mapping",
+        description="Acts at once on new submissions; existing workloads keep their values. Platform admins only.",
+        request=TypeChange,
+        responses={200: TypeSchema, 422: ErrorSchema, **REFUSALS},
+    )
+    def put(self, request: Request, type_id: str) -> Response:
+        """Set category, priority, preemptibility; what is absent stays."""
+        kind = _type_or_404(type_id)
+        change = checked(TypeChange, request.data)
+        changed = update_type(
+            type=kind,
+            category=_chosen(Category.objects.all(), "categoryId", change),
+            priority=_chosen(Priority.objects.filter(retired_at__isnull=True), "priorityId", change),
+            preemptibility=change.get("preemptibility"),
+            actor=actor_of(request),
+        )
+        return Response(type_json(changed))
+
+
+def _types() -> QuerySet[WorkloadType]:
+    return WorkloadType.objects.select_related("category", "priority")
+
+
+def _type_or_404(type_id: str) -> WorkloadType:
+    found = _types().filter(pk=type_id).first()
+    if found is None:
+        raise Absent
+    return found
+
+
+def _chosen(rows: QuerySet[Any], name: str, change: dict[str, Any]) -> Any:
+    """The row an id names; None where the id is absent. An id that names nothing is refused at its field."""
+    if name not in change:
+        return None
+    found = rows.filter(pk=change[name]).first()
+    if found is None:
+        raise Refused.at(
+            f"/{name}", "unknown_id", f"{name} names nothing that exists.", allowed=rows.values_list("name", flat=True)
+        )
+    return found

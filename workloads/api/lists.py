@@ -1,0 +1,101 @@
+"""Reading workloads of every type: list, count, one."""
+
+from typing import Final
+
+from django.db.models import F, QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.core.filtering import Column, as_number, as_time, filters, flag_in, ordering, page_of
+from portal.core.http import actor_of
+from workloads.api.catalogue import FILTERS, REFUSALS
+from workloads.api.schemas import CountSchema, WorkloadSchema, WorkloadsSchema
+from workloads.api.shapes import workload_json
+from workloads.models import Workload
+from workloads.selectors import visible_workloads, workload_or_404
+
+COLUMNS: Final = {
+    "type": Column("type__name"),
+    "name": Column("name"),
+    "clusterId": Column("project__cluster_id"),
+    "projectId": Column("project_id", as_number),
+    "projectName": Column("project__name"),
+    "departmentId": Column("project__department_id", as_number),
+    "departmentName": Column("project__department__name"),
+    "createdAt": Column("created_at", as_time),
+    "deletedAt": Column("deleted_at", as_time),
+    "completedAt": Column("completed_at", as_time),
+    "phaseUpdatedAt": Column("phase_at", as_time),
+    "submittedBy": Column("submitted_by"),
+    "phase": Column("phase"),
+    "nodepool": Column("pool_name"),
+    "allocatedGPU": Column("allocated_gpu_milli", as_number),
+    "category": Column("category"),
+    "priority": Column("priority_value", as_number),
+    "priorityClassName": Column("priority__name"),
+    "totalPendingTimeSeconds": Column("pending_seconds", as_number),
+    "totalRunningTimeSeconds": Column("running_seconds", as_number),
+}
+PAGING: Final = [
+    OpenApiParameter("deleted", bool, description="true: only deleted ones."),
+    OpenApiParameter("offset", int),
+    OpenApiParameter("limit", int, description="1 to 500, 50 when absent."),
+    OpenApiParameter("search", str, description="Part of a name."),
+    *FILTERS,
+]
+
+
+class Workloads(APIView):
+    """Workloads of every type that the caller may see."""
+
+    @extend_schema(
+        operation_id="get_workloads",
+        summary="List workloads",
+        parameters=PAGING,
+        responses={200: WorkloadsSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """One page, newest first unless `sortBy` says otherwise."""
+        query = request.query_params
+        rows, following = page_of(_ordered(_wanted(request), ordering(query, COLUMNS, "-created_at")), query)
+        return Response({"workloads": [workload_json(row) for row in rows], "next": following})
+
+
+class WorkloadCount(APIView):
+    """How many the same filter finds."""
+
+    @extend_schema(
+        operation_id="count_workloads",
+        summary="Count workloads",
+        parameters=PAGING,
+        responses={200: CountSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """The number of workloads the filter finds."""
+        return Response({"count": _wanted(request).count()})
+
+
+class OneWorkload(APIView):
+    """A workload by id."""
+
+    @extend_schema(operation_id="get_workload", summary="Read a workload", responses={200: WorkloadSchema, **REFUSALS})
+    def get(self, request: Request, workload_id: str) -> Response:
+        """The workload; 404 if it is absent or not yours."""
+        return Response(workload_json(workload_or_404(actor_of(request), workload_id)))
+
+
+def _wanted(request: Request) -> QuerySet[Workload]:
+    query = request.query_params
+    rows = visible_workloads(actor_of(request)).filter(deleted_at__isnull=not flag_in(query, "deleted"))
+    rows = rows.filter(filters(query.get("filterBy", ""), COLUMNS))
+    search = query.get("search", "").replace("\x00", "")
+    return rows.filter(name__icontains=search) if search else rows
+
+
+def _ordered(rows: QuerySet[Workload], path: str) -> QuerySet[Workload]:
+    """Sorted with the id as the last word, so that pages never overlap."""
+    if path.startswith("-"):
+        return rows.order_by(F(path[1:]).desc(nulls_last=True) if path != "-created_at" else path, "-id")
+    return rows.order_by(path, "id")

@@ -1,0 +1,139 @@
+"""Any Kubernetes kind as a manifest: Run:ai's v2 submission, read and delete."""
+
+import base64
+import binascii
+from typing import Any, Final
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.core.actors import Actor
+from portal.core.errors import BadRequest, Refused
+from portal.core.http import actor_of
+from tenants.models import Project
+from tenants.permissions import visible_projects
+from workloads.api.catalogue import REFUSALS
+from workloads.api.schemas import ErrorSchema, NewWorkload, WorkloadV2Schema, WorkloadV2WithSync, checked
+from workloads.api.shapes import workload_v2_json
+from workloads.intake import Explicit, WorkloadSpec
+from workloads.models import DesiredPhase, Workload
+from workloads.selectors import workload_or_404
+from workloads.services import lifecycle
+from workloads.services.reading import read_manifest, read_text
+from workloads.services.submission import submit
+
+ANSWERS: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+KEY = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="Optional, up to 200 characters. The same key with the same body answers with the first workload.",
+)
+
+
+class Manifests(APIView):
+    """Submit a manifest."""
+
+    @extend_schema(
+        operation_id="create_workload_v2",
+        summary="Submit a workload as a manifest",
+        description="`metadata.priority` and `metadata.preemptibility` beat the labels of the manifest.",
+        parameters=[KEY],
+        request=NewWorkload,
+        responses={202: WorkloadV2Schema, **ANSWERS},
+    )
+    def post(self, request: Request) -> Response:
+        """Accepted with the effective values and their sources; refused with a pointer per field."""
+        body = checked(NewWorkload, request.data)
+        metadata, actor = body["metadata"], actor_of(request)
+        project = _project(actor, metadata)
+        spec = _named(_read(body, project, actor), metadata)
+        workload = submit(spec=spec, project=project, actor=actor, raw=body.get("manifest"), key=_key(request))
+        return Response(_answer(workload), status=202)
+
+
+class OneManifest(APIView):
+    """A submitted manifest by id."""
+
+    @extend_schema(
+        operation_id="get_workload_v2_by_id",
+        summary="Read a submitted manifest",
+        responses={200: WorkloadV2WithSync, **REFUSALS},
+    )
+    def get(self, request: Request, workload_id: str) -> Response:
+        """The manifest with its sync; 404 if absent or not yours."""
+        workload = workload_or_404(actor_of(request), workload_id)
+        return Response({"workload": _answer(workload), "syncInfo": _sync_info(workload)})
+
+    @extend_schema(
+        operation_id="delete_workload_v2", summary="Delete a workload", responses={202: WorkloadV2Schema, **REFUSALS}
+    )
+    def delete(self, request: Request, workload_id: str) -> Response:
+        """Accepted; twice is once."""
+        actor = actor_of(request)
+        workload = lifecycle.delete(workload=workload_or_404(actor, workload_id), actor=actor)
+        return Response(_answer(workload), status=202)
+
+
+def _project(actor: Actor, metadata: dict[str, Any]) -> Project:
+    """The project the body names; one that is absent or foreign is refused alike, at its field."""
+    wanted = metadata["projectId"]
+    rows = visible_projects(actor).select_related("cluster", "department")
+    found = rows.filter(pk=int(wanted)).first() if wanted.isascii() and wanted.isdigit() else None
+    if found is None:
+        raise Refused.at("/metadata/projectId", "unknown_id", "projectId names no project of yours.")
+    if str(metadata.get("clusterId", found.cluster_id)) != str(found.cluster_id):
+        raise Refused.at("/metadata/clusterId", "wrong_cluster", f"{found.name} is on cluster {found.cluster_id}.")
+    return found
+
+
+def _read(body: dict[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
+    metadata = body["metadata"]
+    explicit = Explicit(priority=metadata.get("priority"), preemptibility=metadata.get("preemptibility"))
+    if ("manifest" in body) == ("manifestBase64Encoded" in body):
+        message = "Exactly one of manifest and manifestBase64Encoded is needed."
+        raise BadRequest.at("/manifest", "one_manifest", message)
+    if "manifest" in body:
+        return read_manifest(manifest=body["manifest"], project=project, actor=actor, explicit=explicit)
+    specs = read_text(data=_decoded(body["manifestBase64Encoded"]), project=project, actor=actor, explicit=explicit)
+    if len(specs) != 1:
+        raise Refused.at("/manifestBase64Encoded", "one_document", f"One document is taken here, not {len(specs)}.")
+    return specs[0]
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadRequest.at("/manifestBase64Encoded", "not_base64", "This is not Base64.") from None
+
+
+def _named(spec: WorkloadSpec, metadata: dict[str, Any]) -> WorkloadSpec:
+    """`metadata.name` beats the manifest's own; as a prefix it is completed by the submission."""
+    name = metadata.get("name")
+    return spec.renamed(name, prefix=metadata["useGivenNameAsPrefix"]) if name else spec
+
+
+def _key(request: Request) -> str | None:
+    """The idempotency key: printable ASCII, up to 200 characters."""
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not (0 < len(key) <= 200 and key.isascii() and key.isprintable()):
+        raise BadRequest("An Idempotency-Key is 1 to 200 printable ASCII characters.", code="bad_idempotency_key")
+    return key
+
+
+def _answer(workload: Workload) -> dict[str, Any]:
+    spec = workload.spec
+    group, _, version = str(spec["api_version"]).rpartition("/")
+    return workload_v2_json(workload, manifest=spec["manifest"], group_version=(group, version))
+
+
+def _sync_info(workload: Workload) -> dict[str, str]:
+    if workload.apply_error:
+        return {"status": "Failed", "message": workload.apply_error}
+    deleting = workload.desired_phase == DesiredPhase.DELETED
+    if workload.applied_generation < workload.generation:
+        return {"status": "Deleting" if deleting else "Queued", "message": ""}
+    return {"status": "Deleted" if deleting else "Synced", "message": ""}

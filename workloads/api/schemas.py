@@ -1,0 +1,244 @@
+"""What the routes take and answer, for the OpenAPI document and for checking bodies. Shapes are Run:ai's, keys camelCase."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from portal.core.errors import Problem, Refused
+
+
+class ProblemSchema(serializers.Serializer[Any]):
+    """One refused field."""
+
+    pointer = serializers.CharField(help_text="JSON pointer of the field.")
+    code = serializers.CharField()
+    message = serializers.CharField()
+    allowed = serializers.ListField(child=serializers.CharField(), required=False)
+    line = serializers.IntegerField(required=False)
+    numbers = serializers.DictField(child=serializers.CharField(), required=False)
+
+
+class ErrorSchema(serializers.Serializer[Any]):
+    """Run:ai's error, with `errors` beside it where fields are refused."""
+
+    code = serializers.IntegerField(help_text="The HTTP status.")
+    message = serializers.CharField()
+    details = serializers.CharField(help_text="A code for programs.", allow_blank=True)
+    errors = ProblemSchema(many=True, required=False)
+
+
+class ClusterPhaseSchema(serializers.Serializer[Any]):
+    """A priority's standing on one cluster."""
+
+    clusterId = serializers.UUIDField()
+    phase = serializers.CharField()
+
+
+class PrioritySchema(serializers.Serializer[Any]):
+    """A dictionary entry."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    value = serializers.IntegerField()
+    source = serializers.CharField(allow_blank=True)
+    createdAt = serializers.DateTimeField()
+    updatedAt = serializers.DateTimeField()
+    aggregatedPhase = serializers.CharField()
+    status = ClusterPhaseSchema(many=True)
+    scopeType = serializers.CharField()
+    scopeId = serializers.CharField()
+    preemptionPolicy = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+
+
+class PrioritiesSchema(serializers.Serializer[Any]):
+    """The dictionary."""
+
+    priorities = PrioritySchema(many=True)
+
+
+class CategorySchema(serializers.Serializer[Any]):
+    """Build, Train or Deploy."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField()
+
+
+class CategoriesSchema(serializers.Serializer[Any]):
+    """Every category."""
+
+    categories = CategorySchema(many=True)
+
+
+class TypeSchema(serializers.Serializer[Any]):
+    """A workload type; `categoryId` and `priorityId` are empty where it has none."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    group = serializers.CharField()
+    categoryId = serializers.CharField(allow_blank=True)
+    priorityId = serializers.CharField(allow_blank=True)
+    preemptibility = serializers.CharField(allow_null=True)
+    categoryName = serializers.CharField(required=False)
+    priorityName = serializers.CharField(required=False)
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField()
+    updatedAt = serializers.DateTimeField()
+    updatedBy = serializers.CharField()
+    clusterStatuses = serializers.JSONField(allow_null=True)
+
+
+class TypesSchema(serializers.Serializer[Any]):
+    """Every workload type."""
+
+    types = TypeSchema(many=True)
+
+
+class TypeChange(serializers.Serializer[Any]):
+    """A new mapping; what is absent stays."""
+
+    categoryId = serializers.UUIDField(required=False)
+    priorityId = serializers.UUIDField(required=False)
+    preemptibility = serializers.ChoiceField(
+        choices=["preemptible", "semi-preemptible", "non-preemptible"], required=False
+    )
+    resourceInterfaces = serializers.ListField(required=False, max_length=4, help_text="Accepted, not used by Rung.")
+
+
+class NewWorkloadMetadata(serializers.Serializer[Any]):
+    """Where the workload goes and what it asks for; these beat the labels of the manifest."""
+
+    name = serializers.CharField(required=False, max_length=253)
+    useGivenNameAsPrefix = serializers.BooleanField(required=False, default=False)
+    projectId = serializers.CharField(max_length=20)
+    clusterId = serializers.UUIDField(required=False)
+    priority = serializers.CharField(required=False, allow_null=True, max_length=63)
+    category = serializers.CharField(required=False, allow_null=True, max_length=40)
+    preemptibility = serializers.CharField(required=False, allow_null=True, max_length=30)
+
+
+class NewWorkload(serializers.Serializer[Any]):
+    """A manifest of any served kind: exactly one of the two ways to give it."""
+
+    metadata = NewWorkloadMetadata()
+    manifest = serializers.DictField(required=False)
+    manifestBase64Encoded = serializers.CharField(required=False, help_text="Base64 of YAML.")
+
+
+class WorkloadV2Schema(serializers.Serializer[Any]):
+    """A submitted manifest."""
+
+    metadata = serializers.DictField()
+    desiredPhase = serializers.ChoiceField(choices=["Running", "Stopped", "Deleted"])
+    workloadManifest = serializers.DictField()
+    rawManifest = serializers.DictField()
+
+
+class SyncInfoSchema(serializers.Serializer[Any]):
+    """Where the workload stands between Rung and its cluster."""
+
+    status = serializers.ChoiceField(choices=["Queued", "Applying", "Deleting", "Synced", "Deleted", "Failed"])
+    message = serializers.CharField(allow_blank=True)
+
+
+class WorkloadV2WithSync(serializers.Serializer[Any]):
+    """A submitted manifest with its sync."""
+
+    workload = WorkloadV2Schema()
+    syncInfo = SyncInfoSchema()
+
+
+class WorkloadSchema(serializers.Serializer[Any]):
+    """A workload of any type; further fields as Run:ai has them."""
+
+    id = serializers.UUIDField()
+    type = serializers.CharField()
+    name = serializers.CharField()
+    projectId = serializers.CharField()
+    projectName = serializers.CharField()
+    phase = serializers.CharField()
+    phaseReason = serializers.CharField(allow_null=True)
+    phaseMessage = serializers.CharField(allow_blank=True)
+    category = serializers.CharField(allow_blank=True)
+    priorityClassName = serializers.CharField()
+    priority = serializers.IntegerField()
+    preemptible = serializers.BooleanField()
+    createdAt = serializers.DateTimeField()
+
+
+class WorkloadsSchema(serializers.Serializer[Any]):
+    """One page; `next` is the offset of the following one."""
+
+    workloads = WorkloadSchema(many=True)
+    next = serializers.IntegerField(allow_null=True)
+
+
+class CountSchema(serializers.Serializer[Any]):
+    """How many."""
+
+    count = serializers.IntegerField()
+
+
+class AcceptedSchema(serializers.Serializer[Any]):
+    """Taken; the cluster follows."""
+
+    code = serializers.IntegerField()
+    message = serializers.CharField()
+
+
+class Batch(serializers.Serializer[Any]):
+    """One action on up to a hundred workloads."""
+
+    ids = serializers.ListField(child=serializers.CharField(max_length=64), min_length=1, max_length=100)
+    action = serializers.ChoiceField(choices=["delete", "suspend", "resume"])
+
+
+class BatchFailure(serializers.Serializer[Any]):
+    """Why one of them was left alone."""
+
+    id = serializers.CharField()
+    code = serializers.IntegerField()
+    message = serializers.CharField()
+
+
+class BatchResult(serializers.Serializer[Any]):
+    """What became of each."""
+
+    id = serializers.UUIDField()
+    succeeded = serializers.ListField(child=serializers.CharField())
+    failed = BatchFailure(many=True)
+
+
+def checked(schema: type[serializers.Serializer[Any]], body: object) -> dict[str, Any]:
+    """The body with known fields only. Raises Refused with a pointer for every bad or unknown field."""
+    serializer = schema(data=body)
+    problems = [] if serializer.is_valid() else list(_problems("", serializer.errors))
+    problems += _unknown("", serializer, body)
+    if problems:
+        raise Refused(problems[0].message, code="invalid", problems=problems)
+    return dict(serializer.validated_data)
+
+
+def _problems(pointer: str, errors: Any) -> list[Problem]:
+    if isinstance(errors, dict):
+        named = (("" if key == "non_field_errors" else f"/{key}", value) for key, value in errors.items())
+        return [problem for part, value in named for problem in _problems(pointer + part, value)]
+    return [Problem(pointer, str(getattr(each, "code", "invalid")), str(each)) for each in errors]
+
+
+def _unknown(pointer: str, serializer: serializers.Serializer[Any], body: object) -> list[Problem]:
+    if not isinstance(body, dict):
+        return []
+    known = serializer.fields
+    found = [
+        Problem(f"{pointer}/{str(key)[:100]}", "unknown_field", "No such field here.", allowed=tuple(known))
+        for key in body
+        if key not in known
+    ]
+    for name, field in known.items():
+        if isinstance(field, serializers.Serializer):
+            found += _unknown(f"{pointer}/{name}", field, body.get(name))
+    return found

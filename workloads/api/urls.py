@@ -1,0 +1,25 @@
+"""REST routes of the workloads. No trailing slashes; fixed words win over ids."""
+
+from django.urls import path, register_converter
+
+from workloads.api import actions, catalogue, lists, manifests
+
+register_converter(actions.NativeKind, "native")
+register_converter(actions.StoppableKind, "stoppable")
+
+urlpatterns = [
+    path("v1/workload-priorities", catalogue.Priorities.as_view()),
+    path("v1/workload-categories", catalogue.Categories.as_view()),
+    path("v1/workload-categories/<uuid:category_id>", catalogue.OneCategory.as_view()),
+    path("v1/workload-types", catalogue.Types.as_view()),
+    path("v1/workload-types/<uuid:type_id>", catalogue.OneType.as_view()),
+    path("v1/workloads", lists.Workloads.as_view()),
+    path("v1/workloads/count", lists.WorkloadCount.as_view()),
+    path("v1/workloads/batch", actions.BatchAction.as_view()),
+    path("v1/workloads/<uuid:workload_id>", lists.OneWorkload.as_view()),
+    path("v1/workloads/<native:kind>/<uuid:workload_id>", actions.Removal.as_view()),
+    path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/suspend", actions.Suspend.as_view()),
+    path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/resume", actions.Resume.as_view()),
+    path("v2/workloads", manifests.Manifests.as_view()),
+    path("v2/workloads/<uuid:workload_id>", manifests.OneManifest.as_view()),
+]
