@@ -4,6 +4,7 @@ ClusterError
 ├── ClusterUnreachable     transient   refused, timed out, DNS, TLS
 ├── ClusterBusy            transient   429, 503; carries `retry_after` seconds
 ├── VersionExpired         transient   410: the watch must list again
+├── NotSynced              transient   the namespace is not there yet: the next reconcile brings it
 ├── ClusterRefused         permanent   401, 403, 422; carries the server's reason
 ├── ObjectConflict         permanent   a foreign object or manager holds the name or field
 └── ClusterChanged         permanent   another kube-system uid behind the same address
@@ -64,3 +65,9 @@ class ClusterChanged(ClusterError):
     """Another cluster answers at the same address."""
 
     code = "cluster_changed"
+
+
+class NotSynced(TransientClusterError):
+    """What the write stands on is not in the cluster yet: the next reconcile brings it."""
+
+    code = "not_synced"

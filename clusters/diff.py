@@ -1,0 +1,188 @@
+"""Observed x desired -> what to create, update, replace or delete, and what to leave alone. Pure.
+
+`observed` holds everything that carries our label, and any foreign object that stands where a desired one should. The
+applied-hash says whether Rung wrote this very content; the live fields are compared all the same, so that an edit by
+hand that kept the annotation is found. A field that only the observed object has belongs to somebody else.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, ref_of
+from clusters.ownership import generation_of, hash_of, is_managed, stamped
+from clusters.ports import APPLIED_HASH, GENERATION, Manifest, ObjectRef
+from scheduling.resources import parse_quantity
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field: JSON pointer, what the cluster holds, what it should hold. None is absent."""
+
+    path: str
+    observed: Any
+    desired: Any
+
+    def as_row(self) -> list[Any]:
+        """The shape stored in history rows."""
+        return [self.path, self.observed, self.desired]
+
+
+Changes: TypeAlias = tuple[FieldChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The object is missing."""
+
+    ref: ObjectRef
+    desired: Manifest
+    changes: Changes = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Fields differ and may be written."""
+
+    ref: ObjectRef
+    desired: Manifest
+    observed: Manifest
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A field differs that the API server never changes: delete, then create. Pods keep the old integer."""
+
+    ref: ObjectRef
+    desired: Manifest
+    observed: Manifest
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Ours, and no longer wanted."""
+
+    ref: ObjectRef
+    observed: Manifest
+    changes: Changes = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Somebody else's object holds the name, or the namespace it should be in. Never overwritten."""
+
+    ref: ObjectRef
+    desired: Manifest
+    reason: str
+    changes: Changes = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The cluster already holds a later generation: whoever asks for this is late and writes nothing."""
+
+    ref: ObjectRef
+    desired: Manifest
+    observed: Manifest
+    changes: Changes = field(default=())
+
+
+Change: TypeAlias = Create | Update | Replace | Delete | Conflict | Fenced
+
+IMMUTABLE: Final[Mapping[str, frozenset[str]]] = {PRIORITY_CLASS.key: frozenset({"/value", "/preemptionPolicy"})}
+# Maps that are wholly ours: a key that only the observed object has is a difference too.
+WHOLE_MAPS: Final = frozenset({"hard"})
+# Values below these keys are quantities: "1" and "1000m" are the same.
+QUANTITIES: Final = frozenset({"hard", "default", "defaultRequest", "max", "min", "limits", "requests"})
+IGNORED: Final = frozenset(f"/metadata/annotations/{name.replace('/', '~1')}" for name in (APPLIED_HASH, GENERATION))
+
+
+def diff(observed: Iterable[Manifest], desired: Iterable[Manifest]) -> list[Change]:
+    """What would make the cluster equal to the desired state; empty when it already is. The order is not yet safe."""
+    live = {ref_of(manifest): manifest for manifest in observed}
+    wanted = {ref_of(manifest): stamped(manifest) for manifest in desired}
+    foreign = {ref.name for ref in wanted if ref.kind == NAMESPACE and ref in live and not is_managed(live[ref])}
+    changes: list[Change] = []
+    for ref, manifest in wanted.items():
+        if ref.namespace in foreign:
+            reason = f"The namespace {ref.namespace} is not managed by Rung."
+            changes.append(Conflict(ref, manifest, reason))
+        elif change := _compare(ref, live.get(ref), manifest):
+            changes.append(change)
+    extra = (Delete(ref, manifest) for ref, manifest in live.items() if ref not in wanted and is_managed(manifest))
+    return [*changes, *extra]
+
+
+def field_changes(observed: Manifest, desired: Manifest) -> Changes:
+    """Every desired leaf that the cluster holds differently; bookkeeping annotations aside."""
+    return tuple(each for each in _leaves(observed, desired, "", "") if each.path not in IGNORED)
+
+
+def _compare(ref: ObjectRef, observed: Manifest | None, desired: Manifest) -> Change | None:
+    if observed is None:
+        return Create(ref, desired)
+    if not is_managed(observed):
+        return Conflict(ref, desired, f"{ref.kind.kind} {ref.name} exists and is not managed by Rung.")
+    changes = field_changes(observed, desired)
+    if not changes and hash_of(observed) == hash_of(desired):
+        return None
+    if generation_of(desired) < generation_of(observed):
+        return Fenced(ref, desired, observed, changes)
+    if any(change.path in IMMUTABLE.get(ref.kind.key, ()) for change in changes):
+        return Replace(ref, desired, observed, changes)
+    return Update(ref, desired, observed, changes)
+
+
+def _leaves(observed: Any, desired: Any, path: str, key: str) -> Iterator[FieldChange]:
+    if isinstance(desired, Mapping) and isinstance(observed, Mapping | None):
+        yield from _in_maps(observed or {}, desired, path, key)
+    elif _is_list(desired) and _is_list(observed) and len(desired) == len(observed):
+        for index, (theirs, ours) in enumerate(zip(observed, desired, strict=True)):
+            yield from _leaves(theirs, ours, f"{path}/{index}", key)
+    elif not _same(observed, desired, quantity=key in QUANTITIES):
+        yield FieldChange(path, observed, desired)
+
+
+def _in_maps(observed: Mapping[str, Any], desired: Mapping[str, Any], path: str, key: str) -> Iterator[FieldChange]:
+    for name, ours in desired.items():
+        below = name if not _is_leaf(ours) else key
+        yield from _leaves(observed.get(name), ours, f"{path}/{_token(name)}", below)
+    if key in WHOLE_MAPS:
+        for name in observed.keys() - desired.keys():
+            yield FieldChange(f"{path}/{_token(name)}", observed[name], None)
+
+
+def _same(observed: Any, desired: Any, *, quantity: bool) -> bool:
+    """Equal; or empty where the API server leaves an empty value out; or the same quantity written otherwise."""
+    if type(observed) is type(desired) and observed == desired:
+        return True
+    if observed is None:
+        return desired is None or desired in (False, "", [])
+    if _is_number(observed) and _is_number(desired):
+        return bool(observed == desired)
+    return quantity and _quantity(observed) is not None and _quantity(observed) == _quantity(desired)
+
+
+def _quantity(value: Any) -> Any:
+    try:
+        return parse_quantity(str(value))
+    except ValueError:
+        return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_leaf(value: Any) -> bool:
+    return not isinstance(value, Mapping) and not _is_list(value)
+
+
+def _token(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

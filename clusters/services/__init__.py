@@ -1,0 +1,1 @@
+"""What is done to clusters: reconcile, drift, estate, jobs."""
