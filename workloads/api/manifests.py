@@ -49,7 +49,7 @@ class Manifests(APIView):
         body = checked(NewWorkload, request.data)
         metadata, actor = body["metadata"], actor_of(request)
         project = _project(actor, metadata)
-        spec = _named(_read(body, project, actor), metadata)
+        spec = _read(body, project, actor)
         workload = submit(spec=spec, project=project, actor=actor, raw=body.get("manifest"), key=_key(request))
         return Response(_answer(workload), status=202)
 
@@ -96,11 +96,12 @@ def _read(body: dict[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
         message = "Exactly one of manifest and manifestBase64Encoded is needed."
         raise BadRequest.at("/manifest", "one_manifest", message)
     if "manifest" in body:
-        return read_manifest(manifest=body["manifest"], project=project, actor=actor, explicit=explicit)
+        manifest = _with_name(body["manifest"], metadata)
+        return read_manifest(manifest=manifest, project=project, actor=actor, explicit=explicit)
     specs = read_text(data=_decoded(body["manifestBase64Encoded"]), project=project, actor=actor, explicit=explicit)
     if len(specs) != 1:
         raise Refused.at("/manifestBase64Encoded", "one_document", f"One document is taken here, not {len(specs)}.")
-    return specs[0]
+    return specs[0].named(metadata["name"]) if metadata.get("name") else specs[0]
 
 
 def _decoded(text: str) -> bytes:
@@ -110,10 +111,13 @@ def _decoded(text: str) -> bytes:
         raise BadRequest.at("/manifestBase64Encoded", "not_base64", "This is not Base64.") from None
 
 
-def _named(spec: WorkloadSpec, metadata: dict[str, Any]) -> WorkloadSpec:
-    """`metadata.name` beats the manifest's own; as a prefix it is completed by the submission."""
-    name = metadata.get("name")
-    return spec.renamed(name, prefix=metadata["useGivenNameAsPrefix"]) if name else spec
+def _with_name(manifest: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+    """`metadata.name` beats the manifest's own; as a prefix it is completed at submission. Intake judges it."""
+    name, own = metadata.get("name"), manifest.get("metadata", {})
+    if not name or not isinstance(own, dict):
+        return manifest
+    kept = {key: value for key, value in own.items() if key not in {"name", "generateName"}}
+    return {**manifest, "metadata": {**kept, "generateName" if metadata["useGivenNameAsPrefix"] else "name": name}}
 
 
 def _key(request: Request) -> str | None:

@@ -1,10 +1,12 @@
-"""What the routes take and answer, for the OpenAPI document and for checking bodies. Shapes are Run:ai's, keys camelCase."""
+"""What the routes take and answer: for the OpenAPI document and for checking bodies. Shapes and keys are Run:ai's."""
 
 from typing import Any
 
 from rest_framework import serializers
 
 from portal.core.errors import Problem, Refused
+
+NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
 class ProblemSchema(serializers.Serializer[Any]):
@@ -111,7 +113,7 @@ class TypeChange(serializers.Serializer[Any]):
 class NewWorkloadMetadata(serializers.Serializer[Any]):
     """Where the workload goes and what it asks for; these beat the labels of the manifest."""
 
-    name = serializers.CharField(required=False, max_length=253)
+    name = serializers.RegexField(NAME, required=False, max_length=63)
     useGivenNameAsPrefix = serializers.BooleanField(required=False, default=False)
     projectId = serializers.CharField(max_length=20)
     clusterId = serializers.UUIDField(required=False)
