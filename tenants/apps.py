@@ -8,3 +8,10 @@ class TenantsConfig(AppConfig):
 
     name = "tenants"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Tell the cluster mechanism what the tenants' side wants; models exist only from here on."""
+        from clusters import sources
+        from tenants.sources import desired_state
+
+        sources.register(desired_state)

@@ -64,6 +64,7 @@ def one_membership_per_subject_and_scope() -> list[models.UniqueConstraint]:
             condition=condition & Q(**{f"{subject}__isnull": False}),
             name=f"tenants_{short}_once_per_{scope}",
             violation_error_message="There is a membership for this subject and scope already; change its role.",
+            violation_error_code="unique",
         )
         for subject, short in (("user", "user"), ("service_account", "account"))
         for scope, condition in SCOPES.items()

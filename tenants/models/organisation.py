@@ -37,6 +37,7 @@ class Department(models.Model):
                 fields=["cluster", "name"],
                 name="tenants_department_name_once",
                 violation_error_message="This cluster has a department of that name already.",
+                violation_error_code="unique",
             )
         ]
 
@@ -73,6 +74,7 @@ class Project(models.Model):
                 fields=["cluster", "namespace"],
                 name="tenants_project_namespace_once",
                 violation_error_message="Another project of this cluster has that namespace.",
+                violation_error_code="unique",
             )
         ]
 

@@ -1,0 +1,67 @@
+"""Turn what rows and texts refuse into Rung's errors, with a pointer at the field."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import Model
+from django.utils.translation import gettext as _
+
+from portal.core.errors import Conflict, Problem, Refused
+
+M = TypeVar("M", bound=Model)
+LONGEST_TEXT: Final = 2000
+TAKEN: Final = frozenset({"unique", "unique_together"})
+
+
+def camel(field: str) -> str:
+    """`default_node_pools` as it stands in JSON: `defaultNodePools`."""
+    first, *rest = field.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def refuse_if(problems: Iterable[Problem], error: type[Refused] | type[Conflict] = Refused) -> None:
+    """Raise one error that carries all problems, if there are any."""
+    if found := tuple(problems):
+        raise error(found[0].message, code=found[0].code, problems=found)
+
+
+def checked(instance: M, *, exclude: Iterable[str] = ()) -> M:
+    """The instance, if its own fields and constraints accept it. Conflict for a taken name, else Refused."""
+    try:
+        instance.full_clean(exclude=set(exclude))
+    except ValidationError as error:
+        found = tuple(_problems(error.error_dict))
+        kind = Conflict if all(problem.code == "taken" for problem in found) else Refused
+        raise kind(found[0].message, code=found[0].code, problems=found) from None
+    return instance
+
+
+def _problems(errors: Mapping[str, list[ValidationError]]) -> Iterator[Problem]:
+    for field, refusals in errors.items():
+        pointer = "" if field == NON_FIELD_ERRORS else f"/{camel(field)}"
+        for refusal in refusals:
+            code = "taken" if refusal.code in TAKEN else str(refusal.code or "invalid")
+            yield Problem(pointer, code, " ".join(refusal.messages))
+
+
+@contextmanager
+def unless_taken(pointer: str) -> Iterator[None]:
+    """A save that may lose a race for a unique name: Conflict instead of the database's error."""
+    try:
+        with transaction.atomic():
+            yield
+    except IntegrityError:
+        text = _("Somebody else has just taken or changed this. Look again.")
+        raise Conflict(text, code="taken", problems=[Problem(pointer, "taken", text)]) from None
+
+
+def readable(pointer: str, text: str, *, longest: int = LONGEST_TEXT) -> str:
+    """The text, stripped. Refused when it is too long or holds control characters (line breaks and tabs are fine)."""
+    if len(text) > longest:
+        raise Refused.at(pointer, "too_long", _("At most %(most)s characters.") % {"most": longest}, longest=longest)
+    if not all(letter.isprintable() or letter in "\n\r\t" for letter in text):
+        raise Refused.at(pointer, "control_characters", _("Control characters are not taken here."))
+    return text.strip()

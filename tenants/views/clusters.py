@@ -1,0 +1,68 @@
+"""Pages of the clusters. They stand here because what a person may do to a cluster is the tenants' side's to say."""
+
+from typing import Final
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST, require_safe
+
+from clusters.flavours import FLAVOURS, flavour_for
+from clusters.models import Cluster
+from clusters.overview import cluster_rows, drifts_of, node_rows, pool_rows, runs_of
+from clusters.services.estate import request_reconcile
+from portal.core.htmx import render_page
+from portal.core.http import actor_of
+from tenants.permissions import Verb, can, require
+
+TABS: Final = {
+    "nodes": gettext_lazy("Nodes"),
+    "sync": gettext_lazy("Sync runs"),
+    "drift": gettext_lazy("Drift"),
+    "promises": gettext_lazy("What it enforces"),
+}
+
+
+@login_required
+@require_safe
+def cluster_list(request: HttpRequest) -> HttpResponse:
+    """Every cluster with its figures."""
+    titles = {name: flavour.title for name, flavour in FLAVOURS.items()}
+    context = {"rows": cluster_rows(), "titles": titles}
+    return render_page(request, "tenants/clusters.html", context, parts=("clusters",))
+
+
+@login_required
+@require_safe
+def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
+    """One cluster: nodes, runs, drift, and what its scheduler cannot enforce."""
+    cluster = get_object_or_404(Cluster, name=name)
+    nodes = node_rows(cluster)
+    tab = request.GET.get("tab", "")
+    context = {
+        "cluster": cluster,
+        "flavour": flavour_for(cluster.flavour),
+        "nodes": nodes,
+        "pools": pool_rows(nodes),
+        "runs": runs_of(cluster),
+        "drifts": drifts_of(cluster),
+        "tab": tab if tab in TABS else "nodes",
+        "tabs": TABS.items(),
+        "may_reconcile": can(actor_of(request), Verb.MANAGE_CLUSTERS),
+    }
+    return render_page(request, "tenants/cluster.html", context, parts=("cluster",))
+
+
+@login_required
+@require_POST
+def reconcile_now(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask for a reconcile now; a worker does it."""
+    actor = actor_of(request)
+    require(actor, Verb.MANAGE_CLUSTERS)
+    cluster = get_object_or_404(Cluster, name=name)
+    request_reconcile(cluster, actor)
+    messages.success(request, _("Asked for a reconcile of %(name)s. Its run appears below.") % {"name": cluster.name})
+    return redirect("tenants:cluster", name=cluster.name)
