@@ -4,21 +4,46 @@
 production sets `DATABASE_URL`, `RUNG_BROKER_URL`, `RUNG_SECRET_KEY` and `RUNG_HOSTS` (see `.env.example`).
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import environ
+from csp.constants import NONCE, NONE, SELF
+from kombu import Queue
+
+from portal import logs
 
 env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env.str("RUNG_DATA", default=str(BASE_DIR / "var"))).resolve()
-DATA_DIR.mkdir(parents=True, exist_ok=True)
+BROKER_DIR = DATA_DIR / "broker"
+for folder in (DATA_DIR, BROKER_DIR / "messages", BROKER_DIR / "control"):
+    with suppress(OSError):  # an unwritable folder is reported by the system check core.E002
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def stored_secret_key() -> str:
+    """The key that `make demo` made for this data folder; empty elsewhere, which the system check core.E001 refuses."""
+    file = DATA_DIR / "secret-key"
+    return file.read_text().strip() if file.is_file() else ""
+
 
 DEBUG = env.bool("RUNG_DEBUG", default=False)
-SECRET_KEY = env.str("RUNG_SECRET_KEY", default="")
-ALLOWED_HOSTS = env.list("RUNG_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
-CSRF_TRUSTED_ORIGINS = env.list("RUNG_ORIGINS", default=[])
+SECRET_KEY = env.str("RUNG_SECRET_KEY", default="") or stored_secret_key()
+SECRET_KEY_FALLBACKS: list[str] = env.list("RUNG_OLD_SECRET_KEYS", default=[])
+# Health checks ask this machine by its loopback name, whatever the portal is called outside.
+ALLOWED_HOSTS: list[str] = [*env.list("RUNG_HOSTS", default=[]), "127.0.0.1", "localhost", "[::1]"]
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("RUNG_ORIGINS", default=[])
+# Networks of reverse proxies whose X-Forwarded-* headers are believed; nobody else's are.
+RUNG_TRUSTED_PROXIES: list[str] = env.list("RUNG_TRUSTED_PROXIES", default=[])
+# "on": wake workers after a commit. "off": leave it to the sweeps (tests).
+RUNG_WAKEUPS = env.str("RUNG_WAKEUPS", default="on")
+RUNG_DEMO_PASSWORD = env.str("RUNG_DEMO_PASSWORD", default="")
+RUNG_DEMO_SPEED = env.int("RUNG_DEMO_SPEED", default=1)
+# Digests of the audit trail; empty: derived from the secret key.
+RUNG_AUDIT_KEY = env.str("RUNG_AUDIT_KEY", default="")
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -39,6 +64,8 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "django_celery_beat",
+    "django_structlog",
+    "csp",
     "portal.core",
     "portal.audit",
     "clusters",
@@ -47,18 +74,23 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.core.middleware.strip_forged_headers",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.core.middleware.keep_answers_private",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
+    "portal.core.htmx.PageMiddleware",
+    "portal.core.middleware.AnswerErrors",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -76,7 +108,6 @@ TEMPLATES: list[dict[str, Any]] = [
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
-                "django.template.context_processors.debug",
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
@@ -86,7 +117,7 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'rung.sqlite3'}")}
+DATABASES: dict[str, Any] = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'rung.sqlite3'}")}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # Several processes share the file: write-ahead log, writers queue up instead of failing.
     DATABASES["default"]["OPTIONS"] = {
@@ -94,6 +125,11 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "transaction_mode": "IMMEDIATE",
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
+elif env.bool("RUNG_DATABASE_POOL", default=False):
+    # Under ASGI every request runs in a thread of its own: a pool instead of persistent connections.
+    DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 2, "max_size": 16, "timeout": 5}}
+
+CACHES: dict[str, Any] = {"default": env.cache_url("RUNG_CACHE_URL", default="locmemcache://")}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
@@ -107,12 +143,107 @@ USE_TZ = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = env.str("RUNG_STATIC_ROOT", default=str(DATA_DIR / "static"))
+STORAGES: dict[str, Any] = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "portal.core.staticfiles.HashedStorage"},
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # What one request may carry; larger bodies are refused before they are parsed.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 512 * 1024
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 500
 
+# --- security -----------------------------------------------------------------------------------------------------
+HTTPS = env.bool("RUNG_HTTPS", default=False)
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+if RUNG_TRUSTED_PROXIES:  # the middleware has removed the header from everybody else's requests
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_NAME = "rung_session"
+SESSION_COOKIE_AGE = 12 * 3600
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_NAME = "rung_csrf"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "portal.errors.csrf_failed"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "script-src": [SELF, NONCE],
+        "style-src": [SELF, NONCE],
+        "style-src-attr": ["'unsafe-inline'"],  # widths of bars and the admin's import diff
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+# Tries per key and window in seconds; the limiter counts failures exactly, across processes and restarts.
+RUNG_SIGN_IN_LIMITS = {"name": (10, 300), "address": (100, 300)}
+
+# --- REST ---------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK: dict[str, Any] = {}
 SPECTACULAR_SETTINGS: dict[str, Any] = {"TITLE": "Rung", "VERSION": "0.1.0", "SWAGGER_UI_DIST": "SIDECAR"}
 
+# --- Celery: messages are wake-ups that carry ids; the database is the record of work -----------------------------
+QUEUES = ("sync", "workloads", "notify", "maintenance")
 CELERY_BROKER_URL = env.str("RUNG_BROKER_URL", default="filesystem://")
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
+    {
+        "data_folder_in": str(BROKER_DIR / "messages"),
+        "data_folder_out": str(BROKER_DIR / "messages"),
+        "control_folder": str(BROKER_DIR / "control"),
+        "store_processed": False,
+    }
+    if CELERY_BROKER_URL.startswith("filesystem")
+    else {"visibility_timeout": 600, "socket_connect_timeout": 5, "socket_keepalive": True, "health_check_interval": 10}
+)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_SOFT_TIME_LIMIT = 100
+CELERY_TASK_TIME_LIMIT = 120
+CELERY_TASK_DEFAULT_QUEUE = "maintenance"
+CELERY_TASK_CREATE_MISSING_QUEUES = False
+CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
+CELERY_TASK_ROUTES = {
+    "clusters.*": {"queue": "sync", "routing_key": "sync"},
+    "workloads.*": {"queue": "workloads", "routing_key": "workloads"},
+    "core.*": {"queue": "maintenance", "routing_key": "maintenance"},
+}
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULER = "portal.core.scheduler:HeartbeatScheduler"
+
+
+def periodic(task: str, seconds: float, queue: str, *args: str) -> dict[str, Any]:
+    """A beat entry whose message is dropped when it was not consumed before the next two were due."""
+    options = {"queue": queue, "expire_seconds": max(10, int(seconds * 2))}
+    return {"task": task, "schedule": seconds, "args": args, "options": options}
+
+
+CELERY_BEAT_SCHEDULE = {
+    "clusters.sweep": periodic("clusters.sweep", 10, "sync"),
+    "clusters.tick_sandboxes": periodic("clusters.tick_sandboxes", 1, "sync"),
+    "clusters.observe_all": periodic("clusters.observe_all", 5, "sync"),
+    "workloads.sweep": periodic("workloads.sweep", 5, "workloads"),
+    "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),
+    **{f"core.canary {queue}": periodic("core.canary", 5, queue, queue) for queue in QUEUES},
+}
+
+# --- logging ------------------------------------------------------------------------------------------------------
+LOGGING = logs.dict_config(level=env.str("RUNG_LOG_LEVEL", default="INFO"), as_json=env.bool("RUNG_LOG_JSON", False))
+DJANGO_STRUCTLOG_CELERY_ENABLED = False
+logs.configure()

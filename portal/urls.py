@@ -1,8 +1,32 @@
 """Every URL of the portal."""
 
+from importlib.util import find_spec
+
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.contrib.auth.views import LogoutView
+from django.urls import URLPattern, URLResolver, include, path
+
+from portal import errors, health
+from portal.core.sign_in import SignIn
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("healthz", health.alive, name="healthz"),
+    path("readyz", health.ready, name="readyz"),
+    path("login/", SignIn.as_view(), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    path("admin/login/", SignIn.as_view()),
     path("admin/", admin.site.urls),
 ]
+for prefix, module in (
+    ("api/", "portal.api_urls"),
+    ("", "workloads.urls"),
+    ("", "tenants.urls"),
+    ("", "clusters.urls"),
+):
+    if find_spec(module):
+        urlpatterns.append(path(prefix, include(module)))
+
+handler400 = errors.bad_request
+handler403 = errors.denied
+handler404 = errors.not_found
+handler500 = errors.failed

@@ -1,1 +1,1 @@
-"""The append-only audit trail: every state change, sign-in and refusal, written in the transaction that it describes."""
+"""The append-only audit trail: every state change, sign-in and refusal, written in the transaction it describes."""

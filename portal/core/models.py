@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Period(models.Model):
-    """One run of a periodic job. The unique (job, start) makes every period happen once, however many beats there are."""
+    """One run of a periodic job. The unique (job, start) makes every period happen once, with any number of beats."""
 
     job = models.CharField(max_length=100)
     start = models.DateTimeField()
@@ -24,3 +24,15 @@ class Heartbeat(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+class LimiterBucket(models.Model):
+    """Tries counted for one key in its current window. The key is a hash: no user name or address is kept."""
+
+    key = models.CharField(max_length=64, primary_key=True)
+    started_at = models.DateTimeField()
+    ends_at = models.DateTimeField(db_index=True)
+    count = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.count} since {self.started_at:%H:%M:%S}"

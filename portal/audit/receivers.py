@@ -1,0 +1,46 @@
+"""Sign-ins, sign-outs and failed tries are audited: Django's own signals, no others."""
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.dispatch import receiver
+from django.http import HttpRequest
+
+from portal.audit.models import Result
+from portal.audit.services import record
+from portal.core.actors import Actor, ActorKind, Channel
+from portal.core.http import channel_of, client_ip, request_id
+
+
+@receiver(user_logged_in)
+def signed_in(request: HttpRequest | None, user: AbstractBaseUser, **_kwargs: Any) -> None:
+    """Somebody came in."""
+    record(_actor(request, user), "session.start", user, entity_type="user")
+
+
+@receiver(user_logged_out)
+def signed_out(request: HttpRequest | None, user: AbstractBaseUser | None, **_kwargs: Any) -> None:
+    """Somebody left; a sign-out without a session is nothing."""
+    if user is not None:
+        record(_actor(request, user), "session.end", user, entity_type="user")
+
+
+@receiver(user_login_failed)
+def refused(credentials: dict[str, Any], request: HttpRequest | None = None, **_kwargs: Any) -> None:
+    """A wrong guess. A name nobody has is not written down: people type passwords there."""
+    names = get_user_model()._default_manager.filter(username=str(credentials.get("username", ""))[:254])
+    user = names.first()
+    record(_actor(request, user), "session.start", user, result=Result.DENIED, entity_type="user")
+
+
+def _actor(request: HttpRequest | None, user: AbstractBaseUser | None) -> Actor:
+    return Actor(
+        kind=ActorKind.USER,
+        id=str(user.pk) if user is not None else "",
+        name=user.get_username() if user is not None else "unknown",
+        channel=channel_of(request) if request is not None else Channel.COMMAND,
+        source_ip=client_ip(request) if request is not None else None,
+        request_id=request_id(),
+    )

@@ -1,0 +1,114 @@
+"""Writing the audit trail: in the caller's transaction, chained, without secrets."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import transaction
+from django.db.models import Model
+from django.utils import timezone
+
+from portal.audit.chain import chain_for, digest_of
+from portal.audit.models import AuditChain, AuditRecord, Result
+from portal.core.actors import Actor
+from portal.core.errors import RungError
+from portal.core.redaction import redact
+
+
+@transaction.atomic
+def record(
+    actor: Actor,
+    action: str,
+    entity: Model | None,
+    *,
+    result: str = Result.SUCCEEDED,
+    detail: Mapping[str, Any] | None = None,
+    project_id: str = "",
+    entity_type: str = "",
+    entity_name: str = "",
+) -> AuditRecord:
+    """Note what was done, in the transaction that did it. Call it last: it locks the head of a chain until the commit.
+
+    1. describe actor and entity, cut to what the columns hold, without secrets
+    2. lock the head of the chain
+    3. link the record to it and move the head
+    """
+    fields = {
+        **_subject(actor),
+        **_object(entity, entity_type, entity_name),
+        "action": action,
+        "result": str(result),
+        "project_id": str(project_id),
+    }
+    number = chain_for(fields["project_id"], fields["entity_type"], fields["entity_id"])
+    head, _ = AuditChain.objects.select_for_update().get_or_create(number=number)
+    fields |= {"chain": number, "position": head.length + 1, "previous": head.head}
+    at, clean = timezone.now(), _storable(detail or {})
+    row = AuditRecord.objects.create(**fields, at=at, detail=clean, digest=digest_of(fields, at, clean))
+    AuditChain.objects.filter(number=number).update(length=row.position, head=row.digest)
+    return row
+
+
+@transaction.atomic(durable=True)
+def record_refusal(
+    actor: Actor,
+    action: str,
+    error: RungError,
+    *,
+    entity: Model | None = None,
+    detail: Mapping[str, Any] | None = None,
+    project_id: str = "",
+    entity_type: str = "",
+    entity_name: str = "",
+) -> AuditRecord:
+    """Note a "no". The refused transaction is rolled back, so this has its own and must be called outside of any."""
+    problems = [problem.as_json() for problem in error.problems]
+    return record(
+        actor,
+        action,
+        entity,
+        result=Result.DENIED,
+        detail={"code": error.code, "message": error.message, "problems": problems, **(detail or {})},
+        project_id=project_id,
+        entity_type=entity_type,
+        entity_name=entity_name,
+    )
+
+
+def _subject(actor: Actor) -> dict[str, Any]:
+    return {
+        "actor_kind": str(actor.kind),
+        "actor_id": _cut(actor.id, 64),
+        "actor_name": _cut(actor.name, 254),
+        "channel": str(actor.channel),
+        "source_ip": _cut(actor.source_ip or "", 45),
+        "request_id": _cut(actor.request_id, 64),
+    }
+
+
+def _object(entity: Model | None, kind: str, name: str) -> dict[str, Any]:
+    label = entity._meta.model_name if entity is not None else ""
+    return {
+        "entity_type": _cut(kind or label or "portal", 64),
+        "entity_id": _cut(str(entity.pk) if entity is not None else "", 64),
+        "entity_name": _cut(name or (str(entity) if entity is not None else ""), 254),
+    }
+
+
+def _storable(detail: Mapping[str, Any]) -> Any:
+    text = json.dumps(redact(detail), cls=DjangoJSONEncoder, default=str)
+    return _clean(json.loads(text))
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return _cut(value, 4000)
+    if isinstance(value, dict):
+        return {_cut(name, 200): _clean(part) for name, part in value.items()}
+    return [_clean(part) for part in value] if isinstance(value, list) else value
+
+
+def _cut(text: str, length: int) -> str:
+    """Text that every database stores: no NUL, no lone surrogates, not too long."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")[:length]

@@ -1,0 +1,30 @@
+"""One error, one answer: the API's JSON shape below /api/, otherwise a page. Neither ever shows internals."""
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template.loader import render_to_string
+
+from portal.core.api import error_body
+from portal.core.errors import RungError
+from portal.core.htmx import ERROR_PAGES
+from portal.core.http import is_api
+
+
+def answer(request: HttpRequest, error: RungError) -> HttpResponse:
+    """The response to a refusal, with `Retry-After` where it says when to come back."""
+    response = as_json(error) if is_api(request) else as_page(request, error)
+    if error.retry_after is not None:
+        response["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def as_json(error: RungError) -> HttpResponse:
+    """The error as JSON."""
+    return JsonResponse(error_body(error.status, error.message, error.code, error.problems), status=error.status)
+
+
+def as_page(request: HttpRequest, error: RungError) -> HttpResponse:
+    """The error as a page; from 500 on one that asks neither session nor database."""
+    broken = error.status >= 500
+    template = "500.html" if broken else ERROR_PAGES.get(error.status, "error.html")
+    page = render_to_string(template, {"error": error}, None if broken else request)
+    return HttpResponse(page, status=error.status)

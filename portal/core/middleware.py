@@ -1,0 +1,65 @@
+"""What holds for every request: whose headers are believed, who may keep an answer, how an error looks."""
+
+from collections.abc import Callable
+
+import structlog
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
+
+from portal.core.answers import answer
+from portal.core.errors import RungError, Unavailable
+from portal.core.http import is_api, is_trusted_proxy
+
+log = structlog.get_logger(__name__)
+
+Handler = Callable[[HttpRequest], HttpResponseBase]
+FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP")
+IDENTITY = ("HTTP_X_REMOTE_", "HTTP_REMOTE_USER", "HTTP_IMPERSONATE_", "HTTP_X_HTTP_METHOD_OVERRIDE", "HTTP_KUBEFLOW_")
+
+
+def strip_forged_headers(get_response: Handler) -> Handler:
+    """Identity headers are removed always, forwarding headers unless a trusted proxy sent them."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        trusted = is_trusted_proxy(request.META.get("REMOTE_ADDR", ""))
+        forged = IDENTITY if trusted else IDENTITY + FORWARDED
+        for name in [name for name in request.META if name.startswith(forged)]:
+            del request.META[name]
+        return get_response(request)
+
+    return middleware
+
+
+def keep_answers_private(get_response: Handler) -> Handler:
+    """No cache keeps a page; fragments and pages of one URL, and those of two people, are told apart."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        response.headers.setdefault("Cache-Control", "no-store, private")
+        patch_vary_headers(response, ["HX-Request", "Cookie"])
+        return response
+
+    return middleware
+
+
+class AnswerErrors:
+    """Turns what a view let through into its answer: JSON below /api/, and a page when the database cannot go on.
+
+    Refusals on pages are left to `portal.core.htmx.PageMiddleware`, which knows parts and messages.
+    """
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Pass through."""
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """The answer to an error of ours, or to a database that is away, full or read-only."""
+        if isinstance(error, OperationalError):
+            log.error("database.unavailable", error=str(error))
+            return answer(request, Unavailable("The database cannot take this now; nothing was stored.", retry_after=2))
+        return answer(request, error) if isinstance(error, RungError) and is_api(request) else None

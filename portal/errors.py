@@ -1,0 +1,32 @@
+"""The last answers: what no view answered, as JSON below /api/ and as a page elsewhere. No internals, no secrets."""
+
+from django.http import HttpRequest, HttpResponse
+
+from portal.core.answers import answer
+from portal.core.errors import Absent, BadRequest, Denied, RungError
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """400: a forged host, too many fields."""
+    return answer(request, BadRequest("The request cannot be read."))
+
+
+def denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """403: identity known, action not allowed."""
+    return answer(request, Denied("You may not do this."))
+
+
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """403: a form that this portal did not give out, or that is too old."""
+    error = Denied("This form is too old, or came from another site. Go back, reload and try again.", code="csrf")
+    return answer(request, error)
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """404: absent or foreign, the same answer."""
+    return answer(request, Absent())
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """500: a defect. The log has the rest, under the request's id."""
+    return answer(request, RungError("Something broke on our side. It has been logged.", code="internal"))

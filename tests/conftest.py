@@ -1,0 +1,8 @@
+"""Plugins only: the shared cast, and real parts to test against."""
+
+from importlib.util import find_spec
+
+pytest_plugins = [
+    "tests.support.fixtures",
+    *(name for name in ("tests.factories.tenants",) if find_spec(name)),
+]

@@ -1,0 +1,83 @@
+"""Fixtures over real parts: PostgreSQL, Redis, Chromium, and the rules every test database follows."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from portal.audit import triggers
+from tests.support import database, postgres, real, redis
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """Tests that commit empty their database afterwards; the append-only triggers would refuse that."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        triggers.remove(cursor, connection.vendor)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(django_db_blocker: Any) -> Iterator[Path]:
+    """Folder of a PostgreSQL whose database `template` is migrated."""
+    with postgres.server() as folder:
+        _create(folder, "template", "template1")
+        with django_db_blocker.unblock(), database.default_database(postgres.url(folder, "template")):
+            database.migrate()
+        yield folder
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Path) -> Iterator[str]:
+    """URL of a migrated PostgreSQL database that only this test uses."""
+    name = f"test_{next(_numbers)}"
+    _create(postgres_server, name, "template")
+    yield postgres.url(postgres_server, name)
+    with _admin(postgres_server) as admin:
+        admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+@pytest.fixture
+def postgres_db(postgres_url: str, django_db_blocker: Any) -> Iterator[str]:
+    """Everything in this process, in every thread, uses PostgreSQL during the test. Given to tests marked `postgres`."""
+    with django_db_blocker.unblock(), database.default_database(postgres_url):
+        yield postgres_url
+
+
+@pytest.fixture(autouse=True)
+def _postgres_where_marked(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("postgres"):
+        request.getfixturevalue("postgres_db")
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[str]:
+    """URL of a real Redis of this session."""
+    with redis.server() as url:
+        yield url
+
+
+@pytest.fixture
+def redis_url(socket_enabled: None, redis_server: str) -> str:
+    """URL of a real Redis."""
+    return redis_server
+
+
+@pytest.fixture
+def chromium(socket_enabled: None) -> str:
+    """Path of a Chromium to drive."""
+    return real.needed("chromium", "usr/bin/chromium-browser", "usr/bin/google-chrome")
+
+
+def _admin(folder: Path) -> psycopg.Connection[Any]:
+    return psycopg.connect(host=str(folder), user="rung", dbname="postgres", autocommit=True)
+
+
+def _create(folder: Path, name: str, template: str) -> None:
+    with _admin(folder) as admin:
+        admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
