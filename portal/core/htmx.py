@@ -4,7 +4,7 @@ A part is a named partial of the page whose name is the id of the element that h
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from django.contrib.messages import get_messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -14,9 +14,8 @@ from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.middleware import HtmxDetails
 
-from portal.core.errors import RungError, TooMany
-
-ERROR_PAGES: Final = {403: "403.html", 404: "404.html"}
+from portal.core.errors import RungError
+from portal.core.http import is_api
 
 
 class HtmxRequest(HttpRequest):
@@ -40,35 +39,29 @@ def wanted_part(request: HttpRequest) -> str:
     return (htmx.target or "") if htmx and not htmx.boosted else ""
 
 
-class PageMiddleware:
-    """Turns refusals into answers, fits redirects and messages to htmx, and keeps pages out of caches."""
+class FitHtmx:
+    """Fits what views answer to htmx: redirects, messages beside the part, refusals as messages."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Only requests of htmx are touched; a part is another answer than its page."""
         response = self.get_response(request)
         if getattr(request, "htmx", None) and isinstance(response, HttpResponse):
             response = _with_messages(request, _redirect_in_page(request, response))
-        if response.get("Content-Type", "").startswith("text/html"):
-            response.headers.setdefault("Cache-Control", "no-store")
-            patch_vary_headers(response, ["HX-Request", "HX-Target", "Cookie"])
+        patch_vary_headers(response, ["HX-Target"])
         return response
 
-    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """A `RungError` becomes a page, or a message where htmx asked."""
-        if not isinstance(exception, RungError):
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """A refusal that htmx meets is shown as a message on the page it came from."""
+        if not isinstance(error, RungError) or not getattr(request, "htmx", None) or is_api(request):
             return None
-        context = {"error": exception}
-        if getattr(request, "htmx", None):
-            response = render(request, "components/refusal.html", context, status=exception.status)
-            response["HX-Retarget"] = "#messages"
-            response["HX-Reswap"] = "outerHTML"
-        else:
-            template = ERROR_PAGES.get(exception.status, "error.html")
-            response = render(request, template, context, status=exception.status)
-        if isinstance(exception, TooMany) and exception.retry_after:
-            response["Retry-After"] = str(exception.retry_after)
+        response = render(request, "components/refusal.html", {"error": error}, status=error.status)
+        response["HX-Retarget"] = "#messages"
+        response["HX-Reswap"] = "outerHTML"
+        if error.retry_after is not None:
+            response["Retry-After"] = str(error.retry_after)
         return response
 
 

@@ -51,6 +51,11 @@
     }
   });
 
+  document.addEventListener("submit", (event) => {
+    const question = event.submitter && event.submitter.dataset.confirm;
+    if (question && !window.confirm(question)) event.preventDefault();
+  });
+
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input, textarea, select, [contenteditable]")) return;
@@ -64,6 +69,9 @@
     if (poll !== event.target || !poll) return;
     const busy = poll.contains(document.activeElement) || poll.querySelector("input:checked");
     if (document.hidden || busy) event.preventDefault();
+  });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.xhr.getResponseHeader("HX-Retarget")) { event.detail.shouldSwap = true; event.detail.isError = false; }
   });
   document.addEventListener("htmx:responseError", (event) => {
     const status = event.detail.xhr.status;

@@ -1,6 +1,7 @@
 """The marks that every page shares: ladder, shield, quota bar, ages, durations, amounts, icons."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -107,6 +108,36 @@ def reason(code: str) -> str:
 
 
 @register.simple_tag
+def simulated(cluster: Any) -> SafeString:
+    """The word beside every number of a simulated cluster."""
+    return SafeString('<span class="tag tag-simulated">simulated</span>' if cluster.is_simulated else "")
+
+
+@register.filter
+def lookup(mapping: Mapping[str, Any], key: str) -> Any:
+    """A value by a key that is only known at run time; the key itself where there is none."""
+    return mapping.get(key, key)
+
+
+@register.filter
+def times(number: int, factor: int) -> int:
+    """Product, for drawings."""
+    return number * factor
+
+
+@register.filter
+def plus(number: int, more: int) -> int:
+    """Sum, for drawings."""
+    return number + more
+
+
+@register.filter
+def json_text(value: Any) -> str:
+    """A value of a manifest as JSON; "absent" for none."""
+    return "absent" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+@register.simple_tag
 def shield(preemptibility: str) -> SafeString:
     """Filled = non-preemptible, half = semi-preemptible, outline = preemptible; always with the word."""
     return format_html(
@@ -123,7 +154,10 @@ def ladder(context: dict[str, Any], name: str, value: int) -> SafeString:
     rungs = format_html_join(
         "",
         '<line x1="4" x2="14" y1="{}" y2="{}" class="{}"/>',
-        ((y, y, "lit" if at < rung else "unlit") for at, y in ((i, f"{19 - step * i:.1f}") for i in range(len(values)))),
+        (
+            (y, y, "lit" if at < rung else "unlit")
+            for at, y in ((i, f"{19 - step * i:.1f}") for i in range(len(values)))
+        ),
     )
     label = f"priority {name}, {value}, rung {rung} of {len(values)}"
     return format_html(
@@ -138,6 +172,23 @@ def ladder(context: dict[str, Any], name: str, value: int) -> SafeString:
 
 
 @register.inclusion_tag("components/quota_bar.html")
-def quota_bar(*, deserved: int, used: int, non_preemptible: int, limit: int | None, at: datetime | None = None) -> dict[str, Any]:
+def quota_bar(
+    *, deserved: int, used: int, non_preemptible: int, limit: int | None, at: datetime | None = None
+) -> dict[str, Any]:
     """Deserved as the frame, in quota solid, over-quota hatched, limit as a tick; the sentence is its text twin."""
     return {"bar": display.Bar(deserved, used, non_preemptible, limit), "at": at}
+
+
+@register.simple_tag(takes_context=True)
+def without(context: dict[str, Any], name: str) -> str:
+    """This page's URL without one of its filters, from the first page."""
+    query = context["request"].GET.copy()
+    for key in (name, "after"):
+        query.pop(key, None)
+    return f"?{query.urlencode()}"
+
+
+@register.filter
+def item(mapping: Mapping[str, Any], key: str) -> Any:
+    """A value by a key that is only known at run time, or nothing."""
+    return mapping.get(key, "")

@@ -1,0 +1,126 @@
+"""What the cluster pages show, read in a constant number of queries: room per pool, nodes, runs, drift."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Count, OuterRef, Prefetch, Q, Subquery, Sum
+
+from clusters.models import Cluster, Drift, Node, ObservedPod, SyncOutcome, SyncRun
+
+MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node and what is held on it. Amounts in GPU thousandths."""
+
+    node: Node
+    held: int
+    non_preemptible: int
+
+    @property
+    def usable(self) -> bool:
+        """Takes new pods."""
+        return self.node.ready and not self.node.unschedulable
+
+    @property
+    def free(self) -> int:
+        return max(self.node.gpu_milli - self.held, 0) if self.usable else 0
+
+    @property
+    def cells(self) -> list[str]:
+        """One word per GPU: fixed (non-preemptible), used, free or away."""
+        count = -(-self.node.gpu_milli // MILLI)
+        fixed, held = -(-self.non_preemptible // MILLI), -(-self.held // MILLI)
+        rest = "free" if self.usable else "away"
+        return ["fixed" if at < fixed else "used" if at < held else rest for at in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A node pool in figures. `largest`: the most GPUs that one pod can get now."""
+
+    name: str
+    nodes: int
+    total: int
+    held: int
+    free: int
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """One line of the list."""
+
+    cluster: Cluster
+    nodes: int
+    total: int
+    held: int
+    drifts: int
+    last_run: SyncRun | None
+
+    @property
+    def free(self) -> int:
+        return max(self.total - self.held, 0)
+
+
+def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tuple[int, int]]:
+    """(all, non-preemptible) GPU thousandths of bound pods that have not gone, per cluster and node."""
+    live = ObservedPod.objects.filter(cluster__in=list(clusters), gone_at__isnull=True, phase__in=("Pending", "Running"))
+    rows = live.exclude(node_name="").values_list("cluster_id", "node_name").annotate(
+        held=Sum("gpu_milli"), fixed=Sum("gpu_milli", filter=Q(preemptible=False))
+    )
+    return {(cluster, node): (held or 0, fixed or 0) for cluster, node, held, fixed in rows.order_by()}
+
+
+def node_rows(cluster: Cluster) -> list[NodeRow]:
+    """Every node with GPUs first, by pool and name."""
+    held = held_by_node([cluster])
+    nodes = cluster.nodes.select_related("pool").order_by("pool__name", "name")
+    return [NodeRow(node, *held.get((cluster.pk, node.name), (0, 0))) for node in nodes]
+
+
+def pool_rows(nodes: Iterable[NodeRow]) -> list[PoolRow]:
+    """The same nodes per pool."""
+    pools: dict[str, list[NodeRow]] = defaultdict(list)
+    for row in nodes:
+        pools[row.node.pool.name if row.node.pool else ""].append(row)
+    return [
+        PoolRow(
+            name,
+            len(rows),
+            sum(row.node.gpu_milli for row in rows),
+            sum(row.held for row in rows),
+            sum(row.free for row in rows),
+            max(row.free for row in rows),
+        )
+        for name, rows in pools.items()
+    ]
+
+
+def cluster_rows() -> list[ClusterRow]:
+    """The list of clusters, each with its figures and its latest run."""
+    newest = SyncRun.objects.filter(cluster=OuterRef("pk"), dry_run=False).order_by("-started_at", "-id").values("pk")[:1]
+    clusters = list(Cluster.objects.annotate(drift_count=Count("drifts", distinct=True), newest_run=Subquery(newest)))
+    held: dict[object, int] = defaultdict(int)
+    for (cluster_id, _node), (all_, _fixed) in held_by_node(clusters).items():
+        held[cluster_id] += all_
+    counted = Node.objects.filter(gpu_milli__gte=0).values_list("cluster_id").annotate(n=Count("id"), g=Sum("gpu_milli"))
+    sizes = {cluster: (nodes, gpus or 0) for cluster, nodes, gpus in counted.order_by()}
+    runs = {run.cluster_id: run for run in SyncRun.objects.filter(pk__in=[each.newest_run for each in clusters])}
+    return [
+        ClusterRow(each, *sizes.get(each.pk, (0, 0)), held[each.pk], each.drift_count, runs.get(each.pk))
+        for each in clusters
+    ]
+
+
+def runs_of(cluster: Cluster, *, most: int = 10) -> list[SyncRun]:
+    """The newest runs with what happened per object."""
+    outcomes = Prefetch("outcomes", queryset=SyncOutcome.objects.order_by("id"))
+    return list(cluster.sync_runs.prefetch_related(outcomes)[:most])
+
+
+def drifts_of(cluster: Cluster, *, most: int = 200) -> list[Drift]:
+    """What differs now, worst listed by category."""
+    return list(cluster.drifts.all()[:most])

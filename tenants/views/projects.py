@@ -1,0 +1,39 @@
+"""Pages of the projects: quotas per pool, members, caps, and who changed a quota and why."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from portal.core.http import actor_of
+from tenants.permissions import Verb, standing_of, visible_projects
+from tenants.quota_history import quota_changes
+from tenants.selectors import quota_rows, quota_rows_of
+
+
+@login_required
+@require_safe
+def project_list(request: HttpRequest) -> HttpResponse:
+    """Every project that I may see, with its quota bars."""
+    projects = list(visible_projects(actor_of(request)).select_related("department", "cluster").order_by("name"))
+    rows = quota_rows_of(projects)
+    return render(request, "tenants/projects.html", {"projects": [(each, rows[each.pk]) for each in projects]})
+
+
+@login_required
+@require_safe
+def project_detail(request: HttpRequest, name: str) -> HttpResponse:
+    """One project. A foreign one is absent."""
+    standing = standing_of(actor_of(request))
+    project = standing.projects().select_related("department", "cluster").filter(name=name).first()
+    if project is None:
+        raise Http404
+    context = {
+        "project": project,
+        "rows": quota_rows(project),
+        "members": project.memberships.select_related("user", "service_account"),
+        "caps": project.priority_caps.all(),
+        "changes": quota_changes(project),
+        "may_submit": standing.can(Verb.SUBMIT, project=project),
+    }
+    return render(request, "tenants/project.html", context)

@@ -1,0 +1,44 @@
+"""One verb on many workloads. Every row is its own transaction with its own answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from django.db.models import QuerySet
+
+from portal.core.actors import Actor
+from portal.core.errors import BadRequest, RungError
+from workloads.models import Workload
+from workloads.services import lifecycle
+
+MOST: Final = 100
+VERBS: Final[Mapping[str, Callable[..., Workload]]] = MappingProxyType(
+    {"stop": lifecycle.stop, "resume": lifecycle.resume, "delete": lifecycle.delete}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """What happened to one row; an empty refusal means that it was done."""
+
+    name: str
+    refusal: str = ""
+
+
+def act_on_all(*, rows: QuerySet[Workload], ids: Sequence[str], verb: str, actor: Actor) -> list[RowResult]:
+    """Stop, resume or delete the visible rows among these ids; the others are named as not found. At most 100."""
+    if verb not in VERBS or not 0 < len(ids) <= MOST:
+        raise BadRequest(f"Choose stop, resume or delete, and 1 to {MOST} workloads.", code="bad_bulk")
+    found = {str(row.pk): row for row in rows.filter(pk__in=ids)}
+    return [_act(found.get(each), verb, actor) for each in dict.fromkeys(ids)]
+
+
+def _act(workload: Workload | None, verb: str, actor: Actor) -> RowResult:
+    if workload is None:
+        return RowResult("–", "Not found.")
+    try:
+        VERBS[verb](workload=workload, actor=actor)
+    except RungError as refusal:
+        return RowResult(workload.name, refusal.message)
+    return RowResult(workload.name)
