@@ -7,7 +7,10 @@ ClusterError
 ├── NotSynced              transient   the namespace is not there yet: the next reconcile brings it
 ├── ClusterRefused         permanent   401, 403, 422; carries the server's reason
 ├── ObjectConflict         permanent   a foreign object or manager holds the name or field
-└── ClusterChanged         permanent   another kube-system uid behind the same address
+├── ClusterChanged         permanent   another kube-system uid behind the same address
+├── LaterGeneration        permanent   the cluster holds a later generation: the writer is late
+├── WaitsForLowering       permanent   a raise that must not come before a lowering which failed
+└── NamespaceInUse         permanent   a namespace nobody wants still holds work
 """
 
 from typing import ClassVar
@@ -71,3 +74,21 @@ class NotSynced(TransientClusterError):
     """What the write stands on is not in the cluster yet: the next reconcile brings it."""
 
     code = "not_synced"
+
+
+class LaterGeneration(ClusterError):
+    """The cluster holds a later generation than the writer."""
+
+    code = "later_generation"
+
+
+class WaitsForLowering(ClusterError):
+    """Another quota of the same owner could not be lowered first."""
+
+    code = "waits_for_lowering"
+
+
+class NamespaceInUse(ClusterError):
+    """Deleting the namespace would take work along."""
+
+    code = "namespace_in_use"

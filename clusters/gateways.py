@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from clusters.backends.memory import MemoryGateway, store_of
+from clusters.backends.sandbox import SandboxGateway
 from clusters.models import Cluster
 from clusters.ports import ClusterGateway
 
@@ -12,7 +13,7 @@ def _memory(cluster: Cluster) -> ClusterGateway:
     return MemoryGateway(store_of(str(cluster.pk)))
 
 
-BACKENDS: Final[Mapping[str, Callable[[Cluster], ClusterGateway]]] = {"memory": _memory}
+BACKENDS: Final[Mapping[str, Callable[[Cluster], ClusterGateway]]] = {"memory": _memory, "sandbox": SandboxGateway}
 
 
 def gateway_for(cluster: Cluster) -> ClusterGateway:

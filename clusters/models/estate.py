@@ -1,8 +1,11 @@
 """Clusters, their node pools (desired) and their nodes (observed)."""
 
 import uuid
+from datetime import datetime
+from typing import Self
 
 from django.db import models
+from django.db.models import Q
 
 
 class ClusterState(models.TextChoices):
@@ -17,6 +20,18 @@ class Placement(models.TextChoices):
 
     BINPACK = "binpack"
     SPREAD = "spread"
+
+
+class ClusterQuerySet(models.QuerySet["Cluster"]):
+    """Clusters by what is to be done with them."""
+
+    def due(self, now: datetime) -> Self:
+        """Active, and its reconcile is due or was never planned."""
+        return self.filter(Q(sync_due_at=None) | Q(sync_due_at__lte=now), state=ClusterState.ACTIVE)
+
+    def claim_due(self, cluster: "Cluster", until: datetime) -> bool:
+        """Move the due time on; True for the one sweep that saw it unmoved."""
+        return bool(self.filter(pk=cluster.pk, sync_due_at=cluster.sync_due_at).update(sync_due_at=until))
 
 
 class Cluster(models.Model):
@@ -42,6 +57,8 @@ class Cluster(models.Model):
     synced_at = models.DateTimeField(null=True, blank=True)
     observed_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ClusterQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]

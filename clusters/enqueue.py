@@ -1,0 +1,12 @@
+"""Wakes workers for clusters once the transaction has committed. A lost message costs one sweep."""
+
+from uuid import UUID
+
+from portal.core.wakeups import wake
+
+SYNC_QUEUE = "sync"
+
+
+def wake_sync(cluster_id: UUID | str) -> None:
+    """Reconcile this cluster soon."""
+    wake("clusters.reconcile_cluster", str(cluster_id), queue=SYNC_QUEUE)

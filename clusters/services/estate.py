@@ -1,0 +1,183 @@
+"""The estate an admin looks after: clusters and their node pools. Every change is audited and wakes a reconcile."""
+
+import re
+from typing import Any, Final
+
+from django.db import IntegrityError, transaction
+from django.db.models import F, ProtectedError
+from django.utils import timezone
+
+from clusters.enqueue import wake_sync
+from clusters.flavours import FLAVOURS
+from clusters.gateways import BACKENDS
+from clusters.models import Cluster, ClusterState, NodePool, Placement
+from portal.audit.services import record
+from portal.core.actors import Actor
+from portal.core.errors import Conflict, Refused
+
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+LABEL_KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+POOL_LABEL: Final = "rung.dev/node-pool"
+
+
+@transaction.atomic
+def create_cluster(*, name: str, flavour: str, backend: str = "sandbox", actor: Actor) -> Cluster:
+    """Take a cluster into the estate; its first reconcile is due at once. Raises Refused or Conflict."""
+    _require_match("/name", name, DNS_LABEL, "lower-case letters, digits and inner dashes, at most 63")
+    _require_choice("/flavour", flavour, FLAVOURS)
+    _require_choice("/backend", backend, BACKENDS)
+    if Cluster.objects.filter(name=name).exists():
+        raise Conflict.at("/name", "name_taken", f"A cluster named {name} exists.")
+    cluster = Cluster.objects.create(name=name, flavour=flavour, backend=backend, sync_due_at=timezone.now())
+    record(actor, "cluster.create", cluster, detail={"flavour": flavour, "backend": backend})
+    wake_sync(cluster.pk)
+    return cluster
+
+
+@transaction.atomic
+def pause(*, cluster: Cluster, reason: str, actor: Actor) -> None:
+    """Leave the cluster alone until it is unpaused; work on it goes on by itself. Paused already changes nothing."""
+    changed = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.ACTIVE).update(
+        state=ClusterState.PAUSED, paused_reason=reason
+    )
+    cluster.refresh_from_db()
+    if changed:
+        record(actor, "cluster.pause", cluster, detail={"reason": reason})
+
+
+@transaction.atomic
+def unpause(*, cluster: Cluster, actor: Actor, adopt: bool = False) -> None:
+    """Work with the cluster again. `adopt` takes over another identity behind the same address, which must be said."""
+    identity = {"uid": ""} if adopt else {}
+    changed = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.PAUSED).update(
+        state=ClusterState.ACTIVE, paused_reason="", sync_due_at=timezone.now(), **identity
+    )
+    cluster.refresh_from_db()
+    if changed:
+        record(actor, "cluster.unpause", cluster, detail={"adopt": adopt})
+        wake_sync(cluster.pk)
+
+
+@transaction.atomic
+def request_reconcile(cluster: Cluster, actor: Actor) -> None:
+    """Make a reconcile due now and wake a worker. Conflict when the cluster is paused."""
+    changed = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.ACTIVE).update(sync_due_at=timezone.now())
+    if not changed:
+        raise Conflict(f"{cluster.name} is paused: {cluster.paused_reason}", code="cluster_paused")
+    record(actor, "cluster.reconcile", cluster)
+    wake_sync(cluster.pk)
+
+
+def touch(cluster: Cluster) -> None:
+    """What the cluster should hold has changed: next generation, due now. Call it in the transaction of the change."""
+    Cluster.objects.filter(pk=cluster.pk).update(generation=F("generation") + 1, sync_due_at=timezone.now())
+    wake_sync(cluster.pk)
+
+
+@transaction.atomic
+def create_node_pool(
+    *,
+    cluster: Cluster,
+    name: str,
+    actor: Actor,
+    label_value: str = "",
+    label_key: str = POOL_LABEL,
+    gpu_placement: str = Placement.BINPACK,
+    is_default: bool = False,
+) -> NodePool:
+    """Add a node pool: the nodes that carry one label. The first pool of a cluster is its default."""
+    first = not cluster.node_pools.exists()
+    pool = NodePool(
+        cluster=cluster,
+        name=name,
+        label_key=label_key,
+        label_value=label_value or name,
+        gpu_placement=gpu_placement,
+        is_default=is_default or first,
+    )
+    _store(pool)
+    record(actor, "node_pool.create", pool, detail=_as_audit(pool))
+    return pool
+
+
+@transaction.atomic
+def update_node_pool(
+    *,
+    pool: NodePool,
+    actor: Actor,
+    label_key: str | None = None,
+    label_value: str | None = None,
+    gpu_placement: str | None = None,
+    is_default: bool | None = None,
+) -> NodePool:
+    """Change what makes a pool; what is not given stays. Its name stays: queues are named after it."""
+    if is_default is False and pool.is_default:
+        raise Refused.at("/is_default", "default_needed", "Make another pool the default instead.")
+    before = _as_audit(pool)
+    wanted = {
+        "label_key": label_key,
+        "label_value": label_value,
+        "gpu_placement": gpu_placement,
+        "is_default": is_default,
+    }
+    for name, value in wanted.items():
+        if value is not None:
+            setattr(pool, name, value)
+    _store(pool)
+    record(actor, "node_pool.update", pool, detail={"before": before, "after": _as_audit(pool)})
+    return pool
+
+
+@transaction.atomic
+def delete_node_pool(*, pool: NodePool, actor: Actor) -> None:
+    """Remove a pool that no quota names and that is not the default beside others. Raises Conflict."""
+    if pool.is_default and pool.cluster.node_pools.exclude(pk=pool.pk).exists():
+        raise Conflict("The default pool stays while there are others.", code="default_needed")
+    record(actor, "node_pool.delete", pool, detail=_as_audit(pool))
+    try:
+        with transaction.atomic():
+            pool.delete()
+    except ProtectedError as error:
+        message = f"{len(error.protected_objects)} quotas name the node pool {pool.name}."
+        raise Conflict(message, code="pool_in_use") from error
+    touch(pool.cluster)
+
+
+def _store(pool: NodePool) -> None:
+    """Check, take the default from the pool that had it, save, and let the cluster know."""
+    _require_match("/name", pool.name, DNS_LABEL, "lower-case letters, digits and inner dashes, at most 63")
+    _require_match("/label_key", pool.label_key, LABEL_KEY, "a Kubernetes label key")
+    _require_match("/label_value", pool.label_value, LABEL_VALUE, "a Kubernetes label value, at most 63")
+    _require_choice("/gpu_placement", pool.gpu_placement, Placement.values)
+    others = NodePool.objects.filter(cluster=pool.cluster).exclude(pk=pool.pk)
+    if pool.is_default:
+        others.filter(is_default=True).update(is_default=False)
+    try:
+        with transaction.atomic():
+            pool.save()
+    except IntegrityError as error:
+        taken = "name" if others.filter(name=pool.name).exists() else "label_value"
+        message = f"Another pool of {pool.cluster.name} has this {taken.replace('_', ' ')}."
+        raise Conflict.at(f"/{taken}", "taken", message) from error
+    touch(pool.cluster)
+
+
+def _as_audit(pool: NodePool) -> dict[str, Any]:
+    return {
+        "cluster": pool.cluster.name,
+        "label": f"{pool.label_key}={pool.label_value}",
+        "gpu_placement": pool.gpu_placement,
+        "is_default": pool.is_default,
+    }
+
+
+def _require_match(pointer: str, value: str, pattern: re.Pattern[str], what: str) -> None:
+    if not pattern.fullmatch(value):
+        raise Refused.at(pointer, "invalid", f"{value[:80]!r} is not valid: use {what}.")
+
+
+def _require_choice(pointer: str, value: str, allowed: Any) -> None:
+    if value not in allowed:
+        names = sorted(allowed)
+        raise Refused.at(pointer, "unknown", f"{value[:80]!r} is none of {', '.join(names)}.", allowed=names)
