@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from clusters.services.estate import touch
 from django.db import transaction
 from django.db.models import F, ProtectedError
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
+from clusters.services.estate import touch
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from clusters.services.estate import touch
 from django.db import transaction
 from django.utils.translation import gettext as _
 
 from clusters.models import NodePool
+from clusters.services.estate import touch
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Absent, Conflict, Problem, Refused

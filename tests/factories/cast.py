@@ -1,0 +1,151 @@
+"""The cast that tests share.
+
+admin sees everything; alice owns the project llm-team; bob is a member of it; charlie is a member of vision-team in
+another department. Both projects are on one cluster with the node pools h100 (default, 16 GPUs) and a100 (8 GPUs).
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.test import Client
+
+from clusters.models import Cluster, NodePool
+from portal.core.actors import Actor, ActorKind, Channel
+from tenants import usage
+from tenants.models import Department, Project, Role, User
+from tenants.usage import Usage, UsageProvider
+from tests.factories.tenants import (
+    GPU,
+    ClusterFactory,
+    DepartmentFactory,
+    DepartmentQuotaFactory,
+    MembershipFactory,
+    NodeFactory,
+    NodePoolFactory,
+    ProjectFactory,
+    ProjectQuotaFactory,
+    UserFactory,
+)
+
+
+def acting(user: User, channel: Channel = Channel.UI) -> Actor:
+    """The user as an actor."""
+    return Actor(ActorKind.USER, str(user.pk), user.username, channel)
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    """A cluster with the pools h100 (two nodes of 8 GPUs) and a100 (one)."""
+    cluster = ClusterFactory(name="lab")
+    h100 = NodePoolFactory(cluster=cluster, name="h100", is_default=True)
+    NodeFactory.create_batch(2, pool=h100)
+    NodeFactory(pool=NodePoolFactory(cluster=cluster, name="a100"))
+    return cluster
+
+
+@pytest.fixture
+def h100(cluster: Cluster) -> NodePool:
+    """The default pool: 16 GPUs."""
+    return cluster.node_pools.get(name="h100")
+
+
+@pytest.fixture
+def a100(cluster: Cluster) -> NodePool:
+    """The other pool: 8 GPUs."""
+    return cluster.node_pools.get(name="a100")
+
+
+@pytest.fixture
+def research(cluster: Cluster, h100: NodePool) -> Department:
+    """8 GPUs of h100 deserved."""
+    department = DepartmentFactory(cluster=cluster, name="research")
+    DepartmentQuotaFactory(department=department, node_pool=h100, gpu_deserved=8 * GPU)
+    return department
+
+
+@pytest.fixture
+def perception(cluster: Cluster, h100: NodePool) -> Department:
+    """8 GPUs of h100 deserved."""
+    department = DepartmentFactory(cluster=cluster, name="perception")
+    DepartmentQuotaFactory(department=department, node_pool=h100, gpu_deserved=8 * GPU)
+    return department
+
+
+@pytest.fixture
+def llm_team(research: Department, h100: NodePool) -> Project:
+    """A project of research: 4 GPUs of h100 deserved, at most 12."""
+    project = ProjectFactory(department=research, name="llm-team")
+    ProjectQuotaFactory(project=project, node_pool=h100, gpu_deserved=4 * GPU, gpu_limit=12 * GPU)
+    return project
+
+
+@pytest.fixture
+def vision_team(perception: Department, h100: NodePool) -> Project:
+    """A project of perception: 4 GPUs of h100 deserved, no limit."""
+    project = ProjectFactory(department=perception, name="vision-team")
+    ProjectQuotaFactory(project=project, node_pool=h100, gpu_deserved=4 * GPU)
+    return project
+
+
+@pytest.fixture
+def admin(db: None) -> User:
+    """A platform admin."""
+    return UserFactory(username="admin", is_superuser=True, is_staff=True)
+
+
+@pytest.fixture
+def alice(llm_team: Project) -> User:
+    """Owner of llm-team."""
+    return MembershipFactory(user__username="alice", project=llm_team, role=Role.OWNER).user
+
+
+@pytest.fixture
+def bob(llm_team: Project) -> User:
+    """Member of llm-team."""
+    return MembershipFactory(user__username="bob", project=llm_team).user
+
+
+@pytest.fixture
+def charlie(vision_team: Project) -> User:
+    """Member of vision-team, in another department."""
+    return MembershipFactory(user__username="charlie", project=vision_team).user
+
+
+@pytest.fixture
+def client_of() -> Callable[[User], Client]:
+    """A browser session of somebody."""
+
+    def signed_in(user: User) -> Client:
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return signed_in
+
+
+class Ledger:
+    """What projects use, as a test says it."""
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[int, str], Usage] = {}
+        self.live: dict[int, int] = {}
+
+    def holds(self, project: Project, pool: NodePool, use: Usage) -> None:
+        """Say what a project uses in a pool, by one workload."""
+        self.queues[project.pk, pool.name] = use
+        self.live[project.pk] = 1
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    """Answers for the app above, which knows what is in use."""
+    ledger = Ledger()
+    previous = usage.register(
+        UsageProvider(
+            usage=lambda ids: {key: use for key, use in ledger.queues.items() if key[0] in ids},
+            live_workloads=lambda ids: {pk: count for pk, count in ledger.live.items() if pk in ids},
+            priority_names=lambda: ("low", "high", "very-high"),
+        )
+    )
+    yield ledger
+    usage.register(previous)

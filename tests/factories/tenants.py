@@ -1,0 +1,125 @@
+"""Minimal valid rows of the tenants' side, with the cluster they stand on."""
+
+import factory
+from django.utils import timezone
+from factory.django import DjangoModelFactory, Password
+
+from clusters.models import Cluster, Node, NodePool
+from tenants.models import Department, DepartmentQuota, Membership, Project, ProjectQuota, Role, ServiceAccount, User
+
+PASSWORD = "correct horse battery staple"
+GPU = 1000
+
+
+class ClusterFactory(DjangoModelFactory[Cluster]):
+    """A KAI cluster kept in memory."""
+
+    name = factory.Sequence(lambda n: f"cluster-{n}")
+    flavour = "kai"
+    backend = "memory"
+
+    class Meta:
+        model = Cluster
+
+
+class NodePoolFactory(DjangoModelFactory[NodePool]):
+    """A pool of a new cluster."""
+
+    cluster = factory.SubFactory(ClusterFactory)
+    name = factory.Sequence(lambda n: f"pool-{n}")
+    label_value = factory.SelfAttribute("name")
+
+    class Meta:
+        model = NodePool
+
+
+class NodeFactory(DjangoModelFactory[Node]):
+    """A ready node of 8 GPUs in a pool."""
+
+    pool = factory.SubFactory(NodePoolFactory)
+    cluster = factory.SelfAttribute("pool.cluster")
+    uid = factory.Faker("uuid4")
+    name = factory.Sequence(lambda n: f"node-{n:03d}")
+    gpu_milli = 8 * GPU
+    cpu_milli = 128 * 1000
+    memory_bytes = 2**40
+    observed_at = factory.LazyFunction(timezone.now)
+
+    class Meta:
+        model = Node
+
+
+class DepartmentFactory(DjangoModelFactory[Department]):
+    """A department without quota."""
+
+    cluster = factory.SubFactory(ClusterFactory)
+    name = factory.Sequence(lambda n: f"department-{n}")
+
+    class Meta:
+        model = Department
+
+
+class ProjectFactory(DjangoModelFactory[Project]):
+    """A project without quota, in its usual namespace."""
+
+    department = factory.SubFactory(DepartmentFactory)
+    cluster = factory.SelfAttribute("department.cluster")
+    name = factory.Sequence(lambda n: f"project-{n}")
+    namespace = factory.LazyAttribute(lambda project: f"runai-{project.name}")
+
+    class Meta:
+        model = Project
+
+
+class DepartmentQuotaFactory(DjangoModelFactory[DepartmentQuota]):
+    """16 GPUs deserved, no limit."""
+
+    department = factory.SubFactory(DepartmentFactory)
+    node_pool = factory.SubFactory(NodePoolFactory, cluster=factory.SelfAttribute("..department.cluster"))
+    gpu_deserved = 16 * GPU
+
+    class Meta:
+        model = DepartmentQuota
+
+
+class ProjectQuotaFactory(DjangoModelFactory[ProjectQuota]):
+    """8 GPUs deserved, no limit."""
+
+    project = factory.SubFactory(ProjectFactory)
+    node_pool = factory.SubFactory(NodePoolFactory, cluster=factory.SelfAttribute("..project.cluster"))
+    gpu_deserved = 8 * GPU
+
+    class Meta:
+        model = ProjectQuota
+
+
+class UserFactory(DjangoModelFactory[User]):
+    """A person who can sign in with `PASSWORD`."""
+
+    username = factory.Sequence(lambda n: f"person-{n}")
+    password = Password(PASSWORD)
+
+    class Meta:
+        model = User
+
+
+class ServiceAccountFactory(DjangoModelFactory[ServiceAccount]):
+    """An enabled account with a secret that matches nothing."""
+
+    name = factory.Sequence(lambda n: f"robot-{n}")
+    client_id = factory.SelfAttribute("name")
+    secret_hash = "sha256$"
+
+    class Meta:
+        model = ServiceAccount
+
+
+class MembershipFactory(DjangoModelFactory[Membership]):
+    """A person is a member of a project; name a department or a service account instead where needed."""
+
+    user = factory.SubFactory(UserFactory)
+    role = Role.MEMBER
+    project = factory.SubFactory(ProjectFactory)
+
+    class Meta:
+        model = Membership
