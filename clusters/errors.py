@@ -7,6 +7,7 @@ ClusterError
 ├── NotSynced              transient   the namespace is not there yet: the next reconcile brings it
 ├── ClusterRefused         permanent   401, 403, 422; carries the server's reason
 ├── ObjectConflict         permanent   a foreign object or manager holds the name or field
+│   └── VersionConflict    transient   somebody else wrote between our read and our write: read again
 ├── ClusterChanged         permanent   another kube-system uid behind the same address
 ├── LaterGeneration        permanent   the cluster holds a later generation: the writer is late
 ├── WaitsForLowering       permanent   a raise that must not come before a lowering which failed
@@ -62,6 +63,12 @@ class ObjectConflict(ClusterError):
     """A foreign object or manager holds the name or field."""
 
     code = "object_conflict"
+
+
+class VersionConflict(ObjectConflict, TransientClusterError):
+    """The object is not the one that was read any more."""
+
+    code = "version_conflict"
 
 
 class ClusterChanged(ClusterError):

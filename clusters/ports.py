@@ -181,7 +181,10 @@ class ClusterGateway(Protocol):
         """Create; `ObjectConflict` if the name is taken."""
 
     def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
-        """Replace what Rung owns, fenced by the observed resourceVersion."""
+        """Replace what Rung owns; `VersionConflict` unless the observed resourceVersion still holds.
+
+        Status, identity and foreign labels and annotations stay as they are.
+        """
 
     def delete(self, ref: ObjectRef, *, uid: str | None = None) -> None:
         """Delete with the object's own grace; gone already is success; another uid is left alone."""

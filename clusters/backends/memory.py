@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final
 
-from clusters.errors import ClusterBusy, ClusterError, ClusterRefused, ObjectConflict, VersionExpired
+from clusters.errors import ClusterError, ClusterRefused, ObjectConflict, VersionConflict, VersionExpired
 from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, kind_of, ref_of
 from clusters.ownership import is_managed
 from clusters.ports import Kind, Manifest, ObjectRef, WatchEvent
@@ -97,7 +97,7 @@ class MemoryGateway:
             if live is None:
                 raise ClusterRefused(f"{ref.kind.kind} {ref.name} is not there.")
             if live["metadata"]["resourceVersion"] != observed["metadata"].get("resourceVersion"):
-                raise ClusterBusy(f"{ref.kind.kind} {ref.name} was changed by somebody else: read it again.")
+                raise VersionConflict(f"{ref.kind.kind} {ref.name} was changed by somebody else: read it again.")
             _refuse_immutable(ref, live, manifest)
             status = {"status": live["status"]} if "status" in live else {}
             return self._write("MODIFIED", ref, {**manifest, "metadata": _merged(live, manifest), **status})

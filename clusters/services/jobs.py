@@ -1,13 +1,17 @@
 """Bring one workload's object to a cluster, or take it away. Runs in workers only: it talks to the API server."""
 
+from typing import Final
+
 from clusters.diff import field_changes
-from clusters.errors import NotSynced, ObjectConflict
+from clusters.errors import NotSynced, ObjectConflict, VersionConflict
 from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
 from clusters.kinds_core import NAMESPACE, kind_of, ref_of
 from clusters.models import Cluster
 from clusters.ownership import generation_of, is_managed, owner_of, stamped
 from clusters.ports import ClusterGateway, JobSpec, Manifest, ObjectRef
+
+TRIES: Final = 3
 
 
 def apply_job(cluster: Cluster, job: JobSpec) -> None:
@@ -32,6 +36,18 @@ def delete_job(cluster: Cluster, job: JobSpec) -> None:
 
 
 def _apply(gateway: ClusterGateway, manifest: Manifest) -> None:
+    """Read, decide, write; somebody else's write in between (a controller's status) means to read again."""
+    for attempt in range(TRIES):
+        try:
+            _write_once(gateway, manifest)
+        except VersionConflict:
+            if attempt == TRIES - 1:
+                raise
+        else:
+            return
+
+
+def _write_once(gateway: ClusterGateway, manifest: Manifest) -> None:
     ref = ref_of(manifest)
     observed = gateway.get(ref)
     if observed is None:
@@ -40,8 +56,8 @@ def _apply(gateway: ClusterGateway, manifest: Manifest) -> None:
         return
     if not is_managed(observed) or owner_of(observed) != owner_of(manifest):
         raise ObjectConflict(f"{ref.kind.kind} {ref.namespace}/{ref.name} exists and is not this workload's.")
-    late = generation_of(manifest) - generation_of(observed)
-    if late > 0 or (late == 0 and field_changes(observed, manifest)):
+    ahead = generation_of(manifest) - generation_of(observed)
+    if ahead > 0 or (ahead == 0 and field_changes(observed, manifest)):
         gateway.update(manifest, observed=observed)
 
 
