@@ -10,7 +10,7 @@ from typing import Any
 
 import environ
 from csp.constants import NONCE, NONE, SELF
-from kombu import Queue
+from kombu.entity import Queue
 
 from portal import logs
 
@@ -89,8 +89,8 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
-    "portal.core.htmx.PageMiddleware",
     "portal.core.middleware.AnswerErrors",
+    "portal.core.htmx.FitHtmx",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -112,6 +112,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "csp.context_processors.nonce",
+                "workloads.views.shell.shell",
             ],
         },
     }
@@ -188,8 +189,27 @@ CONTENT_SECURITY_POLICY = {
 RUNG_SIGN_IN_LIMITS = {"name": (10, 300), "address": (100, 300)}
 
 # --- REST ---------------------------------------------------------------------------------------------------------
-REST_FRAMEWORK: dict[str, Any] = {}
-SPECTACULAR_SETTINGS: dict[str, Any] = {"TITLE": "Rung", "VERSION": "0.1.0", "SWAGGER_UI_DIST": "SIDECAR"}
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.api.authentication.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["portal.core.api.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["portal.core.api.PlainJSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.core.api.AlwaysJSON",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "portal.core.api.exception_handler",
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Rung",
+    "VERSION": "0.1.0",
+    "DESCRIPTION": "Run:ai's routes and shapes; what Rung adds beside them is named as such.",
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v[0-9]",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
 
 # --- Celery: messages are wake-ups that carry ids; the database is the record of work -----------------------------
 QUEUES = ("sync", "workloads", "notify", "maintenance")

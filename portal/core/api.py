@@ -4,7 +4,7 @@ The shape is Run:ai's `{code, message, details}`, with Rung's `errors: [{pointer
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import IO, Any
 
@@ -12,8 +12,10 @@ from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
-from rest_framework.renderers import JSONRenderer
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
@@ -71,6 +73,20 @@ def _whole(written: str) -> int:
     if len(written) > 19:
         raise Refused.at("", "number_too_large", f"An integer of {len(written)} digits is more than any field takes.")
     return int(written)
+
+
+class AlwaysJSON(BaseContentNegotiation):
+    """JSON for every caller, whatever its Accept header says; browsers typing an address get it too."""
+
+    def select_parser(self, request: Request, parsers: Sequence[BaseParser]) -> BaseParser:
+        """The one parser."""
+        return parsers[0]
+
+    def select_renderer(
+        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """The view's first renderer."""
+        return renderers[0], renderers[0].media_type or ""
 
 
 class PlainJSONRenderer(JSONRenderer):
