@@ -1,6 +1,6 @@
 """One scheduling cycle, and a preview of one workload by the very same cycle.
 
-`cycle` decides for everything that waits; `preview` adds a candidate and reads its part of the decisions. Which schedulers
+`cycle` decides for everything that waits; `preview` adds a candidate and reads its part. Which schedulers
 are modelled: `FLAVOURS`.
 """
 
@@ -34,7 +34,7 @@ def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:
 
 
 def preview(snapshot: Snapshot, candidate: PodGroup, *, flavour: str) -> Outcome:
-    """What the next cycle would do with `candidate`, if it waited beside everything else. Raises ValueError as `cycle`."""
+    """What the next cycle would do with `candidate`, waiting beside everything else. Raises ValueError as `cycle`."""
     decisions = cycle(snapshot.with_group(candidate), flavour=flavour)
     victims = tuple(d for d in decisions if isinstance(d, Evict) and d.for_group == candidate.name)
     start = next((d for d in decisions if isinstance(d, Start) and d.group is candidate), None)

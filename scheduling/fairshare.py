@@ -1,6 +1,6 @@
 """Fair share: deserved first, then the surplus by rank, then by over-quota weight.
 
-Source: KAI resource division (worked numbers of its documentation are tests). On every level of the queue tree, in every
+Source: KAI resource division (numbers of its documentation are tests). On every level of the queue tree, in every
 dimension:
 
 1. each queue gets its deserved quota, at most what it requests and never above its limit;

@@ -57,7 +57,7 @@ class Rooms:
 
     def find(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Room | None:
         """The best node that fits. Bin-pack: the fullest; spread: the emptiest; ties by node order."""
-        fitting = (room for room in self._with_gpus(asked.gpu) if room.fits(asked, now=now))
+        fitting = (room for room in self.with_gpus(asked.gpu) if room.fits(asked, now=now))
         matching = (room for room in fitting if matches(room.node, group))
         if strategy is Strategy.SPREAD:
             return max(matching, key=lambda room: (_free(room, asked), -room.index), default=None)
@@ -65,15 +65,21 @@ class Rooms:
             return next(matching, None)
         return min(matching, key=lambda room: (_free(room, asked), room.index), default=None)
 
-    def _with_gpus(self, gpu: int) -> Iterator[Room]:
+    def with_gpus(self, gpu: int) -> Iterator[Room]:
         """Rooms whose future has that many GPUs, fullest first."""
         start = bisect_left(self._by_gpu, (gpu, -1))
         return (self._rooms[index] for _gpu, index in self._by_gpu[start:])
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """What is idle now in sum, and on the emptiest node."""
-        idle = [room.idle.floor() for room in self.matching(group)]
-        return sum(idle, ZERO), max(idle, key=lambda free: (free.gpu, free.cpu, free.memory), default=ZERO)
+        idle = [room.idle for room in self.matching(group)]
+        free = Resources(
+            sum(max(amount.gpu, 0) for amount in idle),
+            sum(max(amount.cpu, 0) for amount in idle),
+            sum(max(amount.memory, 0) for amount in idle),
+        )
+        emptiest = max(idle, key=lambda amount: (amount.gpu, amount.cpu, amount.memory), default=ZERO)
+        return free, emptiest.floor()
 
     def capacity(self) -> Resources:
         """Everything the ready nodes have."""
@@ -83,6 +89,12 @@ class Rooms:
 def matches(node: Node, group: PodGroup) -> bool:
     """True when the node is in the group's pool and carries every label the group selects."""
     return node.pool == group.pool and all(node.labels.get(key) == value for key, value in group.node_selector.items())
+
+
+def slots(free: Resources, asked: Resources) -> int:
+    """How many times `asked` fits; asking for nothing fits once."""
+    parts = ((free.gpu, asked.gpu), (free.cpu, asked.cpu), (free.memory, asked.memory))
+    return max(0, min((left // part for left, part in parts if part), default=1))
 
 
 def _free(room: Room, asked: Resources) -> int:

@@ -25,7 +25,7 @@ def not_given_back(removed: Sequence[Seat], headroom: Resources, asked: Resource
 
 def held(seats: Sequence[Seat]) -> Resources:
     """What these seats free together."""
-    return sum((seat.pod.requests for seat in seats), ZERO)
+    return seats[0].pod.requests if len(seats) == 1 else sum((seat.pod.requests for seat in seats), ZERO)
 
 
 def evictions(

@@ -2,7 +2,7 @@
 
 Source: KAI 0.17 and recorded decisions of it (docs/model.md).
 
-- Reclaim is tried before preempt and ignores priority; preempt takes strictly lower, preemptible work of the same queue.
+- Reclaim comes before preempt and ignores priority; preempt takes strictly lower, preemptible work of its own queue.
 - A queue at its limit evicts to get below it; non-preemptible work over quota never evicts.
 - preemptionPolicy is ignored. Consolidation is not simulated: it comes before reclaim and preempt when it is on, and
   may move running pods where this model evicts or waits.
@@ -10,6 +10,7 @@ Source: KAI 0.17 and recorded decisions of it (docs/model.md).
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from scheduling.board import Board, Placed
 from scheduling.capacity import fits_quota
@@ -18,10 +19,13 @@ from scheduling.explain import impossible, no_room
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import Resources
-from scheduling.rules.kai_order import Standing, Turns
+from scheduling.rules.kai_order import Leaf, Standing, Turns, in_turn
 from scheduling.rules.kai_reclaim import Reclaim, may_reclaim
-from scheduling.rules.kai_solver import Solution, Solver, Unit, units
+from scheduling.rules.kai_solver import Solution, Solver, Unit, by_unit
 from scheduling.victims import evictions
+
+MANY_VICTIMS: Final = 200
+"""Above this, pods of protected queues are left alone; below, they may also be moved out of the way, as KAI does."""
 
 
 @dataclass(slots=True)
@@ -62,6 +66,11 @@ class _KaiCycle:
         self.board = Board(snapshot, default=Strategy.BINPACK)
         self.standing = Standing(snapshot, self.board)
         self.cases = {group.name: _Case(group, list(group.waiting)) for group in snapshot.groups if group.waiting}
+        self._victim_groups: dict[str, list[PodGroup]] = {}
+        self._leaves: dict[str, Leaf[Unit]] = {}
+        for group in snapshot.groups:
+            if group.preemptible and group.queue in snapshot.queue_by_name:
+                self._victim_groups.setdefault(group.queue, []).append(group)
 
     def run(self) -> Iterator[Decision]:
         """All actions, then the decisions in the order of the snapshot."""
@@ -85,8 +94,9 @@ class _KaiCycle:
         """What must be placed together next: the rest of the minimum, then pod by pod."""
         return tuple(case.left[: max(case.group.min_member - self.board.active[case.group.name], 1)])
 
-    def _turns(self, cases: list[_Case]) -> Turns:
-        return Turns(self.standing, [(case.group, total(self._chunk(case))) for case in cases], victims=False)
+    def _turns(self, cases: list[_Case]) -> Turns[PodGroup]:
+        waiting = [(case.group, total(self._chunk(case))) for case in cases]
+        return Turns(self.standing, in_turn(self.standing, waiting))
 
     def _allocate(self, cases: list[_Case]) -> None:
         turns = self._turns(cases)
@@ -101,7 +111,7 @@ class _KaiCycle:
             case.accept(placed)
             case.over_quota = case.over_quota or self.board.over_quota(group)
             if case.left:
-                turns.push(group, total(self._chunk(case)))
+                turns.push(group.queue, group, total(self._chunk(case)))
 
     def _refusal(self, group: PodGroup, chunk: tuple[Pod, ...]) -> Pend | None:
         """Limits and quotas first, as KAI does; a pod too big for any node is said as well."""
@@ -118,7 +128,7 @@ class _KaiCycle:
                 continue
             if not self.board.refusal(group, asked) and (placed := self.board.place_all(group, chunk)):
                 case.accept(Placed(placed.nodes, now=False))
-            elif solution := self._solver(group, cause).solve(group, chunk):
+            elif solution := self._solver(group, asked, cause).solve(group, chunk):
                 self._adopt(case, solution, cause)
             else:
                 hopeless.add(group, chunk)
@@ -131,36 +141,38 @@ class _KaiCycle:
         )
         return pend is None or pend.reason is Reason.OVER_LIMIT
 
-    def _solver(self, group: PodGroup, cause: Cause) -> Solver:
+    def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver:
         if cause is Cause.PREEMPT:
-            return Solver(self.standing, lambda: self._victims(self._weaker(group)), lambda _asked, _gone: True)
+            return Solver(self.standing, self._weaker(group), lambda _asked, _gone: True)
         reclaim = Reclaim(self.standing, group)
-        return Solver(self.standing, lambda: self._victims(self._others(group)), reclaim.accepts)
+        return Solver(self.standing, self._others(group, asked, reclaim), reclaim.accepts)
 
-    def _weaker(self, group: PodGroup) -> Iterator[PodGroup]:
+    def _weaker(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
         """Preempt: same queue, preemptible, strictly lower priority."""
-        same_queue = (other for other in self.snapshot.groups if other.queue == group.queue)
-        return (other for other in same_queue if other.preemptible and other.priority < group.priority)
+        own = self._evictable(group.queue)
+        return {group.queue: [item for item in own if item[0][0].group.priority < group.priority]}
 
-    def _others(self, group: PodGroup) -> Iterator[PodGroup]:
-        """Reclaim: preemptible work of any other queue."""
-        return (other for other in self.snapshot.groups if other.preemptible and other.queue != group.queue)
+    def _others(self, group: PodGroup, asked: Resources, reclaim: Reclaim) -> dict[str, Leaf[Unit]]:
+        """Reclaim: preemptible work of any other queue; in a large cluster only of queues that can lose something."""
+        others = {name: self._evictable(name) for name in self._victim_groups if name != group.queue}
+        if sum(map(len, others.values())) <= MANY_VICTIMS:
+            return others
+        return {
+            name: leaf
+            for name, leaf in others.items()
+            if leaf and not reclaim.protected(name) and not reclaim.comes_first(name, asked)
+        }
 
-    def _victims(self, groups: Iterator[PodGroup]) -> Iterator[Unit]:
-        """Their units in victim order."""
-        pieces = {group.name: units(self.board, group) for group in groups}
-        groups_with_units = [self.snapshot.group_by_name[name] for name, found in pieces.items() if found]
-        offers = [(group, _freed(pieces[group.name][0])) for group in groups_with_units]
-        turns = Turns(self.standing, offers, victims=True)
-        for group, _amount in turns:
-            unit, *rest = pieces[group.name]
-            pieces[group.name] = rest
-            if rest:
-                turns.push(group, _freed(rest[0]))
-            yield unit
+    def _evictable(self, queue: str) -> Leaf[Unit]:
+        """A queue's preemptible work in victim order; kept until the queue loses something."""
+        if queue not in self._leaves:
+            self._leaves[queue] = by_unit(self.board, self._victim_groups.get(queue, ()))
+        return self._leaves[queue]
 
     def _adopt(self, case: _Case, solution: Solution, cause: Cause) -> None:
         case.accept(Placed(solution.nominated, now=False))
+        for seat in solution.victims:
+            self._leaves.pop(seat.group.queue, None)
         case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
 
     def _decisions(self, case: _Case) -> Iterator[Decision]:
@@ -193,7 +205,3 @@ class _Hopeless:
             count <= len(chunk) and all(asked.fits_in(pod.requests) for pod in chunk)
             for count, asked in self._failed.get(self._key(group), ())
         )
-
-
-def _freed(unit: Unit) -> Resources:
-    return total(tuple(seat.pod for seat in unit))

@@ -1,12 +1,12 @@
 """In which order KAI looks at queues and pod groups: whose turn it is, and whose victims go first.
 
 Source: KAI's queue and job order. Between queues: not over fair share first, then inside deserved quota with the job at
-hand, higher rank, no use without a share, smaller dominant share with and without that job, smaller share, older. Inside a
-queue: higher priority, gangs below their minimum first, older. Victims come in exactly the reverse order.
+hand, higher rank, no use without a share, smaller dominant share with and without that job, smaller share, older.
+Inside a queue: higher priority, gangs below their minimum first, older. Victims come in exactly the reverse order.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from scheduling.board import Board
 from scheduling.capacity import UNUSED
@@ -17,6 +17,8 @@ from scheduling.resources import MILLI, ZERO, Resources
 NO_SHARE_PENALTY: Final = 1000
 ENDLESS: Final = float("inf")
 
+Head = tuple[bool, bool, int, bool]
+Tail = tuple[float, tuple[float, ...], int, str]
 QueueKey = tuple[bool, bool, int, bool, float, float, tuple[float, ...], int, str]
 JobKey = tuple[int, int, int, str]
 
@@ -50,28 +52,32 @@ class Standing:
         bounds = zip(used, self._allocatable[queue.name], strict=True)
         return any(bound is not None and part > bound for part, bound in bounds)
 
-    def key(self, queue: Queue, *, job: Resources = ZERO, victims: Resources = ZERO) -> QueueKey:
-        """Smaller is served first. `job`: what would start next; `victims`: what would go next, and has gone."""
+    def key(self, queue: Queue, *, job: Resources = ZERO) -> QueueKey:
+        """Smaller is served first. `job` is what would start next."""
+        with_job = self.allocated(queue.name) + job
+        return (*self.head(queue, with_job), self.dominant(queue, with_job), *self.tail(queue))
+
+    def head(self, queue: Queue, with_job: Resources) -> Head:
+        """The first part of the key."""
         used = self.allocated(queue.name)
         fair = self.fair.get(queue.name, ZERO)
-        with_job = used + job
         return (
             fair.gpu < used.gpu and fair.cpu < used.cpu and fair.memory < used.memory,
             not with_job.within(queue.deserved),
             -queue.rank,
             self._without_share(queue, with_job),
-            self._dominant(queue, with_job - victims),
-            self._dominant(queue, used),
-            tuple(ENDLESS if bound is None else float(bound) for bound in self._allocatable[queue.name]),
-            queue.created,
-            queue.name,
         )
+
+    def tail(self, queue: Queue) -> Tail:
+        """The last part of the key: without the job at hand."""
+        share = tuple(ENDLESS if bound is None else float(bound) for bound in self._allocatable[queue.name])
+        return (self.dominant(queue, self.allocated(queue.name)), share, queue.created, queue.name)
 
     def _without_share(self, queue: Queue, used: Resources) -> bool:
         parts = zip((used.gpu, used.cpu, used.memory), self._allocatable[queue.name], strict=True)
         return any(bound == 0 and part > 0 for part, bound in parts)
 
-    def _dominant(self, queue: Queue, used: Resources) -> float:
+    def dominant(self, queue: Queue, used: Resources) -> float:
         """The largest part of its share that the queue uses in any dimension."""
         gpu, cpu, memory = self._allocatable[queue.name]
         return max(
@@ -99,60 +105,90 @@ def _part(used: int, share: int, penalty: float) -> float:
     return used / share if share else used * penalty
 
 
-class Turns:
-    """Pops pod groups over the tree of queues. With `victims`, the other way round."""
+Payload = TypeVar("Payload")
+Leaf = list[tuple[Payload, Resources]]
 
-    def __init__(self, standing: Standing, groups: Iterable[tuple[PodGroup, Resources]], *, victims: bool) -> None:
+
+class Turns(Generic[Payload]):
+    """Walks over the tree of queues. Each leaf holds what waits there and its amount; its next is its last item."""
+
+    def __init__(self, standing: Standing, leaves: Mapping[str, Leaf[Payload]]) -> None:
         self._standing = standing
-        self._victims = victims
-        self._sign = -1 if victims else 1
-        self._leaves: dict[str, list[tuple[PodGroup, Resources]]] = {}
-        self._taken: dict[str, Resources] = {}
-        self._keys: dict[str, tuple[QueueKey, str]] = {}
+        self._paths = standing.board.ledger.path
+        self._leaves = {name: list(waiting) for name, waiting in leaves.items() if waiting}
         self._children: dict[str | None, set[str]] = {}
-        for group, amount in groups:
-            self._leaves.setdefault(group.queue, []).append((group, amount))
-        for leaf, waiting in self._leaves.items():
-            waiting.sort(key=lambda item: standing.job_key(item[0]), reverse=not victims)
-            for queue in standing.board.ledger.path(leaf):
-                self._children.setdefault(queue.parent, set()).add(queue.name)
+        self._keys: dict[str, tuple[QueueKey, str]] = {}
+        for leaf in self._leaves:
+            self._open(leaf)
 
-    def __iter__(self) -> Iterator[tuple[PodGroup, Resources]]:
+    def __iter__(self) -> Iterator[tuple[Payload, Resources]]:
         while self._children.get(None):
-            yield self._pop()
+            leaf = self._best(None)[1]
+            item = self._leaves[leaf].pop()
+            self._popped(leaf, item[1])
+            self._close(leaf)
+            yield item
 
-    def _pop(self) -> tuple[PodGroup, Resources]:
-        leaf = self._best(None)[1]
-        group, amount = self._leaves[leaf].pop()
-        self._taken[leaf] = self._taken.get(leaf, ZERO) + amount
-        for queue in self._standing.board.ledger.path(leaf):
+    def push(self, leaf: str, payload: Payload, amount: Resources) -> None:
+        """Put something back in front of its queue."""
+        self._leaves[leaf].append((payload, amount))
+        self._open(leaf)
+
+    def _open(self, leaf: str) -> None:
+        for queue in self._paths(leaf):
+            self._children.setdefault(queue.parent, set()).add(queue.name)
+            self._keys.pop(queue.name, None)
+
+    def _close(self, leaf: str) -> None:
+        """Its place and that of its ancestors has changed; empty ones are done."""
+        for queue in self._paths(leaf):
             self._keys.pop(queue.name, None)
             if not self._leaves.get(queue.name) and not self._children.get(queue.name):
                 self._children[queue.parent].discard(queue.name)
-        return group, amount
 
-    def push(self, group: PodGroup, amount: Resources) -> None:
-        """Put a group back in front of its queue: it has more pods to offer."""
-        self._leaves[group.queue].append((group, amount))
-        for queue in self._standing.board.ledger.path(group.queue):
-            self._children[queue.parent].add(queue.name)
-            self._keys.pop(queue.name, None)
+    def _popped(self, leaf: str, amount: Resources) -> None:
+        """Called before the next turn is found."""
 
     def _best(self, parent: str | None) -> tuple[QueueKey, str]:
-        """The next child queue's key, and the leaf below it whose turn it is."""
-        keys = ((self._key(name), name) for name in self._children[parent])
-        best = max(keys) if self._victims else min(keys)
-        return best[0]
+        """The key of the child whose turn it is, and the leaf below it."""
+        return min([self._keys.get(name) or self._key(name) for name in self._children[parent]])
 
     def _key(self, name: str) -> tuple[QueueKey, str]:
-        """A queue is compared by the next pod group below it."""
-        if name not in self._keys:
-            leaf = name if self._leaves.get(name) else self._best(name)[1]
-            amount = self._leaves[leaf][-1][1]
-            queue = self._standing.queues[name]
-            if self._victims:
-                gone = self._taken.get(leaf, ZERO) + amount
-                self._keys[name] = (self._standing.key(queue, victims=gone), leaf)
-            else:
-                self._keys[name] = (self._standing.key(queue, job=amount), leaf)
+        """A queue is compared by what is next below it."""
+        leaf = name if self._leaves.get(name) else self._best(name)[1]
+        self._keys[name] = (self._compare(self._standing.queues[name], leaf), leaf)
         return self._keys[name]
+
+    def _compare(self, queue: Queue, leaf: str) -> QueueKey:
+        return self._standing.key(queue, job=self._leaves[leaf][-1][1])
+
+
+class VictimTurns(Turns[Payload]):
+    """The other way round: the queue served last loses first, counting what it would have lost by then."""
+
+    def __init__(self, standing: Standing, leaves: Mapping[str, Leaf[Payload]]) -> None:
+        self._taken: dict[str, Resources] = {}
+        self._frames: dict[str, tuple[Head, Tail]] = {}
+        super().__init__(standing, leaves)
+
+    def _popped(self, leaf: str, amount: Resources) -> None:
+        self._taken[leaf] = self._taken.get(leaf, ZERO) + amount
+
+    def _best(self, parent: str | None) -> tuple[QueueKey, str]:
+        return max([self._keys.get(name) or self._key(name) for name in self._children[parent]])
+
+    def _compare(self, queue: Queue, leaf: str) -> QueueKey:
+        used = self._standing.allocated(queue.name)
+        if queue.name not in self._frames:
+            self._frames[queue.name] = (self._standing.head(queue, used), self._standing.tail(queue))
+        head, tail = self._frames[queue.name]
+        gone = self._taken.get(leaf, ZERO) + self._leaves[leaf][-1][1]
+        return (*head, self._standing.dominant(queue, used - gone), *tail)
+
+
+def in_turn(standing: Standing, waiting: Iterable[tuple[PodGroup, Resources]]) -> dict[str, Leaf[PodGroup]]:
+    """Pod groups by queue, the next one last."""
+    leaves: dict[str, Leaf[PodGroup]] = {}
+    for item in sorted(waiting, key=lambda item: standing.job_key(item[0]), reverse=True):
+        leaves.setdefault(item[0].queue, []).append(item)
+    return leaves

@@ -37,8 +37,13 @@ class Reclaim:
         used = self._used(theirs.name)
         return used.within(theirs.deserved) and not self._standing.over_allocatable(theirs, used)
 
+    def comes_first(self, name: str, asked: Resources) -> bool:
+        """Would this queue take its room back before the candidate's turn?"""
+        mine, theirs = self._parting(name)
+        return self._standing.key(theirs) < self._standing.key(mine, job=asked)
+
     def accepts(self, asked: Resources, gone: Sequence[Seat]) -> bool:
-        """Each victim must be over its bounds before it is taken, and no sibling may end up worse off than the taker."""
+        """Each victim is over its bounds before it is taken, and no sibling ends up worse off than the taker."""
         remaining: dict[str, Resources] = {}
         for leaf, amounts in _by_queue(gone).items():
             mine, theirs = self._parting(leaf)

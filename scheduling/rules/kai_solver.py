@@ -1,20 +1,21 @@
 """How KAI looks for victims: one more at a time, tried on the latest victim's nodes, unneeded ones given back.
 
-Source: KAI's job solver. For each pod of the candidate in turn, potential victims are added in victim order. After each, all
-potential victims on its nodes are taken away and everybody is placed again in the usual order: the candidate must fit;
-victims that fit stay where they were, or move where there is room at once. The first such scenario that the action
+Source: KAI's job solver. For each pod of the candidate in turn, potential victims are added in order. After each,
+all potential victims on its nodes are taken away and everybody is placed again in the usual order: the candidate must
+fit; victims that fit stay where they were, or move where there is room at once. The first such scenario that the action
 accepts is the solution. So victims always come from the nodes of one victim, but need not be the weakest ones.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduling.board import Board, Seat
 from scheduling.model import Pod, PodGroup, total
-from scheduling.placement import Room
+from scheduling.placement import Room, matches, slots
 from scheduling.resources import ZERO, Resources
-from scheduling.rules.kai_order import Standing, Turns
+from scheduling.rules.kai_order import Leaf, Standing, Turns, VictimTurns, in_turn
+from scheduling.victims import held
 
 Unit = tuple[Seat, ...]
 
@@ -28,12 +29,21 @@ class Solution:
     moves: dict[Seat, str]
 
 
-def units(board: Board, group: PodGroup) -> list[Unit]:
-    """What a victim group loses at a time: extra pods one by one, the youngest first, then the gang at once."""
-    seats = [seat for seat in board.seats_of[group.name] if not seat.leaving and seat.room is not None]
-    core = min(group.min_member, len(seats))
-    extra: list[Unit] = [(seat,) for seat in reversed(seats[core:])]
-    return [*extra, tuple(seats[:core])] if seats else []
+def by_unit(board: Board, groups: Iterable[PodGroup]) -> Leaf[Unit]:
+    """What the groups of one queue lose at a time, the first victim last.
+
+    Lowest priority first; extra pods one by one before whole gangs; then the youngest.
+    """
+    keyed: list[tuple[tuple[int, int, int, str, int], Unit]] = []
+    for group in groups:
+        seats = [seat for seat in board.seats_of[group.name] if not seat.leaving]
+        core = min(group.min_member, len(seats))
+        pieces: list[Unit] = [tuple(seats[:core])] if seats else []
+        pieces += [(seat,) for seat in seats[core:]]
+        for index, piece in enumerate(pieces):
+            keyed.append(((-group.priority, min(index, 1), group.created, group.name, index), piece))
+    keyed.sort(key=lambda item: item[0])
+    return [(piece, held(piece)) for _key, piece in keyed]
 
 
 class Solver:
@@ -42,12 +52,12 @@ class Solver:
     def __init__(
         self,
         standing: Standing,
-        victims: Callable[[], Iterator[Unit]],
+        victims: Mapping[str, Leaf[Unit]],
         accepts: Callable[[Resources, Sequence[Seat]], bool],
     ) -> None:
         self._standing = standing
         self._board = standing.board
-        self._victims = victims
+        self._victims = _Replay(unit for unit, _amount in VictimTurns(standing, victims))
         self._accepts = accepts
 
     def solve(self, group: PodGroup, pods: tuple[Pod, ...]) -> Solution | None:
@@ -65,13 +75,12 @@ class Solver:
     def _solve(self, group: PodGroup, pods: tuple[Pod, ...], recorded: tuple[Seat, ...]) -> Solution | None:
         if recorded and (solution := self._attempt(group, pods, recorded)):
             return solution
-        hopeful = _Hopeful(self._board, group, pods[-1].requests, recorded)
+        hopeful = _Hopeful(self._board, group, pods, recorded)
         known = set(recorded)
-        for unit in self._victims():
+        for unit in self._victims:
             if not known.isdisjoint(unit):
                 continue
-            hopeful.add(unit)
-            for node in _nodes(self._board.seats_of[unit[0].group.name]):
+            for node in hopeful.add(unit):
                 if not hopeful.may_fit(node):
                     continue
                 if solution := self._attempt(group, pods, (*recorded, *hopeful.seats(node))):
@@ -90,39 +99,70 @@ class Solver:
         return None
 
 
-class _Hopeful:
-    """Potential victims so far, by node, and a cheap test whether taking them away could be enough."""
+class _Replay:
+    """The victims in order, found once for all pods of the candidate: each pod's search starts from the first."""
 
-    def __init__(self, board: Board, group: PodGroup, asked: Resources, recorded: Sequence[Seat]) -> None:
-        self._asked = asked
+    def __init__(self, victims: Iterator[Unit]) -> None:
+        self._coming = victims
+        self._seen: list[Unit] = []
+
+    def __iter__(self) -> Iterator[Unit]:
+        yield from self._seen
+        for unit in self._coming:
+            self._seen.append(unit)
+            yield unit
+
+
+class _Hopeful:
+    """Potential victims so far, by node, and a cheap test whether taking them away could be enough.
+
+    The test counts how many pods of the last kind would fit: everywhere, with the victims found for earlier pods gone,
+    and with the potential victims of one node gone.
+    """
+
+    def __init__(self, board: Board, group: PodGroup, pods: Sequence[Pod], recorded: Sequence[Seat]) -> None:
         self._rooms = board.rooms
+        self._asked = pods[-1].requests
+        self._wanted = sum(pod.requests == self._asked for pod in pods)
         self._units: dict[str, list[Unit]] = defaultdict(list)
         self._freed: dict[str, Resources] = defaultdict(lambda: ZERO)
-        self._recorded = set(_nodes(recorded))
-        self._elsewhere = board.find(group, asked, now=False) is not None
+        rooms = board.rooms.with_gpus(self._asked.gpu)
+        self._slots = sum(slots(room.future, self._asked) for room in rooms if matches(room.node, group))
         self._free(recorded)
+        self._slots += sum(self._gain(node, ZERO, self._freed[node]) for node in _nodes(recorded))
+        self._recorded = dict(self._freed)
 
     def _free(self, seats: Iterable[Seat]) -> None:
         for seat in seats:
             if seat.room is not None:
                 self._freed[seat.room.node.name] += seat.pod.requests
 
-    def add(self, unit: Unit) -> None:
+    def _gain(self, node: str, before: Resources, after: Resources) -> int:
+        """How many more pods fit a node once more of it is free."""
+        room = self._rooms.get(node)
+        if room is None or room.future.gpu + after.gpu < self._asked.gpu:
+            return 0
+        return slots(room.future + after, self._asked) - slots(room.future + before, self._asked)
+
+    def add(self, unit: Unit) -> list[str]:
+        """One more potential victim; returns its nodes."""
         self._free(unit)
-        for node in _nodes(unit):
+        nodes = _nodes(unit)
+        for node in nodes:
             self._units[node].append(unit)
+        return nodes
 
     def seats(self, node: str) -> list[Seat]:
         """Everything that goes with the potential victims of a node, gangs whole."""
         return [seat for unit in self._units[node] for seat in unit]
 
     def may_fit(self, node: str) -> bool:
-        """Could the pod fit somewhere once the node's potential victims are gone?"""
-        if self._elsewhere:
-            return bool(self._units[node])
-        emptied = {node, *_nodes(self.seats(node)), *self._recorded}
-        rooms = (room for name in emptied if (room := self._rooms.get(name)))
-        return any(self._asked.fits_in(room.future + self._freed[room.node.name]) for room in rooms)
+        """Could all pods fit once the node's potential victims are gone?"""
+        if not self._units[node]:
+            return False
+        missing = self._wanted - self._slots
+        nodes = {node, *_nodes(self.seats(node))} if missing > 0 else ()
+        return sum(self._gain(name, self._recorded.get(name, ZERO), self._freed[name]) for name in nodes) >= missing
 
 
 class _Trial:
@@ -147,8 +187,9 @@ class _Trial:
         for seat in self._removed:
             returning.setdefault(seat.group.name, []).append(seat)
         offers = {name: _offer(self._board, seats) for name, seats in returning.items()}
-        entries = [(seats[0].group, _sum(offers[name])) for name, seats in returning.items()]
-        for group, _amount in Turns(self._standing, [(self._group, total(self._pods)), *entries], victims=False):
+        entries = [(seats[0].group, held(offers[name])) for name, seats in returning.items()]
+        leaves = in_turn(self._standing, [(self._group, total(self._pods)), *entries])
+        for group, _amount in Turns(self._standing, leaves):
             if group is not self._group:
                 self._put_back(group, offers[group.name])
             elif not self._place_candidate():
@@ -169,7 +210,7 @@ class _Trial:
     def _put_back(self, group: PodGroup, seats: Sequence[Seat]) -> None:
         """All of them or none: back on their own node, or moved to another one."""
         start = self._board.mark()
-        if self._board.refusal(group, _sum(seats)):
+        if self._board.refusal(group, held(seats)):
             return
         moves: dict[Seat, str] = {}
         for seat in seats:
@@ -193,10 +234,6 @@ def _offer(board: Board, seats: Sequence[Seat]) -> Sequence[Seat]:
     """What KAI places again of a group: up to its minimum, or one more pod."""
     group = seats[0].group
     return seats[: max(group.min_member - board.active[group.name], 1)]
-
-
-def _sum(seats: Iterable[Seat]) -> Resources:
-    return sum((seat.pod.requests for seat in seats), ZERO)
 
 
 def _nodes(seats: Iterable[Seat]) -> list[str]:
