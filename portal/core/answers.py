@@ -5,7 +5,6 @@ from django.template.loader import render_to_string
 
 from portal.core.api import error_body
 from portal.core.errors import RungError
-from portal.core.htmx import ERROR_PAGES
 from portal.core.http import is_api
 
 
@@ -23,8 +22,6 @@ def as_json(error: RungError) -> HttpResponse:
 
 
 def as_page(request: HttpRequest, error: RungError) -> HttpResponse:
-    """The error as a page; from 500 on one that asks neither session nor database."""
-    broken = error.status >= 500
-    template = "500.html" if broken else ERROR_PAGES.get(error.status, "error.html")
-    page = render_to_string(template, {"error": error}, None if broken else request)
+    """The error as a page; from 500 on it asks neither session nor database, which may be what is broken."""
+    page = render_to_string("error.html", {"error": error}, None if error.status >= 500 else request)
     return HttpResponse(page, status=error.status)

@@ -10,7 +10,7 @@ from django.utils.cache import patch_vary_headers
 
 from portal.core.answers import answer
 from portal.core.errors import RungError, Unavailable
-from portal.core.http import is_api, is_trusted_proxy
+from portal.core.http import is_trusted_proxy
 
 log = structlog.get_logger(__name__)
 
@@ -45,10 +45,7 @@ def keep_answers_private(get_response: Handler) -> Handler:
 
 
 class AnswerErrors:
-    """Turns what a view let through into its answer: JSON below /api/, and a page when the database cannot go on.
-
-    Refusals on pages are left to `portal.core.htmx.PageMiddleware`, which knows parts and messages.
-    """
+    """Turns an error that a view let through into its answer: JSON below /api/, a page elsewhere."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
@@ -62,4 +59,4 @@ class AnswerErrors:
         if isinstance(error, OperationalError):
             log.error("database.unavailable", error=str(error))
             return answer(request, Unavailable("The database cannot take this now; nothing was stored.", retry_after=2))
-        return answer(request, error) if isinstance(error, RungError) and is_api(request) else None
+        return answer(request, error) if isinstance(error, RungError) else None

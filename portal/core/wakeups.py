@@ -12,7 +12,8 @@ import structlog
 from celery import current_app
 from django.conf import settings
 from django.db import transaction
-from kombu import Connection, pools
+from kombu import pools
+from kombu.connection import Connection
 
 log = structlog.get_logger(__name__)
 

@@ -44,7 +44,7 @@ def postgres_url(postgres_server: Path) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_db(postgres_url: str, django_db_blocker: Any) -> Iterator[str]:
-    """Everything in this process, in every thread, uses PostgreSQL during the test. Given to tests marked `postgres`."""
+    """Everything in this process, in every thread, uses PostgreSQL during the test. For tests marked `postgres`."""
     with django_db_blocker.unblock(), database.default_database(postgres_url):
         yield postgres_url
 

@@ -27,9 +27,14 @@ def server() -> Iterator[str]:
 def _wait_for(port: int) -> None:
     with redis.Redis(host="127.0.0.1", port=port) as client:
         for _ in range(100):
-            try:
-                client.ping()
+            if _answers(client):
                 return
-            except redis.ConnectionError:
-                time.sleep(0.05)
+            time.sleep(0.05)
     raise TimeoutError(f"redis-server on port {port} did not answer")
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
