@@ -4,5 +4,5 @@ from importlib.util import find_spec
 
 pytest_plugins = [
     "tests.support.fixtures",
-    *(name for name in ("tests.factories.tenants",) if find_spec(name)),
+    *(name for name in ("tests.factories.cast",) if find_spec(name)),
 ]
