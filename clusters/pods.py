@@ -1,0 +1,120 @@
+"""What a pod's manifest says: amounts, times, phase, conditions. Pure readers, for sandbox and observer."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from typing import Any, Final
+
+from clusters.ports import Manifest
+from scheduling.resources import ZERO, Resources, parse_quantity
+
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+MIG_PREFIX: Final = "nvidia.com/mig-"
+GPU_FRACTION: Final = "gpu-fraction"  # annotation: a part of one device, as KAI reads it
+DEFAULT_GRACE: Final = 30
+TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+
+
+@lru_cache(maxsize=4096)
+def scaled(quantity: str, unit: int) -> int:
+    """A Kubernetes quantity times `unit`, rounded up as the API server does; 0 when it cannot be read."""
+    try:
+        return max(ceil(parse_quantity(quantity) * unit), 0)
+    except ValueError:
+        return 0
+
+
+def amounts(resources: Mapping[str, Any]) -> Resources:
+    """A `requests`, `capacity` or `allocatable` mapping as exact amounts. A MIG device counts as its slice number."""
+    gpu = scaled(str(resources.get(GPU_RESOURCE, 0)), 1000)
+    for name, count in resources.items():
+        if name.startswith(MIG_PREFIX):
+            gpu += scaled(str(count), 1000) * _slices(name)
+    return Resources(gpu, scaled(str(resources.get("cpu", 0)), 1000), scaled(str(resources.get("memory", 0)), 1))
+
+
+def _slices(name: str) -> int:
+    number = name.removeprefix(MIG_PREFIX).split("g", 1)[0]
+    return int(number) if number.isdecimal() else 1
+
+
+def requests_of(pod: Manifest) -> Resources:
+    """What the scheduler counts for a pod: the sum of its containers, or its largest init container if that is more."""
+    spec = pod.get("spec") or {}
+    asked = sum((_asked(each) for each in spec.get("containers") or []), ZERO)
+    for each in spec.get("initContainers") or []:
+        first = _asked(each)
+        asked = Resources(max(asked.gpu, first.gpu), max(asked.cpu, first.cpu), max(asked.memory, first.memory))
+    return Resources(asked.gpu + _fraction(pod), asked.cpu, asked.memory)
+
+
+def _asked(container: Mapping[str, Any]) -> Resources:
+    """Requests, where a limit stands in for a missing request."""
+    resources = container.get("resources") or {}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _fraction(pod: Manifest) -> int:
+    text = annotations(pod).get(GPU_FRACTION, "")
+    return int(Fraction(scaled(text, 1000))) if text else 0
+
+
+def labels(manifest: Manifest) -> dict[str, str]:
+    """Labels, empty when there are none."""
+    return (manifest.get("metadata") or {}).get("labels") or {}
+
+
+def annotations(manifest: Manifest) -> dict[str, str]:
+    """Annotations, empty when there are none."""
+    return (manifest.get("metadata") or {}).get("annotations") or {}
+
+
+def phase(pod: Manifest) -> str:
+    """Pending, Running, Succeeded or Failed."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def is_terminal(pod: Manifest) -> bool:
+    """Has it ended by itself?"""
+    return phase(pod) in TERMINAL
+
+
+def is_leaving(pod: Manifest) -> bool:
+    """Has its deletion begun?"""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def condition(manifest: Manifest, kind: str) -> Mapping[str, Any] | None:
+    """The condition of that type, whatever its status."""
+    found: Iterable[Mapping[str, Any]] = (manifest.get("status") or {}).get("conditions") or []
+    return next((each for each in found if each.get("type") == kind), None)
+
+
+def condition_is_true(manifest: Manifest, kind: str) -> bool:
+    """Is the condition of that type there and True?"""
+    found = condition(manifest, kind)
+    return found is not None and found.get("status") == "True"
+
+
+def stamp(moment: datetime) -> str:
+    """RFC 3339 with microseconds, in UTC."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def moment_of(text: Any) -> datetime | None:
+    """A timestamp of a manifest; None when absent or unreadable."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
+    """The owner reference of the controller, if there is one."""
+    owners: Iterable[Mapping[str, Any]] = manifest["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), None)

@@ -1,0 +1,189 @@
+"""What the sandbox's API server checks before it takes an object. Messages are those of a real kube-apiserver.
+
+A refusal is a `ClusterRefused` (403 or 422 on a real one), a taken name an `ObjectConflict`, a stale version a
+`ClusterBusy` (both 409): reading again helps with the latter only.
+"""
+
+from typing import Any, Final
+
+from clusters.errors import ClusterBusy, ClusterRefused, ObjectConflict
+from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, kind_of
+from clusters.pods import stamp
+from clusters.ports import Kind, Manifest
+from clusters.sandbox.quota import charge
+from clusters.sandbox.store import Store
+
+BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+LARGEST_PRIORITY: Final = 1_000_000_000
+SMALLEST_PRIORITY: Final = -(2**31)
+OUR_PREFIX: Final = "rung.dev/"
+PREEMPT_LOWER: Final = "PreemptLowerPriority"
+
+
+def create(store: Store, manifest: Manifest) -> Manifest:
+    """Admit a new object. The manifest is taken over and completed in place."""
+    kind = known_kind(manifest)
+    meta = manifest["metadata"]
+    where = _namespace(store, kind, meta)
+    if store.find(kind.key, meta["name"], where):
+        raise ObjectConflict(f'{kind.plural} "{meta["name"]}" already exists')
+    if kind.key == PRIORITY_CLASS.key:
+        _admit_class(manifest)
+    elif kind.key == POD.key:
+        _admit_pod(store, manifest)
+    return store.add(manifest)
+
+
+def update(store: Store, manifest: Manifest, *, version: str) -> Manifest:
+    """Replace the body of a live object that still has the resourceVersion `version`; status and identity stay."""
+    kind = known_kind(manifest)
+    meta = manifest["metadata"]
+    current = store.find(kind.key, meta["name"], meta.get("namespace", "") if kind.namespaced else "")
+    if current is None:
+        raise ClusterRefused(f'{kind.plural} "{meta["name"]}" not found')
+    if current["metadata"]["resourceVersion"] != version:
+        raise ClusterBusy(
+            f'Operation cannot be fulfilled on {kind.plural} "{meta["name"]}": the object has been modified; '
+            "please apply your changes to the latest version and try again"
+        )
+    if kind.key == PRIORITY_CLASS.key:
+        _refuse_changed_class(manifest, current)
+    return store.replace(current, _with_identity(manifest, current))
+
+
+def delete(store: Store, manifest: Manifest) -> None:
+    """Begin a deletion: a pod on a node gets its grace period, everything else goes at once."""
+    if kind_of(manifest).key != POD.key or not _has_grace(manifest):
+        store.remove(manifest)
+    elif "deletionTimestamp" not in manifest["metadata"]:
+        start_leaving(store, manifest)
+
+
+def start_leaving(store: Store, pod: Manifest) -> None:
+    """Set deletionTimestamp to the end of the grace period, which passes as fast as the sandbox's clock."""
+    seconds = pod["spec"].get("terminationGracePeriodSeconds", 30)
+    pod["metadata"]["deletionGracePeriodSeconds"] = seconds
+    pod["metadata"]["deletionTimestamp"] = stamp(store.later(seconds))
+    store.touch(pod)
+
+
+def _has_grace(pod: Manifest) -> bool:
+    phase = (pod.get("status") or {}).get("phase", "Pending")
+    return bool(pod["spec"].get("nodeName")) and phase in {"Pending", "Running"}
+
+
+def known_kind(manifest: Manifest) -> Kind:
+    """The manifest's kind; refused when this cluster does not serve it or it has no name."""
+    try:
+        kind = kind_of(manifest)
+        named = bool(manifest["metadata"]["name"])
+    except (KeyError, TypeError) as error:
+        raise ClusterRefused(f"no matches for kind {error}") from error
+    if not named:
+        raise ClusterRefused("metadata.name: Required value: name or generateName is required")
+    return kind
+
+
+def _namespace(store: Store, kind: Kind, meta: dict[str, Any]) -> str:
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+        return ""
+    name = str(meta.get("namespace") or "")
+    if not name:
+        raise ClusterRefused(f"{kind.plural}: an empty namespace may not be set during creation")
+    if store.find(NAMESPACE.key, name) is None:
+        raise ClusterRefused(f'namespaces "{name}" not found')
+    return name
+
+
+def _with_identity(manifest: Manifest, current: Manifest) -> Manifest:
+    """Keep what the server owns: uid, creation time, deletion, status, and foreign labels and annotations."""
+    old, new = current["metadata"], manifest["metadata"]
+    for part in ("labels", "annotations"):
+        foreign = {key: text for key, text in (old.get(part) or {}).items() if not key.startswith(OUR_PREFIX)}
+        new[part] = {**foreign, **(new.get(part) or {})}
+    for part in ("uid", "creationTimestamp", "deletionTimestamp", "ownerReferences"):
+        if part in old:
+            new[part] = old[part]
+    if "status" in current:
+        manifest["status"] = current["status"]
+    return manifest
+
+
+def _admit_class(manifest: Manifest) -> None:
+    name, value = manifest["metadata"]["name"], manifest.get("value", 0)
+    if name.startswith("system-"):
+        raise ClusterRefused(
+            f'PriorityClass.scheduling.k8s.io "{name}" is invalid: metadata.name: Forbidden: priority class names '
+            "with 'system-' prefix are reserved for system use only"
+        )
+    if not isinstance(value, int) or not SMALLEST_PRIORITY <= value <= LARGEST_PRIORITY:
+        raise ClusterRefused(
+            f'PriorityClass.scheduling.k8s.io "{name}" is invalid: value: Forbidden: maximum allowed value of a user '
+            f"defined priority is {LARGEST_PRIORITY}"
+        )
+    manifest.setdefault("preemptionPolicy", PREEMPT_LOWER)
+
+
+def _refuse_changed_class(manifest: Manifest, current: Manifest) -> None:
+    manifest.setdefault("preemptionPolicy", PREEMPT_LOWER)
+    for part in ("value", "preemptionPolicy"):
+        if manifest.get(part) != current.get(part):
+            name = manifest["metadata"]["name"]
+            raise ClusterRefused(f'PriorityClass.scheduling.k8s.io "{name}" is invalid: {part}: field is immutable')
+
+
+def _admit_pod(store: Store, pod: Manifest) -> None:
+    """Defaults, the priority integer, then the namespace's quotas."""
+    spec = pod.setdefault("spec", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("schedulerName", "default-scheduler")
+    _copy_priority(store, pod)
+    _default_requests(store, pod)
+    charge(store, pod)
+    pod["status"] = {"phase": "Pending", "qosClass": "Burstable"}
+
+
+def _copy_priority(store: Store, pod: Manifest) -> None:
+    spec, name = pod["spec"], pod["spec"].get("priorityClassName", "")
+    if name in BUILT_IN:
+        spec |= {"priority": BUILT_IN[name], "preemptionPolicy": PREEMPT_LOWER}
+        return
+    found = store.find(PRIORITY_CLASS.key, name) if name else _global_default(store)
+    if name and found is None:
+        raise ClusterRefused(
+            f'pods "{pod["metadata"]["name"]}" is forbidden: no PriorityClass with name {name} was found'
+        )
+    if found is None:
+        spec |= {"priority": 0, "preemptionPolicy": PREEMPT_LOWER}
+        return
+    spec["priorityClassName"] = found["metadata"]["name"]
+    spec |= {"priority": found.get("value", 0), "preemptionPolicy": found.get("preemptionPolicy", PREEMPT_LOWER)}
+
+
+def _global_default(store: Store) -> Manifest | None:
+    """With several, the lowest value counts."""
+    defaults = [each for each in store.of(PRIORITY_CLASS.key) if each.get("globalDefault")]
+    return min(defaults, key=lambda each: int(each.get("value", 0)), default=None)
+
+
+def _default_requests(store: Store, pod: Manifest) -> None:
+    """What a LimitRange of the namespace adds to containers that state nothing."""
+    namespace = pod["metadata"].get("namespace", "")
+    for limit_range in store.of(LIMIT_RANGE.key):
+        if limit_range["metadata"].get("namespace") != namespace:
+            continue
+        for limit in limit_range.get("spec", {}).get("limits", []):
+            if limit.get("type") == "Container":
+                _fill(pod, limit)
+
+
+def _fill(pod: Manifest, limit: dict[str, Any]) -> None:
+    limits, requests = limit.get("default") or {}, limit.get("defaultRequest") or {}
+    for container in pod["spec"].get("containers") or []:
+        resources = container.setdefault("resources", {})
+        own = resources.get("limits") or {}
+        stated = {**own, **(resources.get("requests") or {})}
+        resources["limits"] = {**limits, **own}
+        resources["requests"] = {**limits, **requests, **stated}

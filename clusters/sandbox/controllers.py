@@ -1,0 +1,182 @@
+"""The sandbox's controller manager: job objects get their pods, replaced when they are evicted, and a status.
+
+One generic controller stands in for every operator: it reads `clusters.kinds` to find what a kind asks for. A CronJob
+and a ScheduledWorkflow run once, at once. A bare Pod is nobody's: evicted, it is gone for good.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+from zlib import crc32
+
+from clusters.errors import ClusterError
+from clusters.kinds import WorkloadKind, kind_for
+from clusters.kinds_core import NAMESPACE, NODE, POD, kind_of
+from clusters.pods import annotations, controller_of, is_leaving, is_terminal, phase, stamp
+from clusters.ports import Manifest
+from clusters.sandbox import admission
+from clusters.sandbox.blueprints import MOST_PODS, SLOT, Slot, pod_for, slots_of
+from clusters.sandbox.journal import WARNING, note
+from clusters.sandbox.runtime import ENDLESS
+from clusters.sandbox.statuses import Standing, is_finished, status_of
+from clusters.sandbox.store import Store
+
+# Their pods have names that tell the replica, so a new one waits until the old one has gone.
+NAMED_BY_SLOT: Final = frozenset(
+    {"StatefulSet", "LeaderWorkerSet", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "JAXJob"}
+)
+SOURCE: Final = {
+    "Job": "job-controller",
+    "StatefulSet": "statefulset-controller",
+    "Deployment": "replicaset-controller",
+}
+BACKOFF_LIMIT: Final = 6
+
+
+def run(store: Store) -> None:
+    """Collect what lost its owner, namespace or node; then bring every job object's pods to what it asks for."""
+    _collect(store)
+    pods: dict[str, list[Manifest]] = defaultdict(list)
+    for pod in store.of(POD.key):
+        if owner := controller_of(pod):
+            pods[owner["uid"]].append(pod)
+    for _key, manifest in list(store.everything()):
+        kind = kind_for(manifest["apiVersion"], manifest["kind"])
+        if kind is not None and manifest["kind"] != "Pod":
+            _Controller(store, manifest, kind, pods[manifest["metadata"]["uid"]]).run()
+
+
+def _collect(store: Store) -> None:
+    """Garbage collection in the background, as for an ordinary delete."""
+    namespaces = {each["metadata"]["name"] for each in store.of(NAMESPACE.key)}
+    nodes = {each["metadata"]["name"] for each in store.of(NODE.key)}
+    uids = {manifest["metadata"]["uid"] for _key, manifest in store.everything()}
+    for _key, manifest in list(store.everything()):
+        meta = manifest["metadata"]
+        owner = controller_of(manifest)
+        lost = kind_of(manifest).namespaced and meta.get("namespace") not in namespaces
+        if lost or (manifest["kind"] == "Pod" and _lost_node(manifest, nodes)):
+            store.remove(manifest)
+        elif owner and owner["uid"] not in uids:
+            admission.delete(store, manifest)
+
+
+def _lost_node(pod: Manifest, nodes: set[str]) -> bool:
+    name = pod["spec"].get("nodeName")
+    return bool(name) and name not in nodes and not is_terminal(pod)
+
+
+@dataclass(slots=True)
+class _Controller:
+    """One job object and its pods during one tick."""
+
+    store: Store
+    owner: Manifest
+    kind: WorkloadKind
+    pods: list[Manifest]
+    refusal: str = ""
+
+    def run(self) -> None:
+        if is_finished(self.owner):
+            return
+        if self._suspended() or not self._failures_left():
+            self._end(self.pods)
+        else:
+            self._fill(slots_of(self.owner, self.kind))
+        self._write_status()
+
+    def _suspended(self) -> bool:
+        node: Any = self.owner
+        for step in (self.kind.suspend or "").split("/")[1:]:
+            node = node.get(step) or {}
+        return node is True
+
+    def _failures_left(self) -> bool:
+        """Only a Job tries again after a failure; an eviction is none, since an evicted pod is deleted."""
+        failed = sum(1 for pod in self.pods if phase(pod) == "Failed")
+        limit = self.owner["spec"].get("backoffLimit", BACKOFF_LIMIT) if self.owner["kind"] == "Job" else 0
+        return failed <= limit
+
+    def _end(self, pods: Sequence[Manifest]) -> None:
+        for pod in pods:
+            if not is_leaving(pod) and not is_terminal(pod):
+                admission.delete(self.store, pod)
+
+    def _fill(self, slots: Sequence[Slot]) -> None:
+        """Create what is missing, end what is too much. Failed pods stay to be looked at and hold no slot."""
+        wanted = {slot.key for slot in slots}
+        held: dict[str, Manifest] = {}
+        for pod in self.pods:
+            if not is_leaving(pod) and phase(pod) != "Failed":
+                held[annotations(pod).get(SLOT, "")] = pod
+        self._end([pod for key, pod in held.items() if key not in wanted])
+        active = sum(1 for pod in held.values() if not is_terminal(pod))
+        for slot in slots:
+            if slot.key not in held and not self.refusal and active < self._most_active():
+                self._create(slot)
+                active += 1
+
+    def _most_active(self) -> int:
+        """A Job may want more completions than pods at a time."""
+        return int(self.owner["spec"].get("parallelism", 1)) if self.owner["kind"] == "Job" else MOST_PODS
+
+    def _create(self, slot: Slot) -> None:
+        name = self._name(slot)
+        if self.store.find(POD.key, name, self.owner["metadata"]["namespace"]):
+            return
+        try:
+            pod = admission.create(self.store, pod_for(slot, self.owner, name))
+        except ClusterError as error:
+            self.refusal = f"Error creating: {error.message}"
+        else:
+            self.pods.append(pod)
+
+    def _name(self, slot: Slot) -> str:
+        name = self.owner["metadata"]["name"][:180]
+        if self.owner["kind"] == "StatefulSet":
+            return f"{name}-{slot.index}"
+        if self.owner["kind"] in NAMED_BY_SLOT:
+            return f"{name}-{slot.key.lower()}"
+        namespace = self.owner["metadata"]["namespace"]
+        return next(each for each in self._names(slot, name) if not self.store.find(POD.key, each, namespace))
+
+    def _names(self, slot: Slot, name: str) -> Iterator[str]:
+        """The same names in the same order every time, so that a refusal reads the same at every try."""
+        for number in count():
+            seed = f"{self.owner['metadata']['uid']}/{slot.key}/{number}"
+            yield f"{name}-{crc32(seed.encode()) % 0x100000:05x}"
+
+    def _standing(self) -> Standing:
+        if self._suspended():
+            return Standing("Suspended", "JobSuspended", "Job suspended")
+        if not self._failures_left():
+            return Standing("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        if self.refusal:
+            return Standing("Pending", "FailedCreate", self.refusal)
+        here = [phase(pod) for pod in self.pods if not is_leaving(pod) and phase(pod) != "Failed"]
+        slots = len(slots_of(self.owner, self.kind))
+        if slots and here.count("Succeeded") >= slots and self.owner["kind"] not in ENDLESS:
+            return Standing("Succeeded", "CompletionsReached", "Reached expected number of succeeded pods")
+        return Standing("Running" if "Running" in here or "Succeeded" in here else "Pending")
+
+    def _write_status(self) -> None:
+        standing = self._standing()
+        old = self.owner.get("status") or {}
+        self._announce(standing, old)
+        status = status_of(self.owner, standing, self.pods, at=stamp(self.store.now))
+        if status != old:
+            self.owner["status"] = status
+            self.store.touch(self.owner)
+
+    def _announce(self, standing: Standing, old: Mapping[str, Any]) -> None:
+        """An event for what is new: a refused pod, an end."""
+        before = {(each["type"], each["message"]) for each in old.get("conditions") or [] if each["status"] == "True"}
+        source = SOURCE.get(self.owner["kind"], f"{self.owner['kind'].lower()}-controller")
+        if standing.reason == "FailedCreate" and (standing.word, standing.message) not in before:
+            note(self.store, self.owner, "FailedCreate", standing.message, source=source, kind=WARNING)
+        elif standing.word == "Succeeded":
+            note(self.store, self.owner, "Completed", "Job completed", source=source)
+        elif standing.word == "Failed":
+            note(self.store, self.owner, standing.reason, standing.message, source=source, kind=WARNING)

@@ -1,0 +1,120 @@
+"""What the simulated scheduler says, worded as the real one of its flavour words it. Pure.
+
+Sources: messages recorded from KAI 0.17 and kube-scheduler 1.36.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from clusters.pods import GPU_RESOURCE
+from scheduling.model import Queue
+from scheduling.reasons import Pend, Reason
+from scheduling.resources import Limit, Resources, decimal_text
+
+GIGABYTE: Final = 1_000_000_000
+# dimension: (what KAI calls it, its unit, how many of ours make one)
+DIMENSIONS: Final[Mapping[str, tuple[str, str, int]]] = {
+    "gpu": ("GPUs", "GPUs", 1000),
+    "cpu": ("CPU cores", "cores", 1000),
+    "memory": ("memory", "GB", GIGABYTE),
+}
+NO_VICTIMS: Final = "No preemption victims found for incoming pod."
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling."
+
+
+def preempted_by_kai(pod: str, taker: str) -> str:
+    """In-queue preemption, on the victim."""
+    return f"Pod {pod} was preempted by higher priority workload {taker}"
+
+
+def reclaimed_by_kai(pod: str, taker: str, queues: Iterable[str]) -> str:
+    """Reclaim across queues, on the victim, with both queues' standing."""
+    return "\n".join([f"Pod {pod} was preempted by workload {taker}.", *queues])
+
+
+def queue_standing(queue: Queue, used: Resources, fair: Resources) -> str:
+    """One queue's use, quota, fair share and rank as KAI's reclaim message gives them."""
+    quota = Limit(queue.deserved.gpu, queue.deserved.cpu, queue.deserved.memory)
+    return (
+        f"{queue.name} uses <{_amounts(used.gpu, used.cpu, used.memory)}> with a quota of "
+        f"<{_amounts(quota.gpu, quota.cpu, quota.memory)}>, fair-share of "
+        f"<{_amounts(fair.gpu, fair.cpu, fair.memory)}> and queue priority of <{queue.rank}>."
+    )
+
+
+def preempted_by_kube(taker_uid: str, node: str) -> str:
+    """The event on the victim."""
+    return f"Preempted by pod {taker_uid} on node {node}"
+
+
+def waiting_in_kai(pend: Pend, pod: str, *, nodes: int, nominated: str) -> str:
+    """The pod's PodScheduled=False message."""
+    texts = [_kai(reason, pend, pod, nodes, nominated) for reason in (pend.reason, *pend.also)]
+    return texts[0] if len(texts) == 1 else f"Unable to schedule podgroup: {' '.join(texts)}"
+
+
+def _kai(reason: Reason, pend: Pend, pod: str, nodes: int, nominated: str) -> str:
+    needed, used, allowed, queue = pend.needed, pend.used, pend.allowed, pend.queue or ""
+    name, unit, size = DIMENSIONS[_dimension(pend)]
+    part = _dimension(pend)
+    asked, held = (decimal_text(getattr(each, part), size) for each in (needed, used))
+    bound = decimal_text(getattr(allowed, part) or 0, size)
+    match reason:
+        case Reason.OVER_LIMIT:
+            return (
+                f"OverLimit: {queue} quota has reached the allowable limit of {name}. Limit is {bound} {unit}, "
+                f"currently {held} {unit} allocated and workload requested {asked} {unit}."
+            )
+        case Reason.NON_PREEMPTIBLE_OVER_QUOTA:
+            return (
+                f"NonPreemptibleOverQuota: Non-preemptible workload is over quota. Workload requested {asked} {unit}, "
+                f"but {queue} quota is {bound} {unit}, while {held} {unit} are already allocated for non-preemptible "
+                "pods. Use a preemptible workload to go over quota."
+            )
+        case Reason.QUEUE_MISSING:
+            return f"QueueDoesNotExist: queue {queue} does not exist or is not a leaf."
+        case Reason.EVICTING:
+            return f"Pod {pod} is nominated to node {nominated} and waits for evicted pods to end."
+        case Reason.NEVER_FITS:
+            why = (
+                f"The pod {pod} requires {_amounts(needed.gpu, needed.cpu, needed.memory)}. Max GPU resources "
+                f"available in a single node in the {pend.pool} node-pool is topped at "
+                f"{decimal_text(pend.largest_free.gpu)}."
+            )
+        case _:
+            why = f"no nodes with enough resources were found: {nodes} node(s) didn't have enough resources: {name}."
+    return f"PodSchedulingErrors: Resources were not found for pod {pod} due to: {why}"
+
+
+def _dimension(pend: Pend) -> str:
+    """The dimension that is short: over its bound, else the first that is asked for."""
+    for amounts in (pend.missing, pend.needed):
+        for name in DIMENSIONS:
+            if getattr(amounts, name):
+                return name
+    return "gpu"
+
+
+def _amounts(gpu: int | None, cpu: int | None, memory: int | None) -> str:
+    parts = ((gpu, 1000), (cpu, 1000), (memory, GIGABYTE))
+    texts = ["Unlimited" if amount is None else decimal_text(amount, size) for amount, size in parts]
+    return f"GPU: {texts[0]}, CPU: {texts[1]} (cores), memory: {texts[2]} (GB)"
+
+
+def waiting_in_kube(pend: Pend, causes: Counter[str], *, nodes: int) -> str:
+    """ "0/16 nodes are available: 12 Insufficient nvidia.com/gpu, …" and what preemption would do."""
+    counted = ", ".join(f"{number} {cause}" for cause, number in sorted(causes.items(), key=lambda item: item[0]))
+    head = (
+        f"0/{nodes} nodes are available: {counted or 'no nodes registered'}. no new claims to deallocate, preemption: "
+    )
+    if pend.reason is Reason.PREEMPTION_NEVER:
+        return f"{head}not eligible due to preemptionPolicy=Never."
+    why = NOT_HELPFUL if pend.reason is Reason.NEVER_FITS else NO_VICTIMS
+    return f"{head}0/{nodes} nodes are available: {nodes} {why}"
+
+
+def shortfalls(asked: Resources, free: Resources) -> list[str]:
+    """Which of a node's resources do not suffice."""
+    names = {"cpu": "cpu", "memory": "memory", "gpu": GPU_RESOURCE}
+    return [f"Insufficient {name}" for part, name in names.items() if 0 < getattr(asked, part) > getattr(free, part)]
