@@ -4,7 +4,17 @@ from django.apps import AppConfig
 
 
 class WorkloadsConfig(AppConfig):
-    """Registers the dictionary, workloads, their desired-state source and observation handler."""
+    """Registers the dictionary as desired state, the observation handler, and use for the tenants' quotas."""
 
     name = "workloads"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Models exist only from here on."""
+        from clusters import sources
+        from tenants import usage
+        from workloads.sources import desired_state
+        from workloads.usage import PROVIDER
+
+        sources.register(desired_state)
+        usage.register(PROVIDER)

@@ -1,0 +1,128 @@
+"""Specs as intake makes them, workloads as submission stores them, and the rows around them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import factory
+from django.utils import timezone
+from factory.django import DjangoModelFactory
+
+from clusters.models import ObservedPod
+from scheduling.priority import Request
+from tests.factories.tenants import GPU, ProjectFactory
+from workloads.intake import Explicit, Scope, WorkloadSpec, read_object
+from workloads.models import Phase, Priority, Workload, WorkloadType
+
+IMAGE = "registry.example/team/train:1"
+
+
+def pod(gpus: int = 1, *, container: str = "main", **spec: Any) -> dict[str, Any]:
+    """A pod spec of one container."""
+    resources = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
+    return {"restartPolicy": "Never", "containers": [{"name": container, "image": IMAGE, "resources": resources}], **spec}
+
+
+def job(name: str = "train", *, gpus: int = 1, pods: int = 1, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A batch/v1 Job: Build, high, non-preemptible by default."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {"parallelism": pods, "completions": pods, "template": {"spec": pod(gpus)}},
+    }
+
+
+def pytorch_job(
+    name: str = "train", *, gpus: int = 1, workers: int = 0, labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A kubeflow.org/v1 PyTorchJob: Train, low, preemptible by default. One master and its workers."""
+    replica = {"replicas": 1, "restartPolicy": "OnFailure", "template": {"spec": _pytorch(gpus)}}
+    replicas = {"Master": replica, **({"Worker": {**replica, "replicas": workers}} if workers else {})}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {"pytorchReplicaSpecs": replicas},
+    }
+
+
+def _pytorch(gpus: int) -> dict[str, Any]:
+    spec = pod(gpus, container="pytorch")
+    spec.pop("restartPolicy")
+    return spec
+
+
+def spec_of(
+    manifest: Mapping[str, Any],
+    *,
+    namespace: str = "runai-llm-team",
+    priority: str | None = None,
+    preemptibility: str | None = None,
+    node_pools: tuple[str, ...] = (),
+) -> WorkloadSpec:
+    """The spec intake makes of a manifest."""
+    scope = Scope(namespace=namespace, allowed_registries=("*",))
+    explicit = Explicit(priority=priority, preemptibility=preemptibility)
+    return replace(read_object(manifest, scope=scope, explicit=explicit), node_pools=node_pools)
+
+
+def of_type(name: str, request: Request) -> WorkloadSpec:
+    """A spec of any type with any request: what intake would say if the manifest had been of that type."""
+    return replace(spec_of(job("any")), type_name=name, request=request)
+
+
+class WorkloadFactory(DjangoModelFactory[Workload]):
+    """A preemptible training of one GPU that waits in its project's default pool."""
+
+    project = factory.SubFactory(ProjectFactory)
+    name = factory.Sequence(lambda n: f"workload-{n}")
+    type = factory.LazyFunction(lambda: WorkloadType.objects.get(name="PyTorchJob"))
+    priority = factory.LazyFunction(lambda: Priority.objects.get(name="low"))
+    priority_value = factory.SelfAttribute("priority.value")
+    priority_source = "type"
+    preemptibility = "preemptible"
+    preemptibility_source = "type"
+    category = "Train"
+    spec = factory.LazyAttribute(lambda row: spec_of(pytorch_job(row.name)).as_json())
+    node_pools = factory.LazyAttribute(lambda row: [row.pool_name])
+    pool_name = "h100"
+    gpu_milli = GPU
+    phase = Phase.PENDING
+    phase_at = factory.LazyFunction(timezone.now)
+    created_at = factory.LazyFunction(timezone.now)
+    submitted_by = "somebody"
+    submitted_by_kind = "user"
+    channel = "ui"
+    applied_generation = 1
+
+    class Meta:
+        model = Workload
+
+
+class ObservedPodFactory(DjangoModelFactory[ObservedPod]):
+    """A running pod of a workload, as the observer keeps it."""
+
+    class Params:
+        workload = factory.SubFactory(WorkloadFactory)
+
+    cluster = factory.SelfAttribute("workload.project.cluster")
+    uid = factory.Faker("uuid4")
+    namespace = factory.SelfAttribute("workload.project.namespace")
+    name = factory.Sequence(lambda n: f"pod-{n}")
+    owner_id = factory.LazyAttribute(lambda row: str(row.workload.pk))
+    node_name = "node-000"
+    pool_name = factory.SelfAttribute("workload.pool_name")
+    phase = "Running"
+    priority_class = factory.SelfAttribute("workload.priority.name")
+    priority = factory.SelfAttribute("workload.priority_value")
+    preemptible = factory.LazyAttribute(lambda row: row.workload.preemptibility == "preemptible")
+    gpu_milli = GPU
+    created_at = factory.LazyFunction(timezone.now)
+    started_at = factory.LazyFunction(timezone.now)
+    observed_at = factory.LazyFunction(timezone.now)
+
+    class Meta:
+        model = ObservedPod
+
+

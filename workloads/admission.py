@@ -1,0 +1,121 @@
+"""May this workload ever run here? Which node pool it goes to, and the refusals with their numbers.
+
+Only what can never come true is refused: more than the limit, or non-preemptible work beyond what the deserved quotas of
+project and department can give in any of its pools. What is merely in use now is accepted and waits.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from clusters.flavours import flavour_for
+from clusters.models import NodePool
+from portal.core.errors import Problem, Refused
+from scheduling.capacity import fits_quota
+from scheduling.model import Queue
+from scheduling.priority import Effective, Preemptibility
+from scheduling.reasons import Pend, Reason
+from scheduling.resources import Resources, decimal_text
+from tenants.models import DepartmentQuota, PriorityCap, Project, ProjectQuota
+from workloads.intake import WorkloadSpec
+
+
+def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
+    """Its pools in order of preference: its own, else the project's, else the cluster's default. Refuses unknown names."""
+    pools = {pool.name: pool for pool in project.cluster.node_pools.all()}
+    wanted = spec.node_pools or tuple(project.default_node_pools) or _default(pools.values())
+    problems = [
+        Problem(f"/nodePools/{index}", "pool_unknown", f"There is no node pool {name[:63]!r} here.", tuple(pools))
+        for index, name in enumerate(wanted)
+        if name not in pools
+    ]
+    if not wanted:
+        problems = [Problem("/nodePools", "no_pool", f"The cluster {project.cluster.name} has no node pool.")]
+    if problems:
+        raise Refused(problems[0].message, code=problems[0].code, problems=problems)
+    return [pools[name] for name in wanted]
+
+
+def _default(pools: Iterable[NodePool]) -> tuple[str, ...]:
+    ordered = sorted(pools, key=lambda pool: (not pool.is_default, pool.name))
+    return tuple(pool.name for pool in ordered[:1])
+
+
+def pick_pool(
+    spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
+) -> NodePool:
+    """The first pool whose quotas could ever hold it. Refused with the numbers of every pool when there is none."""
+    paths = queue_paths(project, pools)
+    preemptible = effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE
+    problems = []
+    for pool in pools:
+        pend = fits_quota(paths[pool.pk], {}, spec.total, preemptible=preemptible)
+        if pend is None:
+            return pool
+        problems.append(_problem(spec, pool, pend))
+    raise Refused(problems[0].message, code=problems[0].code, problems=problems)
+
+
+def queue_paths(project: Project, pools: Sequence[NodePool]) -> dict[int, tuple[Queue, Queue]]:
+    """Per pool id the project's and the department's queue, under their people's names. No row: nothing deserved."""
+    ids = [pool.pk for pool in pools]
+    leaves = {row.node_pool_id: row for row in ProjectQuota.objects.filter(project=project, node_pool__in=ids)}
+    parents = {
+        row.node_pool_id: row
+        for row in DepartmentQuota.objects.filter(department=project.department_id, node_pool__in=ids)
+    }
+    paths = {}
+    for pool in pools:
+        leaf = leaves.get(pool.pk) or ProjectQuota()
+        parent = parents.get(pool.pk) or DepartmentQuota()
+        paths[pool.pk] = (
+            Queue(f"project {project.name}", pool=pool.name, deserved=leaf.deserved, limit=leaf.limit),
+            Queue(f"department {project.department.name}", pool=pool.name, deserved=parent.deserved, limit=parent.limit),
+        )
+    return paths
+
+
+def _problem(spec: WorkloadSpec, pool: NodePool, pend: Pend) -> Problem:
+    pointer = spec.roles[0].pointer if spec.roles else ""
+    numbers = {"pool": pool.name, **pend.numbers()}
+    return Problem(pointer, str(pend.reason), _sentence(pool, pend), numbers=numbers)
+
+
+def _sentence(pool: NodePool, pend: Pend) -> str:
+    if pend.reason is Reason.OVER_LIMIT:
+        return f"It needs {pend.needed} in {pool.name}; the limit of {pend.queue} is {pend.allowed}."
+    return (
+        f"It needs {pend.needed} in {pool.name} and is non-preemptible, so it must fit the deserved quota; "
+        f"{pend.queue} deserves {pend.allowed}."
+    )
+
+
+def refuse_unenforceable(effective: Effective, project: Project) -> None:
+    """A preemptibility that the cluster's scheduler has no words for is refused with its name."""
+    flavour = flavour_for(project.cluster.flavour)
+    if effective.preemptibility not in flavour.preemptibilities:
+        raise Refused.at(
+            "/preemptibility",
+            "preemptibility_unsupported",
+            f"{flavour.title} on {project.cluster.name} cannot express {effective.preemptibility}.",
+            allowed=flavour.preemptibilities,
+            flavour=flavour.name,
+        )
+
+
+def refuse_over_cap(spec: WorkloadSpec, effective: Effective, project: Project) -> None:
+    """The project's GPU cap on this priority, where there is one."""
+    for cap in _caps(project, effective):
+        if spec.total.gpu > cap.gpu_limit:
+            needed, allowed = str(Resources(gpu=spec.total.gpu)), f"{decimal_text(cap.gpu_limit)} GPU"
+            raise Refused.at(
+                "/priority",
+                "OverPriorityCap",
+                f"It needs {needed}; {project.name} may use {allowed} with priority {cap.priority}.",
+                needed=needed,
+                allowed=allowed,
+                priority=cap.priority,
+            )
+
+
+def _caps(project: Project, effective: Effective) -> Iterator[PriorityCap]:
+    names = {effective.priority.name, effective.priority.canonical}
+    yield from PriorityCap.objects.filter(project=project, priority__in=names)

@@ -1,0 +1,13 @@
+"""Waking workers, by name and id, after the commit. A lost message costs one sweep and nothing else."""
+
+from uuid import UUID
+
+from portal.core.wakeups import wake
+
+APPLY = "workloads.apply_workload"
+QUEUE = "workloads"
+
+
+def wake_apply(workload_id: UUID) -> None:
+    """Ask a worker to bring this workload's objects to what is wanted."""
+    wake(APPLY, str(workload_id), queue=QUEUE)

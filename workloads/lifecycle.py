@@ -1,0 +1,102 @@
+"""The phases of a workload as one table, and what its pods make of it. Pure: names in, names out.
+
+Phases are Run:ai's; there is no "Preempted", an eviction is a record beside the phase. A move that is not in the table
+does not happen: whoever tries it has lost a race against somebody else's move.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+ENDED: Final = frozenset({"Completed", "Failed"})
+STOPPABLE: Final = frozenset(
+    {"Creating", "Initializing", "Resuming", "Pending", "Running", "Updating", "Degraded", "Unknown"}
+)
+RESUMABLE: Final = frozenset({"Stopped", "Stopping"})
+WAITING: Final = frozenset({"Creating", "Pending", "Initializing", "Resuming"})
+HOLDING: Final = frozenset({"Running", "Degraded", "Updating"})
+
+_ALIVE = frozenset({"Pending", "Initializing", "Running", "Degraded", "Updating", "Unknown"})
+_ENDS = frozenset({"Completed", "Failed", "Stopping", "Deleting"})
+
+TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "Creating": _ALIVE | _ENDS,
+        "Pending": (_ALIVE | _ENDS | {"Creating"}) - {"Pending"},
+        "Initializing": (_ALIVE | _ENDS | {"Creating"}) - {"Initializing"},
+        "Running": (_ALIVE | _ENDS | {"Creating"}) - {"Running"},
+        "Degraded": (_ALIVE | _ENDS | {"Creating"}) - {"Degraded"},
+        "Updating": (_ALIVE | _ENDS) - {"Updating"},
+        "Unknown": (_ALIVE | _ENDS | {"Creating"}) - {"Unknown"},
+        "Resuming": _ALIVE | _ENDS,
+        "Stopping": frozenset({"Stopped", "Resuming", "Completed", "Failed", "Deleting"}),
+        "Stopped": frozenset({"Resuming", "Deleting"}),
+        "Completed": frozenset({"Deleting"}),
+        "Failed": frozenset({"Deleting"}),
+        "Terminating": frozenset({"Completed", "Failed", "Stopped", "Deleting"}),
+        "Deleting": frozenset(),
+    }
+)
+
+
+def may_move(current: str, following: str) -> bool:
+    """Is the move in the table?"""
+    return following in TRANSITIONS[current]
+
+
+def sources_of(following: str) -> frozenset[str]:
+    """Every phase the move may start from: the filter of a compare-and-set update."""
+    return frozenset(phase for phase, targets in TRANSITIONS.items() if following in targets)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the cluster shows of a workload. Counts are of pods that are not on their way out.
+
+    job: succeeded, failed, suspended, missing, or empty when the object is simply there. leaving: pods that still hold
+    their room until their grace ends.
+    """
+
+    wanted: int
+    min_member: int = 1
+    running: int = 0
+    starting: int = 0
+    waiting: int = 0
+    succeeded: int = 0
+    leaving: int = 0
+    job: str = ""
+
+    @property
+    def live(self) -> int:
+        """Pods that exist and have not finished, also those on their way out."""
+        return self.running + self.starting + self.waiting + self.leaving
+
+
+def next_phase(current: str, desired: str, standing: Standing) -> str:
+    """The phase that follows, or the current one when nothing moves (or the table forbids it)."""
+    following = _wanted_phase(current, desired, standing)
+    return following if following == current or may_move(current, following) else current
+
+
+def _wanted_phase(current: str, desired: str, standing: Standing) -> str:
+    if current in ENDED or desired == "Deleted":
+        return current
+    if standing.job in {"succeeded", "failed"}:
+        return "Completed" if standing.job == "succeeded" else "Failed"
+    if desired == "Stopped":
+        return "Stopping" if standing.live else "Stopped"
+    return _running_phase(current, standing)
+
+
+def _running_phase(current: str, standing: Standing) -> str:
+    if standing.running + standing.starting == 0:
+        return "Pending" if standing.waiting or current in HOLDING or current == "Initializing" else current
+    present = standing.running + standing.succeeded
+    if present >= standing.wanted:
+        return "Running"
+    if current in HOLDING:
+        return "Running" if present >= standing.min_member and standing.min_member < standing.wanted else "Degraded"
+    if present >= standing.min_member and not standing.starting:
+        return "Running"
+    return "Initializing"

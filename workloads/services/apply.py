@@ -1,0 +1,191 @@
+"""Bringing a workload's objects to what its row wants. Runs in workers; every step may be repeated.
+
+Due rows are claimed by compare-and-set: the claim moves `due_at` ahead by a lease and counts the attempt, so a worker that
+dies leaves the row to the next sweep, and a row that kills its workers is given up after `MOST_ATTEMPTS`. What cannot be
+reached is tried again, further apart each time, for ever: a cluster that is away is no reason to lose a workload.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import structlog
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from clusters.errors import ClusterChanged, ClusterError
+from clusters.models import ClusterState, ObservedPod
+from clusters.services.jobs import apply_job, delete_job
+from workloads.lifecycle import ENDED
+from workloads.models import DesiredPhase, EventType, Phase, Workload
+from workloads.queues import job_spec
+from workloads.services.moves import move, note
+
+log = structlog.get_logger(__name__)
+
+LEASE: Final = timedelta(seconds=60)
+LONGEST_WAIT: Final = timedelta(minutes=5)
+SETTLE: Final = timedelta(seconds=2)
+MOST_ATTEMPTS: Final = 10
+BATCH: Final = 50
+
+
+def sweep() -> int:
+    """Claim what is due and bring it about, oldest first; answers how many rows were looked at."""
+    claimed = _claim_due()
+    for workload_id in claimed:
+        _bring(workload_id)
+    return len(claimed)
+
+
+def apply(workload_id: UUID | str) -> bool:
+    """Bring one workload about if it is due and nobody else has it. False: nothing to do."""
+    claimed = _claim([UUID(str(workload_id))])
+    for each in claimed:
+        _bring(each)
+    return bool(claimed)
+
+
+def _due(now: datetime) -> list[UUID]:
+    rows = Workload.objects.filter(due_at__lte=now, deleted_at__isnull=True).order_by("due_at")
+    if connection.features.has_select_for_update_skip_locked:
+        rows = rows.select_for_update(skip_locked=True)
+    return list(rows.values_list("pk", flat=True)[:BATCH])
+
+
+def _claim_due() -> list[UUID]:
+    with transaction.atomic():
+        return _claim(_due(timezone.now()))
+
+
+def _claim(candidates: list[UUID]) -> list[UUID]:
+    """The candidates whose lease this caller got: exactly one row changed for each."""
+    now = timezone.now()
+    lease = {"due_at": now + LEASE, "attempts": F("attempts") + 1}
+    due = Workload.objects.filter(due_at__lte=now, deleted_at__isnull=True)
+    return [each for each in candidates if due.filter(pk=each).update(**lease) == 1]
+
+
+def _bring(workload_id: UUID) -> None:
+    """One claimed row: talk to the cluster, then write the outcome if the row still wants what it wanted."""
+    rows = Workload.objects.select_related("project__cluster", "type", "priority")
+    workload = rows.filter(pk=workload_id).first()
+    if workload is None:
+        return
+    if workload.project.cluster.state == ClusterState.PAUSED:
+        _again(workload, LONGEST_WAIT, workload.project.cluster.paused_reason or "The cluster is paused.")
+    elif workload.attempts > MOST_ATTEMPTS:
+        _give_up(workload, "ApplyFailed", workload.apply_error or "Every try ended its worker.")
+    else:
+        _try(workload)
+
+
+def _try(workload: Workload) -> None:
+    try:
+        _act(workload)
+    except ClusterError as error:
+        _failed(workload, error)
+    except Exception as error:
+        log.exception("workload.apply_failed", workload=str(workload.pk))
+        _again(workload, _pause(workload.attempts), f"{type(error).__name__}: {error}"[:500])
+
+
+def _act(workload: Workload) -> None:
+    cluster, job = workload.project.cluster, job_spec(workload)
+    if workload.desired_phase == DesiredPhase.DELETED:
+        delete_job(cluster, job)
+        _after_delete(workload)
+    elif workload.phase in ENDED:
+        _done(workload)
+    elif workload.desired_phase == DesiredPhase.RUNNING and (stale := _stale_pods(workload)):
+        _renew(workload, running=any(pod.started_at for pod in stale))
+    else:
+        apply_job(cluster, job)
+        _after_apply(workload)
+
+
+def _stale_pods(workload: Workload) -> list[ObservedPod]:
+    """Pods of an earlier application that carry another priority than the row now wants."""
+    if workload.applied_generation in {0, workload.generation}:
+        return []
+    pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at__isnull=True, deletion_at__isnull=True)
+    return [
+        pod
+        for pod in pods
+        if pod.priority_class != workload.priority.name or pod.priority != workload.priority_value
+    ]
+
+
+def _renew(workload: Workload, *, running: bool) -> None:
+    """A pod template is never rewritten under running pods: they finish as they are. Waiting ones are made anew."""
+    if running:
+        _write(workload, due_at=None, attempts=0, apply_error="")
+        return
+    delete_job(workload.project.cluster, job_spec(workload))
+    _write(workload, applied_generation=0, due_at=timezone.now() + SETTLE, attempts=0, apply_error="")
+
+
+def _after_apply(workload: Workload) -> None:
+    _done(workload)
+    now = timezone.now()
+    if workload.phase in {Phase.CREATING, Phase.RESUMING}:
+        move(workload=workload, to=Phase.PENDING, at=now, reason="", message="Handed to the scheduler.")
+    elif workload.phase == Phase.STOPPING and not _live_pods(workload):
+        move(workload=workload, to=Phase.STOPPED, at=now, allocated_gpu_milli=0, running_pods=0)
+
+
+def _after_delete(workload: Workload) -> None:
+    """The tombstone is final once its pods are gone; until then it is looked at again."""
+    if _live_pods(workload):
+        _write(workload, due_at=timezone.now() + SETTLE * 5, attempts=0, apply_error="")
+        return
+    now = timezone.now()
+    done = {"applied_generation": workload.generation, "due_at": None, "attempts": 0, "apply_error": ""}
+    if _write(workload, deleted_at=now, allocated_gpu_milli=0, running_pods=0, **done):
+        note(workload=workload, at=now, type_=EventType.ACTION, reason="Deleted", message="Its objects are gone.")
+
+
+def _live_pods(workload: Workload) -> bool:
+    return ObservedPod.objects.filter(
+        owner_id=str(workload.pk), gone_at__isnull=True, phase__in=["Pending", "Running"]
+    ).exists()
+
+
+def _done(workload: Workload) -> None:
+    _write(workload, applied_generation=workload.generation, due_at=None, attempts=0, apply_error="")
+
+
+def _failed(workload: Workload, error: ClusterError) -> None:
+    """Transient, or the whole cluster's trouble: again, later. Refused for good: Failed with the server's reason."""
+    if error.transient or isinstance(error, ClusterChanged):
+        pause = max(_pause(workload.attempts), timedelta(seconds=error.retry_after or 0))
+        _again(workload, pause, error.message, counts=False)
+    elif workload.desired_phase == DesiredPhase.RUNNING:
+        _give_up(workload, error.code, error.message)
+    else:
+        _again(workload, LONGEST_WAIT, error.message, counts=False)
+
+
+def _pause(attempts: int) -> timedelta:
+    return min(timedelta(seconds=2 ** min(attempts, 9)), LONGEST_WAIT)
+
+
+def _again(workload: Workload, pause: timedelta, message: str, *, counts: bool = True) -> None:
+    """Due later. What does not count against the row (the cluster is away) never makes it give up."""
+    attempts = workload.attempts if counts else min(workload.attempts, MOST_ATTEMPTS - 1)
+    if workload.apply_error != message:
+        note(workload=workload, at=timezone.now(), type_=EventType.SYNC, reason="ApplyDelayed", message=message)
+    _write(workload, due_at=timezone.now() + pause, attempts=attempts, apply_error=message)
+
+
+def _give_up(workload: Workload, reason: str, message: str) -> None:
+    now = timezone.now()
+    done = {"due_at": None, "attempts": 0, "apply_error": message, "completed_at": now}
+    if not move(workload=workload, to=Phase.FAILED, at=now, reason=reason, message=message, **done):
+        _again(workload, LONGEST_WAIT, message, counts=False)
+
+
+def _write(workload: Workload, **values: object) -> bool:
+    """Write the outcome unless the row has moved on meanwhile: then it is due again already."""
+    return Workload.objects.filter(pk=workload.pk, generation=workload.generation).update(**values) == 1

@@ -1,0 +1,156 @@
+"""Stop, resume, delete, clone and re-prioritise. Each claims the row by compare-and-set and leaves the rest to a worker."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from portal.audit.services import record
+from portal.core.actors import Actor
+from portal.core.errors import Conflict, Refused
+from scheduling.priority import Level
+from workloads.enqueue import wake_apply
+from workloads.lifecycle import ENDED, HOLDING, RESUMABLE, STOPPABLE
+from workloads.models import DesiredPhase, EventType, Phase, Priority, Workload
+from workloads.permissions import require_manage
+from workloads.resolution import current_dictionary
+from workloads.services.denials import verb
+from workloads.services.moves import move, note
+
+
+def stop(*, workload: Workload, actor: Actor) -> Workload:
+    """Ask for the end of its pods; the row and its history stay. Conflict when it has ended or is stopped already."""
+    with verb(actor=actor, action="workload.stop", **_entity(workload)):
+        _ready(workload, actor)
+        _refuse_fixed(workload, "stopped or resumed")
+        if workload.phase not in STOPPABLE or workload.desired_phase != DesiredPhase.RUNNING:
+            raise Conflict(f"{workload.name} is {workload.phase} and cannot be stopped.", code="not_stoppable")
+        _turn(workload, DesiredPhase.STOPPED, Phase.STOPPING, actor)
+    return workload
+
+
+def resume(*, workload: Workload, actor: Actor) -> Workload:
+    """Ask for its pods again. Conflict unless it is stopped or stopping."""
+    with verb(actor=actor, action="workload.resume", **_entity(workload)):
+        _ready(workload, actor)
+        _refuse_fixed(workload, "stopped or resumed")
+        if workload.phase not in RESUMABLE or workload.desired_phase != DesiredPhase.STOPPED:
+            raise Conflict(f"{workload.name} is {workload.phase} and cannot be resumed.", code="not_resumable")
+        _turn(workload, DesiredPhase.RUNNING, Phase.RESUMING, actor, started_at=None)
+    return workload
+
+
+def delete(*, workload: Workload, actor: Actor) -> Workload:
+    """Leave a tombstone: a worker removes the objects, and no late create brings them back. Twice is once."""
+    with verb(actor=actor, action="workload.delete", **_entity(workload)):
+        require_manage(actor, workload)
+        if workload.desired_phase != DesiredPhase.DELETED:
+            _turn(workload, DesiredPhase.DELETED, Phase.DELETING, actor)
+    return workload
+
+
+def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workload:
+    """Give it another priority. Its stored preemptibility stays, also where the threshold now disagrees.
+
+    Pods copy the integer when they are created, so running pods keep the old one: the new value is stored, shown with
+    that remark, and applied to new pods.
+    """
+    with verb(actor=actor, action="workload.change_priority", **_entity(workload)):
+        _ready(workload, actor)
+        _refuse_fixed(workload, "given another priority", code="priority_fixed", pointer="/metadata/priority")
+        if workload.phase in ENDED:
+            raise Conflict(f"{workload.name} is {workload.phase}; its priority means nothing now.", code="ended")
+        _apply_priority(workload, _known(priority), actor)
+    return workload
+
+
+def _apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
+    now = timezone.now()
+    before = {"priority": workload.priority.name, "value": workload.priority_value}
+    values: dict[str, Any] = {
+        "priority": Priority.objects.get(name=level.name),
+        "priority_value": level.value,
+        "priority_source": "explicit",
+        "warnings": _priority_warnings(workload, level),
+    }
+    _write(workload, now, **values)
+    after = {"priority": level.name, "value": level.value, "preemptibility": workload.preemptibility}
+    note(
+        workload=workload,
+        at=now,
+        type_=EventType.ACTION,
+        reason="PriorityChanged",
+        message=f"Priority changed from {before['priority']} {before['value']} to {level.name} {level.value}.",
+        actor=actor,
+        detail={"before": before, "after": after},
+    )
+    record(actor, "workload.change_priority", workload, detail={"before": before, "after": after}, **_scope(workload))
+    wake_apply(workload.pk)
+
+
+def _priority_warnings(workload: Workload, level: Level) -> list[dict[str, str]]:
+    warnings = []
+    if level.by_threshold != workload.preemptibility:
+        message = f"It stays {workload.preemptibility}, though {level.name} ({level.value}) alone means {level.by_threshold}."
+        warnings.append({"code": "threshold_disagrees", "message": message})
+    if workload.phase in HOLDING and level.value != workload.priority_value:
+        message = f"Its running pods keep {workload.priority_value} until they are created anew; new pods get {level.value}."
+        warnings.append({"code": "new_pods_only", "message": message})
+    return warnings
+
+
+def _known(priority: str) -> Level:
+    dictionary = current_dictionary()
+    level = dictionary.lookup(priority)
+    if level is None:
+        raise Refused.at(
+            "/metadata/priority",
+            "priority_unknown",
+            f"Priority {priority[:80]!r} is not known. Allowed: {', '.join(dictionary.names)}.",
+            allowed=dictionary.names,
+        )
+    return level
+
+
+def _ready(workload: Workload, actor: Actor) -> None:
+    require_manage(actor, workload)
+    if workload.desired_phase == DesiredPhase.DELETED:
+        raise Conflict(f"{workload.name} is being deleted.", code="deleting")
+
+
+def _refuse_fixed(workload: Workload, what: str, *, code: str = "type_fixed", pointer: str = "") -> None:
+    if workload.type.fixed:
+        raise Refused.at(pointer, code, f"{workload.type.title} workloads cannot be {what}.")
+
+
+def _turn(workload: Workload, desired: str, phase: str, actor: Actor, **changes: Any) -> None:
+    """One compare-and-set for desire and phase, then audit and wake-up."""
+    now = timezone.now()
+    before = {"desired": workload.desired_phase, "phase": workload.phase}
+    fence = {"desired_phase": desired, "generation": workload.generation + 1, "due_at": now, "attempts": 0}
+    if not move(workload=workload, to=phase, at=now, actor=actor, apply_error="", **fence, **changes):
+        raise Conflict(f"{workload.name} has just changed; look again.", code="moved_on")
+    after = {"desired": desired, "phase": phase}
+    action = {"Stopped": "workload.stop", "Running": "workload.resume", "Deleted": "workload.delete"}[desired]
+    record(actor, action, workload, detail={"before": before, "after": after}, **_scope(workload))
+    wake_apply(workload.pk)
+
+
+def _write(workload: Workload, now: datetime, **values: Any) -> None:
+    """Change fields of the row as it was read, raise its generation and make it due."""
+    standing = Workload.objects.filter(pk=workload.pk, generation=workload.generation, deleted_at__isnull=True)
+    fence = {"due_at": now, "updated_at": now, "attempts": 0}
+    if standing.update(generation=F("generation") + 1, **values, **fence) != 1:
+        raise Conflict(f"{workload.name} has just changed; look again.", code="moved_on")
+    workload.generation += 1
+    for name, value in {**values, **fence}.items():
+        setattr(workload, name, value)
+
+
+def _scope(workload: Workload) -> dict[str, str]:
+    return {"project_id": str(workload.project_id)}
+
+
+def _entity(workload: Workload) -> dict[str, str]:
+    return {"entity_type": "workload", "entity_name": workload.name, **_scope(workload)}

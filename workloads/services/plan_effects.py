@@ -1,0 +1,209 @@
+"""What a change of the dictionary would do: objects per cluster, workloads, victim relations, warnings. Reads only."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from django.db.models import Q, QuerySet
+
+from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update, diff
+from clusters.flavours import flavour_for
+from clusters.models import Cluster
+from clusters.ownership import stamped
+from clusters.sources import desired_state
+from portal.core.errors import Refused
+from scheduling.priority import THRESHOLD, Preemptibility, Source
+from workloads.admission import pick_pool, pools_for
+from workloads.dictionary_rows import facts_of
+from workloads.drafts import Draft, Entry
+from workloads.intake import WorkloadSpec
+from workloads.lifecycle import ENDED
+from workloads.models import DesiredPhase, Workload
+from workloads.resolution import effective_as
+from workloads.sources import levels_of
+
+EXAMPLES: Final = 20
+MARKS: Final[Mapping[type[Change], str]] = {
+    Create: "+",
+    Update: "~",
+    Replace: "±",
+    Delete: "-",
+    Conflict: "!",
+    Fenced: "=",
+}
+Effect = dict[str, Any]
+
+
+def effect_of(before: Draft, after: Draft) -> Effect:
+    """Everything a plan shows, and the facts it was computed on."""
+    objects = [_objects(cluster, after) for cluster in Cluster.objects.prefetch_related("node_pools")]
+    workloads = _workloads(before, after)
+    effect: Effect = {
+        "objects": [each for each in objects if each["changes"]],
+        "workloads": workloads,
+        "victims": _victims(before, after),
+        "types": list(_types(before, after)),
+        "warnings": list(_warnings(before, after)),
+        "basis": facts_of(before),
+    }
+    return {"sentence": _sentence(effect), **effect}
+
+
+def _objects(cluster: Cluster, after: Draft) -> dict[str, Any]:
+    """The flavour's own objects before and after, compared as reconcile compares them."""
+    now = desired_state(cluster)
+    then = replace(now, levels=levels_of(after.entries.values(), now.levels))
+    flavour = flavour_for(cluster.flavour)
+    changes = diff([stamped(each) for each in flavour.objects_for(now)], flavour.objects_for(then))
+    return {"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": [_change(each) for each in changes]}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "mark": MARKS[type(change)],
+        "kind": change.ref.kind.kind,
+        "namespace": change.ref.namespace,
+        "name": change.ref.name,
+        "fields": [each.as_row() for each in change.changes],
+    }
+
+
+def _live() -> QuerySet[Workload]:
+    rows = Workload.objects.filter(deleted_at__isnull=True).exclude(Q(phase__in=ENDED) | Q(desired_phase=DesiredPhase.DELETED))
+    return rows.select_related("project__department", "project__cluster", "priority", "type")
+
+
+def flipping(before: Draft, after: Draft) -> Iterator[tuple[Workload, Preemptibility]]:
+    """Waiting workloads whose preemptibility followed the threshold and now falls on its other side."""
+    moved = _moved_values(before, after)
+    rows = _live().filter(priority__name__in=moved, running_pods=0, preemptibility_source=Source.THRESHOLD)
+    for workload in rows:
+        follows = after.entries[workload.priority.name].level.by_threshold
+        if follows != workload.preemptibility:
+            yield workload, follows
+
+
+def _moved_values(before: Draft, after: Draft) -> list[str]:
+    return [name for name, entry in after.entries.items() if name in before.entries and entry.value != before.entries[name].value]
+
+
+def _workloads(before: Draft, after: Draft) -> dict[str, Any]:
+    keep = _live().filter(priority__name__in=_moved_values(before, after), running_pods__gt=0)
+    flips = list(flipping(before, after))
+    unfit = [workload for workload, follows in flips if not _fits(workload, follows, after)]
+    return {
+        "keep_old_value": {"count": keep.count(), "examples": _examples(keep[:EXAMPLES])},
+        "flip": {
+            "count": len(flips),
+            "to": str(flips[0][1]) if flips else "",
+            "examples": _examples(workload for workload, _follows in flips[:EXAMPLES]),
+        },
+        "no_longer_fit": {"count": len(unfit), "examples": _examples(unfit[:EXAMPLES])},
+    }
+
+
+def _fits(workload: Workload, follows: Preemptibility, after: Draft) -> bool:
+    """Could its quotas ever hold it as it would then be?"""
+    spec = WorkloadSpec.from_json(workload.spec)
+    effective = effective_as(workload, after.entries[workload.priority.name].level, follows)
+    try:
+        pick_pool(spec, effective, workload.project, pools_for(spec, workload.project))
+    except Refused:
+        return False
+    return True
+
+
+def _examples(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": str(each.pk),
+            "name": each.name,
+            "project": each.project.name,
+            "priority": each.priority.name,
+            "value": each.priority_value,
+        }
+        for each in workloads
+    ]
+
+
+def _victims(before: Draft, after: Draft) -> dict[str, list[list[str]]]:
+    """Pairs (who, whom): the first may evict preemptible work of the second inside one queue."""
+    old, new = set(_relations(before)), set(_relations(after))
+    return {"new": sorted(map(list, new - old)), "lost": sorted(map(list, old - new))}
+
+
+def _relations(draft: Draft) -> Iterator[tuple[str, str]]:
+    entries = draft.offered
+    for who in entries:
+        for whom in entries:
+            if who.value > whom.value and who.preemption_policy != "Never":
+                yield who.name, whom.name
+
+
+def _types(before: Draft, after: Draft) -> Iterator[dict[str, Any]]:
+    used = Workload.objects.filter(deleted_at__isnull=True)
+    for name, new in after.types.items():
+        old = before.types[name]
+        if new != old:
+            yield {
+                "name": name,
+                "before": {"category": old.category, "priority": old.priority, "preemptibility": old.preemptibility},
+                "after": {"category": new.category, "priority": new.priority, "preemptibility": new.preemptibility},
+                "used_by": used.filter(type__name=name).count(),
+            }
+
+
+def _warnings(before: Draft, after: Draft) -> Iterator[str]:
+    for name, entry in after.entries.items():
+        old = before.entries.get(name)
+        if old != entry:
+            yield from _entry_warnings(old, entry)
+    for name, new in after.types.items():
+        if new != before.types[name] and new.priority and new.preemptibility:
+            follows = after.entries[new.priority].level.by_threshold
+            if follows != new.preemptibility:
+                yield (
+                    f"{name} is {new.preemptibility} by default, but whoever chooses {new.priority} outright "
+                    f"gets {follows}: its value is {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
+                )
+
+
+def _entry_warnings(old: Entry | None, entry: Entry) -> Iterator[str]:
+    if entry.value < 0:
+        yield f"{entry.name} is negative: legal, but Run:ai clients expect values of 0 or more."
+    if entry.preemption_policy == "Never" and (old is None or old.preemption_policy != "Never"):
+        yield f"{entry.name} evicts nobody on kube-scheduler. It protects nothing, and KAI ignores it."
+    if old is not None and (old.value, old.preemption_policy) != (entry.value, entry.preemption_policy):
+        yield (
+            f"The PriorityClass {entry.name} is deleted and created anew on every cluster; a pod that names it in between "
+            "is rejected and made again by its owner."
+        )
+    if entry.alias_of and (old is None or not old.alias_of):
+        yield f"{entry.name} becomes an alias of {entry.alias_of}: accepted and synced, not offered."
+
+
+def _sentence(effect: Effect) -> str:
+    """"2 objects replaced on 3 clusters, 41 running workloads keep the old number, …"."""
+    counts = {mark: sum(c["mark"] == mark for each in effect["objects"] for c in each["changes"]) for mark in "+~±-"}
+    words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted"}
+    parts = [f"{_count(number, 'object')} {words[mark]}" for mark, number in counts.items() if number]
+    head = f"{', '.join(parts)} on {_count(len(effect['objects']), 'cluster')}" if parts else "No object changes"
+    return "; ".join([head, *_workload_words(effect["workloads"]), *_type_words(effect["types"])]) + "."
+
+
+def _workload_words(workloads: Mapping[str, Any]) -> Iterator[str]:
+    if keep := workloads["keep_old_value"]["count"]:
+        yield f"{_count(keep, 'running workload')} {'keeps' if keep == 1 else 'keep'} the old number"
+    if flips := workloads["flip"]["count"]:
+        yield f"{flips} queued {'becomes' if flips == 1 else 'become'} {workloads['flip']['to']}"
+    if unfit := workloads["no_longer_fit"]["count"]:
+        yield f"{unfit} of them no longer {'fits' if unfit == 1 else 'fit'}"
+
+
+def _type_words(types: list[dict[str, Any]]) -> Iterator[str]:
+    if types:
+        yield f"{_count(len(types), 'workload type')} get new defaults for submissions from now on"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

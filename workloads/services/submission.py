@@ -1,0 +1,237 @@
+"""Accepting workloads. The request never waits for a cluster; a worker applies the row, the sweep finds it if none is told."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from clusters.models import NodePool
+from portal.audit.services import record
+from portal.core.actors import Actor
+from portal.core.errors import Conflict, Refused, RungError
+from scheduling.priority import (
+    EXPLICIT_PREEMPTIBILITY,
+    EXPLICIT_PRIORITY,
+    LABEL_PREEMPTIBILITY,
+    LABEL_PRIORITY,
+    Effective,
+    Refusal,
+    resolve,
+)
+from tenants.models import Project
+from tenants.permissions import Verb, require
+from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_unenforceable
+from workloads.enqueue import wake_apply
+from workloads.intake import WorkloadSpec
+from workloads.models import EventType, Priority, Workload, WorkloadType
+from workloads.resolution import current_dictionary, defaults_of
+from workloads.services.denials import verb
+from workloads.services.idempotency import Ticket, keep, replay, ticket_for
+from workloads.services.moves import note
+
+POINTERS: Final = {
+    EXPLICIT_PRIORITY: "/priority",
+    EXPLICIT_PREEMPTIBILITY: "/preemptibility",
+    LABEL_PRIORITY: "/metadata/labels/priorityClassName",
+    LABEL_PREEMPTIBILITY: "/metadata/labels/kai.scheduler~1preemptibility",
+}
+
+
+def submit(
+    *, spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any] | None = None, key: str | None = None
+) -> Workload:
+    """Accept one workload; the same key replays its answer. Refused or Conflict with problems, and nothing stored."""
+    return submit_all(specs=[spec], project=project, actor=actor, raws=[raw or {}], key=key)[0]
+
+
+def submit_all(
+    *,
+    specs: Sequence[WorkloadSpec],
+    project: Project,
+    actor: Actor,
+    raws: Sequence[Mapping[str, Any]] = (),
+    key: str | None = None,
+) -> list[Workload]:
+    """Accept every document of a file, or none of them.
+
+    1. replay the answer if the key was seen with the same spec
+    2. resolve priority and preemptibility, with sources and discarded values
+    3. check type, pools, caps and quota; a refusal leaves one audit record and nothing else
+    4. write workload, first event, audit record and key, and wake a worker after the commit
+    """
+    tickets = _tickets(specs, project, actor, key)
+    names = ", ".join(spec.name for spec in specs)[:254]
+    scope = {"entity_type": "workload", "entity_name": names, "project_id": str(project.pk)}
+    try:
+        with verb(actor=actor, action="workload.submit", **scope):
+            require(actor, Verb.SUBMIT, project=project)
+            return [
+                replay(ticket) or _accept(spec, project, actor, raw, ticket)
+                for spec, raw, ticket in zip(specs, _padded(raws, len(specs)), tickets, strict=True)
+            ]
+    except IntegrityError:
+        return _after_race(specs, project, actor, tickets)
+
+
+def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
+    """The effective pair for this spec, with sources. Refused where nothing may be resolved."""
+    effective = _resolved(spec, type_of(spec))
+    refuse_unenforceable(effective, project)
+    return effective
+
+
+def type_of(spec: WorkloadSpec) -> WorkloadType:
+    """The type's row with its category and priority."""
+    rows = WorkloadType.objects.select_related("category", "priority")
+    if (found := rows.filter(name=spec.type_name).first()) is None:
+        raise Refused.at("/kind", "type_unknown", f"There is no workload type {spec.type_name[:63]!r}.")
+    return found
+
+
+def _resolved(spec: WorkloadSpec, type_: WorkloadType) -> Effective:
+    answer = resolve(spec.request, defaults=defaults_of(type_), dictionary=current_dictionary())
+    if isinstance(answer, Refusal):
+        pointer = POINTERS.get(answer.field, answer.field)
+        raise Refused.at(pointer, answer.code, answer.message, allowed=answer.allowed)
+    if type_.fixed:
+        raise Refused.at("/kind", "not_submittable", f"{type_.title} workloads are not submitted here.")
+    return answer
+
+
+def _tickets(
+    specs: Sequence[WorkloadSpec], project: Project, actor: Actor, key: str | None
+) -> list[Ticket | None]:
+    """One per document: the key itself, or with the document's number where there are several."""
+    if key is None:
+        return [None] * len(specs)
+    keys = [key] if len(specs) == 1 else [f"{key}#{number}" for number in range(len(specs))]
+    return [
+        ticket_for(each, spec.as_json(), project=project, actor=actor) for each, spec in zip(keys, specs, strict=True)
+    ]
+
+
+def _padded(raws: Sequence[Mapping[str, Any]], length: int) -> Sequence[Mapping[str, Any]]:
+    return raws or [{}] * length
+
+
+def _accept(
+    spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any], ticket: Ticket | None
+) -> Workload:
+    type_ = type_of(spec)
+    effective = _resolved(spec, type_)
+    refuse_unenforceable(effective, project)
+    refuse_over_cap(spec, effective, project)
+    pools = pools_for(spec, project)
+    pool = pick_pool(spec, effective, project, pools)
+    workload = _draft(spec, type_, effective, project, actor)
+    _refuse_taken(project, workload.name)
+    _place(workload, pools, pool)
+    workload.raw = dict(raw)
+    workload.save(force_insert=True)
+    keep(ticket, workload)
+    _tell(workload, effective, actor)
+    return workload
+
+
+def _draft(
+    spec: WorkloadSpec, type_: WorkloadType, effective: Effective, project: Project, actor: Actor
+) -> Workload:
+    """The row with what was asked and what it became."""
+    identity, now = uuid.uuid4(), timezone.now()
+    final = spec.named(f"{spec.name[:57].rstrip('-')}-{identity.hex[:5]}") if spec.generate_name else spec
+    total = spec.total
+    return Workload(
+        id=identity,
+        name=final.name,
+        project=project,
+        type=type_,
+        spec=final.as_json(),
+        category=type_.category.name if type_.category else "",
+        priority=Priority.objects.get(name=effective.priority.name),
+        priority_value=effective.priority.value,
+        priority_source=effective.priority_source,
+        preemptibility=effective.preemptibility,
+        preemptibility_source=effective.preemptibility_source,
+        discarded=[
+            {"field": each.field, "source": each.source, "value": each.value, "because": each.because}
+            for each in effective.discarded
+        ],
+        warnings=_warnings(spec, effective),
+        gpu_milli=total.gpu,
+        cpu_milli=total.cpu,
+        memory_bytes=total.memory,
+        pod_count=spec.pods,
+        phase_at=now,
+        submitted_by=actor.name,
+        submitted_by_kind=actor.kind,
+        submitted_by_id=actor.id,
+        channel=actor.channel,
+        created_at=now,
+        due_at=now,
+    )
+
+
+def _warnings(spec: WorkloadSpec, effective: Effective) -> list[dict[str, str]]:
+    resolved = [{"code": each.code, "message": each.message} for each in effective.warnings]
+    return resolved + [{"code": "intake", "message": message} for message in spec.warnings]
+
+
+def _place(workload: Workload, pools: Sequence[NodePool], pool: NodePool) -> None:
+    workload.node_pools = [each.name for each in pools]
+    workload.pool_name = pool.name
+
+
+def _refuse_taken(project: Project, name: str) -> None:
+    if Workload.objects.filter(project=project, name=name, deleted_at__isnull=True).exists():
+        raise _taken(project, name)
+
+
+def _taken(project: Project, name: str) -> RungError:
+    message = f"{project.name} has a workload named {name} already."
+    return Conflict.at("/metadata/name", "name_taken", message, name=name)
+
+
+def _tell(workload: Workload, effective: Effective, actor: Actor) -> None:
+    """First entry of the timeline, audit record, wake-up."""
+    resolved = {
+        "priority": effective.priority.name,
+        "value": effective.priority.value,
+        "priority_source": str(effective.priority_source),
+        "preemptibility": str(effective.preemptibility),
+        "preemptibility_source": str(effective.preemptibility_source),
+        "discarded": workload.discarded,
+    }
+    message = (
+        f"Submitted with priority {effective.priority.name} {effective.priority.value} ({effective.priority_source}), "
+        f"{effective.preemptibility} ({effective.preemptibility_source})."
+    )
+    note(
+        workload=workload,
+        at=workload.created_at,
+        type_=EventType.ACTION,
+        reason="Submitted",
+        message=message,
+        actor=actor,
+        detail=resolved,
+    )
+    detail = {**resolved, "type": workload.type.name, "gpu_milli": workload.gpu_milli, "pool": workload.pool_name}
+    record(actor, "workload.submit", workload, detail=detail, project_id=str(workload.project_id))
+    wake_apply(workload.pk)
+
+
+def _after_race(
+    specs: Sequence[WorkloadSpec], project: Project, actor: Actor, tickets: Sequence[Ticket | None]
+) -> list[Workload]:
+    """Somebody else stored the key or the name first: replay theirs, or say that the name is taken."""
+    with transaction.atomic():
+        seen = [replay(ticket) for ticket in tickets]
+    found = [workload for workload in seen if workload is not None]
+    if len(found) == len(specs):
+        return found
+    scope = {"entity_type": "workload", "entity_name": specs[0].name, "project_id": str(project.pk)}
+    with verb(actor=actor, action="workload.submit", **scope):
+        for spec in specs:
+            _refuse_taken(project, spec.name)
+        raise Conflict("Somebody submitted the same at the same moment; try again.", code="race")

@@ -1,0 +1,45 @@
+"""What the dictionary wants of every cluster: a PriorityClass per entry, aliases and retired ones still in use included."""
+
+from collections.abc import Iterable
+
+from django.db.models import Q
+
+from clusters.models import Cluster
+from clusters.ports import DesiredState, PriorityLevel
+from workloads.drafts import Entry
+from workloads.models import Priority, Workload
+
+
+def desired_state(_cluster: Cluster) -> DesiredState:
+    """The same levels on every cluster, weakest first."""
+    live = Workload.objects.filter(deleted_at__isnull=True).values("priority")
+    rows = Priority.objects.filter(Q(retired_at__isnull=True) | Q(pk__in=live))
+    return DesiredState(levels=tuple(_level(row) for row in rows))
+
+
+def _level(row: Priority) -> PriorityLevel:
+    return PriorityLevel(
+        name=row.name,
+        value=row.value,
+        preemption_policy=row.preemption_policy,
+        description=row.description,
+        owner=f"priority.{row.pk}",
+        generation=row.generation,
+    )
+
+
+def levels_of(entries: Iterable[Entry], known: Iterable[PriorityLevel]) -> tuple[PriorityLevel, ...]:
+    """A draft's entries as levels, with owner and generation of the rows that are there already: for what-ifs."""
+    rows = {level.name: level for level in known}
+    return tuple(
+        PriorityLevel(
+            name=entry.name,
+            value=entry.value,
+            preemption_policy=entry.preemption_policy,
+            description=entry.description,
+            owner=rows[entry.name].owner if entry.name in rows else "priority.new",
+            generation=rows[entry.name].generation if entry.name in rows else 1,
+        )
+        for entry in entries
+        if not entry.retired or entry.name in rows
+    )

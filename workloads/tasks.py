@@ -1,0 +1,25 @@
+"""Tasks of the workloads: ids in, one service, may run twice."""
+
+from celery import shared_task
+
+from portal.core.periods import claim
+from workloads.services import idempotency
+from workloads.services.apply import apply, sweep
+
+SWEEP_SECONDS = 5
+FORGET_SECONDS = 3600
+
+
+@shared_task(name="workloads.apply_workload")
+def apply_workload(workload_id: str) -> None:
+    """Bring one workload's objects to what is wanted. Gone or already there: nothing to do."""
+    apply(workload_id)
+
+
+@shared_task(name="workloads.sweep")
+def sweep_workloads() -> None:
+    """Bring everything that is due about, once per period however many beats there are."""
+    if claim("workloads.sweep", every=SWEEP_SECONDS):
+        sweep()
+    if claim("workloads.forget_keys", every=FORGET_SECONDS):
+        idempotency.forget_old()
