@@ -1,0 +1,21 @@
+"""What the demo needs before its processes start: a current database, static files, an organisation to look at."""
+
+import django
+from django.apps import apps
+from django.conf import settings
+from django.core.management import call_command
+
+
+def prepare() -> None:
+    """Safe at every start: data that is there stays; heartbeats of an earlier run are forgotten."""
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("collectstatic", verbosity=0, interactive=False)
+    if not apps.get_model("tenants.Project")._default_manager.exists():
+        call_command("load_demo")
+    apps.get_model("clusters.SandboxClock")._default_manager.update(speed=settings.RUNG_DEMO_SPEED)
+    apps.get_model("core.Heartbeat")._default_manager.all().delete()
+
+
+if __name__ == "__main__":
+    django.setup()
+    prepare()
