@@ -84,11 +84,17 @@ class Sandbox:
         share = {"quota": -1, "limit": -1, "overQuotaWeight": weight}
         spec: dict[str, Any] = {
             "displayName": name,
-            "resources": {"gpu": {"quota": deserved, "limit": limit, "overQuotaWeight": weight}, "cpu": share, "memory": share},
+            "resources": {
+                "gpu": {"quota": deserved, "limit": limit, "overQuotaWeight": weight},
+                "cpu": share,
+                "memory": share,
+            },
         }
         if parent:
             spec["parentQueue"] = parent
-        return self.create({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+        return self.create(
+            {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+        )
 
     def quota(self, name: str, namespace: str = TEAM, *, classes: tuple[str, ...] = (), **hard: str) -> Manifest:
         spec: dict[str, Any] = {"hard": {"requests.nvidia.com/gpu": hard["gpus"]}}
@@ -160,7 +166,12 @@ def job(name: str, *, parallelism: int = 1, namespace: str = TEAM, workload: str
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": namespace, "labels": owned_by(workload or name)},
-        "spec": {"parallelism": parallelism, "completions": parallelism, "suspend": False, "template": dressed(workload or name, asked)},
+        "spec": {
+            "parallelism": parallelism,
+            "completions": parallelism,
+            "suspend": False,
+            "template": dressed(workload or name, asked),
+        },
     }
 
 
@@ -189,5 +200,3 @@ def workload_kind(manifest: Manifest) -> WorkloadKind:
     kind = kind_for(manifest["apiVersion"], manifest["kind"])
     assert kind is not None
     return kind
-
-
