@@ -1,0 +1,36 @@
+"""The workload types with their defaults; editing opens a plan."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from portal.core.http import actor_of
+from tenants.permissions import Verb, can
+from workloads.forms import TypeForm
+from workloads.models import WorkloadType
+from workloads.permissions import require_dictionary
+from workloads.selectors import type_rows
+from workloads.services.plans import plan_type_change
+from workloads.views.dictionary import planned
+
+
+@login_required
+@require_safe
+def type_list(request: HttpRequest) -> HttpResponse:
+    """Every type with category, defaults and use."""
+    context = {"rows": type_rows(), "may_edit": can(actor_of(request), Verb.MANAGE_DICTIONARY)}
+    return render(request, "workloads/types.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def edit(request: HttpRequest, type_id: object) -> HttpResponse:
+    """Plan other defaults for a type."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    row = get_object_or_404(WorkloadType.objects.select_related("category", "priority"), pk=type_id)
+    form = TypeForm(request.POST or None, initial=TypeForm.of(row))
+    return planned(
+        request, form, lambda: plan_type_change(type=row, change=form.change(), actor=actor), {"workload_type": row}
+    )
