@@ -5,7 +5,7 @@ Source of the rules: Rung's priority rules (docs/model.md). Sources, strongest f
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -152,14 +152,8 @@ def resolve(request: Request, *, defaults: TypeDefaults, dictionary: Dictionary)
     level, level_source = chosen
     preemptibility, preemptibility_source = _preemptibility(request, defaults, level, level_source)
     draft = Effective(level, level_source, preemptibility, preemptibility_source)
-    return Effective(
-        level,
-        level_source,
-        preemptibility,
-        preemptibility_source,
-        discarded=tuple(_discarded(request, defaults, dictionary, draft)),
-        warnings=tuple(_warnings(defaults, draft)),
-    )
+    draft = replace(draft, discarded=tuple(_discarded(request, defaults, dictionary, draft)))
+    return replace(draft, warnings=tuple(_warnings(defaults, draft)) or tuple(_still_explicit(defaults, draft)))
 
 
 def _refusal(request: Request, defaults: TypeDefaults, dictionary: Dictionary) -> Refusal | None:
@@ -250,8 +244,6 @@ def _discarded(
 
 def _warnings(defaults: TypeDefaults, chosen: Effective) -> Iterator[Warning_]:
     """What a person should see beside the pair."""
-    if chosen.priority_source is Source.EXPLICIT and chosen.priority.name == defaults.priority:
-        yield Warning_("equals_type_default", "Equal to the type's default, and still chosen explicitly.")
     match chosen.preemptibility_source:
         case Source.TYPE:
             yield from _typed(chosen)
@@ -259,6 +251,13 @@ def _warnings(defaults: TypeDefaults, chosen: Effective) -> Iterator[Warning_]:
             yield from _by_threshold(defaults, chosen)
         case Source.EXPLICIT | Source.LABEL:
             yield from _against_threshold(chosen)
+
+
+def _still_explicit(defaults: TypeDefaults, chosen: Effective) -> Iterator[Warning_]:
+    """Said where nothing else is."""
+    explicit = chosen.priority_source is Source.EXPLICIT and not chosen.discarded
+    if explicit and chosen.priority.name == defaults.priority:
+        yield Warning_("equals_type_default", "Equal to the type's default, and still chosen explicitly.")
 
 
 def _typed(chosen: Effective) -> Iterator[Warning_]:

@@ -61,7 +61,7 @@ def gang(  # one keyword per property a test may care about
     never: bool = False,
     node_selector: Mapping[str, str] | None = None,
 ) -> PodGroup:
-    """A pod group of equal pods; the first len(nodes) of them run there. Preemptible follows the threshold if unsaid."""
+    """A pod group of equal pods, the first of them on `nodes`. Preemptible follows the threshold if unsaid."""
     value = RUNAI_VALUES[priority] if isinstance(priority, str) else priority
     requests = Resources.of(gpu=gpus)
     places = (*nodes, *[None] * (pods - len(nodes)))
@@ -84,11 +84,31 @@ def gang(  # one keyword per property a test may care about
     )
 
 
-def running(name: str, on: str, **properties: object) -> PodGroup:
+def running(
+    name: str,
+    on: str,
+    *,
+    gpus: Amount = 1,
+    queue: str = "team",
+    priority: str | int = "medium",
+    preemptible: bool | None = None,
+    start: int = 0,
+    namespace: str = "team",
+    pool: str = "default",
+) -> PodGroup:
     """A pod group of one running pod; `start` is both its creation and its start."""
-    start = properties.pop("start", 0)
-    assert isinstance(start, int)
-    return gang(name, nodes=(on,), started=start, created=start, **properties)  # type: ignore[arg-type]  # passed on
+    return gang(
+        name,
+        gpus=gpus,
+        queue=queue,
+        priority=priority,
+        preemptible=preemptible,
+        nodes=(on,),
+        started=start,
+        created=start,
+        namespace=namespace,
+        pool=pool,
+    )
 
 
 def snapshot(*items: Node | Queue | PodGroup) -> Snapshot:
