@@ -192,9 +192,9 @@ RUNG_SIGN_IN_LIMITS = {"name": (10, 300), "address": (100, 300)}
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.api.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_PARSER_CLASSES": ["portal.core.api.StrictJSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["portal.core.api.PlainJSONRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.core.api.AlwaysJSON",
+    "DEFAULT_PARSER_CLASSES": ["portal.core.wire.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["portal.core.wire.PlainJSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.core.wire.AlwaysJSON",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "portal.core.api.exception_handler",
 }

@@ -1,0 +1,56 @@
+"""Who is behind a REST request: a service account's bearer token, looked at anew with every request."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from portal.core.actors import Actor
+from portal.core.http import client_ip, request_id
+from tenants.models import ServiceAccount
+from tenants.services.service_accounts import actor_for, subject_of_token
+
+SCHEME = b"bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A service account as DRF wants a user."""
+
+    account: ServiceAccount
+
+    is_authenticated = True
+    is_anonymous = False
+
+    @property
+    def pk(self) -> str:
+        """The account's id; throttles use it."""
+        return str(self.account.pk)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What `request.auth` holds: the actor of the request."""
+
+    actor: Actor
+
+
+class BearerAuthentication(BaseAuthentication):
+    """`Authorization: Bearer <token>` of `POST /api/v1/token`. Disabled accounts and old secrets end at once."""
+
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        """Subject and credential; None without a bearer header; AuthenticationFailed (401) for a bad token."""
+        parts = get_authorization_header(request).split()
+        if not parts or parts[0].lower() != SCHEME:
+            return None
+        account = subject_of_token(parts[1].decode("latin-1")) if len(parts) == 2 else None
+        if account is None:
+            raise AuthenticationFailed("This token is not valid, or no longer.", code="bad_token")
+        actor = actor_for(account, source_ip=client_ip(request), request_id=request_id())
+        return Subject(account), Credential(actor)
+
+    def authenticate_header(self, request: Request) -> str:
+        """Named in a 401."""
+        return "Bearer"
