@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from clusters.backends.sandbox import SandboxGateway
 from clusters.kinds import WorkloadKind, kind_for
-from clusters.kinds_core import EVENT, KAI_QUEUE, NAMESPACE, NODE, POD, PRIORITY_CLASS, kind_of, ref_of
+from clusters.kinds_core import EVENT, NODE, POD, ref_of
 from clusters.models import Cluster, SandboxClock
 from clusters.ports import MANAGED_BY, MANAGER, OWNER, Manifest, ObjectRef
 from clusters.sandbox.tick import TickResult, tick

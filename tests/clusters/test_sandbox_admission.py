@@ -127,7 +127,7 @@ def test_a_scoped_quota_counts_only_the_classes_it_names() -> None:
     sandbox.quota("rung-deserved", gpus="2", classes=("high", "very-high"))
     sandbox.create(bare_pod("low", gpus=4, priority="low"))
     sandbox.create(bare_pod("high", gpus=2, priority="high"))
-    with pytest.raises(ClusterRefused, match="exceeded quota: rung-deserved, requested: requests.nvidia.com/gpu=1"):
+    with pytest.raises(ClusterRefused, match="exceeded quota: rung-deserved, requested: "):
         sandbox.create(bare_pod("higher", gpus=1, priority="very-high"))
 
 
