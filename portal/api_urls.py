@@ -8,7 +8,8 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 urlpatterns: list[URLPattern | URLResolver] = [
     path("openapi.json", SpectacularAPIView.as_view(), name="openapi"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="openapi"), name="api-docs"),
-    path("", include("workloads.api.urls")),
 ]
+if find_spec("workloads.selectors"):
+    urlpatterns.append(path("", include("workloads.api.urls")))
 if find_spec("tenants.api.urls"):
     urlpatterns.append(path("", include("tenants.api.urls")))
