@@ -12,7 +12,7 @@ EXCEEDED: Final = re.compile(
     r"used: (?P<used>\S+?), limited: (?P<limited>\S+)"
 )
 NODES: Final = re.compile(r"(?P<fitting>\d+)/(?P<nodes>\d+) nodes are available")
-SHORTFALL: Final = re.compile(r"(?P<count>\d+) (?P<cause>(?:Insufficient|node\(s\)|Preemption)[^,.]*)")
+SHORTFALL: Final = re.compile(r"(?P<count>\d+) (?P<cause>(?:Insufficient|node\(s\))[^,]*?)(?=,|\.\s|\.?$)")
 
 
 def condition(pod: Mapping[str, Any], type_: str, *, status: str) -> Mapping[str, Any] | None:
@@ -52,5 +52,6 @@ def node_numbers(message: str) -> dict[str, str]:
     nodes = NODES.search(message)
     if nodes is None:
         return {}
-    causes = {match["cause"].strip(): match["count"] for match in SHORTFALL.finditer(message)}
+    first_part = message.partition("preemption:")[0].strip()
+    causes = {match["cause"]: match["count"] for match in SHORTFALL.finditer(first_part)}
     return {"nodes": nodes["nodes"], "fitting": nodes["fitting"], **causes}

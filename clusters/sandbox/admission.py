@@ -1,12 +1,12 @@
 """What the sandbox's API server checks before it takes an object. Messages are those of a real kube-apiserver.
 
 A refusal is a `ClusterRefused` (403 or 422 on a real one), a taken name an `ObjectConflict`, a stale version a
-`ClusterBusy` (both 409): reading again helps with the latter only.
+`VersionConflict` (both 409): reading again helps with the latter only.
 """
 
 from typing import Any, Final
 
-from clusters.errors import ClusterBusy, ClusterRefused, ObjectConflict
+from clusters.errors import ClusterRefused, ObjectConflict, VersionConflict
 from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, kind_of
 from clusters.pods import stamp
 from clusters.ports import Kind, Manifest
@@ -42,7 +42,7 @@ def update(store: Store, manifest: Manifest, *, version: str) -> Manifest:
     if current is None:
         raise ClusterRefused(f'{kind.plural} "{meta["name"]}" not found')
     if current["metadata"]["resourceVersion"] != version:
-        raise ClusterBusy(
+        raise VersionConflict(
             f'Operation cannot be fulfilled on {kind.plural} "{meta["name"]}": the object has been modified; '
             "please apply your changes to the latest version and try again"
         )

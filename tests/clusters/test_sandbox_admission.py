@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.errors import ClusterBusy, ClusterRefused, ObjectConflict
+from clusters.errors import ClusterRefused, ObjectConflict, VersionConflict
 from clusters.flavours import flavour_for
 from clusters.kinds_core import EVENT, POD, PRIORITY_CLASS
 from clusters.ports import Manifest, ObjectRef
@@ -63,7 +63,7 @@ def test_a_stale_write_has_to_read_again() -> None:
     sandbox = furnished()
     created = sandbox.create(job("train"))
     sandbox.tick()
-    with pytest.raises(ClusterBusy, match="the object has been modified"):
+    with pytest.raises(VersionConflict, match="the object has been modified"):
         sandbox.gateway.update(job("train"), observed=created)
 
 

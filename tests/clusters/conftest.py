@@ -1,0 +1,44 @@
+"""Clusters in memory, and a desired state that the test itself decides."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from clusters import sources
+from clusters.backends.memory import Store, forget_all, store_of
+from clusters.models import Cluster
+from clusters.ports import DesiredState
+from tests.clusters.specs import Wanted
+from tests.factories.clusters import build_cluster
+
+
+@pytest.fixture(autouse=True)
+def _no_memory_of_other_tests() -> Iterator[None]:
+    yield
+    forget_all()
+
+
+@pytest.fixture
+def wanted(monkeypatch: pytest.MonkeyPatch) -> Wanted:
+    """The only source of desired state during the test."""
+    source = Wanted(DesiredState())
+    monkeypatch.setattr(sources, "_sources", [source])
+    return source
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    """A KAI cluster in memory."""
+    return build_cluster(name="blue", flavour="kai")
+
+
+@pytest.fixture
+def plain(db: None) -> Cluster:
+    """A cluster in memory with the plain kube-scheduler."""
+    return build_cluster(name="plain", flavour="kube")
+
+
+@pytest.fixture
+def store(cluster: Cluster) -> Store:
+    """What the KAI cluster holds."""
+    return store_of(str(cluster.pk))
