@@ -1,0 +1,51 @@
+# Rung. `make demo` shows it, `make test` proves it; everything else is a part of these two.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test check parts lock bench clean
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+# The environment is current when it carries the stamp of the locked requirements.
+STAMP := .venv/locked-$(shell cksum < requirements-dev.txt | tr ' ' -)
+# What `manage.py check --deploy` is told: a configuration as in production.
+PRODUCTION := RUNG_SECRET_KEY=$$(printf 'only-for-this-check-%s' {a..z}) RUNG_HTTPS=true RUNG_HOSTS=rung.example.org RUNG_DATA=$$(mktemp -d)
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements-dev.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	rm -f .venv/locked-*
+	touch $@
+
+demo: $(STAMP) ## Run the whole portal here: RUNG_PORT, RUNG_DATA, RUNG_DEMO_PASSWORD, RUNG_DEMO_SPEED
+	@exec $(BIN)/python -m portal.demo
+
+test: parts check ## Every gate, then every test with coverage; CI runs exactly this
+	$(BIN)/python -m pytest -n 2 --dist loadscope --cov --cov-report=term:skip-covered --cov-fail-under=90
+	@$(BIN)/coverage report --include='scheduling/*' --fail-under=100 > .coverage.scheduling || { cat .coverage.scheduling; exit 1; }
+
+check: $(STAMP) ## The gates that need no test run: style, types, layers, templates, migrations, deployment, architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/djlint templates --check --lint --quiet
+	$(PRODUCTION) $(BIN)/python manage.py makemigrations --check --dry-run
+	$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
+	$(BIN)/python -m pytest -q tests/architecture
+
+parts: ## In CI: install the real servers and the browser that tests use
+	@if [ "$${CI:-}" = true ]; then .ci/parts; fi
+
+lock: $(STAMP) ## Compile the hashed requirements files anew
+	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-header -o requirements.txt
+	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-header --group dev -o requirements-dev.txt
+
+bench: $(STAMP) ## Run the benchmarks and print their figures
+	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+clean: ## Remove what the demo and the tools left, and the environment
+	rm -rf .venv var staticfiles .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
