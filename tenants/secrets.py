@@ -33,7 +33,7 @@ def hash_chosen(secret: str) -> str:
 
 def matches(secret: str, stored: str) -> bool:
     """Is this the secret behind the hash? Takes the same time wherever they differ."""
-    if len(secret) > LONGEST:
+    if len(secret) > LONGEST or not secret.isprintable():
         return False
     if stored.startswith(_FAST):
         return constant_time_compare(hash_generated(secret), stored)

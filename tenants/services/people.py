@@ -22,7 +22,8 @@ def save_user(*, user: User, actor: Actor, changed: Mapping[str, object] | None 
     checked(user)
     with unless_taken("/username"):
         user.save()
-    _refuse_lockout()
+    if not created:
+        _refuse_lockout()
     detail = {key: "changed" if "password" in key else value for key, value in (changed or {}).items()}
     record(actor, "user.create" if created else "user.update", user, detail=detail)
     return user

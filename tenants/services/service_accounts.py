@@ -84,7 +84,7 @@ def delete(*, account: ServiceAccount, actor: Actor) -> None:
 
 def exchange(client_id: str, secret: str, *, source_ip: str | None = None, request_id: str = "") -> str:
     """A token for the right secret. BadRequest for everything else, always with the same words; both are recorded."""
-    account = ServiceAccount.objects.filter(client_id=client_id).first()
+    account = ServiceAccount.objects.filter(client_id=client_id).first() if client_id.isprintable() else None
     genuine = secrets.matches(secret, account.secret_hash if account else UNKNOWN_CLIENT)
     if account is None or not genuine or not account.enabled:
         refusal = BadRequest(_("The client id or the secret is wrong."), code="invalid_client")

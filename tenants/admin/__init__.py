@@ -1,0 +1,16 @@
+"""The admin console of the tenants' side: stock pages whose every save and deletion goes through the services."""
+
+from tenants.admin.access import MembershipAdmin, PersonAdmin, ServiceAccountAdmin
+from tenants.admin.organisation import DepartmentAdmin, ProjectAdmin
+from tenants.admin.quotas import DepartmentQuotaAdmin, PriorityCapAdmin, ProjectQuotaAdmin
+
+__all__ = [
+    "DepartmentAdmin",
+    "DepartmentQuotaAdmin",
+    "MembershipAdmin",
+    "PersonAdmin",
+    "PriorityCapAdmin",
+    "ProjectAdmin",
+    "ProjectQuotaAdmin",
+    "ServiceAccountAdmin",
+]

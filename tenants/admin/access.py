@@ -1,0 +1,181 @@
+"""People, roles and service accounts in the console. A secret is on screen once, on a page that nobody may keep."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import Group
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+
+from portal.core.actors import Actor
+from tenants.admin.base import Outcome, RefusalsAsMessages, ServiceAdmin, ServiceForm, admin_actor, existing, standing
+from tenants.models import Department, Membership, Project, Role, ServiceAccount, User
+from tenants.permissions import Verb
+from tenants.services import memberships, people, service_accounts
+
+admin.site.unregister(Group)
+
+
+@admin.register(User)
+class PersonAdmin(RefusalsAsMessages, UserAdmin):
+    """People. What they may do is said by memberships, not by Django's groups and permissions."""
+
+    list_display = ["username", "email", "is_active", "is_staff", "is_superuser", "last_login"]
+    list_filter = ["is_active", "is_staff", "is_superuser"]
+    filter_horizontal = ()
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        (None, {"fields": ("first_name", "last_name", "email")}),
+        (None, {"fields": ("is_active", "is_staff", "is_superuser")}),
+    )
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: Any) -> None:
+        changed = {name: form.cleaned_data.get(name) for name in form.changed_data}
+        people.save_user(user=obj, actor=admin_actor(request), changed=changed)
+
+    def delete_model(self, request: HttpRequest, obj: User) -> None:
+        people.delete_user(user=obj, actor=admin_actor(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        for user in queryset:
+            people.delete_user(user=user, actor=admin_actor(request))
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 - Django's name
+        """Django's page; a password that was set is recorded."""
+        response: HttpResponse = super().user_change_password(request, id, form_url)
+        user = existing(User, id) if request.method == "POST" and response.status_code == 302 else None
+        if isinstance(user, User):
+            people.record_password(user=user, actor=admin_actor(request))
+        return response
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return standing(request).can(Verb.MANAGE_ACCESS)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return standing(request).can(Verb.MANAGE_ACCESS)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return standing(request).can(Verb.MANAGE_ACCESS)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return standing(request).can(Verb.MANAGE_ACCESS)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return standing(request).can(Verb.MANAGE_ACCESS)
+
+
+class MembershipForm(ServiceForm):
+    """Who has which role where."""
+
+    field_at = {"/role": "role"}
+
+    class Meta:
+        model = Membership
+        fields = ["user", "service_account", "role", "project", "department"]
+
+
+@admin.register(Membership)
+class MembershipAdmin(ServiceAdmin):
+    """Roles."""
+
+    verb = Verb.MANAGE_ACCESS
+    form = MembershipForm
+    fixed_fields = ("user", "service_account", "project", "department")
+    list_display = ["subject", "role", "scope", "created_at"]
+    list_select_related = ["user", "service_account", "project", "department"]
+    list_filter = ["role"]
+    search_fields = ["user__username", "service_account__name", "project__name", "department__name"]
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
+        """Give a role, or another one."""
+        row, actor = form.instance, admin_actor(request)
+        if change:
+            role = form.cleaned_data["role"]
+            return Outcome(memberships.change_role(membership=row, role=role, actor=actor))
+        return Outcome(
+            memberships.grant(
+                subject=row.user or row.service_account,
+                role=row.role,
+                project=row.project,
+                department=row.department,
+                actor=actor,
+            )
+        )
+
+    def remove(self, actor: Actor, obj: Membership) -> None:
+        memberships.revoke(membership=obj, actor=actor)
+
+
+class ServiceAccountForm(ServiceForm):
+    """Let it in or shut it out."""
+
+    class Meta:
+        model = ServiceAccount
+        fields = ["enabled"]
+
+
+class NewServiceAccountForm(ServiceForm):
+    """A service account to be, with its first role."""
+
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.MEMBER)
+    project = forms.ModelChoiceField(Project.objects.all(), required=False)
+    department = forms.ModelChoiceField(
+        Department.objects.all(), required=False, help_text="Without project and department: the whole installation."
+    )
+    field_at = {"/name": "name", "/role": "role"}
+
+    class Meta:
+        model = ServiceAccount
+        fields = ["name"]
+
+
+@admin.register(ServiceAccount)
+class ServiceAccountAdmin(ServiceAdmin):
+    """Service accounts."""
+
+    verb = Verb.MANAGE_ACCESS
+    form = ServiceAccountForm
+    add_form = NewServiceAccountForm
+    fixed_fields = ("name", "client_id", "created_by", "created_at", "last_login")
+    list_display = ["name", "enabled", "created_by", "created_at", "last_login"]
+    list_filter = ["enabled"]
+    search_fields = ["name"]
+    actions = ["rotate"]
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
+        """Create it, keeping the secret for the page that follows; or let it in or shut it out."""
+        data, actor = form.cleaned_data, admin_actor(request)
+        if change:
+            return Outcome(service_accounts.set_enabled(account=form.instance, enabled=data["enabled"], actor=actor))
+        account, secret = service_accounts.create(
+            name=data["name"], role=data["role"], project=data["project"], department=data["department"], actor=actor
+        )
+        vars(request)["_secret"] = secret
+        return Outcome(account)
+
+    def response_add(self, request: HttpRequest, obj: ServiceAccount, post_url_continue: str | None = None) -> Any:
+        return self._show_secret(request, ServiceAccount.objects.get(pk=obj.pk), vars(request)["_secret"])
+
+    @admin.action(description="Give a new secret; the old one and its tokens stop working")
+    def rotate(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> HttpResponse | None:
+        """One at a time, since the page shows one secret."""
+        if len(queryset) != 1:
+            self.message_user(request, _("Choose one service account."), messages.ERROR)
+            return None
+        account = queryset[0]
+        return self._show_secret(request, account, service_accounts.rotate(account=account, actor=admin_actor(request)))
+
+    def remove(self, actor: Actor, obj: ServiceAccount) -> None:
+        service_accounts.delete(account=obj, actor=actor)
+
+    def _show_secret(self, request: HttpRequest, account: ServiceAccount, secret: str) -> HttpResponse:
+        context = {**self.admin_site.each_context(request), "title": account.name, "opts": self.opts}
+        page = render(
+            request, "admin/tenants/serviceaccount/secret.html", {**context, "account": account, "secret": secret}
+        )
+        page["Cache-Control"] = "no-store"
+        return page

@@ -1,0 +1,185 @@
+"""Pages of the console on top of services: they ask `permissions`, and a refusal is a message at its field.
+
+A form is rehearsed before it counts as valid: the service runs in a transaction that is rolled back, and what it
+refuses lands at the fields. The real run follows at the save; should somebody else have been faster, the page says so.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext_lazy as _
+
+from portal.core.actors import Actor, Channel
+from portal.core.errors import Problem, RungError
+from portal.core.http import actor_of
+from tenants.permissions import Standing, Verb, standing_of
+
+FROM_CONSOLE = "Removed in the admin console"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The row a service has written, and what its author should know about it."""
+
+    instance: Model
+    warnings: tuple[Problem, ...] = ()
+
+
+Perform = Callable[[Any], Outcome]
+
+
+def admin_actor(request: HttpRequest) -> Actor:
+    """Who acts, through the console."""
+    return actor_of(request).through(Channel.ADMIN)
+
+
+def standing(request: HttpRequest) -> Standing:
+    """What the person may do, read once per request."""
+    known: Standing | None = vars(request).get("_standing")
+    if known is None:
+        known = vars(request)["_standing"] = standing_of(admin_actor(request))
+    return known
+
+
+class ServiceForm(ModelForm):
+    """A form that asks its service before it calls itself valid."""
+
+    perform: ClassVar[Perform]
+    field_at: ClassVar[Mapping[str, str]] = {}
+
+    def full_clean(self) -> None:
+        """Fields and constraints first; then the service, for nothing."""
+        super().full_clean()
+        if not self.is_bound or self.errors:
+            return
+        try:
+            with transaction.atomic():
+                type(self).perform(self)
+                transaction.set_rollback(True)
+        except RungError as error:
+            self.refuse(error)
+
+    def refuse(self, error: RungError) -> None:
+        """Show every problem at its field, the others above the form."""
+        for problem in error.problems or (Problem("", error.code, error.message),):
+            field = self.field_at.get(problem.pointer, "")
+            text = f"{problem.message} ({', '.join(problem.allowed)})" if problem.allowed else problem.message
+            self.add_error(field if field in self.fields else None, forms.ValidationError(text, code=problem.code))
+
+
+def reason_field(*, required: bool) -> forms.CharField:
+    """Why something is changed: kept in the history and in the audit trail."""
+    widget = forms.Textarea(attrs={"rows": 2})
+    return forms.CharField(
+        label=_("Reason"), max_length=500, required=required, widget=widget, help_text=_("Kept in the history.")
+    )
+
+
+class RefusalsAsMessages(admin.ModelAdmin):
+    """What a service refuses beyond a form (a deletion, a lost race) sends people back with its words."""
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        return self._told(request, partial(super().changeform_view, request, object_id, form_url, extra_context))
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
+        return self._told(request, partial(super().delete_view, request, object_id, extra_context))
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        return self._told(request, partial(super().changelist_view, request, extra_context))
+
+    def _told(self, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+        try:
+            with transaction.atomic():
+                return view()
+        except RungError as error:
+            self.message_user(request, error.message, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+
+
+class ServiceAdmin(RefusalsAsMessages):
+    """A page whose rows are written by services only."""
+
+    verb: ClassVar[Verb] = Verb.MANAGE_ORGANISATION
+    add_form: ClassVar[type[ServiceForm] | None] = None
+    fixed_fields: ClassVar[tuple[str, ...]] = ()
+    """Given once, shown ever after."""
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
+        """Call the service for a valid form."""
+        raise NotImplementedError
+
+    def remove(self, actor: Actor, obj: Any) -> None:
+        """Call the service that removes a row."""
+        raise NotImplementedError
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001, FBT002 - Django's signature
+        if obj is None and self.add_form is not None:
+            kwargs.setdefault("form", self.add_form)
+        form = super().get_form(request, obj, change=change, **kwargs)
+        call = staticmethod(partial(self.perform, request, change=obj is not None))
+        return type(form.__name__, (form,), {"perform": call})
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.readonly_fields if obj is None else (*self.fixed_fields, *self.readonly_fields)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        shown = list(self.get_readonly_fields(request, obj))
+        return [*shown, *(field for field in super().get_fields(request, obj) if field not in shown)]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        outcome = self.perform(request, form, change=bool(change))
+        obj.pk, obj._state.adding = outcome.instance.pk, False
+        for warning in outcome.warnings:
+            self.message_user(request, warning.message, messages.WARNING)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        self.remove(admin_actor(request), obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for obj in queryset:
+            self.remove(admin_actor(request), obj)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return standing(request).can(self.verb)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return standing(request).can(self.verb)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return standing(request).can(self.verb)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return standing(request).can(self.verb)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return standing(request).can(self.verb)
+
+
+def existing(model: type[Model], object_id: str) -> Model | None:
+    """The row behind an id of the URL, None for anything else."""
+    return model._default_manager.filter(pk=unquote(object_id)).first()
+
+
+def lines(text: str) -> list[str]:
+    """Comma-separated names as a list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def words(parts: Iterable[object]) -> str:
+    """A list as comma-separated names."""
+    return ", ".join(str(part) for part in parts)

@@ -1,0 +1,136 @@
+"""Departments and projects in the console."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from simple_history.admin import SimpleHistoryAdmin
+
+from portal.core.actors import Actor
+from tenants.admin.base import (
+    FROM_CONSOLE,
+    Outcome,
+    ServiceAdmin,
+    ServiceForm,
+    admin_actor,
+    lines,
+    reason_field,
+    words,
+)
+from tenants.models import Department, Project
+from tenants.permissions import Verb
+from tenants.services import organisation
+
+
+class DepartmentForm(ServiceForm):
+    """What of a department can be changed."""
+
+    reason = reason_field(required=False)
+    field_at = {"/name": "name", "/description": "description", "/reason": "reason", "": "enforce_deserved"}
+
+    class Meta:
+        model = Department
+        fields = ["cluster", "name", "description", "enforce_deserved"]
+
+
+class NewDepartmentForm(DepartmentForm):
+    """A department to be."""
+
+    reason = None  # type: ignore[assignment]  # how Django removes an inherited field
+
+
+@admin.register(Department)
+class DepartmentAdmin(ServiceAdmin, SimpleHistoryAdmin):
+    """Departments."""
+
+    form = DepartmentForm
+    add_form = NewDepartmentForm
+    fixed_fields = ("cluster", "name")
+    list_display = ["name", "cluster", "enforce_deserved", "created_at"]
+    list_select_related = ["cluster"]
+    list_filter = ["cluster"]
+    search_fields = ["name"]
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
+        """Create or describe it."""
+        row, data, actor = form.instance, form.cleaned_data, admin_actor(request)
+        told = {"description": data["description"], "enforce_deserved": data["enforce_deserved"]}
+        if change:
+            return Outcome(organisation.update_department(department=row, actor=actor, reason=data["reason"], **told))
+        return Outcome(organisation.create_department(cluster=data["cluster"], name=data["name"], actor=actor, **told))
+
+    def remove(self, actor: Actor, obj: Department) -> None:
+        organisation.delete_department(department=obj, actor=actor, reason=FROM_CONSOLE)
+
+
+class PoolNamesField(forms.CharField):
+    """Names of node pools, separated by commas, as a list."""
+
+    def to_python(self, value: Any) -> Any:
+        return value if isinstance(value, list) else lines(super().to_python(value) or "")
+
+    def prepare_value(self, value: Any) -> Any:
+        return words(value) if isinstance(value, list) else value
+
+    def run_validators(self, value: Any) -> None:
+        """Names are checked by the service."""
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool(self.to_python(data) != (initial or []))
+
+
+class ProjectForm(ServiceForm):
+    """What of a project can be changed."""
+
+    default_node_pools = PoolNamesField(
+        required=False, help_text=_("Names in order of preference, separated by commas.")
+    )
+    reason = reason_field(required=False)
+    field_at = {
+        "/name": "name",
+        "/namespace": "namespace",
+        "/description": "description",
+        "/reason": "reason",
+        **{f"/defaultNodePools/{place}": "default_node_pools" for place in range(20)},
+    }
+
+    class Meta:
+        model = Project
+        fields = ["department", "name", "namespace", "description", "default_node_pools"]
+
+
+class NewProjectForm(ProjectForm):
+    """A project to be."""
+
+    reason = None  # type: ignore[assignment]  # how Django removes an inherited field
+
+
+@admin.register(Project)
+class ProjectAdmin(ServiceAdmin, SimpleHistoryAdmin):
+    """Projects."""
+
+    verb = Verb.MANAGE_PROJECT
+    form = ProjectForm
+    add_form = NewProjectForm
+    fixed_fields = ("department", "name", "namespace")
+    list_display = ["name", "department", "cluster", "namespace", "created_at"]
+    list_select_related = ["department", "cluster"]
+    list_filter = ["cluster", "department"]
+    search_fields = ["name", "namespace"]
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
+        """Create or describe it."""
+        row, data, actor = form.instance, form.cleaned_data, admin_actor(request)
+        told = {"description": data["description"], "default_node_pools": data["default_node_pools"]}
+        if change:
+            return Outcome(organisation.update_project(project=row, actor=actor, reason=data["reason"], **told))
+        return Outcome(
+            organisation.create_project(
+                department=data["department"], name=data["name"], namespace=data["namespace"], actor=actor, **told
+            )
+        )
+
+    def remove(self, actor: Actor, obj: Project) -> None:
+        organisation.delete_project(project=obj, actor=actor, reason=FROM_CONSOLE)

@@ -1,0 +1,206 @@
+"""Quotas and GPU caps in the console: amounts in GPUs, a reason for every change, history, CSV with a dry run."""
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from import_export.admin import ImportExportMixin
+from import_export.formats.base_formats import CSV
+from simple_history.admin import SimpleHistoryAdmin
+
+from portal.core.actors import Actor
+from portal.core.display import gpu_text
+from scheduling.resources import Limit
+from tenants.admin.amounts import AmountField
+from tenants.admin.base import FROM_CONSOLE, Outcome, ServiceAdmin, ServiceForm, admin_actor, reason_field, standing
+from tenants.admin.quota_csv import DepartmentQuotaResource, ProjectQuotaResource
+from tenants.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
+from tenants.permissions import Verb
+from tenants.quota_values import QuotaValues
+from tenants.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
+
+UNLIMITED = _("Empty: unlimited.")
+UNCOUNTED = _("Empty: not counted.")
+AMOUNTS = ["gpu_deserved", "gpu_limit", "cpu_deserved", "cpu_limit", "memory_deserved", "memory_limit"]
+REST = ["over_quota_weight", "rank"]
+
+
+class QuotaForm(ServiceForm):
+    """What a quota says, and why it is changed."""
+
+    gpu_deserved = AmountField("gpu")
+    gpu_limit = AmountField("gpu", empty=str(UNLIMITED), required=False)
+    cpu_deserved = AmountField("cpu", empty=str(UNCOUNTED), required=False)
+    cpu_limit = AmountField("cpu", empty=str(UNLIMITED), required=False)
+    memory_deserved = AmountField("memory", empty=str(UNCOUNTED), required=False)
+    memory_limit = AmountField("memory", empty=str(UNLIMITED), required=False)
+    reason = reason_field(required=True)
+    field_at = {
+        **{f"/{name.replace('_', '/')}": name for name in AMOUNTS},
+        "/overQuotaWeight": "over_quota_weight",
+        "/rank": "rank",
+        "/nodePool": "node_pool",
+        "/reason": "reason",
+    }
+
+    def values(self) -> QuotaValues:
+        """The cleaned fields as values."""
+        data = self.cleaned_data
+        return QuotaValues(
+            Limit(data["gpu_deserved"], data["cpu_deserved"], data["memory_deserved"]),
+            Limit(data["gpu_limit"], data["cpu_limit"], data["memory_limit"]),
+            data["over_quota_weight"],
+            data["rank"],
+        )
+
+    def validate_constraints(self) -> None:
+        """Limits are compared by the service, which names both numbers; here only whether such a quota exists."""
+        row = self.instance
+        if row._state.adding and _has_quota(row):
+            self.add_error("node_pool", _("There is a quota for this pool already; change that one."))
+
+
+def _has_quota(row: Any) -> bool:
+    owner = "project" if isinstance(row, ProjectQuota) else "department"
+    same = {f"{owner}_id": getattr(row, f"{owner}_id"), "node_pool_id": row.node_pool_id}
+    return bool(type(row)._default_manager.filter(**same).exists())
+
+
+class ProjectQuotaForm(QuotaForm):
+    """Of a project."""
+
+    class Meta:
+        model = ProjectQuota
+        fields = ["project", "node_pool", *AMOUNTS, *REST]
+
+
+class DepartmentQuotaForm(QuotaForm):
+    """Of a department."""
+
+    class Meta:
+        model = DepartmentQuota
+        fields = ["department", "node_pool", *AMOUNTS, *REST]
+
+
+class QuotaAdmin(ImportExportMixin, ServiceAdmin, SimpleHistoryAdmin):
+    """What both kinds of quota share. The mixin order matters: import and export wrap the list, history the rows."""
+
+    formats: ClassVar[list[type[CSV]]] = [CSV]
+    show_change_form_export = False
+    ordering = ["node_pool", "pk"]
+    list_filter = ["node_pool", "rank"]
+    history_list_display = ["gpu_deserved_text", "gpu_limit_text"]
+
+    @admin.display(description=_("GPUs deserved"), ordering="gpu_deserved")
+    def gpu_deserved_text(self, obj: Quota) -> str:
+        return gpu_text(obj.gpu_deserved)
+
+    @admin.display(description=_("GPU limit"), ordering="gpu_limit")
+    def gpu_limit_text(self, obj: Quota) -> str:
+        return "unlimited" if obj.gpu_limit is None else gpu_text(obj.gpu_limit)
+
+    def remove(self, actor: Actor, obj: ProjectQuota | DepartmentQuota) -> None:
+        reset_quota(quota=obj, actor=actor, reason=FROM_CONSOLE)
+
+    def has_import_permission(self, request: HttpRequest) -> bool:
+        return standing(request).can(self.verb)
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        return standing(request).can(self.verb)
+
+    def get_import_resource_kwargs(self, request: HttpRequest, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_import_resource_kwargs(request, **kwargs), "actor": admin_actor(request)}
+
+
+@admin.register(ProjectQuota)
+class ProjectQuotaAdmin(QuotaAdmin):
+    """Quotas of projects."""
+
+    verb = Verb.MANAGE_PROJECT_QUOTA
+    form = ProjectQuotaForm
+    resource_classes: ClassVar[list[type[Any]]] = [ProjectQuotaResource]
+    fixed_fields = ("project", "node_pool")
+    list_display = ["project", "node_pool", "gpu_deserved_text", "gpu_limit_text", "over_quota_weight", "rank"]
+    list_select_related = ["project", "node_pool"]
+    search_fields = ["project__name", "project__department__name"]
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
+        """Set it."""
+        row = form.instance
+        outcome = set_project_quota(
+            project=row.project,
+            node_pool=row.node_pool,
+            values=form.values(),
+            actor=admin_actor(request),
+            reason=form.cleaned_data["reason"],
+        )
+        return Outcome(outcome.quota, outcome.warnings)
+
+
+@admin.register(DepartmentQuota)
+class DepartmentQuotaAdmin(QuotaAdmin):
+    """Quotas of departments."""
+
+    verb = Verb.MANAGE_DEPARTMENT_QUOTA
+    form = DepartmentQuotaForm
+    resource_classes: ClassVar[list[type[Any]]] = [DepartmentQuotaResource]
+    fixed_fields = ("department", "node_pool")
+    list_display = ["department", "node_pool", "gpu_deserved_text", "gpu_limit_text", "over_quota_weight", "rank"]
+    list_select_related = ["department", "node_pool"]
+    search_fields = ["department__name"]
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
+        """Set it."""
+        row = form.instance
+        outcome = set_department_quota(
+            department=row.department,
+            node_pool=row.node_pool,
+            values=form.values(),
+            actor=admin_actor(request),
+            reason=form.cleaned_data["reason"],
+        )
+        return Outcome(outcome.quota, outcome.warnings)
+
+
+class PriorityCapForm(ServiceForm):
+    """At most so many GPUs of one priority in a project."""
+
+    gpu_limit = AmountField("gpu")
+    reason = reason_field(required=True)
+    field_at = {"/priority": "priority", "/gpuLimit": "gpu_limit", "/reason": "reason"}
+
+    class Meta:
+        model = PriorityCap
+        fields = ["project", "priority", "gpu_limit"]
+
+
+@admin.register(PriorityCap)
+class PriorityCapAdmin(ServiceAdmin, SimpleHistoryAdmin):
+    """GPU caps of priorities."""
+
+    verb = Verb.MANAGE_PROJECT_QUOTA
+    form = PriorityCapForm
+    fixed_fields = ("project", "priority")
+    list_display = ["project", "priority", "gpu_limit_text"]
+    list_select_related = ["project"]
+    search_fields = ["project__name", "priority"]
+
+    @admin.display(description=_("GPUs at most"), ordering="gpu_limit")
+    def gpu_limit_text(self, obj: PriorityCap) -> str:
+        return gpu_text(obj.gpu_limit)
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
+        """Set it."""
+        row, data = form.instance, form.cleaned_data
+        cap = set_priority_cap(
+            project=row.project,
+            priority=row.priority,
+            gpu_limit=data["gpu_limit"],
+            actor=admin_actor(request),
+            reason=data["reason"],
+        )
+        return Outcome(cap or row)
+
+    def remove(self, actor: Actor, obj: PriorityCap) -> None:
+        set_priority_cap(project=obj.project, priority=obj.priority, gpu_limit=None, actor=actor, reason=FROM_CONSOLE)
