@@ -1,0 +1,97 @@
+"""The dictionary and the types as pages show them, with how each cluster stands."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Q
+
+from clusters.models import Cluster, ClusterState, Drift
+from workloads.models import Priority, WorkloadType
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """How one cluster stands: synced, changing, drifted or paused; `detail` says what differs."""
+
+    cluster: str
+    state: str
+    detail: str = ""
+    simulated: bool = False
+    synced_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryRow:
+    """One entry. `types`: titles of the types it is the default of."""
+
+    id: str
+    name: str
+    value: int
+    preemption_policy: str
+    description: str
+    source: str
+    alias_of: str
+    retired: bool
+    types: tuple[str, ...]
+    dots: tuple[Dot, ...]
+
+    @property
+    def offered(self) -> bool:
+        """Shown in forms."""
+        return not self.alias_of and not self.retired
+
+
+def dictionary_rows() -> list[DictionaryRow]:
+    """Every entry, highest value first, in a constant number of queries."""
+    clusters = list(Cluster.objects.all())
+    drifts = _drifts()
+    rows = Priority.objects.select_related("alias_of").prefetch_related("types").order_by("-value", "name")
+    return [
+        DictionaryRow(
+            id=str(row.pk),
+            name=row.name,
+            value=row.value,
+            preemption_policy=row.preemption_policy,
+            description=row.description,
+            source=row.source,
+            alias_of=row.alias_of.name if row.alias_of else "",
+            retired=row.retired_at is not None,
+            types=tuple(sorted(type_.title for type_ in row.types.all())),
+            dots=tuple(_dot(cluster, drifts[cluster.pk].get(row.name, "")) for cluster in clusters),
+        )
+        for row in rows
+    ]
+
+
+def sync_state_of_priorities() -> list[Dot]:
+    """One dot per cluster for the dictionary as a whole."""
+    drifts = _drifts()
+    return [_dot(cluster, "; ".join(drifts[cluster.pk].values())) for cluster in Cluster.objects.all()]
+
+
+def _drifts() -> dict[object, dict[str, str]]:
+    """Cluster id to what differs, by the name of the PriorityClass."""
+    found: dict[object, dict[str, str]] = defaultdict(dict)
+    for drift in Drift.objects.filter(kind__startswith="PriorityClass"):
+        found[drift.cluster_id][drift.name] = drift.message or f"{drift.name}: {drift.category}"
+    return found
+
+
+def _dot(cluster: Cluster, drift: str) -> Dot:
+    if cluster.state == ClusterState.PAUSED:
+        state, detail = "paused", cluster.paused_reason
+    elif drift:
+        state, detail = "drifted", drift
+    elif cluster.synced_at is None or cluster.synced_generation < cluster.generation:
+        state, detail = "changing", ""
+    else:
+        state, detail = "synced", ""
+    return Dot(cluster.name, state, detail, cluster.is_simulated, cluster.synced_at)
+
+
+def type_rows() -> list[WorkloadType]:
+    """Every type with category and priority, and `used_by`: how many workloads exist of it."""
+    live = Count("workloads", filter=Q(workloads__deleted_at__isnull=True))
+    rows = WorkloadType.objects.select_related("category", "priority").annotate(used_by=live)
+    return list(rows.order_by("-native", "category__name", "name"))

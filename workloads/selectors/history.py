@@ -1,0 +1,146 @@
+"""What happened to a workload: its pods, events, timeline, and each eviction told as a story."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from clusters.errors import ClusterError
+from clusters.gateways import gateway_for
+from clusters.kinds_core import POD
+from clusters.models import ClusterEvent, ObservedPod
+from clusters.ports import ObjectRef
+from portal.core.actors import Actor
+from tenants.permissions import Verb, can
+from workloads.models import Phase, PreemptionCause, PreemptionRecord, Workload
+from workloads.sentences import duration_text, gpus_text
+
+MOST_ENTRIES = 200
+OTHERS = "another project"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the timeline."""
+
+    at: datetime
+    type: str
+    phase: str
+    reason: str
+    message: str
+    actor_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an eviction."""
+
+    at: datetime
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """An eviction: one sentence, the steps below it, and whether the other's name is the reader's to see."""
+
+    record: PreemptionRecord
+    sentence: str
+    steps: tuple[Step, ...]
+    names_shown: bool
+
+
+def pods_of(workload: Workload) -> list[ObservedPod]:
+    """Its pods, newest first, gone ones too."""
+    rows = ObservedPod.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
+    return list(rows.order_by("-created_at", "name")[:MOST_ENTRIES])
+
+
+def events_of(workload: Workload) -> list[ClusterEvent]:
+    """What its cluster reported about its objects, newest first."""
+    rows = ClusterEvent.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
+    return list(rows.order_by("-at", "-pk")[:MOST_ENTRIES])
+
+
+def timeline(workload: Workload) -> list[Entry]:
+    """Everything that happened to it, newest first, with who did it."""
+    return [
+        Entry(row.at, row.type, row.phase, row.reason, row.message or row.phase or row.reason, row.actor)
+        for row in workload.timeline.all()[:MOST_ENTRIES]
+    ]
+
+
+def logs(workload: Workload, pod: str, tail: int = 200) -> list[str]:
+    """The last lines of one of its pods; empty when the pod or its cluster is gone."""
+    if not ObservedPod.objects.filter(owner_id=str(workload.pk), name=pod).exists():
+        return []
+    try:
+        ref = ObjectRef(POD, pod, workload.project.namespace)
+        return list(gateway_for(workload.project.cluster).logs(ref, tail=tail))
+    except ClusterError:
+        return []
+
+
+def preemptions_of(workload: Workload) -> list[PreemptionRecord]:
+    """Its evictions, newest first."""
+    return list(workload.preemptions.select_related("preemptor__project", "victim__project"))
+
+
+def preemption_story(record: PreemptionRecord, actor: Actor) -> Story:
+    """The eviction as its people should read it. Another project's names are shown to those who may see it."""
+    shown = _may_name(record, actor)
+    return Story(record, " ".join(_sentences(record, shown=shown)), tuple(_steps(record, shown=shown)), shown)
+
+
+def _may_name(record: PreemptionRecord, actor: Actor) -> bool:
+    if record.preemptor is None:
+        return True
+    return can(actor, Verb.VIEW_PROJECT, project=record.preemptor.project)
+
+
+def _by(record: PreemptionRecord, *, shown: bool) -> str:
+    if not record.preemptor_name:
+        return "the scheduler, which did not say for whom"
+    if not shown:
+        return f"a workload of {OTHERS}"
+    value = f" ({record.preemptor_priority} {record.preemptor_value})" if record.preemptor_priority else ""
+    own = record.preemptor is not None and record.preemptor.project_id == record.victim.project_id
+    where = "your project" if own else (record.preemptor_project and f"project {record.preemptor_project}")
+    return f"{record.preemptor_name}{value}{f' of {where}' if where else ''}"
+
+
+def _sentences(record: PreemptionRecord, *, shown: bool) -> Iterator[str]:
+    yield f"Evicted {record.at:%H:%M} UTC by {_by(record, shown=shown)}."
+    ran = duration_text(timedelta(seconds=record.ran_seconds))
+    yield f"It had run {ran} on {gpus_text(record.gpu_milli)}; {_loss(record)}"
+    if record.cause == PreemptionCause.RECLAIM:
+        yield "Its queue was over its share and the other took back what is its own: priority played no part."
+    if record.victim.deleted_at is None and record.victim.phase == Phase.PENDING:
+        yield "It is waiting again."
+
+
+def _loss(record: PreemptionRecord) -> str:
+    hours = record.lost_gpu_seconds / 3600
+    if record.checkpoint_at is None:
+        return f"it had saved no checkpoint, so about {hours:.1f} GPU-hours are lost."
+    since = duration_text(record.at - record.checkpoint_at)
+    return f"its last checkpoint was {since} earlier, so about {hours:.1f} GPU-hours are lost."
+
+
+def _steps(record: PreemptionRecord, *, shown: bool) -> Iterator[Step]:
+    """Decided, SIGTERM, gone, the other started, requeued, running again: each only once it has happened."""
+    yield Step(record.at, f"Decided: {record.message or 'the scheduler evicts it.'}" if shown else "Decided.")
+    yield Step(record.at, f"SIGTERM to {record.pod_name}; {record.grace_seconds} s of grace.")
+    if record.gone_at:
+        yield Step(record.gone_at, f"Gone from {record.node_name or 'its node'}.")
+    if record.preemptor and record.preemptor.started_at and record.preemptor.started_at >= record.at:
+        yield Step(record.preemptor.started_at, f"{_by(record, shown=shown)} started.".capitalize())
+    yield from _afterwards(record)
+
+
+def _afterwards(record: PreemptionRecord) -> Iterator[Step]:
+    words = {Phase.PENDING.value: "Requeued.", Phase.RUNNING.value: "Running again."}
+    seen: set[str] = set()
+    moves = record.victim.timeline.filter(type="phase", at__gte=record.at, phase__in=words).order_by("at", "pk")
+    for entry in moves[:20]:
+        if entry.phase not in seen and (entry.phase != Phase.RUNNING or Phase.PENDING in seen):
+            seen.add(entry.phase)
+            yield Step(entry.at, words[entry.phase])

@@ -1,0 +1,168 @@
+"""Why a workload waits: one sentence with its numbers, and what would change it. The model first, then the scheduler's words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from django.utils import timezone
+
+from clusters.models import Cluster, ClusterState, NodePool
+from clusters.sources import desired_state
+from scheduling.cycle import FLAVOURS, preview
+from scheduling.decisions import Kind, Outcome
+from scheduling.model import PodGroup, Snapshot
+from scheduling.priority import Preemptibility
+from scheduling.reasons import Reason
+from workloads.lifecycle import WAITING
+from workloads.models import DesiredPhase, Phase, Workload
+from workloads.sentences import duration_text, pend_sentence
+from workloads.snapshots import group_of, queue_labels, snapshot_of, wanted_of
+
+STALE_SECONDS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """Something that would change it: in words, and as the fields a form may fill in."""
+
+    words: str
+    priority: str = ""
+    preemptibility: str = ""
+    pool: str = ""
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """`source`: model (an estimate on the last snapshot), scheduler (its own words) or rung (not handed over yet)."""
+
+    sentence: str
+    reason: str
+    since: datetime
+    source: str
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    actions: tuple[Remedy, ...] = ()
+    observed_at: datetime | None = None
+    simulated: bool = False
+
+
+def why_waiting(workload: Workload) -> Headline | None:
+    """None unless it is meant to run and waits."""
+    if workload.phase not in WAITING or workload.desired_phase != DesiredPhase.RUNNING:
+        return None
+    if workload.phase != Phase.PENDING or workload.project.cluster.state == ClusterState.PAUSED:
+        return _not_there_yet(workload)
+    return _by_model(workload) or _by_scheduler(workload)
+
+
+def _not_there_yet(workload: Workload) -> Headline:
+    cluster = workload.project.cluster
+    words = {
+        Phase.CREATING.value: f"a worker hands it to {cluster.name}",
+        Phase.RESUMING.value: f"a worker hands it to {cluster.name} again",
+        Phase.INITIALIZING.value: "its pods have nodes and are starting",
+    }
+    doing = words.get(workload.phase, "a worker looks after it")
+    if cluster.state == ClusterState.PAUSED:
+        doing = f"{cluster.name} is paused: {cluster.paused_reason}"
+    elif workload.apply_error:
+        doing = f"{cluster.name} could not take it yet: {workload.apply_error}"
+    return _headline(workload, doing, reason=workload.phase, source="rung")
+
+
+def _headline(
+    workload: Workload,
+    doing: str,
+    *,
+    reason: str,
+    source: str,
+    numbers: Mapping[str, str] | None = None,
+    actions: tuple[Remedy, ...] = (),
+) -> Headline:
+    cluster = workload.project.cluster
+    waited = duration_text(timezone.now() - workload.phase_at)
+    return Headline(
+        sentence=f"Waiting {waited}: {doing.rstrip('.')}.",
+        reason=reason,
+        since=workload.phase_at,
+        source=source,
+        numbers=numbers or {},
+        actions=actions,
+        observed_at=cluster.observed_at,
+        simulated=cluster.is_simulated,
+    )
+
+
+def _by_scheduler(workload: Workload) -> Headline:
+    doing = workload.phase_message or "its cluster's scheduler has not said why"
+    return _headline(workload, doing, reason=workload.phase_reason, source="scheduler")
+
+
+def _by_model(workload: Workload) -> Headline | None:
+    """The same cycle that a preview runs. None when the snapshot is too old, or the model would start it at once."""
+    cluster = workload.project.cluster
+    pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
+    if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
+        return None
+    snapshot, _at = snapshot_of(cluster, pool.name)
+    group = _waiting_group(snapshot, workload) or group_of(wanted_of(workload, pool), cluster.flavour)
+    outcome = preview(snapshot, group, flavour=cluster.flavour)
+    if outcome.pend is None:
+        return None
+    labels = queue_labels(desired_state(cluster))
+    return _headline(
+        workload,
+        pend_sentence(outcome.pend, pool=pool.name, labels=labels),
+        reason=str(outcome.pend.reason),
+        source="model",
+        numbers=_named(outcome.pend.numbers(), labels),
+        actions=_remedies(workload, snapshot, group, outcome, cluster.flavour),
+    )
+
+
+def _stale(cluster: Cluster) -> bool:
+    seen = cluster.observed_at
+    return seen is None or (timezone.now() - seen).total_seconds() > STALE_SECONDS
+
+
+def _waiting_group(snapshot: Snapshot, workload: Workload) -> PodGroup | None:
+    """The group as observed, where that is one group: a kube-scheduler sees single pods."""
+    return next((group for group in snapshot.groups if group.name == str(workload.pk)), None)
+
+
+def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
+    return {name: labels.get(text, text) if name == "queue" else text for name, text in numbers.items()}
+
+
+def _remedies(
+    workload: Workload, snapshot: Snapshot, group: PodGroup, outcome: Outcome, flavour: str
+) -> tuple[Remedy, ...]:
+    """What the same model says would help. Only what was tried and works is offered."""
+    tried: list[Remedy] = []
+    reason = outcome.pend.reason if outcome.pend else None
+    if reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA and workload.preemptibility == Preemptibility.NON_PREEMPTIBLE:
+        freed = preview(snapshot, replace(group, preemptible=True), flavour=flavour)
+        if freed.kind is not Kind.PENDING:
+            verb = "starts now" if freed.kind is Kind.PLACED else "starts after an eviction"
+            words = f"Submit it as preemptible: it {verb}, and may be evicted."
+            tried.append(Remedy(words, preemptibility=str(Preemptibility.PREEMPTIBLE)))
+    return tuple(tried)
+
+
+def queue_position(workload: Workload) -> int | None:
+    """Its place among the waiting workloads of its project and pool, 1 is next; None when it does not wait."""
+    if workload.phase not in WAITING or workload.desired_phase != DesiredPhase.RUNNING:
+        return None
+    queue = Workload.objects.filter(
+        project=workload.project_id,
+        pool_name=workload.pool_name,
+        phase__in=WAITING,
+        desired_phase=DesiredPhase.RUNNING,
+        deleted_at__isnull=True,
+    )
+    ahead = queue.filter(priority_value__gt=workload.priority_value).count()
+    older = queue.filter(priority_value=workload.priority_value, created_at__lt=workload.created_at).count()
+    return ahead + older + 1

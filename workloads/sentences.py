@@ -1,0 +1,89 @@
+"""Refusals of the model in people's words, with their numbers. Pure."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from scheduling.reasons import Pend, Reason
+from scheduling.resources import Resources, decimal_text
+
+GIB: Final = 2**30
+
+
+def amount_text(amount: Resources) -> str:
+    """"8 GPUs", or the largest other thing that is asked for."""
+    if amount.gpu:
+        return gpus_text(amount.gpu)
+    return str(amount)
+
+
+def gpus_text(milli: int) -> str:
+    """"1 GPU", "0.5 GPUs"."""
+    text = decimal_text(milli)
+    return f"{text} GPU" if text == "1" else f"{text} GPUs"
+
+
+def duration_text(span: timedelta) -> str:
+    """"5 h 40 m", "14 min", "30 s"."""
+    seconds = max(0, int(span.total_seconds()))
+    days, hours, minutes = seconds // 86400, seconds % 86400 // 3600, seconds % 3600 // 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} m"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def pend_sentence(pend: Pend, *, pool: str, labels: Mapping[str, str]) -> str:
+    """Why it waits, as the rest of a sentence that begins with "it needs …"."""
+    needed = amount_text(pend.needed)
+    who = labels.get(pend.queue or "", pend.queue or "its queue")
+    match pend.reason:
+        case Reason.NON_PREEMPTIBLE_OVER_QUOTA:
+            left = _left(pend)
+            return (
+                f"needs {needed} in {pool}; {left} of the {_allowed(pend)} that {who} deserves "
+                f"{'is' if left == '1' else 'are'} free, and non-preemptible work may not go over quota"
+            )
+        case Reason.OVER_LIMIT:
+            return (
+                f"needs {needed} in {pool}; {who} holds {amount_text(pend.used)} of its limit of {_allowed(pend)}"
+            )
+        case Reason.NEVER_FITS:
+            return f"needs {needed}, more than {pool} could ever give: {_largest(pend)}"
+        case Reason.NO_SUCH_POOL:
+            return f"waits for the node pool {pool}, which has no nodes"
+        case Reason.QUEUE_MISSING:
+            return f"waits for its queue in {pool}, which is not in the cluster yet"
+        case Reason.EVICTING:
+            return f"has its place in {pool}: it waits for the evicted to leave"
+        case Reason.PREEMPTION_NEVER:
+            return f"needs {needed} in {pool}; {_free(pend)}, and its priority evicts nobody"
+        case Reason.NO_ROOM:
+            return f"needs {needed} in {pool}; {_free(pend)}, and nothing there may be evicted for it"
+
+
+def _allowed(pend: Pend) -> str:
+    bound = pend.allowed
+    if pend.missing.gpu or not (pend.missing.cpu or pend.missing.memory):
+        return gpus_text(bound.gpu or 0)
+    return str(bound)
+
+
+def _left(pend: Pend) -> str:
+    """What is left of the bound in the dimension that says no."""
+    if pend.missing.gpu or not (pend.missing.cpu or pend.missing.memory):
+        return decimal_text(max((pend.allowed.gpu or 0) - pend.used.gpu, 0))
+    if pend.missing.cpu:
+        return f"{decimal_text(max((pend.allowed.cpu or 0) - pend.used.cpu, 0))} CPU"
+    return f"{decimal_text(max((pend.allowed.memory or 0) - pend.used.memory, 0), GIB)} GiB"
+
+
+def _free(pend: Pend) -> str:
+    if pend.needed.gpu:
+        return f"{gpus_text(pend.free.gpu)} free, at most {decimal_text(pend.largest_free.gpu)} on one node"
+    return f"{pend.free} free"
+
+
+def _largest(pend: Pend) -> str:
+    return f"{gpus_text(pend.free.gpu)} in all, {decimal_text(pend.largest_free.gpu)} on its largest node"

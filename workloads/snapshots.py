@@ -1,0 +1,243 @@
+"""The observed cluster as a `scheduling.Snapshot`, and a workload as the pod group it would be in it.
+
+KAI: queues per project and department in every pool, a pod group per workload. kube-scheduler: one queue per namespace that
+stands for its ResourceQuota, every pod for itself. Pods of others count too; waiting workloads that have no pods yet are
+added from their specs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from clusters.flavours import common, flavour_for
+from clusters.flavours.kai import RANK_TO_PRIORITY
+from clusters.models import Cluster, NodePool, ObservedPod
+from clusters.ports import DesiredState, ProjectSpec, QueueSpec
+from clusters.sources import desired_state
+from scheduling.cycle import Flavour
+from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot, Strategy
+from scheduling.priority import THRESHOLD, Preemptibility
+from scheduling.resources import Limit, Resources
+from tenants.models import Project
+from workloads.intake import WorkloadSpec
+from workloads.lifecycle import WAITING
+from workloads.models import DesiredPhase, Priority, Workload
+
+ANY_POOL: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a pod group is made from, be it a stored workload or one that somebody thinks of."""
+
+    name: str
+    spec: WorkloadSpec
+    project: Project
+    pool: NodePool
+    value: int
+    preemption_policy: str
+    preemptibility: str
+    created: datetime
+
+
+def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, datetime | None]:
+    """The cluster (or one of its pools) as it was last observed, and when that was."""
+    by_pool = cluster.flavour == Flavour.KAI
+    state = desired_state(cluster)
+    pools = list(cluster.node_pools.all())
+    pods = list(_pods(cluster))
+    snapshot = Snapshot(
+        nodes=tuple(_nodes(cluster, by_pool=by_pool)),
+        queues=tuple(_queues(state) if by_pool else _namespace_queues(state)),
+        groups=(*_groups(cluster, pods, state), *_unborn(cluster, pods, pools)),
+        strategies={each.name: Strategy(each.gpu_placement) for each in pools} if by_pool else {},
+    )
+    return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
+
+
+def _nodes(cluster: Cluster, *, by_pool: bool) -> Iterator[Node]:
+    for order, node in enumerate(cluster.nodes.select_related("pool").order_by("name")):
+        yield Node(
+            name=node.name,
+            pool=(node.pool.name if node.pool else "") if by_pool else ANY_POOL,
+            capacity=Resources(node.gpu_milli, node.cpu_milli, node.memory_bytes),
+            labels=node.labels,
+            ready=node.ready and not node.unschedulable,
+            order=order,
+        )
+
+
+def _queues(state: DesiredState) -> Iterator[Queue]:
+    leaves = (queue for project in state.projects for queue in project.queues)
+    for order, spec in enumerate((*state.departments, *leaves)):
+        yield _queue(spec, order)
+
+
+def _queue(spec: QueueSpec, order: int) -> Queue:
+    return Queue(
+        name=spec.name,
+        parent=spec.parent,
+        pool=spec.pool.name,
+        deserved=spec.deserved,
+        limit=spec.limit,
+        weight=spec.over_quota_weight,
+        rank=RANK_TO_PRIORITY[spec.rank],
+        created=order,
+    )
+
+
+def _namespace_queues(state: DesiredState) -> Iterator[Queue]:
+    """A ResourceQuota counts all pools together."""
+    for project in state.projects:
+        yield Queue(
+            namespace_queue(project.namespace),
+            pool=ANY_POOL,
+            deserved=_sum(queue.deserved for queue in project.queues),
+            limit=_sum(queue.limit for queue in project.queues),
+        )
+
+
+def namespace_queue(namespace: str) -> str:
+    """Name of the queue that stands for a namespace's quota."""
+    return f"namespace {namespace}"
+
+
+def _sum(limits: Iterable[Limit]) -> Limit:
+    parts = list(limits)
+    return Limit(
+        common.sum_or_unlimited(each.gpu for each in parts),
+        common.sum_or_unlimited(each.cpu for each in parts),
+        common.sum_or_unlimited(each.memory for each in parts),
+    )
+
+
+def queue_labels(state: DesiredState) -> dict[str, str]:
+    """Queue names in people's words: "project llm-team"."""
+    labels = {spec.name: f"department {_owner(spec.display_name)}" for spec in state.departments}
+    for project in state.projects:
+        labels |= {queue.name: f"project {project.name}" for queue in project.queues}
+        labels[namespace_queue(project.namespace)] = f"project {project.name}"
+    return labels
+
+
+def _owner(display_name: str) -> str:
+    return display_name.partition(" in ")[0]
+
+
+def _pods(cluster: Cluster) -> Iterable[ObservedPod]:
+    rows = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True, phase__in=["Pending", "Running"])
+    return rows.order_by("created_at", "uid")
+
+
+def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) -> Iterator[PodGroup]:
+    by_pool = cluster.flavour == Flavour.KAI
+    minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool else {}
+    never = set(Priority.objects.filter(preemption_policy="Never").values_list("name", flat=True))
+    homes = _leaves(state.projects)
+    drafts: dict[str, list[ObservedPod]] = {}
+    for pod in pods:
+        drafts.setdefault(_group_name(pod, by_pool=by_pool), []).append(pod)
+    for name, members in drafts.items():
+        yield _group(name, members, minimum.get(members[0].owner_id, 1), never, homes if by_pool else None)
+
+
+def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
+    """(namespace, pool) to queue, for pods that name none."""
+    return {(project.namespace, queue.pool.name): queue.name for project in projects for queue in project.queues}
+
+
+def _minimums(owners: set[str]) -> dict[str, int]:
+    rows = Workload.objects.filter(pk__in=[owner for owner in owners if len(owner) == 36])
+    return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
+
+
+def _group_name(pod: ObservedPod, *, by_pool: bool) -> str:
+    return pod.owner_id if by_pool and pod.owner_id else f"{pod.owner_id}:{pod.uid}"
+
+
+def workload_of(group: str) -> str:
+    """The id of the workload that a group of a snapshot belongs to; empty for foreign pods."""
+    return group.partition(":")[0]
+
+
+def _group(
+    name: str,
+    pods: Sequence[ObservedPod],
+    minimum: int,
+    never: set[str],
+    homes: Mapping[tuple[str, str], str] | None,
+) -> PodGroup:
+    first = pods[0]
+    starts = [int(pod.started_at.timestamp() * 1_000_000) for pod in pods if pod.started_at]
+    home = namespace_queue(first.namespace) if homes is None else first.queue
+    return PodGroup(
+        name=name,
+        queue=home or (homes or {}).get((first.namespace, first.pool_name), ""),
+        namespace=first.namespace,
+        priority=first.priority,
+        preemptible=first.preemptible if homes is not None else first.priority < THRESHOLD,
+        pods=tuple(_pod(pod) for pod in pods),
+        min_member=min(minimum, len(pods)),
+        started=min(starts, default=None),
+        created=int(first.created_at.timestamp() * 1_000_000),
+        pool=ANY_POOL if homes is None else first.pool_name,
+        never_preempts=first.priority_class in never,
+    )
+
+
+def _pod(pod: ObservedPod) -> Pod:
+    amounts = Resources(pod.gpu_milli, pod.cpu_milli, pod.memory_bytes)
+    return Pod(pod.uid, amounts, pod.node_name or None, pod.deletion_at is not None)
+
+
+def _unborn(cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool]) -> Iterator[PodGroup]:
+    """Waiting workloads that nothing has been observed of yet."""
+    seen = {pod.owner_id for pod in pods}
+    by_name = {pool.name: pool for pool in pools}
+    rows = Workload.objects.filter(
+        project__cluster=cluster, phase__in=WAITING, desired_phase=DesiredPhase.RUNNING, deleted_at__isnull=True
+    )
+    for workload in rows.select_related("project", "priority"):
+        if str(workload.pk) not in seen and (pool := by_name.get(workload.pool_name)):
+            yield group_of(wanted_of(workload, pool), cluster.flavour)
+
+
+def wanted_of(workload: Workload, pool: NodePool) -> Wanted:
+    """A stored workload as what a pod group is made from."""
+    return Wanted(
+        name=str(workload.pk),
+        spec=WorkloadSpec.from_json(workload.spec),
+        project=workload.project,
+        pool=pool,
+        value=workload.priority_value,
+        preemption_policy=workload.priority.preemption_policy,
+        preemptibility=workload.preemptibility,
+        created=workload.created_at,
+    )
+
+
+def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
+    """The pod group a scheduler of this flavour would see, all of it waiting."""
+    by_pool = flavour_name == Flavour.KAI
+    queue = flavour_for(flavour_name).queue_name(wanted.project.owner, wanted.pool.name)
+    preemptible = wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE
+    return PodGroup(
+        name=wanted.name,
+        queue=queue if by_pool else namespace_queue(wanted.project.namespace),
+        namespace=wanted.project.namespace,
+        priority=wanted.value,
+        preemptible=preemptible if by_pool else wanted.value < THRESHOLD,
+        pods=tuple(_wanted_pods(wanted)),
+        min_member=wanted.spec.min_member if by_pool else 1,
+        created=int(wanted.created.timestamp() * 1_000_000),
+        pool=wanted.pool.name if by_pool else ANY_POOL,
+        never_preempts=wanted.preemption_policy == "Never",
+        node_selector={} if by_pool else {wanted.pool.label_key: wanted.pool.label_value},
+    )
+
+
+def _wanted_pods(wanted: Wanted) -> Iterator[Pod]:
+    for role in wanted.spec.roles:
+        for number in range(role.replicas):
+            yield Pod(f"{wanted.name}/{role.pointer}/{number}", role.requests)
