@@ -72,8 +72,9 @@ class Kai:
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
         """Evicted by whom and how, or the reason a pod group waits with KAI's own numbers."""
-        for text in reading.disruption_texts(pod, events, "Evict", "Evicted", "Preempted"):
-            return _evicted(text)
+        said = [_evicted(text) for text in reading.disruption_texts(pod, events, "Evict", "Evicted", "Preempted")]
+        if said:
+            return next((each for each in said if each.preemptor), said[0])
         for text in _waiting_texts(pod, events):
             if found := _pending(text):
                 return found

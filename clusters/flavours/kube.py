@@ -51,10 +51,8 @@ class Kube:
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
         """Evicted by whom, refused by which quota, or waiting for which nodes. An empty pod: none could be created."""
-        for text in reading.disruption_texts(pod, events, "Preempted"):
-            if match := reading.BY_POD.search(text):
-                return Reading("Preempted", text, preemptor=f"uid:{match[1]}", cause="preempt")
-            return Reading("Preempted", text, cause="preempt")
+        if said := list(reading.disruption_texts(pod, events, "Preempted")):
+            return _preempted(said)
         for text in reading.messages(events, "FailedCreate"):
             if (match := reading.EXCEEDED.search(text)) and not pod.get("status"):
                 return _refused(match.groupdict(), text)
@@ -121,6 +119,14 @@ def _limit_range(project: ProjectSpec) -> Manifest:
 
 def _metadata(project: ProjectSpec, name: str) -> dict[str, Any]:
     return owned(name, owner=project.owner, generation=project.generation, namespace=project.namespace)
+
+
+def _preempted(said: Sequence[str]) -> Reading:
+    """The condition is certain but may name nobody; then an event does."""
+    for text in said:
+        if match := reading.BY_POD.search(text):
+            return Reading("Preempted", text, preemptor=f"uid:{match[1]}", cause="preempt")
+    return Reading("Preempted", said[0], cause="preempt")
 
 
 def _refused(match: Mapping[str, str], text: str) -> Reading:

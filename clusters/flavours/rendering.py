@@ -143,6 +143,12 @@ def _devworkspace(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
     _dress_pod(overrides.setdefault("spec", {}), job, scheduler)
 
 
+def _nim(body: dict[str, Any], job: JobSpec, _scheduler: str) -> None:
+    if selector := node_selector(job.pool):
+        spec = body["spec"]
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
+
+
 _ELSEWHERE: Final[Mapping[str, Callable[[dict[str, Any], JobSpec, str], None]]] = {
     "Workflow": _workflow,
     "ScheduledWorkflow": _workflow,
@@ -150,6 +156,8 @@ _ELSEWHERE: Final[Mapping[str, Callable[[dict[str, Any], JobSpec, str], None]]] 
     "PipelineRun": _tekton,
     "DynamoGraphDeployment": _dynamo,
     "DevWorkspace": _devworkspace,
+    "NIMServices": _nim,
+    "NIMCache": _nim,
 }
 
 
