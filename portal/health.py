@@ -1,8 +1,5 @@
 """Health: `/healthz` says that this process answers, `/readyz` that the whole portal works and what is missing."""
 
-from collections.abc import Iterator
-
-from django.conf import settings
 from django.db import DatabaseError
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
@@ -10,7 +7,7 @@ from django.views.decorators.http import require_safe
 from clusters.models import Cluster, ClusterState
 from portal.core import heartbeats
 
-FRESH_SECONDS = 30
+KINDS = (heartbeats.WORKER, heartbeats.BEAT, heartbeats.OBSERVER)
 
 
 @require_safe
@@ -30,14 +27,12 @@ def ready(_request: HttpRequest) -> JsonResponse:
     return JsonResponse(body, status=503 if missing else 200)
 
 
-def silent_processes() -> Iterator[str]:
+def silent_processes() -> list[str]:
     """Heartbeats that are absent or old: a process is proved by the work it does, not by its id."""
-    ages = heartbeats.ages()
-    expected = [heartbeats.BEAT, heartbeats.OBSERVER, *map(heartbeats.worker_of, settings.QUEUES)]
-    return (name for name in expected if ages.get(name, FRESH_SECONDS) >= FRESH_SECONDS)
+    return heartbeats.silent(name for kind in KINDS for name in heartbeats.names_of(kind))
 
 
-def unsynced_clusters() -> Iterator[str]:
+def unsynced_clusters() -> list[str]:
     """Active clusters that no reconcile has completed yet."""
     waiting = Cluster.objects.filter(state=ClusterState.ACTIVE, synced_at__isnull=True)
-    return (f"cluster:{name}" for name in waiting.values_list("name", flat=True))
+    return [f"cluster:{name}" for name in waiting.values_list("name", flat=True)]

@@ -1,5 +1,8 @@
 """Proof of work: a process says "I have just worked", readiness asks how long ago that was."""
 
+from collections.abc import Iterable
+
+from django.conf import settings
 from django.utils import timezone
 
 from portal.core.models import Heartbeat
@@ -7,6 +10,7 @@ from portal.core.models import Heartbeat
 BEAT = "beat"
 OBSERVER = "observer"
 WORKER = "worker"
+FRESH_SECONDS = 30.0
 
 
 def beat(name: str) -> None:
@@ -25,6 +29,17 @@ def ages() -> dict[str, float]:
     return {row.name: (now - row.at).total_seconds() for row in Heartbeat.objects.all()}
 
 
+def silent(expected: Iterable[str]) -> list[str]:
+    """Those of the expected names that have not worked lately."""
+    known = ages()
+    return [name for name in expected if known.get(name, FRESH_SECONDS) >= FRESH_SECONDS]
+
+
 def worker_of(queue: str) -> str:
     """Heartbeat name of whoever consumes a task queue."""
     return f"{WORKER}:{queue}"
+
+
+def names_of(kind: str) -> list[str]:
+    """The heartbeats of one kind of process: a worker has one per task queue."""
+    return [worker_of(queue) for queue in settings.QUEUES] if kind == WORKER else [kind]
