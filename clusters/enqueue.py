@@ -10,3 +10,8 @@ SYNC_QUEUE = "sync"
 def wake_sync(cluster_id: UUID | str) -> None:
     """Reconcile this cluster soon."""
     wake("clusters.reconcile_cluster", str(cluster_id), queue=SYNC_QUEUE)
+
+
+def wake_observe(cluster_id: UUID | str) -> None:
+    """Look at this cluster soon."""
+    wake("clusters.observe", str(cluster_id), queue=SYNC_QUEUE)

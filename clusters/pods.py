@@ -7,7 +7,9 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, Final
 
+from clusters.flavours.rendering import PREEMPTIBILITY_LABEL
 from clusters.ports import Manifest
+from scheduling.priority import THRESHOLD, Preemptibility
 from scheduling.resources import ZERO, Resources, parse_quantity
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -84,6 +86,15 @@ def is_terminal(pod: Manifest) -> bool:
 def is_leaving(pod: Manifest) -> bool:
     """Has its deletion begun?"""
     return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def preemptibility_of(pod: Manifest) -> Preemptibility:
+    """The label, else the threshold, as KAI finds it. A value it does not know is as good as none."""
+    try:
+        return Preemptibility(labels(pod).get(PREEMPTIBILITY_LABEL, ""))
+    except ValueError:
+        above = int((pod.get("spec") or {}).get("priority", 0)) >= THRESHOLD
+        return Preemptibility.NON_PREEMPTIBLE if above else Preemptibility.PREEMPTIBLE
 
 
 def condition(manifest: Manifest, kind: str) -> Mapping[str, Any] | None:

@@ -7,8 +7,11 @@ from clusters.errors import TransientClusterError
 from clusters.models import Cluster, ClusterState
 from clusters.services.reconcile import reconcile
 from clusters.services.sweep import sweep as sweep_clusters
+from clusters.tasks_sandbox import observe, observe_all, tick_sandbox, tick_sandboxes
 from portal.core import periods
 from portal.core.retries import transient
+
+__all__ = ["observe", "observe_all", "reconcile_cluster", "sweep", "tick_sandbox", "tick_sandboxes"]
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from clusters.flavours.common import POOL
 from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
-from clusters.flavours.rendering import MIN_MEMBER, PREEMPTIBILITY_LABEL
+from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kinds import kind_for
 from clusters.kinds_core import KAI_QUEUE, NODE, POD
 from clusters.pods import (
@@ -22,12 +22,13 @@ from clusters.pods import (
     is_terminal,
     labels,
     moment_of,
+    preemptibility_of,
     requests_of,
 )
 from clusters.ports import Manifest
 from clusters.sandbox.store import Store
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
-from scheduling.priority import THRESHOLD, Preemptibility
+from scheduling.priority import Preemptibility
 from scheduling.resources import Limit
 
 ANY_POOL: Final = "default"
@@ -146,15 +147,6 @@ def _min_member(draft: _Draft) -> int:
     text = annotations(draft.pods[0]).get(MIN_MEMBER, "")
     stated = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
     return min(stated or len(draft.pods), len(draft.pods)) if draft.gang else 1
-
-
-def preemptibility_of(pod: Manifest) -> Preemptibility:
-    """The label, else the threshold, as KAI finds it. A value it does not know is as good as none."""
-    try:
-        return Preemptibility(labels(pod).get(PREEMPTIBILITY_LABEL, ""))
-    except ValueError:
-        above = int(pod["spec"].get("priority", 0)) >= THRESHOLD
-        return Preemptibility.NON_PREEMPTIBLE if above else Preemptibility.PREEMPTIBLE
 
 
 def _group(draft: _Draft, pools: Mapping[str, str] | None) -> PodGroup:
