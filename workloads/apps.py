@@ -11,10 +11,12 @@ class WorkloadsConfig(AppConfig):
 
     def ready(self) -> None:
         """Models exist only from here on."""
-        from clusters import sources
+        from clusters import observation, sources
         from tenants import usage
+        from workloads.services.observe import on_observation
         from workloads.sources import desired_state
         from workloads.usage import PROVIDER
 
         sources.register(desired_state)
+        observation.register(on_observation)
         usage.register(PROVIDER)

@@ -6,7 +6,7 @@ reached is tried again, further apart each time, for ever: a cluster that is awa
 """
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -181,7 +181,7 @@ def _again(workload: Workload, pause: timedelta, message: str, *, counts: bool =
 
 def _give_up(workload: Workload, reason: str, message: str) -> None:
     now = timezone.now()
-    done = {"due_at": None, "attempts": 0, "apply_error": message, "completed_at": now}
+    done: dict[str, Any] = {"due_at": None, "attempts": 0, "apply_error": message, "completed_at": now}
     if not move(workload=workload, to=Phase.FAILED, at=now, reason=reason, message=message, **done):
         _again(workload, LONGEST_WAIT, message, counts=False)
 

@@ -128,7 +128,7 @@ def _turn(workload: Workload, desired: str, phase: str, actor: Actor, **changes:
     """One compare-and-set for desire and phase, then audit and wake-up."""
     now = timezone.now()
     before = {"desired": workload.desired_phase, "phase": workload.phase}
-    fence = {"desired_phase": desired, "generation": workload.generation + 1, "due_at": now, "attempts": 0}
+    fence: dict[str, Any] = {"desired_phase": desired, "generation": workload.generation + 1, "due_at": now, "attempts": 0}
     if not move(workload=workload, to=phase, at=now, actor=actor, apply_error="", **fence, **changes):
         raise Conflict(f"{workload.name} has just changed; look again.", code="moved_on")
     after = {"desired": desired, "phase": phase}

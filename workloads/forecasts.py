@@ -1,0 +1,89 @@
+"""The answer to "what will happen if I press this?": values and their sentences. Pure but for the rows it names."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from portal.core.errors import Problem
+from scheduling.priority import Effective
+from workloads.models import Workload
+from workloads.sentences import gpus_text
+
+
+class Verdict(StrEnum):
+    """What the model says in one word."""
+
+    STARTS = "starts"
+    EVICTS = "evicts"
+    RECLAIMS = "reclaims"
+    WAITS = "waits"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastVictim:
+    """Who would be evicted. `workload` is None and `label` says "another project" where it is not the reader's to see."""
+
+    workload: Workload | None
+    label: str
+    project: str
+    priority: str
+    value: int
+    gpu_milli: int
+    gpu_hours_at_risk: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A change that the model tried and that would start at once: in words, and as what a form fills in."""
+
+    words: str
+    priority: str = ""
+    preemptibility: str = ""
+    gpus_per_pod: int | None = None
+    pool: str = ""
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """An estimate: of which scheduler, on a snapshot how old (seconds; None when nothing was observed yet)."""
+
+    effective: Effective
+    verdict: Verdict
+    sentence: str
+    pool: str
+    flavour: str
+    simulated: bool
+    snapshot_age: float | None
+    reason: str = ""
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    victims: tuple[ForecastVictim, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    over_quota: bool = False
+
+    @property
+    def gpu_hours_at_risk(self) -> float:
+        """What all victims together would lose."""
+        return sum(victim.gpu_hours_at_risk for victim in self.victims)
+
+
+def start_sentence(pool: str, *, over_quota: bool) -> str:
+    """It fits."""
+    if over_quota:
+        return f"Starts now in {pool}, over quota: it may be evicted when others want their share."
+    return f"Starts now in {pool}, within quota."
+
+
+def eviction_sentence(verdict: Verdict, pool: str, victims: Sequence[ForecastVictim]) -> str:
+    """It makes room for itself."""
+    gpus = gpus_text(sum(victim.gpu_milli for victim in victims))
+    hours = sum(victim.gpu_hours_at_risk for victim in victims)
+    number = f"{len(victims)} workload{'' if len(victims) == 1 else 's'}"
+    if verdict is Verdict.RECLAIMS:
+        return f"Takes back its queue's share in {pool}: evicts {number} ({gpus}), {hours:.1f} GPU-hours at risk."
+    return f"Starts in {pool} after evicting {number} ({gpus}), {hours:.1f} GPU-hours at risk."

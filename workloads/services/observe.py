@@ -1,0 +1,162 @@
+"""What the observer saw, brought into the workloads: phases, what they hold, evictions. Again changes nothing."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from clusters.flavours import flavour_for
+from clusters.models import Cluster, ObservedPod
+from clusters.observation import JobStatus, Observation
+from clusters.ports import Reading
+from workloads.enqueue import wake_apply
+from workloads.lifecycle import ENDED, WAITING, Standing, next_phase
+from workloads.models import DesiredPhase, EventType, Phase, Workload
+from workloads.services.evictions import record_evictions
+from workloads.services.moves import move, note
+from workloads.standings import NO_JOB, holding_of, reading_of, standing_of
+
+BLOCKED = "blocked"
+MISSING = "missing"
+
+
+def on_observation(cluster: Cluster, observation: Observation) -> None:
+    """Take one look's changes in.
+
+    1. find the workloads that the changed pods and objects belong to, and all their present pods
+    2. record evictions, once each
+    3. bring each row to what its pods hold and do
+    """
+    owners = {pod.owner_id for pod in observation.pods} | observation.jobs.keys()
+    workloads = _workloads(cluster, owners)
+    pods = _pods(cluster, workloads)
+    record_evictions(cluster, observation.pods, workloads, observation.readings)
+    for owner, workload in workloads.items():
+        job = observation.jobs.get(owner, NO_JOB)
+        _take_in(workload, pods[owner], job, observation)
+
+
+def _workloads(cluster: Cluster, owners: Iterable[str]) -> dict[str, Workload]:
+    keys = [key for owner in owners if (key := _uuid(owner)) is not None]
+    rows = Workload.objects.filter(pk__in=keys, project__cluster=cluster)
+    return {str(row.pk): row for row in rows.select_related("project__cluster", "type", "priority")}
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _pods(cluster: Cluster, workloads: Mapping[str, Workload]) -> dict[str, list[ObservedPod]]:
+    found: dict[str, list[ObservedPod]] = defaultdict(list)
+    rows = ObservedPod.objects.filter(cluster=cluster, owner_id__in=workloads.keys(), gone_at__isnull=True)
+    for pod in rows.order_by("created_at", "uid"):
+        found[pod.owner_id].append(pod)
+    return found
+
+
+def _take_in(workload: Workload, pods: Sequence[ObservedPod], job: JobStatus, observation: Observation) -> None:
+    if workload.deleted_at is not None:
+        return
+    standing = standing_of(
+        pods, wanted=workload.pod_count, min_member=int(workload.spec.get("min_member") or 1), job=job
+    )
+    _keep_holding(workload, pods)
+    if job.phase == MISSING:
+        _make_anew(workload, observation.at)
+    if workload.desired_phase == DesiredPhase.DELETED:
+        _due_when_gone(workload, standing, observation.at)
+    elif _settled(workload, standing):
+        _advance(workload, standing, pods, job, observation)
+
+
+def _keep_holding(workload: Workload, pods: Sequence[ObservedPod]) -> None:
+    """GPUs, pods and pool as they are, whatever the phase."""
+    held = holding_of(pods)
+    values: dict[str, Any] = {"allocated_gpu_milli": held.gpu_milli, "running_pods": held.running_pods}
+    if held.pool:
+        values["pool_name"] = held.pool
+    if any(getattr(workload, name) != value for name, value in values.items()):
+        Workload.objects.filter(pk=workload.pk).update(**values)
+        for name, value in values.items():
+            setattr(workload, name, value)
+
+
+def _make_anew(workload: Workload, at: datetime) -> None:
+    """Its object is gone without our doing: not lost, but due again."""
+    if workload.desired_phase != DesiredPhase.RUNNING or workload.phase in ENDED:
+        return
+    standing = Workload.objects.filter(pk=workload.pk, generation=workload.generation, applied_generation__gt=0)
+    if standing.update(applied_generation=0, due_at=at) == 1:
+        workload.applied_generation = 0
+        message = "Its object vanished from the cluster; it is created anew."
+        note(workload=workload, at=at, type_=EventType.SYNC, reason="Recreated", message=message)
+        wake_apply(workload.pk)
+
+
+def _due_when_gone(workload: Workload, standing: Standing, at: datetime) -> None:
+    if not standing.live:
+        Workload.objects.filter(pk=workload.pk, deleted_at__isnull=True).update(due_at=at)
+        wake_apply(workload.pk)
+
+
+def _settled(workload: Workload, standing: Standing) -> bool:
+    """A stop is over only once a worker has carried it out: no pods may also mean none yet."""
+    stopping = workload.desired_phase == DesiredPhase.STOPPED
+    return not stopping or bool(standing.live) or workload.applied_generation == workload.generation
+
+
+def _advance(
+    workload: Workload, standing: Standing, pods: Sequence[ObservedPod], job: JobStatus, observation: Observation
+) -> None:
+    following = next_phase(workload.phase, workload.desired_phase, standing)
+    reading = _reading(workload, pods, job, observation.readings) if following in WAITING else Reading()
+    if following != workload.phase:
+        _move(workload, following, pods, job, reading, observation.at)
+    elif following in WAITING and reading.reason:
+        _keep_reason(workload, reading, observation.at)
+
+
+def _reading(
+    workload: Workload, pods: Sequence[ObservedPod], job: JobStatus, readings: Mapping[str, Reading]
+) -> Reading:
+    """The scheduler's words; where no pod could even be created, its controller's."""
+    if job.phase == BLOCKED:
+        flavour = flavour_for(workload.project.cluster.flavour)
+        found = flavour.interpret({}, [{"reason": job.reason, "message": job.message}])
+        return found if found.reason else Reading(job.reason, job.message)
+    return reading_of(pods, readings)
+
+
+def _move(
+    workload: Workload, to: str, pods: Sequence[ObservedPod], job: JobStatus, reading: Reading, at: datetime
+) -> None:
+    changes: dict[str, Any] = {}
+    if to == Phase.RUNNING and workload.phase in WAITING:
+        changes["started_at"] = holding_of(pods).started_at or at
+    elif to in ENDED:
+        changes["completed_at"] = at
+    elif to == Phase.PENDING and workload.generation != workload.applied_generation:
+        changes["due_at"] = at
+    reason, message = (job.reason, job.message) if to in ENDED else (reading.reason, reading.message)
+    move(workload=workload, to=to, at=at, reason=reason, message=message, detail=reading.numbers, **changes)
+
+
+def _keep_reason(workload: Workload, reading: Reading, at: datetime) -> None:
+    """Still waiting, for another reason or with other numbers; only another reason is worth a line."""
+    if (workload.phase_reason, workload.phase_message) == (reading.reason[:64], reading.message):
+        return
+    changed = workload.phase_reason != reading.reason[:64]
+    values = {"phase_reason": reading.reason[:64], "phase_message": reading.message}
+    if Workload.objects.filter(pk=workload.pk, phase=workload.phase).update(**values) == 1 and changed:
+        note(
+            workload=workload,
+            at=at,
+            type_=EventType.SCHEDULING,
+            reason=reading.reason,
+            message=reading.message,
+            detail=reading.numbers,
+        )

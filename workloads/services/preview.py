@@ -1,0 +1,185 @@
+"""Asking first: the scheduling model on the observed cluster, for a workload that nobody has submitted yet. Writes nothing."""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from django.utils import timezone
+
+from clusters.flavours import flavour_for
+from clusters.models import NodePool
+from clusters.sources import desired_state
+from portal.core.actors import Actor
+from portal.core.errors import RungError
+from scheduling.cycle import FLAVOURS, preview
+from scheduling.decisions import Evict, Kind, Outcome
+from scheduling.model import PodGroup, Snapshot
+from scheduling.priority import Effective
+from tenants.models import Project
+from tenants.permissions import Verb, require, standing_of
+from workloads.admission import pick_pool, pools_for, refuse_over_cap
+from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
+from workloads.forecasts import Alternative, Forecast, ForecastVictim, Verdict, eviction_sentence, start_sentence
+from workloads.intake import WorkloadSpec
+from workloads.models import Workload
+from workloads.sentences import pend_sentence
+from workloads.services.alternatives import Trial, alternatives
+from workloads.services.submission import resolve_for
+from workloads.snapshots import Wanted, group_of, queue_labels, snapshot_of, workload_of
+
+VERDICTS: Final = {
+    Kind.PLACED: Verdict.STARTS,
+    Kind.PREEMPTS: Verdict.EVICTS,
+    Kind.RECLAIMS: Verdict.RECLAIMS,
+    Kind.PENDING: Verdict.WAITS,
+}
+OTHERS: Final = "another project"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What every part of a forecast needs."""
+
+    spec: WorkloadSpec
+    effective: Effective
+    project: Project
+    actor: Actor
+    now: datetime
+
+    @property
+    def observed(self) -> datetime | None:
+        return self.project.cluster.observed_at
+
+    def answer(self, verdict: Verdict, sentence: str, pool: str) -> Forecast:
+        """A forecast with what is the same in all of them."""
+        cluster = self.project.cluster
+        return Forecast(
+            effective=self.effective,
+            verdict=verdict,
+            sentence=sentence,
+            pool=pool,
+            flavour=flavour_for(cluster.flavour).title,
+            simulated=cluster.is_simulated,
+            snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,
+        )
+
+
+def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
+    """What would happen now. Refused (as submission would) where priority or pool cannot be resolved.
+
+    1. resolve, and check what can never come true: that is the verdict `refused`, with the numbers
+    2. run one cycle of the cluster's scheduler model with this workload beside everything observed
+    3. name the victims as far as the actor may see them, and try what would do better
+    """
+    require(actor, Verb.SUBMIT, project=project)
+    stage = _Stage(spec, resolve_for(spec, project), project, actor, timezone.now())
+    pools = pools_for(spec, project)
+    try:
+        refuse_over_cap(spec, stage.effective, project)
+        pool = pick_pool(spec, stage.effective, project, pools)
+    except RungError as refusal:
+        return _refused(stage, pools, refusal)
+    if project.cluster.flavour not in FLAVOURS:
+        return stage.answer(Verdict.UNKNOWN, "There is no model of this cluster's scheduler.", pool.name)
+    return _foreseen(stage, pool)
+
+
+def _refused(stage: _Stage, pools: list[NodePool], refusal: RungError) -> Forecast:
+    base = stage.answer(Verdict.REFUSED, refusal.message, pools[0].name)
+    numbers = refusal.problems[0].numbers if refusal.problems else {}
+    return replace(
+        base,
+        reason=refusal.code,
+        numbers=numbers,
+        problems=refusal.problems,
+        alternatives=_alternatives(stage, pools[0]),
+    )
+
+
+def _foreseen(stage: _Stage, pool: NodePool) -> Forecast:
+    snapshot, _at = snapshot_of(stage.project.cluster)
+    outcome = preview(snapshot, _candidate(stage, pool), flavour=stage.project.cluster.flavour)
+    verdict = VERDICTS[outcome.kind]
+    victims = _victims(stage, snapshot, outcome)
+    labels = queue_labels(desired_state(stage.project.cluster))
+    base = stage.answer(verdict, _sentence(verdict, pool, outcome, victims, labels), pool.name)
+    pend = outcome.pend
+    return replace(
+        base,
+        reason=str(pend.reason) if pend else "",
+        numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
+        victims=victims,
+        over_quota=outcome.over_quota,
+        alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
+    )
+
+
+def _candidate(stage: _Stage, pool: NodePool) -> PodGroup:
+    wanted = Wanted(
+        name="candidate",
+        spec=stage.spec,
+        project=stage.project,
+        pool=pool,
+        value=stage.effective.priority.value,
+        preemption_policy=stage.effective.priority.preemption_policy,
+        preemptibility=stage.effective.preemptibility,
+        created=stage.now,
+    )
+    return group_of(wanted, stage.project.cluster.flavour)
+
+
+def _sentence(
+    verdict: Verdict,
+    pool: NodePool,
+    outcome: Outcome,
+    victims: tuple[ForecastVictim, ...],
+    labels: dict[str, str],
+) -> str:
+    if verdict is Verdict.STARTS:
+        return start_sentence(pool.name, over_quota=outcome.over_quota)
+    if verdict in {Verdict.EVICTS, Verdict.RECLAIMS}:
+        return eviction_sentence(verdict, pool.name, victims)
+    if outcome.pend is None:
+        return f"Waits in {pool.name}."
+    return f"Waits: it {pend_sentence(outcome.pend, pool=pool.name, labels=labels)}."
+
+
+def _victims(stage: _Stage, snapshot: Snapshot, outcome: Outcome) -> tuple[ForecastVictim, ...]:
+    """One per workload, however many of its pods go."""
+    by_owner: dict[str, list[Evict]] = defaultdict(list)
+    for evict in outcome.victims:
+        by_owner[workload_of(evict.victim.name) or evict.victim.name].append(evict)
+    keys = [owner for owner in by_owner if len(owner) == 36]
+    rows = Workload.objects.filter(pk__in=keys).select_related("project__department", "priority", "type")
+    found = {str(row.pk): row for row in rows}
+    visible = set(standing_of(stage.actor).projects().values_list("pk", flat=True))
+    return tuple(_victim(stage, found.get(owner), evicts, visible) for owner, evicts in by_owner.items())
+
+
+def _victim(stage: _Stage, row: Workload | None, evicts: list[Evict], visible: set[int]) -> ForecastVictim:
+    gpus = sum(pod.requests.gpu for evict in evicts for pod in evict.victim.pods if pod.name in evict.pods)
+    group = evicts[0].victim
+    hours = _at_risk(stage, row, group, gpus)
+    if row is None or row.project_id not in visible:
+        return ForecastVictim(None, OTHERS, "", "", group.priority, gpus, hours)
+    return ForecastVictim(row, row.name, row.project.name, row.priority.name, row.priority_value, gpus, hours)
+
+
+def _at_risk(stage: _Stage, row: Workload | None, group: PodGroup, gpus: int) -> float:
+    """GPU-hours since its start or last checkpoint."""
+    if group.started is None:
+        return 0.0
+    started = datetime.fromtimestamp(group.started / 1_000_000, tz=stage.now.tzinfo)
+    notes = (row.spec.get("annotations") or {}) if row else {}
+    saved = last_checkpoint(notes, started=started, now=stage.now)
+    return lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=stage.now) / 3600
+
+
+def _alternatives(
+    stage: _Stage, pool: NodePool, snapshot: Snapshot | None = None
+) -> tuple[Alternative, ...]:
+    if stage.project.cluster.flavour not in FLAVOURS:
+        return ()
+    observed = snapshot or snapshot_of(stage.project.cluster)[0]
+    return tuple(alternatives(Trial(stage.spec, stage.effective, stage.project, pool, observed, stage.now)))
