@@ -49,7 +49,7 @@ def change_role(*, membership: Membership, role: str, actor: Actor) -> Membershi
     _refuse_stronger(actor, row, role)
     checked(row)
     row.save(update_fields=["role"])
-    _refuse_without_admin()
+    _refuse_without_admin(before)
     _record(actor, "membership.change", row, {"before": before, "after": role})
     return row
 
@@ -62,7 +62,7 @@ def revoke(*, membership: Membership, actor: Actor) -> None:
     _refuse_stronger(actor, row, row.role)
     _record(actor, "membership.revoke", row, {"role": row.role})
     row.delete()
-    _refuse_without_admin()
+    _refuse_without_admin(row.role)
 
 
 def _locked(membership: Membership) -> Membership:
@@ -91,9 +91,9 @@ def _refuse_stronger(actor: Actor, membership: Membership, role: str) -> None:
         raise Denied(_("You hold a weaker role here than this one."))
 
 
-def _refuse_without_admin() -> None:
+def _refuse_without_admin(lost: str) -> None:
     """Somebody must be left who can let others in."""
-    if not admins_remain():
+    if lost == Role.PLATFORM_ADMIN and not admins_remain():
         raise Conflict.at("", "last_platform_admin", _("This would leave the installation without a platform admin."))
 
 

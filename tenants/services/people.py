@@ -18,12 +18,11 @@ from tenants.services.memberships import admins_remain
 def save_user(*, user: User, actor: Actor, changed: Mapping[str, object] | None = None) -> User:
     """Store a new or changed person. `changed` names the fields for the record; values of passwords never get there."""
     require(actor, Verb.MANAGE_ACCESS)
-    created = user._state.adding
+    created, guarded = user._state.adding, admins_remain()
     checked(user)
     with unless_taken("/username"):
         user.save()
-    if not created:
-        _refuse_lockout()
+    _refuse_lockout(guarded=guarded)
     detail = {key: "changed" if "password" in key else value for key, value in (changed or {}).items()}
     record(actor, "user.create" if created else "user.update", user, detail=detail)
     return user
@@ -40,11 +39,13 @@ def record_password(*, user: User, actor: Actor) -> None:
 def delete_user(*, user: User, actor: Actor) -> None:
     """Remove a person with their roles. Their records and their workloads' history keep the name."""
     require(actor, Verb.MANAGE_ACCESS)
+    guarded = admins_remain()
     record(actor, "user.delete", user)
     user.delete()
-    _refuse_lockout()
+    _refuse_lockout(guarded=guarded)
 
 
-def _refuse_lockout() -> None:
-    if not admins_remain():
+def _refuse_lockout(*, guarded: bool) -> None:
+    """Somebody must be left who can let others in, if there was anybody."""
+    if guarded and not admins_remain():
         raise Conflict.at("", "last_platform_admin", _("This would leave the installation without a platform admin."))
