@@ -204,6 +204,7 @@ class SchedulerFlavour(Protocol):
 
     name: str
     title: str
+    preemptibilities: tuple[str, ...]  # the values this scheduler can express
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""
