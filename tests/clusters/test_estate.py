@@ -1,0 +1,173 @@
+"""Clusters and node pools as an admin changes them: checked, audited, and followed by a reconcile."""
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from clusters.models import Cluster, ClusterState, NodePool
+from clusters.services.estate import (
+    create_cluster,
+    create_node_pool,
+    delete_node_pool,
+    pause,
+    touch,
+    unpause,
+    update_node_pool,
+)
+from portal.audit.models import AuditRecord
+from portal.core.actors import SYSTEM
+from portal.core.errors import Conflict, Refused, RungError
+from tenants.models import Department, DepartmentQuota
+
+pytestmark = pytest.mark.django_db
+
+
+def code_of(error: pytest.ExceptionInfo[RungError]) -> tuple[str, str]:
+    (problem,) = error.value.problems
+    return problem.pointer, problem.code
+
+
+def audited() -> list[str]:
+    return list(AuditRecord.objects.order_by("id").values_list("action", flat=True))
+
+
+def pool(cluster: Cluster, name: str = "a100", **fields: Any) -> NodePool:
+    return create_node_pool(cluster=cluster, name=name, actor=SYSTEM, **fields)
+
+
+def test_a_new_cluster_is_due_at_once() -> None:
+    cluster = create_cluster(name="blue", flavour="kai", actor=SYSTEM)
+    assert (cluster.backend, cluster.state) == ("sandbox", ClusterState.ACTIVE)
+    assert list(Cluster.objects.due(timezone.now())) == [cluster]
+    assert audited() == ["cluster.create"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer", "code"),
+    [
+        ({"name": "Blue"}, "/name", "invalid"),
+        ({"name": "-"}, "/name", "invalid"),
+        ({"name": "b" * 64}, "/name", "invalid"),
+        ({"name": "blue\n"}, "/name", "invalid"),
+        ({"flavour": "slurm"}, "/flavour", "unknown"),
+        ({"backend": "carrier-pigeon"}, "/backend", "unknown"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(fields: dict[str, str], pointer: str, code: str) -> None:
+    with pytest.raises(Refused) as error:
+        create_cluster(**{"name": "blue", "flavour": "kai", "actor": SYSTEM, **fields})
+    assert code_of(error) == (pointer, code)
+    assert audited() == []
+
+
+def test_two_clusters_cannot_share_a_name() -> None:
+    create_cluster(name="blue", flavour="kai", actor=SYSTEM)
+    with pytest.raises(Conflict) as error:
+        create_cluster(name="blue", flavour="kube", actor=SYSTEM)
+    assert code_of(error) == ("/name", "name_taken")
+
+
+def test_pausing_and_going_on_are_told_once(cluster: Cluster) -> None:
+    for _ in range(2):
+        pause(cluster=cluster, reason="maintenance", actor=SYSTEM)
+    assert (cluster.state, cluster.paused_reason) == (ClusterState.PAUSED, "maintenance")
+    for _ in range(2):
+        unpause(cluster=cluster, actor=SYSTEM)
+    assert (cluster.state, cluster.paused_reason) == (ClusterState.ACTIVE, "")
+    assert audited() == ["cluster.pause", "cluster.unpause"]
+
+
+def test_an_identity_is_only_given_up_when_that_is_said(cluster: Cluster) -> None:
+    Cluster.objects.update(uid="known")
+    for adopt, uid in ((False, "known"), (True, "")):
+        pause(cluster=cluster, reason="x", actor=SYSTEM)
+        unpause(cluster=cluster, actor=SYSTEM, adopt=adopt)
+        assert cluster.uid == uid
+
+
+def test_a_change_of_desired_state_is_a_new_generation_and_due(cluster: Cluster) -> None:
+    Cluster.objects.update(sync_due_at=timezone.now() + timezone.timedelta(hours=1))
+    touch(cluster)
+    cluster.refresh_from_db()
+    assert cluster.generation == 2
+    assert Cluster.objects.due(timezone.now()).exists()
+
+
+def test_the_first_pool_is_the_default_and_made_by_rungs_label(cluster: Cluster) -> None:
+    first, second = pool(cluster), pool(cluster, "h100", label_key="gpu/type", label_value="H100")
+    assert (first.is_default, second.is_default) == (True, False)
+    assert (first.label_key, first.label_value) == ("rung.dev/node-pool", "a100")
+    assert (second.label_key, second.label_value) == ("gpu/type", "H100")
+    cluster.refresh_from_db()
+    assert cluster.generation == 3
+    assert audited() == ["node_pool.create", "node_pool.create"]
+
+
+def test_there_is_one_default(cluster: Cluster) -> None:
+    first, second = pool(cluster), pool(cluster, "h100")
+    update_node_pool(pool=second, is_default=True, actor=SYSTEM)
+    first.refresh_from_db()
+    assert (first.is_default, second.is_default) == (False, True)
+    with pytest.raises(Refused) as error:
+        update_node_pool(pool=second, is_default=False, actor=SYSTEM)
+    assert code_of(error) == ("/is_default", "default_needed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"name": "A100"}, "/name"),
+        ({"name": "a.b"}, "/name"),
+        ({"label_key": "a/b/c"}, "/label_key"),
+        ({"label_key": "/x"}, "/label_key"),
+        ({"label_value": "a b"}, "/label_value"),
+        ({"label_value": "a" * 64}, "/label_value"),
+        ({"gpu_placement": "random"}, "/gpu_placement"),
+    ],
+)
+def test_a_pool_that_cannot_be_is_refused(cluster: Cluster, fields: dict[str, str], pointer: str) -> None:
+    with pytest.raises(Refused) as error:
+        create_node_pool(**{"cluster": cluster, "name": "a100", "actor": SYSTEM, **fields})
+    assert code_of(error)[0] == pointer
+    assert not NodePool.objects.exists()
+
+
+@pytest.mark.parametrize(("name", "value", "pointer"), [("a100", "x", "/name"), ("x", "a100", "/label_value")])
+def test_name_and_label_of_a_pool_are_its_own(cluster: Cluster, name: str, value: str, pointer: str) -> None:
+    pool(cluster)
+    with pytest.raises(Conflict) as error:
+        pool(cluster, name, label_value=value)
+    assert code_of(error) == (pointer, "taken")
+    assert NodePool.objects.count() == 1
+
+
+def test_a_change_of_a_pool_is_audited_with_before_and_after(cluster: Cluster) -> None:
+    update_node_pool(pool=pool(cluster), label_value="A100", gpu_placement="spread", actor=SYSTEM)
+    detail = AuditRecord.objects.get(action="node_pool.update").detail
+    assert (detail["before"]["label"], detail["after"]["label"]) == (
+        "rung.dev/node-pool=a100",
+        "rung.dev/node-pool=A100",
+    )
+    assert detail["after"]["gpu_placement"] == "spread"
+
+
+def test_a_pool_that_a_quota_names_stays(cluster: Cluster) -> None:
+    used = pool(cluster)
+    DepartmentQuota.objects.create(
+        department=Department.objects.create(cluster=cluster, name="research"), node_pool=used, gpu_deserved=8000
+    )
+    with pytest.raises(Conflict, match="1 quotas name"):
+        delete_node_pool(pool=used, actor=SYSTEM)
+    assert NodePool.objects.get() == used
+    assert audited() == ["node_pool.create"]
+
+
+def test_the_default_goes_last(cluster: Cluster) -> None:
+    first, second = pool(cluster), pool(cluster, "h100")
+    with pytest.raises(Conflict):
+        delete_node_pool(pool=first, actor=SYSTEM)
+    delete_node_pool(pool=second, actor=SYSTEM)
+    delete_node_pool(pool=first, actor=SYSTEM)
+    assert not NodePool.objects.exists()
+    assert audited()[-2:] == ["node_pool.delete", "node_pool.delete"]

@@ -1,0 +1,104 @@
+"""Several workers, one cluster: one of them writes. On a real PostgreSQL, since only there they truly race."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from clusters import tasks
+from clusters.backends.memory import store_of
+from clusters.errors import ClusterUnreachable
+from clusters.kinds_core import PRIORITY_CLASS
+from clusters.models import Cluster, SyncRun, SyncState
+from clusters.ports import ObjectRef
+from clusters.services.reconcile import reconcile
+from clusters.services.sweep import sweep
+from tests.clusters.specs import Wanted, level, state
+from tests.factories.clusters import build_cluster
+
+WORKERS = 6
+
+
+@pytest.fixture
+def busy(postgres_db: str, wanted: Wanted) -> Iterator[Cluster]:
+    """A cluster that should hold three priorities."""
+    wanted.state = state(levels=(level("low", 40), level("medium", 80), level("high", 125)))
+    return build_cluster(name="busy")
+
+
+def reconcile_at_once(cluster: Cluster) -> list[SyncRun]:
+    start = Barrier(WORKERS)
+
+    def run(_number: int) -> SyncRun:
+        try:
+            start.wait()
+            return reconcile(Cluster.objects.get(pk=cluster.pk))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(run, range(WORKERS)))
+
+
+@pytest.mark.postgres
+def test_of_many_workers_one_creates_each_object(busy: Cluster) -> None:
+    store = store_of(str(busy.pk))
+    store.writes.clear()
+    reconcile_at_once(busy)
+    assert sorted(ref.name for _, ref in store.writes) == ["high", "low", "medium"]
+    states = list(SyncRun.objects.values_list("state", flat=True))
+    assert set(states) == {SyncState.SUCCEEDED}
+    assert sum(SyncRun.objects.values_list("written", flat=True)) == 3
+
+
+@pytest.mark.postgres
+def test_while_one_run_lives_the_others_get_that_run(busy: Cluster) -> None:
+    live = SyncRun.objects.create(cluster=busy, started_at=timezone.now(), heartbeat_at=timezone.now())
+    assert {run.pk for run in reconcile_at_once(busy)} == {live.pk}
+
+
+@pytest.mark.postgres
+def test_of_many_sweeps_one_wakes(busy: Cluster) -> None:
+    def run(_number: int) -> int:
+        try:
+            return sweep()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        assert sum(pool.map(run, range(WORKERS))) == 1
+
+
+@pytest.mark.django_db
+def test_a_task_for_a_cluster_that_has_gone_or_is_paused_does_nothing(cluster: Cluster, wanted: Wanted) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(state="paused")
+    tasks.reconcile_cluster(str(cluster.pk))
+    tasks.reconcile_cluster("00000000-0000-0000-0000-000000000000")
+    assert not SyncRun.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_task_reconciles_its_cluster(cluster: Cluster, wanted: Wanted) -> None:
+    wanted.state = state(levels=(level("low", 40),))
+    tasks.reconcile_cluster(str(cluster.pk))
+    assert store_of(str(cluster.pk)).writes[-1][1] == ObjectRef(PRIORITY_CLASS, "low")
+    assert SyncRun.objects.get().trigger == "wake-up"
+
+
+def test_only_what_a_retry_can_help_is_retried() -> None:
+    retried = tasks.reconcile_cluster.autoretry_for
+    assert all(error.transient for error in retried)
+    assert issubclass(ClusterUnreachable, retried)
+    assert tasks.reconcile_cluster.time_limit < 3600
+
+
+@pytest.mark.django_db
+def test_two_beats_sweep_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[str] = []
+    monkeypatch.setattr("clusters.services.sweep.wake_sync", lambda pk: woken.append(str(pk)))
+    for _ in range(2):
+        tasks.sweep()
+    assert woken == [str(cluster.pk)]
