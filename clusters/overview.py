@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from django.db.models import Count, OuterRef, Prefetch, Q, Subquery, Sum
+from django.db.models import Count, F, OuterRef, Prefetch, Q, Subquery, Sum
 
 from clusters.models import Cluster, Drift, Node, ObservedPod, SyncOutcome, SyncRun
 
@@ -77,7 +77,7 @@ def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tup
 def node_rows(cluster: Cluster) -> list[NodeRow]:
     """Every node with GPUs first, by pool and name."""
     held = held_by_node([cluster])
-    nodes = cluster.nodes.select_related("pool").order_by("pool__name", "name")
+    nodes = cluster.nodes.select_related("pool").order_by(F("pool__is_default").desc(nulls_last=True), "pool__name", "name")
     return [NodeRow(node, *held.get((cluster.pk, node.name), (0, 0))) for node in nodes]
 
 

@@ -10,8 +10,8 @@
   function paint() {
     const chosen = theme();
     root.setAttribute("data-bs-theme", chosen === "system" ? (dark.matches ? "dark" : "light") : chosen);
-    document.querySelectorAll("[data-theme]").forEach((button) => {
-      button.setAttribute("aria-pressed", String(button.dataset.theme === chosen));
+    document.querySelectorAll("[data-set-theme]").forEach((button) => {
+      button.setAttribute("aria-pressed", String(button.dataset.setTheme === chosen));
     });
   }
   paint();
@@ -38,10 +38,10 @@
   }
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-theme], [data-fill], [data-check-all]");
+    const button = event.target.closest("[data-set-theme], [data-fill], [data-check-all]");
     if (!button) return;
-    if (button.dataset.theme) {
-      try { localStorage.setItem("rung-theme", button.dataset.theme); } catch { /* private window */ }
+    if (button.dataset.setTheme) {
+      try { localStorage.setItem("rung-theme", button.dataset.setTheme); } catch { /* private window */ }
       paint();
     } else if (button.dataset.fill) {
       fill(document.getElementById(button.dataset.form), JSON.parse(button.dataset.fill));

@@ -19,5 +19,9 @@ PAGE_SIZE: Final = 50
 def trail(request: HttpRequest) -> HttpResponse:
     """Newest first; filters and page in the URL."""
     chosen = {name: value for name in FILTERS if (value := request.GET.get(name, "").strip()[:100])}
-    page = page_of(readable_records(actor_of(request), chosen), column="-at", after=request.GET.get("after", ""), size=PAGE_SIZE)
-    return render_page(request, "tenants/audit.html", {"page": page, "chosen": chosen, "filters": FILTERS}, parts=("records",))
+    page = page_of(
+        readable_records(actor_of(request), chosen), column="-at", after=request.GET.get("after", ""), size=PAGE_SIZE
+    )
+    return render_page(
+        request, "tenants/audit.html", {"page": page, "chosen": chosen, "filters": FILTERS}, parts=("records",)
+    )

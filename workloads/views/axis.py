@@ -11,10 +11,11 @@ TOP: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One entry: its place from the top, in SVG units."""
+    """One entry with a note beside it, and its place from the top in SVG units."""
 
     name: str
     value: int
+    note: str
     y: int
 
 
@@ -27,12 +28,12 @@ class Axis:
     height: int
 
 
-def draw_axis(entries: Sequence[tuple[str, int]]) -> Axis:
+def draw_axis(entries: Sequence[tuple[str, int, str]]) -> Axis:
     """Rungs are evenly spaced, as values may be far apart; the line at 100 lies where it divides them."""
     ordered = sorted(entries, key=lambda entry: -entry[1])
-    above = sum(1 for _name, value in ordered if value >= THRESHOLD)
+    above = sum(1 for _name, value, _note in ordered if value >= THRESHOLD)
     gap = STEP if ordered else 0
     rungs = tuple(
-        Rung(name, value, TOP + at * STEP + (gap if at >= above else 0)) for at, (name, value) in enumerate(ordered)
+        Rung(*entry, TOP + at * STEP + (gap if at >= above else 0)) for at, entry in enumerate(ordered)
     )
     return Axis(rungs, TOP + above * STEP if ordered else None, TOP + len(ordered) * STEP + gap)

@@ -1,6 +1,6 @@
 """The priorities as a ladder. Editing never saves: it opens a plan."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -28,12 +28,18 @@ def priorities(request: HttpRequest) -> HttpResponse:
     rows = dictionary_rows()
     context = {
         "rows": rows,
-        "axis": draw_axis([(row.name, row.value) for row in rows if row.offered]),
+        "axis": draw_axis([(row.name, row.value, _default_of(row.types)) for row in rows if row.offered]),
         "sync": sync_state_of_priorities(),
         "presets": PRESETS.values(),
         "may_edit": can(actor_of(request), Verb.MANAGE_DICTIONARY),
     }
     return render(request, "workloads/priorities.html", context)
+
+
+def _default_of(types: Sequence[str]) -> str:
+    """The drawing has room for two; the table below names them all."""
+    rest = f" +{len(types) - 2}" if len(types) > 2 else ""
+    return ", ".join(types[:2]) + rest
 
 
 @login_required

@@ -1,0 +1,103 @@
+"""One workload: why it is in this state, and what can be done about it."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from portal.core.actors import Actor
+from portal.core.htmx import render_page
+from portal.core.http import actor_of
+from workloads.lifecycle import ENDED, RESUMABLE, STOPPABLE
+from workloads.models import DesiredPhase, Priority, Workload
+from workloads.permissions import may_manage
+from workloads.selectors import (
+    events_of,
+    logs,
+    pods_of,
+    preemption_story,
+    preemptions_of,
+    queue_position,
+    timeline,
+    why_waiting,
+    workload_or_404,
+)
+from workloads.views.manifests import applied_yaml, sent_yaml
+from workloads.views.questions import before_delete, before_stop
+
+TABS: Final = {
+    "overview": _("Overview"),
+    "pods": _("Pods"),
+    "events": _("Events"),
+    "logs": _("Logs"),
+    "yaml": _("YAML"),
+}
+LOG_LINES: Final = 200
+
+
+@login_required
+@require_safe
+def workload_detail(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """The page; its tabs are in the URL. A foreign one is absent."""
+    actor = actor_of(request)
+    workload = workload_or_404(actor, workload_id)
+    tab = request.GET.get("tab", "")
+    tab = tab if tab in TABS else "overview"
+    context = {
+        "workload": workload,
+        "headline": why_waiting(workload),
+        "position": queue_position(workload),
+        "tab": tab,
+        "tabs": TABS.items(),
+        "live": workload.phase not in ENDED and workload.deleted_at is None,
+        **_actions(workload, actor),
+        **_CONTENTS[tab](request, workload, actor),
+    }
+    return render_page(request, "workloads/detail.html", context, parts=("workload",))
+
+
+def _actions(workload: Workload, actor: Actor) -> dict[str, Any]:
+    """Which verbs are offered; the services decide."""
+    mine = may_manage(actor, workload) and workload.desired_phase != DesiredPhase.DELETED
+    running = workload.desired_phase == DesiredPhase.RUNNING
+    return {
+        "may_delete": mine,
+        "may_stop": mine and running and workload.phase in STOPPABLE,
+        "may_resume": mine and not running and workload.phase in RESUMABLE,
+        "questions": {"stop": before_stop(workload), "delete": before_delete(workload)},
+        "may_reprioritise": mine and not workload.type.fixed and workload.phase not in ENDED,
+    }
+
+
+def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[str, Any]:
+    offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
+    return {
+        "timeline": timeline(workload),
+        "stories": [preemption_story(record, actor) for record in preemptions_of(workload)],
+        "priorities": offered,
+    }
+
+
+def _pods(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+    return {"pods": pods_of(workload)}
+
+
+def _events(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+    return {"events": events_of(workload)}
+
+
+def _logs(request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+    pods = [pod.name for pod in pods_of(workload)]
+    wanted = request.GET.get("pod", "")
+    pod = wanted if wanted in pods else next(iter(pods), "")
+    return {"pod_names": pods, "pod": pod, "lines": logs(workload, pod, LOG_LINES) if pod else []}
+
+
+def _yaml(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+    return {"sent": sent_yaml(workload), "applied": applied_yaml(workload)}
+
+
+_CONTENTS: Final = {"overview": _overview, "pods": _pods, "events": _events, "logs": _logs, "yaml": _yaml}
