@@ -2,20 +2,25 @@
 
 import structlog
 from celery import shared_task
+from django.utils import timezone
 
-from clusters.errors import TransientClusterError
+from clusters.enqueue import wake_observe
+from clusters.errors import ClusterError, TransientClusterError
 from clusters.models import Cluster, ClusterState
+from clusters.sandbox.tick import tick
+from clusters.services.leases import unwatched
+from clusters.services.observe import observe_cluster
 from clusters.services.reconcile import reconcile
 from clusters.services.sweep import sweep as sweep_clusters
-from clusters.tasks_sandbox import observe, observe_all, tick_sandbox, tick_sandboxes
 from portal.core import periods
 from portal.core.retries import transient
-
-__all__ = ["observe", "observe_all", "reconcile_cluster", "sweep", "tick_sandbox", "tick_sandboxes"]
 
 log = structlog.get_logger(__name__)
 
 SWEEP_SECONDS = 10
+TICK_SECONDS = 1
+OBSERVE_SECONDS = 5
+SANDBOX = "sandbox"
 
 
 @shared_task(name="clusters.reconcile_cluster", soft_time_limit=280, time_limit=300, **transient(TransientClusterError))
@@ -33,3 +38,45 @@ def sweep() -> None:
     """Wake workers for the clusters that are due."""
     if periods.claim("clusters.sweep", every=SWEEP_SECONDS):
         sweep_clusters()
+
+
+@shared_task(name="clusters.tick_sandbox", soft_time_limit=25, time_limit=30)
+def tick_sandbox(cluster_id: str) -> None:
+    """Move one sandbox's time. Gone or no sandbox: nothing to do."""
+    if cluster := Cluster.objects.filter(pk=cluster_id, backend=SANDBOX).first():
+        tick(cluster, now=timezone.now())
+
+
+@shared_task(name="clusters.tick_sandboxes", soft_time_limit=25, time_limit=30)
+def tick_sandboxes() -> None:
+    """Move every sandbox's time, once a second. Also paused ones: their pods run on by themselves."""
+    if not periods.claim("clusters.tick_sandboxes", every=TICK_SECONDS):
+        return
+    for cluster in Cluster.objects.filter(backend=SANDBOX):
+        try:
+            tick(cluster, now=timezone.now())
+        except Exception:  # one broken sandbox must not stop the others; its transaction is rolled back
+            log.exception("sandbox.tick_failed", cluster=cluster.name)
+
+
+@shared_task(name="clusters.observe", soft_time_limit=50, time_limit=60, **transient(TransientClusterError))
+def observe(cluster_id: str) -> None:
+    """Look at one cluster. Gone or paused: nothing to do."""
+    cluster = Cluster.objects.filter(pk=cluster_id, state=ClusterState.ACTIVE).first()
+    if cluster is None:
+        log.info("observe.skipped", cluster=cluster_id)
+        return
+    try:
+        observe_cluster(cluster)
+    except TransientClusterError:
+        raise
+    except ClusterError as error:
+        log.warning("observe.refused", cluster=cluster.name, code=error.code, message=error.message)
+
+
+@shared_task(name="clusters.observe_all", soft_time_limit=25, time_limit=30)
+def observe_all() -> None:
+    """Wake a worker for each cluster that no observer holds, so that losing the observer only slows things down."""
+    if periods.claim("clusters.observe_all", every=OBSERVE_SECONDS):
+        for cluster_id in unwatched():
+            wake_observe(cluster_id)
