@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import structlog
 from django.utils import timezone
 
-from clusters.diff import Change, Conflict, Fenced, diff
+from clusters.diff import Change, diff
 from clusters.errors import ClusterChanged, ClusterError, ClusterRefused, TransientClusterError
 from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
@@ -17,7 +17,7 @@ from clusters.ports import ClusterGateway, DesiredState, Manifest
 from clusters.services import runs
 from clusters.services.drift import record_drift
 from clusters.services.estate import pause
-from clusters.services.writing import write
+from clusters.services.writing import foresee, write
 from clusters.sources import desired_state
 from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import Conflict as StateConflict
@@ -71,7 +71,7 @@ def _attempt(run: SyncRun, gateway: ClusterGateway) -> None:
     _recognize(run.cluster, gateway)
     look = _look(run, gateway)
     run.generation, run.listed = look.generation, look.listed
-    remaining = _foresee(run, look.changes) if run.dry_run else write(run, gateway, look.changes)
+    remaining = (foresee if run.dry_run else write)(run, gateway, look.changes)
     runs.show_life(run)
     record_drift(run.cluster, remaining, levels=look.state.levels, at=timezone.now())
     runs.finish(run)
@@ -118,12 +118,3 @@ def _in_the_way(
     for ref in map(ref_of, wanted):
         if ref not in ours and ref.namespace in {"", *spaces} and (found := gateway.get(ref)):
             yield found
-
-
-def _foresee(run: SyncRun, changes: Iterable[Change]) -> list[Change]:
-    """A dry run's outcomes: what would be done."""
-    remaining = list(changes)
-    for change in remaining:
-        run.failed += isinstance(change, Conflict | Fenced)
-        runs.note(run, change, ok=not isinstance(change, Conflict | Fenced), message="dry run")
-    return remaining

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update
 from clusters.enqueue import wake_sync
+from clusters.errors import ClusterError
 from clusters.models import Cluster, SyncOutcome, SyncRun, SyncState
 
 DEAD_AFTER: Final = timedelta(seconds=60)
@@ -59,17 +60,17 @@ def show_life(run: SyncRun) -> None:
         raise RunLost
 
 
-def note(run: SyncRun, change: Change, *, ok: bool, code: str = "", message: str = "") -> None:
-    """What happened to one object."""
+def note(run: SyncRun, change: Change, error: ClusterError | None) -> None:
+    """What happened to one object, or would happen in a dry run."""
     SyncOutcome.objects.create(
         run=run,
         action=ACTIONS[type(change)],
         kind=change.ref.kind.key,
         namespace=change.ref.namespace,
         name=change.ref.name,
-        ok=ok,
-        code=code,
-        message=message[:2000],
+        ok=error is None,
+        code=error.code if error else "",
+        message=error.message[:2000] if error else "",
         changes=[each.as_row() for each in change.changes],
     )
 

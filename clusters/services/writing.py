@@ -1,6 +1,6 @@
 """Apply changes to a cluster one by one, each with its outcome. A refused change does not stop the others."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update
@@ -16,45 +16,67 @@ from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS
 from clusters.models import SyncRun
 from clusters.order import body_of, is_lowering, is_raising
 from clusters.ownership import owner_of
-from clusters.ports import ClusterGateway, ObjectRef
+from clusters.ports import ClusterGateway
 from clusters.services import runs
 
 NAMED: Final = 3
 """How many objects in the way of a namespace's deletion are named."""
 
 
-def write(run: SyncRun, gateway: ClusterGateway, changes: Iterable[Change]) -> list[Change]:
+class Guard:
+    """What is not even tried, and why. It learns from what fails."""
+
+    def __init__(self, gateway: ClusterGateway, changes: Sequence[Change]) -> None:
+        self._inhabited = dict(_inhabited(gateway, changes))
+        self._holding: set[str] = set()
+
+    def refuses(self, change: Change) -> ClusterError | None:
+        """The reason to leave the change alone; None: try it."""
+        owner = owner_of(body_of(change))
+        match change:
+            case Conflict():
+                return ObjectConflict(change.reason)
+            case Fenced():
+                return LaterGeneration("The cluster holds a later generation of this object: nothing was written.")
+            case Delete():
+                return self._inhabited.get(owner)
+            case _ if is_raising(change) and owner in self._holding:
+                return WaitsForLowering("Another quota of the same owner could not be lowered: this one waits for it.")
+        return None
+
+    def learn(self, change: Change) -> None:
+        """The change failed: what it would have given back is still taken."""
+        if is_lowering(change):
+            self._holding.add(owner_of(body_of(change)))
+
+
+def foresee(run: SyncRun, gateway: ClusterGateway, changes: Sequence[Change]) -> Sequence[Change]:
+    """A dry run's outcomes: what would be done and what would be refused. Nothing is written."""
+    guard = Guard(gateway, changes)
+    for change in changes:
+        error = guard.refuses(change)
+        run.failed += error is not None
+        runs.note(run, change, error)
+    return changes
+
+
+def write(run: SyncRun, gateway: ClusterGateway, changes: Sequence[Change]) -> Sequence[Change]:
     """Apply one by one; returns what still differs. An unreachable cluster ends the attempt, a refusal does not."""
+    guard = Guard(gateway, changes)
     remaining: list[Change] = []
-    holding: set[str] = set()
     for change in changes:
         runs.show_life(run)
-        error = _refusal(change, holding) or _apply(gateway, change)
-        runs.note(
-            run, change, ok=error is None, code=error.code if error else "", message=error.message if error else ""
-        )
+        error = guard.refuses(change) or _apply(gateway, change)
+        runs.note(run, change, error)
+        run.written += error is None
         if error is None:
-            run.written += 1
             continue
         run.failed += 1
         remaining.append(change)
-        if is_lowering(change):
-            holding.add(owner_of(body_of(change)))
+        guard.learn(change)
         if isinstance(error, ClusterUnreachable):
             raise error
     return remaining
-
-
-def _refusal(change: Change, holding: set[str]) -> ClusterError | None:
-    """Why the change is not even tried."""
-    match change:
-        case Conflict():
-            return ObjectConflict(change.reason)
-        case Fenced():
-            return LaterGeneration("The cluster holds a later generation of this object: nothing was written.")
-        case _ if is_raising(change) and owner_of(body_of(change)) in holding:
-            return WaitsForLowering("Another quota of the same owner could not be lowered: this one waits for it.")
-    return None
 
 
 def _apply(gateway: ClusterGateway, change: Change) -> ClusterError | None:
@@ -68,7 +90,6 @@ def _apply(gateway: ClusterGateway, change: Change) -> ClusterError | None:
                 gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
                 gateway.create(change.desired)
             case Delete():
-                _refuse_occupied(gateway, change.ref)
                 gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
             case Conflict() | Fenced():
                 pass  # refused before anything is tried
@@ -77,14 +98,18 @@ def _apply(gateway: ClusterGateway, change: Change) -> ClusterError | None:
     return None
 
 
-def _refuse_occupied(gateway: ClusterGateway, ref: ObjectRef) -> None:
-    """A namespace's deletion takes everything in it along: not while it holds pods or workloads of anybody."""
-    if ref.kind != NAMESPACE:
-        return
-    inside = list(_inhabitants(gateway, ref.name))
-    if inside:
-        named = ", ".join(inside[:NAMED])
-        raise NamespaceInUse(f"{ref.name} still holds {len(inside)} objects ({named}); it goes once they are gone.")
+def _inhabited(gateway: ClusterGateway, changes: Iterable[Change]) -> Iterator[tuple[str, NamespaceInUse]]:
+    """Owners whose unwanted namespace still holds work of anybody: its deletion would take that along.
+
+    Nothing of such an owner is deleted, so that its quotas keep bounding the work until it has ended.
+    """
+    for change in changes:
+        if isinstance(change, Delete) and change.ref.kind == NAMESPACE:
+            name = change.ref.name
+            if inside := list(_inhabitants(gateway, name)):
+                named = ", ".join(inside[:NAMED])
+                message = f"{name} still holds {len(inside)} objects ({named}); it goes once they are gone."
+                yield owner_of(change.observed), NamespaceInUse(message)
 
 
 def _inhabitants(gateway: ClusterGateway, namespace: str) -> Iterator[str]:

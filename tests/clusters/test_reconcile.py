@@ -266,14 +266,26 @@ def test_a_raise_waits_for_the_lowering_of_the_same_owner_that_failed(
     assert codes == {"project.1.a100": "cluster_refused", "project.1.h100": "waits_for_lowering"}
 
 
-def test_a_namespace_that_holds_work_is_not_deleted(synced: Cluster, wanted: Wanted, gateway: MemoryGateway) -> None:
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_project_that_still_holds_work_keeps_namespace_and_quotas(
+    synced: Cluster, wanted: Wanted, gateway: MemoryGateway, dry_run: bool
+) -> None:
     gateway.create(job_manifest(name="train", namespace="runai-vision"))
-    wanted.state = state(levels=LEVELS)
-    run = reconcile(synced)
-    refused = run.outcomes.get(ok=False)
-    assert (refused.name, refused.code) == ("runai-vision", "namespace_in_use")
-    assert "Job train" in refused.message
-    gateway.delete(ObjectRef(NAMESPACE, "runai-vision"))
+    wanted.state = state(levels=LEVELS, departments=FULL.departments)
+    run = reconcile(synced, dry_run=dry_run)
+    refused = run.outcomes.filter(ok=False)
+    assert set(refused.values_list("name", "code")) == {
+        ("runai-vision", "namespace_in_use"),
+        ("project.1.a100", "namespace_in_use"),
+    }
+    assert "Job train" in refused[0].message
+    assert {"runai-vision", "project.1.a100"} <= set(names(gateway))
+
+
+def test_an_empty_namespace_of_a_deleted_project_goes(synced: Cluster, wanted: Wanted, gateway: MemoryGateway) -> None:
+    wanted.state = state(levels=LEVELS, departments=FULL.departments)
+    assert reconcile(synced).state == SyncState.SUCCEEDED
+    assert not {"runai-vision", "project.1.a100"} & set(names(gateway))
 
 
 def test_the_run_of_a_dead_worker_is_taken_over(cluster: Cluster, wanted: Wanted) -> None:
