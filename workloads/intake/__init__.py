@@ -1,0 +1,28 @@
+"""The only door for tenant input: form, JSON and YAML come in, a `WorkloadSpec` comes out or `IntakeRefused` is raised.
+
+Allowlist and rebuild, never filter: known fields are taken into a fresh object, everything else is refused at its exact
+JSON pointer. Pure: no database, no cluster, no clock.
+"""
+
+from workloads.intake.documents import Limits
+from workloads.intake.forms import FormFields, read_form
+from workloads.intake.problems import IntakeRefused, Problem
+from workloads.intake.read import read_json, read_object, read_yaml
+from workloads.intake.scope import Explicit, Scope
+from workloads.intake.spec import PodRole, WorkloadSpec, check_pod_classes
+
+__all__ = [
+    "Explicit",
+    "FormFields",
+    "IntakeRefused",
+    "Limits",
+    "PodRole",
+    "Problem",
+    "Scope",
+    "WorkloadSpec",
+    "check_pod_classes",
+    "read_form",
+    "read_json",
+    "read_object",
+    "read_yaml",
+]

@@ -1,0 +1,208 @@
+"""Pod specs and pod templates: the one allowlist every kind with pods goes through, however deep they are nested."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from workloads.intake.containers import containers, init_container
+from workloads.intake.environment import secret
+from workloads.intake.names import POD_ANNOTATIONS, annotations, dns_label, label_value, labels
+from workloads.intake.problems import visible
+from workloads.intake.resources import FRACTION, GPU
+from workloads.intake.rules import (
+    ABSENT,
+    Place,
+    Rule,
+    boolean,
+    choice,
+    forbidden,
+    integer,
+    listing,
+    mapping,
+    only,
+    table,
+    text,
+)
+from workloads.intake.security import pod_security
+from workloads.intake.volumes import volumes
+
+NODE_LABELS: Final = (
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "nvidia.com/gpu.product",
+    "nvidia.com/gpu.family",
+    "nvidia.com/gpu.memory",
+    "nvidia.com/gpu.count",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+)
+TOLERATIONS: Final = ("nvidia.com/gpu", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+SPREAD_KEYS: Final = ("kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+LONGEST_GRACE: Final = 3600
+
+
+def priority_class(value: Any, place: Place) -> Any:
+    """Kept while reading; the spec takes it out as a wish that never wins. The cluster's own classes are refused."""
+    name = text(253, r"[A-Za-z0-9][-.A-Za-z0-9]*", "the name of a priority", code="priority_unknown")(value, place)
+    if name is not ABSENT and name.startswith("system-"):
+        return place.refuse("priority_unknown", f"{visible(name)} belongs to the cluster itself.")
+    return name
+
+
+def _node_label(key: Any, place: Place) -> Any:
+    allowed = (*NODE_LABELS, *place.scope.node_selector_keys)
+    if key in allowed:
+        return key
+    message = f"Nodes are not chosen by {visible(key)}; choose a node pool with the workload."
+    return place.refuse("node_label_not_allowed", message, allowed)
+
+
+_TOLERATION: Rule = table(
+    {
+        "key": text(316),
+        "operator": choice("Equal", "Exists"),
+        "value": label_value,
+        "effect": choice("NoSchedule", "PreferNoSchedule", "NoExecute"),
+        "tolerationSeconds": integer(0),
+    }
+)
+
+
+def toleration(value: Any, place: Place) -> Any:
+    """A toleration of a GPU or granted taint; one without a key would tolerate every node."""
+    rebuilt = _TOLERATION(value, place)
+    if rebuilt is ABSENT:
+        return rebuilt
+    allowed = (*TOLERATIONS, *place.scope.toleration_keys)
+    key = rebuilt.get("key", "")
+    if key not in allowed:
+        return place.at("key").refuse(
+            "toleration_not_allowed", f"The taint {visible(key)!r} is not tolerated here.", allowed
+        )
+    return rebuilt
+
+
+match_labels: Rule = table({"matchLabels": labels}, required=["matchLabels"])
+_SPREAD: Rule = table(
+    {
+        "maxSkew": integer(1, 1000),
+        "topologyKey": choice(*SPREAD_KEYS),
+        "whenUnsatisfiable": choice("DoNotSchedule", "ScheduleAnyway"),
+        "labelSelector": match_labels,
+    },
+    required=["maxSkew", "topologyKey", "whenUnsatisfiable"],
+)
+
+PLACED: Final[dict[str, Rule]] = {
+    "nodeSelector": mapping(_node_label, label_value, 20),
+    "tolerations": listing(toleration, 20),
+    "topologySpreadConstraints": listing(_SPREAD, 10),
+    "affinity": forbidden("Affinity is not taken: use nodeSelector, topologySpreadConstraints or a node pool."),
+    "nodeName": forbidden("The scheduler chooses the node."),
+    "schedulerName": forbidden("Rung writes the scheduler of the cluster."),
+    "runtimeClassName": forbidden("The runtime belongs to the cluster."),
+    "priority": forbidden("A priority is named, not numbered: use the priority field.", "priority_number"),
+    "preemptionPolicy": forbidden("It belongs to the PriorityClass.", "preemption_policy"),
+    "priorityClassName": priority_class,
+}
+HOST: Final[dict[str, Rule]] = {
+    "hostNetwork": only(allowed=False, why="The node's network is not shared."),
+    "hostPID": only(allowed=False, why="The node's processes are not shared."),
+    "hostIPC": only(allowed=False, why="The node's memory is not shared."),
+    "hostUsers": only(allowed=False, why="The node's users are not shared."),
+    "shareProcessNamespace": only(allowed=False, why="Containers do not share processes."),
+    "hostAliases": forbidden("Names are resolved by the cluster."),
+    "dnsConfig": forbidden("Names are resolved by the cluster."),
+    "dnsPolicy": only("ClusterFirst", "Names are resolved by the cluster."),
+    "serviceAccountName": only(
+        "default", "A workload runs as the project's default service account.", "service_account"
+    ),
+    "serviceAccount": only("default", "A workload runs as the project's default service account.", "service_account"),
+    "automountServiceAccountToken": only(allowed=False, why="A workload gets no token of the cluster."),
+    "ephemeralContainers": forbidden("Debug containers are added to running pods only."),
+}
+POD: Final[dict[str, Rule]] = {
+    **PLACED,
+    **HOST,
+    "containers": containers(),
+    "initContainers": listing(init_container, 20, unique="name"),
+    "volumes": volumes,
+    "securityContext": pod_security,
+    "imagePullSecrets": listing(table({"name": secret}, required=["name"]), 10),
+    "restartPolicy": choice("Always", "OnFailure", "Never"),
+    "terminationGracePeriodSeconds": integer(0, LONGEST_GRACE),
+    "activeDeadlineSeconds": integer(1),
+    "enableServiceLinks": boolean,
+    "hostname": dns_label,
+    "subdomain": dns_label,
+    "setHostnameAsFQDN": boolean,
+}
+
+
+def pod_spec(
+    *,
+    extra: Mapping[str, Rule] | None = None,
+    named: str = "",
+    restart: tuple[str, ...] = (),
+    required: Iterable[str] = ("containers",),
+    claims_elsewhere: bool = False,
+) -> Rule:
+    """A pod spec; `named` is the container the kind looks for, `restart` the policies it takes.
+
+    Kubernetes assumes Always, so a kind that does not take it must be told another. `claims_elsewhere`: the owner
+    declares volumes too, so a mount may name one that is not in the pod spec.
+    """
+    fields = {**POD, **(extra or {})}
+    if named:
+        fields["containers"] = containers(named=named)
+    if restart:
+        fields["restartPolicy"] = choice(*restart)
+    must_say = ["restartPolicy"] if restart and "Always" not in restart else []
+    plain: Rule = table(fields, required=[*required, *must_say])
+
+    def check(value: Any, place: Place) -> Any:
+        rebuilt = plain(value, place)
+        if rebuilt is not ABSENT and not claims_elsewhere:
+            refuse_dangling_mounts(rebuilt, place)
+        return rebuilt
+
+    return check
+
+
+def refuse_dangling_mounts(spec: Mapping[str, Any], place: Place) -> None:
+    """Every mount names a volume of its own pod."""
+    known = tuple(each["name"] for each in spec.get("volumes", []) if "name" in each)
+    for group in ("containers", "initContainers"):
+        for index, each in enumerate(spec.get(group, [])):
+            for number, mount in enumerate(each.get("volumeMounts", [])):
+                name = mount.get("name")
+                if name is not None and name not in known:
+                    where = place.at(group).at(index).at("volumeMounts").at(number).at("name")
+                    where.refuse("volume_missing", f"No volume of this pod is named {visible(name)!r}.", known)
+
+
+pod_metadata: Rule = table({"labels": labels, "annotations": annotations(POD_ANNOTATIONS), "name": dns_label})
+
+
+def template(spec: Rule, *, metadata: Rule = pod_metadata) -> Rule:
+    """A pod template around a pod spec."""
+    return share_of_gpu(table({"metadata": metadata, "spec": spec}, required=["spec"]))
+
+
+def share_of_gpu(plain: Rule) -> Rule:
+    """A pod's share of a GPU stands in an annotation, and then no container asks for whole ones."""
+
+    def check(value: Any, place: Place) -> Any:
+        rebuilt = plain(value, place)
+        if rebuilt is not ABSENT and FRACTION in rebuilt.get("metadata", {}).get("annotations", {}):
+            containers = rebuilt.get("spec", {}).get("containers", [])
+            if any(_whole_gpus(each) for each in containers):
+                where = place.at("metadata").at("annotations").at(FRACTION)
+                where.refuse("gpu_both_ways", f"A pod asks for a share of a GPU or for {GPU}, not both.")
+        return rebuilt
+
+    return check
+
+
+def _whole_gpus(container: Mapping[str, Any]) -> bool:
+    return any(name.startswith("nvidia.com/") for name in container.get("resources", {}).get("limits", {}))

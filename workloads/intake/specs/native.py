@@ -1,0 +1,111 @@
+"""Kinds every API server serves: Pod, Job, CronJob and the apps group."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from workloads.intake.names import dns_label
+from workloads.intake.pods import match_labels, pod_metadata, pod_spec, template
+from workloads.intake.rules import ABSENT, Place, Rule, choice, either, integer, listing, only, table, text
+from workloads.intake.volumes import claim_template
+
+REPLICAS: Final = integer(0, 10_000)
+RUN_ONCE: Final = ("Never", "OnFailure")
+not_suspended: Final = only(allowed=False, why="A workload is stopped and resumed by Rung.")
+amount_or_share: Final = either((int, integer()), (str, text(4, r"(100|[0-9]{1,2})%", "a share such as 25%")))
+
+_JOB: Final[dict[str, Rule]] = {
+    "parallelism": REPLICAS,
+    "completions": integer(1, 100_000),
+    "completionMode": choice("NonIndexed", "Indexed"),
+    "backoffLimit": integer(),
+    "backoffLimitPerIndex": integer(),
+    "maxFailedIndexes": integer(),
+    "activeDeadlineSeconds": integer(1),
+    "ttlSecondsAfterFinished": integer(),
+    "podReplacementPolicy": choice("TerminatingOrFailed", "Failed"),
+    "suspend": not_suspended,
+}
+job_spec: Rule = table({**_JOB, "template": template(pod_spec(restart=RUN_ONCE))}, required=["template"])
+job_template: Rule = table({"metadata": pod_metadata, "spec": job_spec}, required=["spec"])
+cron_job: Rule = table(
+    {
+        "schedule": text(100, r"[-0-9A-Za-z*/,?@ ]+", "a cron schedule such as 0 3 * * *", shortest=1),
+        "timeZone": text(64, r"[A-Za-z0-9_+/-]+", "a time zone such as Europe/Paris"),
+        "concurrencyPolicy": choice("Allow", "Forbid", "Replace"),
+        "startingDeadlineSeconds": integer(),
+        "successfulJobsHistoryLimit": integer(0, 100),
+        "failedJobsHistoryLimit": integer(0, 100),
+        "suspend": not_suspended,
+        "jobTemplate": job_template,
+    },
+    required=["schedule", "jobTemplate"],
+)
+
+
+def selecting(plain: Rule) -> Rule:
+    """A spec whose selector must find the pods of its own template."""
+
+    def check(value: Any, place: Place) -> Any:
+        rebuilt = plain(value, place)
+        if rebuilt is not ABSENT:
+            _refuse_blind_selector(rebuilt, place)
+        return rebuilt
+
+    return check
+
+
+def _refuse_blind_selector(spec: Mapping[str, Any], place: Place) -> None:
+    wanted = spec.get("selector", {}).get("matchLabels", {})
+    labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
+    for key, value in wanted.items():
+        if labels.get(key) != value:
+            where = place.at("template").at("metadata").at("labels").at(key)
+            where.refuse("selector_mismatch", f"The selector wants {key}={value} here.", (value,))
+    if "matchLabels" in spec.get("selector", {}) and not wanted:
+        place.at("selector").at("matchLabels").refuse("required", "A selector names at least one label of its pods.")
+
+
+_served = template(pod_spec(restart=("Always",)))
+_APPS: Final[dict[str, Rule]] = {
+    "replicas": REPLICAS,
+    "selector": match_labels,
+    "template": _served,
+    "minReadySeconds": integer(),
+}
+_ROLLING = table({"maxSurge": amount_or_share, "maxUnavailable": amount_or_share})
+deployment: Rule = selecting(
+    table(
+        {
+            **_APPS,
+            "strategy": table({"type": choice("Recreate", "RollingUpdate"), "rollingUpdate": _ROLLING}),
+            "revisionHistoryLimit": integer(0, 100),
+            "progressDeadlineSeconds": integer(1),
+            "paused": only(allowed=False, why="A workload is stopped and resumed by Rung."),
+        },
+        required=["selector", "template"],
+    )
+)
+replica_set: Rule = selecting(table(_APPS, required=["selector", "template"]))
+stateful_set: Rule = selecting(
+    table(
+        {
+            **_APPS,
+            "template": template(pod_spec(restart=("Always",), claims_elsewhere=True)),
+            "serviceName": dns_label,
+            "podManagementPolicy": choice("OrderedReady", "Parallel"),
+            "updateStrategy": table({"type": choice("RollingUpdate", "OnDelete")}),
+            "revisionHistoryLimit": integer(0, 100),
+            "volumeClaimTemplates": listing(claim_template, 10),
+        },
+        required=["selector", "template"],
+    )
+)
+
+SPECS: Final[dict[str, Rule]] = {
+    "Pod": pod_spec(),
+    "Job": job_spec,
+    "CronJob": cron_job,
+    "Deployment": deployment,
+    "ReplicaSet": replica_set,
+    "StatefulSet": stateful_set,
+}
