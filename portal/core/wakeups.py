@@ -40,8 +40,11 @@ def _send(task_name: str, args: tuple[str, ...], queue: str) -> None:
 
 
 def _connection() -> Connection:
-    options: dict[str, Any] = dict(current_app.conf.broker_transport_options)
-    options.update(
-        socket_connect_timeout=CONNECT_SECONDS, socket_timeout=CONNECT_SECONDS, retry_on_timeout=False, max_retries=0
-    )
-    return Connection(current_app.conf.broker_write_url, connect_timeout=CONNECT_SECONDS, transport_options=options)
+    options: dict[str, Any] = {
+        **settings.CELERY_BROKER_TRANSPORT_OPTIONS,
+        "socket_connect_timeout": CONNECT_SECONDS,
+        "socket_timeout": CONNECT_SECONDS,
+        "retry_on_timeout": False,
+        "max_retries": 0,
+    }
+    return Connection(settings.CELERY_BROKER_URL, connect_timeout=CONNECT_SECONDS, transport_options=options)

@@ -1,0 +1,92 @@
+"""A wake-up is sent after the commit, never waits for a broker, and may be lost."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+from django.db import transaction
+from kombu import pools
+from pytest_django.fixtures import Settings
+
+from portal.core import wakeups
+
+BOUND_SECONDS = 1.0
+
+
+@pytest.fixture(autouse=True)
+def _switched_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    settings.RUNG_WAKEUPS = "on"
+    monkeypatch.setitem(wakeups._state, "quiet_until", 0.0)
+    yield
+    pools.reset()
+
+
+def use_broker(settings: Settings, url: str) -> None:
+    settings.CELERY_BROKER_URL = url
+    settings.CELERY_BROKER_TRANSPORT_OPTIONS = {}
+
+
+def seconds_of_a_wake_up() -> float:
+    started = time.monotonic()
+    wakeups.wake("core.canary", "sync", queue="sync")
+    return time.monotonic() - started
+
+
+@contextmanager
+def black_hole() -> Iterator[int]:
+    """A port that accepts connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_broker_that_swallows_everything_costs_less_than_a_second(socket_enabled: None, settings: Settings) -> None:
+    with black_hole() as port:
+        use_broker(settings, f"redis://127.0.0.1:{port}/0")
+        assert seconds_of_a_wake_up() < BOUND_SECONDS
+
+
+@pytest.mark.django_db(transaction=True)
+def test_after_a_failure_nothing_is_tried_for_a_while(socket_enabled: None, settings: Settings) -> None:
+    with black_hole() as port:
+        use_broker(settings, f"redis://127.0.0.1:{port}/0")
+        assert sum(seconds_of_a_wake_up() for _ in range(100)) < BOUND_SECONDS
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_request_goes_on_when_nobody_listens(socket_enabled: None, settings: Settings) -> None:
+    use_broker(settings, "redis://127.0.0.1:1/0")
+    with transaction.atomic():
+        assert seconds_of_a_wake_up() < BOUND_SECONDS
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_message_leaves_after_the_commit_and_not_before(redis_url: str, settings: Settings) -> None:
+    use_broker(settings, redis_url)
+    with redis.Redis.from_url(redis_url) as broker:
+        broker.flushdb()
+        with transaction.atomic():
+            wakeups.wake("core.canary", "sync", queue="sync")
+            assert broker.llen("sync") == 0
+        assert broker.llen("sync") == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rolled_back_change_wakes_nobody(redis_url: str, settings: Settings) -> None:
+    use_broker(settings, redis_url)
+
+    def change_and_fail() -> None:
+        with transaction.atomic():
+            wakeups.wake("core.canary", "sync", queue="sync")
+            raise ZeroDivisionError
+
+    with redis.Redis.from_url(redis_url) as broker:
+        broker.flushdb()
+        with pytest.raises(ZeroDivisionError):
+            change_and_fail()
+        assert broker.llen("sync") == 0
