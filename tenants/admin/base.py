@@ -72,8 +72,13 @@ class ServiceForm(ModelForm):
         """Show every problem at its field, the others above the form."""
         for problem in error.problems or (Problem("", error.code, error.message),):
             field = self.field_at.get(problem.pointer, "")
-            text = f"{problem.message} ({', '.join(problem.allowed)})" if problem.allowed else problem.message
-            self.add_error(field if field in self.fields else None, forms.ValidationError(text, code=problem.code))
+            text = forms.ValidationError(problem_text(problem), code=problem.code)
+            self.add_error(field if field in self.fields else None, text)
+
+
+def problem_text(problem: Problem) -> str:
+    """A problem as one sentence, with what would be right."""
+    return f"{problem.message} ({', '.join(problem.allowed)})" if problem.allowed else problem.message
 
 
 def reason_field(*, required: bool) -> forms.CharField:

@@ -13,6 +13,7 @@ from clusters.models import NodePool
 from portal.core.actors import Actor
 from portal.core.errors import RungError
 from tenants import amounts
+from tenants.admin.base import problem_text
 from tenants.models import Department, DepartmentQuota, Project, ProjectQuota, Quota
 from tenants.quota_values import QuotaValues
 from tenants.services.quotas import QuotaChange, set_department_quota, set_project_quota
@@ -75,7 +76,7 @@ class QuotaResource(ModelResource):
         try:
             change = self.set_quota(instance, QuotaValues.of(instance), actor=self.actor, reason=reason)
         except RungError as error:
-            raise ValidationError([problem.message for problem in error.problems] or error.message) from None
+            raise ValidationError([problem_text(problem) for problem in error.problems] or error.message) from None
         instance.pk = change.quota.pk
 
     def set_quota(self, row: Any, values: QuotaValues, *, actor: Actor, reason: str) -> QuotaChange:

@@ -13,11 +13,20 @@ from portal.core.actors import Actor
 from portal.core.display import gpu_text
 from scheduling.resources import Limit
 from tenants.admin.amounts import AmountField
-from tenants.admin.base import FROM_CONSOLE, Outcome, ServiceAdmin, ServiceForm, admin_actor, reason_field, standing
+from tenants.admin.base import (
+    FROM_CONSOLE,
+    Outcome,
+    ServiceAdmin,
+    ServiceForm,
+    admin_actor,
+    problem_text,
+    reason_field,
+    standing,
+)
 from tenants.admin.quota_csv import DepartmentQuotaResource, ProjectQuotaResource
 from tenants.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
 from tenants.permissions import Verb
-from tenants.quota_values import QuotaValues
+from tenants.quota_values import QuotaValues, malformed
 from tenants.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
 
 UNLIMITED = _("Empty: unlimited.")
@@ -54,17 +63,12 @@ class QuotaForm(ServiceForm):
             data["rank"],
         )
 
-    def validate_constraints(self) -> None:
-        """Limits are compared by the service, which names both numbers; here only whether such a quota exists."""
-        row = self.instance
-        if row._state.adding and _has_quota(row):
-            self.add_error("node_pool", _("There is a quota for this pool already; change that one."))
-
-
-def _has_quota(row: Any) -> bool:
-    owner = "project" if isinstance(row, ProjectQuota) else "department"
-    same = {f"{owner}_id": getattr(row, f"{owner}_id"), "node_pool_id": row.node_pool_id}
-    return bool(type(row)._default_manager.filter(**same).exists())
+    def clean(self) -> dict[str, Any]:
+        """Amounts that contradict each other, at their field and with both numbers."""
+        if not self.errors:
+            for problem in malformed(self.values()):
+                self.add_error(self.field_at[problem.pointer], problem_text(problem))
+        return self.cleaned_data
 
 
 class ProjectQuotaForm(QuotaForm):
