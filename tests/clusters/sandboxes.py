@@ -80,7 +80,9 @@ class Sandbox:
         for name, value in {**LEVELS, **more}.items():
             self.create(priority_class(name, value))
 
-    def queue(self, name: str, *, deserved: int = 0, limit: int = -1, parent: str = "", weight: int = 1) -> Manifest:
+    def queue(
+        self, name: str, *, deserved: int = 0, limit: int = -1, parent: str = "", weight: int = 1, **labels: str
+    ) -> Manifest:
         share = {"quota": -1, "limit": -1, "overQuotaWeight": weight}
         spec: dict[str, Any] = {
             "displayName": name,
@@ -93,7 +95,12 @@ class Sandbox:
         if parent:
             spec["parentQueue"] = parent
         return self.create(
-            {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+            {
+                "apiVersion": "scheduling.run.ai/v2",
+                "kind": "Queue",
+                "metadata": {"name": name, "labels": labels},
+                "spec": spec,
+            }
         )
 
     def quota(self, name: str, namespace: str = TEAM, *, classes: tuple[str, ...] = (), **hard: str) -> Manifest:
