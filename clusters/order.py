@@ -1,10 +1,13 @@
 """In which order changes are safe: lower before raise, what others stand on first, deletions last. Pure."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from clusters.diff import Change, Changes, Create, Delete, Update
+from clusters.diff import Change, Changes, Create, Delete, FieldChange, Update
 from clusters.kinds_core import KAI_QUEUE, LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
+from clusters.ownership import stamped
 from clusters.ports import Manifest
 from scheduling.resources import parse_quantity
 
@@ -22,8 +25,11 @@ _RANK: Final = {kind.key: number for number, kind in enumerate(STANDS_ON)}
 
 
 def in_safe_order(changes: Iterable[Change]) -> list[Change]:
-    """Quotas that shrink or go, then everything that is built up (parents first), then what goes (children first)."""
-    known = list(changes)
+    """Quotas that shrink or go, then everything that is built up (parents first), then what goes (children first).
+
+    An update that lowers one amount and raises another becomes two, one for each place in the order.
+    """
+    known = [step for change in changes for step in _steps(change)]
     depths = _depths(known)
     return sorted(known, key=lambda change: _key(change, depths.get(change.ref.name, 0)))
 
@@ -32,7 +38,7 @@ def is_lowering(change: Change) -> bool:
     """It gives an amount back: applied before anything that takes one."""
     if isinstance(change, Delete):
         return change.ref.kind == KAI_QUEUE
-    return isinstance(change, Update) and "lower" in set(_directions(change.ref.kind.key, change.changes))
+    return isinstance(change, Update) and "lower" in _directions(change.ref.kind.key, change.changes)
 
 
 def is_raising(change: Change) -> bool:
@@ -41,12 +47,33 @@ def is_raising(change: Change) -> bool:
         return change.ref.kind == KAI_QUEUE
     if isinstance(change, Delete):
         return change.ref.kind == RESOURCE_QUOTA
-    return isinstance(change, Update) and "raise" in set(_directions(change.ref.kind.key, change.changes))
+    return isinstance(change, Update) and "raise" in _directions(change.ref.kind.key, change.changes)
 
 
 def body_of(change: Change) -> Manifest:
     """The object the change is about: as desired, or as observed where it goes."""
     return change.observed if isinstance(change, Delete) else change.desired
+
+
+def _steps(change: Change) -> Iterator[Change]:
+    if isinstance(change, Update) and is_lowering(change) and is_raising(change):
+        raised = tuple(each for each in change.changes if _direction(change.ref.kind.key, each) == "raise")
+        first = copy.deepcopy(change.desired)
+        for each in raised:
+            _put(first, each.path, each.observed)
+        rest = tuple(each for each in change.changes if each not in raised)
+        yield replace(change, desired=stamped(first), changes=rest)
+        yield replace(change, changes=raised)
+    else:
+        yield change
+
+
+def _put(manifest: Manifest, pointer: str, value: Any) -> None:
+    *above, last = (token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
+    node: Any = manifest
+    for token in above:
+        node = node[token]
+    node[last] = value
 
 
 def _key(change: Change, depth: int) -> tuple[int, int, int, str, str]:
@@ -77,11 +104,17 @@ def _depth(name: str, parents: Mapping[str, str]) -> int:
 
 
 def _directions(kind_key: str, changes: Changes) -> Iterator[str]:
-    for change in changes:
-        if change.path.startswith(AMOUNTS.get(kind_key, ())) and not change.path.endswith("overQuotaWeight"):
-            before, after = _amount(change.observed), _amount(change.desired)
-            if before != after:
-                yield "lower" if after < before else "raise"
+    return (_direction(kind_key, change) for change in changes)
+
+
+def _direction(kind_key: str, change: FieldChange) -> str:
+    """lower, raise, or empty for a field that bounds nothing."""
+    if not change.path.startswith(AMOUNTS.get(kind_key, ())) or change.path.endswith("overQuotaWeight"):
+        return ""
+    before, after = _amount(change.observed), _amount(change.desired)
+    if before == after:
+        return ""
+    return "lower" if after < before else "raise"
 
 
 def _amount(value: Any) -> float:

@@ -16,7 +16,7 @@ from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS
 from clusters.models import SyncRun
 from clusters.order import body_of, is_lowering, is_raising
 from clusters.ownership import owner_of
-from clusters.ports import ClusterGateway
+from clusters.ports import ClusterGateway, Manifest, ObjectRef
 from clusters.services import runs
 
 NAMED: Final = 3
@@ -64,9 +64,10 @@ def write(run: SyncRun, gateway: ClusterGateway, changes: Sequence[Change]) -> S
     """Apply one by one; returns what still differs. An unreachable cluster ends the attempt, a refusal does not."""
     guard = Guard(gateway, changes)
     remaining: list[Change] = []
+    stored: dict[ObjectRef, Manifest] = {}
     for change in changes:
         runs.show_life(run)
-        error = guard.refuses(change) or _apply(gateway, change)
+        error = guard.refuses(change) or _apply(gateway, change, stored)
         runs.note(run, change, error)
         run.written += error is None
         if error is None:
@@ -79,13 +80,15 @@ def write(run: SyncRun, gateway: ClusterGateway, changes: Sequence[Change]) -> S
     return remaining
 
 
-def _apply(gateway: ClusterGateway, change: Change) -> ClusterError | None:
+def _apply(gateway: ClusterGateway, change: Change, stored: dict[ObjectRef, Manifest]) -> ClusterError | None:
+    """`stored` keeps what our own first step wrote, so that a second step to the same object builds on it."""
     try:
         match change:
             case Create():
                 gateway.create(change.desired)
             case Update():
-                gateway.update(change.desired, observed=change.observed)
+                observed = stored.get(change.ref, change.observed)
+                stored[change.ref] = gateway.update(change.desired, observed=observed)
             case Replace():
                 gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
                 gateway.create(change.desired)

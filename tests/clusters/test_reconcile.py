@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from clusters import sources
 from clusters.backends.memory import MemoryGateway, Store
 from clusters.errors import ClusterError, ClusterRefused, ClusterUnreachable
 from clusters.gateways import gateway_for
@@ -204,6 +205,30 @@ def test_one_refused_object_does_not_stop_the_others(cluster: Cluster, wanted: W
     assert cluster.synced_generation == cluster.generation
 
 
+def test_a_cluster_that_refuses_to_say_who_it_is_is_paused(
+    cluster: Cluster, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_gateway: MemoryGateway) -> tuple[str, str]:
+        raise ClusterRefused("token expired")
+
+    monkeypatch.setattr(MemoryGateway, "identity", refuse)
+    run = reconcile(cluster)
+    cluster.refresh_from_db()
+    assert (run.state, run.error_code) == (SyncState.FAILED, "cluster_refused")
+    assert (cluster.state, cluster.paused_reason) == ("paused", "The cluster refuses Rung: token expired")
+
+
+def test_a_fault_of_our_own_closes_the_run_and_is_not_hidden(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_cluster: Cluster) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sources, "_sources", [broken])
+    with pytest.raises(ZeroDivisionError):
+        reconcile(cluster)
+    run = SyncRun.objects.get()
+    assert (run.state, run.error_code, run.error) == (SyncState.FAILED, "unexpected", "ZeroDivisionError")
+
+
 def test_an_unreachable_cluster_ends_the_attempt_and_asks_for_another(
     cluster: Cluster, wanted: Wanted, store: Store
 ) -> None:
@@ -243,6 +268,22 @@ def test_a_quota_is_lowered_before_another_is_raised(synced: Cluster, wanted: Wa
     )
     reconcile(synced)
     assert [ref.name for _, ref in store.writes] == ["project.2.a100", "project.1.a100"]
+
+
+def test_lowering_one_amount_and_raising_another_of_one_queue_takes_two_writes(
+    synced: Cluster, wanted: Wanted, gateway: MemoryGateway
+) -> None:
+    for deserved, limit in ((4, 8), (6, 6)):
+        wanted.state = state(
+            project("vision", deserved=deserved, limit=limit), levels=LEVELS, departments=FULL.departments
+        )
+        run = reconcile(synced)
+    stored = gateway.get(ObjectRef(KAI_QUEUE, "project.1.a100"))
+    assert stored is not None
+    gpu = stored["spec"]["resources"]["gpu"]
+    assert (gpu["quota"], gpu["limit"]) == (6, 6)
+    assert outcomes(run) == [("update", "project.1.a100", True)] * 2
+    assert reconcile(synced).written == 0
 
 
 def test_a_raise_waits_for_the_lowering_of_the_same_owner_that_failed(
