@@ -42,6 +42,11 @@ RUNG_TRUSTED_PROXIES: list[str] = env.list("RUNG_TRUSTED_PROXIES", default=[])
 RUNG_WAKEUPS = env.str("RUNG_WAKEUPS", default="on")
 RUNG_DEMO_PASSWORD = env.str("RUNG_DEMO_PASSWORD", default="")
 RUNG_DEMO_SPEED = env.int("RUNG_DEMO_SPEED", default=1)
+# Registries that tenants' images may come from; "*" allows any.
+RUNG_IMAGE_REGISTRIES: list[str] = env.list(
+    "RUNG_IMAGE_REGISTRIES",
+    default=["docker.io", "nvcr.io", "ghcr.io", "quay.io", "gcr.io", "registry.k8s.io", "mcr.microsoft.com"],
+)
 # Digests of the audit trail; empty: derived from the secret key.
 RUNG_AUDIT_KEY = env.str("RUNG_AUDIT_KEY", default="")
 
