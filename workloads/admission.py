@@ -13,7 +13,7 @@ from scheduling.capacity import fits_quota
 from scheduling.model import Queue
 from scheduling.priority import Effective, Preemptibility
 from scheduling.reasons import Pend, Reason
-from scheduling.resources import Resources, decimal_text
+from scheduling.resources import Resources
 from tenants.models import DepartmentQuota, PriorityCap, Project, ProjectQuota
 from workloads.intake import WorkloadSpec
 
@@ -105,13 +105,13 @@ def refuse_over_cap(spec: WorkloadSpec, effective: Effective, project: Project) 
     """The project's GPU cap on this priority, where there is one."""
     for cap in _caps(project, effective):
         if spec.total.gpu > cap.gpu_limit:
-            needed, allowed = str(Resources(gpu=spec.total.gpu)), f"{decimal_text(cap.gpu_limit)} GPU"
+            needed, most = str(Resources(gpu=spec.total.gpu)), str(Resources(gpu=cap.gpu_limit))
             raise Refused.at(
                 "/priority",
                 "OverPriorityCap",
-                f"It needs {needed}; {project.name} may use {allowed} with priority {cap.priority}.",
+                f"It needs {needed}; {project.name} may use {most} with priority {cap.priority}.",
                 needed=needed,
-                allowed=allowed,
+                cap=most,
                 priority=cap.priority,
             )
 

@@ -157,7 +157,7 @@ def test_a_cap_on_the_priority_is_kept(llm_team: Project, as_bob: Actor) -> None
     submit(spec=spec_of(pytorch_job("two", gpus=2), priority="medium"), project=llm_team, actor=as_bob)
     with pytest.raises(Refused) as refusal:
         submit(spec=spec_of(pytorch_job("three", gpus=3), priority="medium"), project=llm_team, actor=as_bob)
-    assert refusal.value.problems[0].numbers == {"needed": "3 GPU", "allowed": "2 GPU", "priority": "medium"}
+    assert refusal.value.problems[0].numbers == {"needed": "3 GPU", "cap": "2 GPU", "priority": "medium"}
 
 
 def test_what_the_clusters_scheduler_cannot_express_is_refused_with_its_name(llm_team: Project, as_bob: Actor) -> None:

@@ -11,7 +11,7 @@ from clusters.models import ClusterEvent, ObservedPod
 from clusters.ports import ObjectRef
 from portal.core.actors import Actor
 from tenants.permissions import Verb, can
-from workloads.models import Phase, PreemptionCause, PreemptionRecord, Workload
+from workloads.models import EventType, Phase, PreemptionCause, PreemptionRecord, Workload
 from workloads.sentences import duration_text, gpus_text
 
 MOST_ENTRIES = 200
@@ -132,15 +132,17 @@ def _steps(record: PreemptionRecord, *, shown: bool) -> Iterator[Step]:
     if record.gone_at:
         yield Step(record.gone_at, f"Gone from {record.node_name or 'its node'}.")
     if record.preemptor and record.preemptor.started_at and record.preemptor.started_at >= record.at:
-        yield Step(record.preemptor.started_at, f"{_by(record, shown=shown)} started.".capitalize())
+        yield Step(record.preemptor.started_at, f"Started: {_by(record, shown=shown)}.")
     yield from _afterwards(record)
 
 
 def _afterwards(record: PreemptionRecord) -> Iterator[Step]:
+    """By the order of the entries, since the cluster's clock and ours may differ."""
     words = {Phase.PENDING.value: "Requeued.", Phase.RUNNING.value: "Running again."}
+    told = record.victim.timeline.filter(type=EventType.PREEMPTION, at__lte=record.at).order_by("-at", "-pk").first()
     seen: set[str] = set()
-    moves = record.victim.timeline.filter(type="phase", at__gte=record.at, phase__in=words).order_by("at", "pk")
-    for entry in moves[:20]:
+    moves = record.victim.timeline.filter(type=EventType.PHASE, phase__in=words, pk__gt=told.pk if told else 0)
+    for entry in moves.order_by("pk")[:20]:
         if entry.phase not in seen and (entry.phase != Phase.RUNNING or Phase.PENDING in seen):
             seen.add(entry.phase)
             yield Step(entry.at, words[entry.phase])

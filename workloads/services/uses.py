@@ -21,8 +21,8 @@ def refuse_in_use(draft: Draft, name: str) -> None:
 
 
 def _uses(draft: Draft, name: str) -> Iterator[str]:
-    yield from (f"type {each.name}" for each in draft.types.values() if each.priority == name)
     yield from (f"category {category}" for category, held in draft.categories.items() if held == name)
+    yield from (f"type {each.name}" for each in draft.types.values() if each.priority == name)
     yield from (f"alias {alias.name}" for alias in draft.aliases_of(name) if not alias.retired)
     live = Workload.objects.filter(priority__name=name, deleted_at__isnull=True).exclude(Q(phase__in=ENDED))
     for workload in live.select_related("project")[: SHOWN + 1]:

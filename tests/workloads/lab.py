@@ -1,0 +1,83 @@
+"""A sandbox cluster that the whole product works on: reconcile, apply, tick, observe, each when the test says so."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from clusters.backends.sandbox import SandboxGateway
+from clusters.models import Cluster, SandboxClock
+from clusters.sandbox.tick import tick
+from clusters.services.observe import observe_cluster
+from clusters.services.reconcile import reconcile
+from portal.core.actors import SYSTEM, Actor
+from tenants.models import Project
+from tests.factories.tenants import (
+    GPU,
+    ClusterFactory,
+    DepartmentFactory,
+    DepartmentQuotaFactory,
+    NodePoolFactory,
+    ProjectFactory,
+    ProjectQuotaFactory,
+)
+from tests.factories.workloads import pytorch_job, spec_of
+from workloads.models import Workload
+from workloads.services.apply import sweep
+from workloads.services.submission import submit
+
+
+class Lab:
+    """One cluster with the pool h100 and its time."""
+
+    def __init__(self, flavour: str = "kai", *, nodes: int = 1) -> None:
+        self.cluster: Cluster = ClusterFactory(name="lab", flavour=flavour, backend="sandbox")
+        self.pool = NodePoolFactory(cluster=self.cluster, name="h100", is_default=True)
+        SandboxClock.objects.create(cluster=self.cluster, speed=1)
+        self.department = DepartmentFactory(cluster=self.cluster, name="research")
+        DepartmentQuotaFactory(department=self.department, node_pool=self.pool, gpu_deserved=64 * GPU)
+        self.now = datetime.now(tz=UTC)
+        for number in range(nodes):
+            self.node(f"node-{number}")
+
+    def node(self, name: str, *, gpus: int = 8) -> None:
+        """One more node of the pool."""
+        status = {
+            "allocatable": {"nvidia.com/gpu": str(gpus), "cpu": "128", "memory": "1Ti"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        labels = {"rung.dev/node-pool": "h100"}
+        manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+        SandboxGateway(self.cluster).create(manifest)
+
+    def project(self, name: str, *, deserved: int = 8, limit: int | None = None) -> Project:
+        """A project with its queue in the pool."""
+        project: Project = ProjectFactory(department=self.department, name=name)
+        gpu_limit = None if limit is None else limit * GPU
+        ProjectQuotaFactory(project=project, node_pool=self.pool, gpu_deserved=deserved * GPU, gpu_limit=gpu_limit)
+        return project
+
+    def submit(self, project: Project, name: str, *, gpus: int = 1, actor: Actor = SYSTEM, **asked: Any) -> Workload:
+        """A training of one pod, or what `manifest` says."""
+        manifest = asked.pop("manifest", None) or pytorch_job(name, gpus=gpus)
+        manifest["metadata"].setdefault("annotations", {})["rung.dev/run-seconds"] = asked.pop("seconds", "86400")
+        spec = spec_of(manifest, namespace=project.namespace, **asked)
+        return submit(spec=spec, project=project, actor=actor)
+
+    def settle(self, rounds: int = 3, *, seconds: float = 1) -> None:
+        """Reconcile, then that many rounds of: workers, a tick, a look."""
+        self.now = max(self.now, datetime.now(tz=UTC))
+        reconcile(self.cluster)
+        for _ in range(rounds):
+            sweep()
+            self.now += timedelta(seconds=seconds)
+            tick(self.cluster, now=self.now)
+            self.look()
+
+    def look(self) -> None:
+        """What the observer does."""
+        observe_cluster(Cluster.objects.get(pk=self.cluster.pk))
+
+
+def fresh(workload: Workload) -> Workload:
+    """The row as it is now, with what stands around it."""
+    rows = Workload.objects.select_related("project__cluster", "project__department", "type", "priority")
+    return rows.get(pk=workload.pk)
