@@ -31,7 +31,10 @@ def quota_changes(project: Project) -> list[QuotaEntry]:
     """Newest first, at most fifty, of quotas and caps, deleted ones too."""
     quotas = ProjectQuota.history.filter(project_id=project.pk).select_related("history_user", "node_pool")
     caps = PriorityCap.history.filter(project_id=project.pk).select_related("history_user")
-    entries = [*_entries(list(quotas[: 4 * MOST]), _QUOTA, "node_pool_id"), *_entries(list(caps[: 4 * MOST]), _CAP, "priority")]
+    entries = [
+        *_entries(list(quotas[: 4 * MOST]), _QUOTA, "node_pool_id"),
+        *_entries(list(caps[: 4 * MOST]), _CAP, "priority"),
+    ]
     return sorted(entries, key=lambda entry: entry.at, reverse=True)[:MOST]
 
 
@@ -49,13 +52,18 @@ def _entry(now: Any, before: Any | None, fields: tuple[str, ...]) -> QuotaEntry:
     changes = tuple(
         (_LABELS[field], _text(before, field), _text(now, field))
         for field in fields
-        if before is None or getattr(before, field) != getattr(now, field)
+        if (getattr(before, field) != getattr(now, field) if before else _worth_saying(now, field))
     )
     pool = getattr(now, "node_pool", None)
     what = f"{_('Quota in')} {pool}" if pool else f"{_('Cap of')} {now.priority}"
     who = now.history_user.get_username() if now.history_user else _("a program")
     gone = ((_("row"), _("present"), _("removed")),) if now.history_type == "-" else ()
     return QuotaEntry(now.history_date, what, who, now.history_change_reason or "", gone or changes)
+
+
+def _worth_saying(version: Any, field: str) -> bool:
+    """A first version is told without its defaults."""
+    return getattr(version, field) != ProjectQuota._meta.get_field(field).get_default()
 
 
 def _text(version: Any | None, field: str) -> str:

@@ -1,10 +1,12 @@
-"""How long a workload has waited and run, up to this second."""
+"""How long a workload has waited and run, up to this second; and what an alternative fills in."""
 
+import json
 from datetime import datetime
 
 from django import template
 from django.utils import timezone
 
+from workloads.forecasts import Alternative
 from workloads.lifecycle import HOLDING, WAITING
 from workloads.models import Workload
 
@@ -25,3 +27,16 @@ def ran(workload: Workload) -> float:
 
 def _since(moment: datetime) -> float:
     return max((timezone.now() - moment).total_seconds(), 0)
+
+
+@register.filter
+def fill(alternative: Alternative) -> str:
+    """What a button puts into the form, as JSON."""
+    gpus = alternative.gpus_per_pod
+    values = {
+        "priority": alternative.priority,
+        "preemptibility": alternative.preemptibility,
+        "gpus": str(gpus) if gpus else "",
+        "node_pool": alternative.pool,
+    }
+    return json.dumps({name: value for name, value in values.items() if value})

@@ -12,7 +12,13 @@ def sent_yaml(workload: Workload) -> str:
     raw = workload.raw
     if isinstance(raw.get("text"), str):
         return str(raw["text"])
-    return as_yaml(raw or workload.spec["manifest"])
+    return as_yaml(raw.get("manifest") or raw or workload.spec["manifest"])
+
+
+def clone_text(workload: Workload) -> str:
+    """Its rebuilt manifest under a free name, for the submit page."""
+    manifest = workload.spec["manifest"]
+    return as_yaml({**manifest, "metadata": {**manifest["metadata"], "name": f"{workload.name[:58]}-copy"}})
 
 
 def applied_yaml(workload: Workload) -> str:

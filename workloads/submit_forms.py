@@ -1,0 +1,182 @@
+"""The submit page's two forms. They carry what people typed; intake reads it and services decide."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from clusters.models import NodePool
+from portal.core.pageforms import PageForm
+from tenants.models import Project
+from workloads.forms import PREEMPTIBILITIES
+from workloads.intake import Explicit, FormFields, WorkloadSpec
+from workloads.intake.forms import FRAMEWORKS
+from workloads.models import Priority
+
+POINTERS: Final[Mapping[str, str]] = {
+    "/priority": "priority",
+    "/metadata/priority": "priority",
+    "/preemptibility": "preemptibility",
+    "/nodePools": "node_pool",
+    "/nodePools/0": "node_pool",
+}
+
+
+class SubmitBase(PageForm):
+    """What both forms ask: where, and with which priority and preemptibility. An empty choice is no choice."""
+
+    pointers: Mapping[str, str] = POINTERS
+
+    project = forms.ChoiceField(label=_("Project"))
+    node_pool = forms.ChoiceField(label=_("Node pool"), required=False)
+    priority = forms.ChoiceField(label=_("Priority"), required=False)
+    preemptibility = forms.ChoiceField(label=_("Preemptibility"), required=False)
+    key = forms.UUIDField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, projects: Sequence[Project], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._projects = {project.name: project for project in projects}
+        offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
+        pools = NodePool.objects.filter(cluster__in={project.cluster_id for project in projects})
+        names = sorted(set(pools.values_list("name", flat=True)))
+        self._choices("project", [(name, name) for name in self._projects])
+        self._choices("node_pool", [("", _("the project's default")), *((name, name) for name in names)])
+        self._choices("priority", [("", self.NO_PRIORITY), *((each.name, f"{each.name} {each.value}") for each in offered)])
+        self._choices("preemptibility", [("", self.NO_PREEMPTIBILITY), *((each, each) for each in PREEMPTIBILITIES)])
+        self.fields["key"].initial = uuid4
+
+    NO_PRIORITY: Any = _("default of the type")
+    NO_PREEMPTIBILITY: Any = _("default of the type, or by the line at 100")
+
+    def _choices(self, name: str, choices: Sequence[tuple[str, Any]]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared above
+        field.choices = choices
+
+    @property
+    def chosen_project(self) -> Project:
+        """The project of a valid form."""
+        return self._projects[self.cleaned_data["project"]]
+
+    @property
+    def explicit(self) -> Explicit:
+        """What was chosen outright; it beats a manifest's labels."""
+        return Explicit(self.cleaned_data["priority"] or None, self.cleaned_data["preemptibility"] or None)
+
+    @property
+    def node_pools(self) -> tuple[str, ...]:
+        """The chosen pool, or none."""
+        return tuple(filter(None, [self.cleaned_data["node_pool"]]))
+
+    def raws(self, specs: Sequence[WorkloadSpec]) -> list[dict[str, Any]]:
+        """What was sent, per workload, for its own people to read."""
+        return [{"manifest": spec.manifest} for spec in specs]
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """A page that is sent twice submits once."""
+        key = self.cleaned_data["key"]
+        return f"page-{key}" if key else None
+
+
+class ManifestForm(SubmitBase):
+    """A manifest as text."""
+
+    NO_PRIORITY = _("as the manifest says")
+    NO_PREEMPTIBILITY = _("as the manifest says")
+
+    text = forms.CharField(
+        label=_("Manifest (YAML or JSON)"),
+        strip=False,
+        widget=forms.Textarea(
+            attrs={"class": "mono", "rows": 24, "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
+        ),
+    )
+    field_order = ("project", "text", "priority", "preemptibility", "node_pool")
+
+    def raws(self, specs: Sequence[WorkloadSpec]) -> list[dict[str, Any]]:
+        """The text itself; every workload of a file keeps the whole file."""
+        return [{"text": self.cleaned_data["text"]} for _spec in specs]
+
+    @property
+    def data_bytes(self) -> bytes:
+        """The text as it was typed; browsers send lines with a carriage return."""
+        text: str = self.cleaned_data["text"]
+        return text.replace("\r\n", "\n").encode()
+
+
+def _line(label: Any, hint: Any = "", *, required: bool = False, **attrs: str) -> forms.CharField:
+    return forms.CharField(
+        label=label, help_text=hint, required=required, max_length=4000, widget=forms.TextInput(attrs=dict(attrs))
+    )
+
+
+def _count(label: Any, hint: Any = "", *, lowest: int = 1, highest: int = 10_000) -> forms.IntegerField:
+    return forms.IntegerField(label=label, help_text=hint, required=False, min_value=lowest, max_value=highest)
+
+
+class FieldsForm(SubmitBase):
+    """The fields of Run:ai's own types. Which of them a type needs is said in the page's style sheet."""
+
+    type = forms.ChoiceField(label=_("What is it?"), widget=forms.RadioSelect)
+    name = _line(_("Name"), _("Lower-case letters, digits and dashes."), required=True, autocomplete="off")
+    image = _line(_("Image"), _("With its registry and tag, such as registry.example/team/train:1."), required=True)
+    gpus = _line(_("GPUs per pod"), _("A whole number, or a share of one such as 0.5."), inputmode="decimal")
+    workers = _count(_("Pods"), _("All of them start together or not at all."))
+    replicas = _count(_("Replicas"))
+    framework = forms.ChoiceField(label=_("Framework"), choices=[(each, each) for each in FRAMEWORKS], required=False)
+    port = _count(_("Port"), _("Where it listens, such as 8888 for Jupyter."), highest=65_535)
+    command = _line(_("Command"), _("Split as a shell would; nothing of it is evaluated."))
+    arguments = _line(_("Arguments"))
+    cpu = _line(_("CPU per pod"), _("Such as 4 or 500m."))
+    memory = _line(_("Memory per pod"), _("Such as 16Gi."))
+    environment = forms.CharField(
+        label=_("Environment"),
+        help_text=_("One NAME=value a line."),
+        required=False,
+        max_length=20_000,
+        widget=forms.Textarea(attrs={"class": "mono", "rows": 3, "spellcheck": "false"}),
+    )
+    checkpoint_interval = _line(_("It saves a checkpoint every"), _("Such as 10m: what an eviction would lose is told with it."))
+    grace_seconds = _count(_("Seconds between SIGTERM and SIGKILL"), lowest=0, highest=3600)
+
+    field_order = ("project", "type", "name", "image", "gpus")
+    TEXTS: Final = ("image", "command", "arguments", "cpu", "memory", "checkpoint_interval")
+
+    def __init__(self, *args: Any, types: Sequence[tuple[str, Any]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._choices("type", types)
+        self.initial = {"gpus": "1", "type": types[0][0] if types else "", **self.initial}
+
+    def clean_environment(self) -> tuple[tuple[str, str], ...]:
+        """The lines as pairs; a line without an equals sign is refused with its number."""
+        pairs = []
+        for number, line in enumerate(self.cleaned_data["environment"].splitlines(), start=1):
+            name, equals, value = line.partition("=")
+            if line.strip() and not equals:
+                raise forms.ValidationError(_("Line %(number)s has no “=”."), params={"number": number})
+            if line.strip():
+                pairs.append((name.strip(), value))
+        return tuple(pairs)
+
+    @property
+    def fields_for_intake(self) -> FormFields:
+        """What intake reads. An empty choice is no choice."""
+        given = self.cleaned_data
+        return FormFields(
+            type=given["type"],
+            name=given["name"].strip(),
+            gpus=given["gpus"].strip() or "0",
+            workers=given["workers"] or 1,
+            replicas=given["replicas"] or 1,
+            port=given["port"],
+            framework=given["framework"] or FRAMEWORKS[0],
+            environment=given["environment"],
+            grace_seconds=given["grace_seconds"],
+            node_pools=self.node_pools,
+            priority=given["priority"] or None,
+            preemptibility=given["preemptibility"] or None,
+            **{name: given[name] for name in self.TEXTS},
+        )

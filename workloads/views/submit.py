@@ -1,0 +1,124 @@
+"""Submitting: what will happen if I press this? One URL answers the page, the live check and the submission."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from portal.core.actors import Actor
+from portal.core.errors import RungError
+from portal.core.htmx import render_page, wanted_part
+from portal.core.http import actor_of
+from tenants.models import Project
+from tenants.permissions import Verb, standing_of
+from workloads.examples import EXAMPLES, example_text
+from workloads.intake import WorkloadSpec
+from workloads.models import Workload, WorkloadType
+from workloads.selectors import workload_or_404
+from workloads.services.preview import forecast
+from workloads.services.reading import read_fields, read_text
+from workloads.services.submission import submit_all
+from workloads.submit_forms import FieldsForm, ManifestForm, SubmitBase
+from workloads.views.manifests import as_yaml, clone_text
+
+Read = Callable[[bool], Sequence[WorkloadSpec]]
+MOST_FORECASTS: Final = 3
+CARDS: Final = ("Training", "Workspace", "Distributed", "Inference", "DistributedInference")
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def submit_form(request: HttpRequest) -> HttpResponse:
+    """Fill in a form; only the fields that the type needs."""
+    actor = actor_of(request)
+    types = {row.name: row for row in WorkloadType.objects.filter(name__in=CARDS).select_related("priority")}
+    choices = [(name, types[name].title) for name in CARDS if name in types]
+    form = FieldsForm(request.POST or None, projects=_projects(actor), types=choices, initial=_initial(request))
+
+    def read(keep: bool) -> Sequence[WorkloadSpec]:  # noqa: FBT001 - one flag, passed by this module only
+        return [read_fields(fields=form.fields_for_intake, project=form.chosen_project, actor=actor, keep=keep)]
+
+    return _answer(request, form, actor, read, "workloads/submit.html", {"types": types})
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def submit_text(request: HttpRequest) -> HttpResponse:
+    """Paste a manifest, start from an example, or from a copy of a workload."""
+    actor = actor_of(request)
+    form = ManifestForm(request.POST or None, projects=_projects(actor), initial=_initial_text(request, actor))
+
+    def read(keep: bool) -> Sequence[WorkloadSpec]:  # noqa: FBT001 - one flag, passed by this module only
+        project = form.chosen_project
+        specs = read_text(data=form.data_bytes, project=project, actor=actor, explicit=form.explicit, keep=keep)
+        return [replace(spec, node_pools=form.node_pools) for spec in specs]
+
+    return _answer(request, form, actor, read, "workloads/submit_yaml.html", {"examples": EXAMPLES})
+
+
+def _projects(actor: Actor) -> list[Project]:
+    return list(standing_of(actor).projects(Verb.SUBMIT).select_related("department", "cluster").order_by("name"))
+
+
+def _initial(request: HttpRequest) -> dict[str, str]:
+    return {name: request.GET[name][:63] for name in ("project", "type") if name in request.GET}
+
+
+def _initial_text(request: HttpRequest, actor: Actor) -> dict[str, str]:
+    """An example or a clone named in the URL; a foreign clone is absent."""
+    if clone := request.GET.get("clone"):
+        workload = workload_or_404(actor, clone)
+        chosen = {"priority": workload.priority.name, "preemptibility": workload.preemptibility}
+        return {"project": workload.project.name, "text": clone_text(workload), **chosen}
+    return {**_initial(request), "text": example_text(request.GET.get("example", ""))}
+
+
+def _answer(
+    request: HttpRequest, form: SubmitBase, actor: Actor, read: Read, template: str, context: Mapping[str, Any]
+) -> HttpResponse:
+    """1. read what was sent  2. check it for the panel, or submit it  3. show a refusal, losing nothing."""
+    checking = wanted_part(request) == "forecast"
+    shown: dict[str, Any] = {"form": form, "checking": checking, **context}
+    status = 200
+    if request.method == "POST" and form.is_valid():
+        try:
+            specs = read(not checking)
+            if not checking:
+                return _submitted(request, _submit(form, actor, specs))
+            shown |= {"forecasts": _forecasts(form, actor, specs), "rest": len(specs) - MOST_FORECASTS, "sent": _sent(specs)}
+        except RungError as error:
+            shown["refusal"] = error
+            form.show(error, form.pointers)
+            status = error.status
+    elif request.method == "POST":
+        status = 422
+    return render_page(request, template, shown, parts=("forecast",), status=200 if checking else status)
+
+
+def _submit(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> list[Workload]:
+    return submit_all(
+        specs=specs, project=form.chosen_project, actor=actor, raws=form.raws(specs), key=form.idempotency_key
+    )
+
+
+def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> list[tuple[WorkloadSpec, Any]]:
+    project = form.chosen_project
+    return [(spec, forecast(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]]
+
+
+def _sent(specs: Sequence[WorkloadSpec]) -> str:
+    return "---\n".join(as_yaml(spec.manifest) for spec in specs)
+
+
+def _submitted(request: HttpRequest, workloads: Sequence[Workload]) -> HttpResponse:
+    names = ", ".join(workload.name for workload in workloads)
+    messages.success(request, _("Submitted %(names)s. A worker hands it to the cluster now.") % {"names": names})
+    if len(workloads) == 1:
+        return redirect("workloads:detail", workload_id=workloads[0].pk)
+    return redirect("workloads:list")
