@@ -45,6 +45,7 @@ ANNOTATIONS: Final[Mapping[str, Rule]] = {
     "rung.dev/last-checkpoint-at": text(40, STAMP, "a time such as 2030-01-31T12:00:00Z"),
     "rung.dev/checkpoint-interval": text(40, DURATION, "a duration such as 10m"),
     "rung.dev/run-seconds": text(9, r"[1-9][0-9]*", "a whole number of seconds, in quotes"),
+    "rung.dev/exit-code": text(3, r"0|[1-9][0-9]{0,2}", "an exit code for simulated runs, in quotes"),
     "sidecar.istio.io/inject": text(5, "false", "the word false, in quotes"),
 }
 POD_ANNOTATIONS: Final[Mapping[str, Rule]] = {

@@ -1,0 +1,1 @@
+"""Measurements as ratios, ours and the peer side by side in one run. `make bench` runs them all."""

@@ -1,0 +1,109 @@
+"""What the database benchmarks share: a PostgreSQL of their own, an organisation, many workloads, and fair timing."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+
+import django
+
+django.setup()
+
+import psycopg
+from django.db import connection
+from tests.support import database, postgres
+
+from clusters.models import Cluster, NodePool
+from tenants.models import Department, Project, ProjectQuota, User
+from workloads.models import Priority, WorkloadType
+
+# One workload as submission leaves it; the rest of the row is drawn from its number.
+_FILL = """
+INSERT INTO workloads_workload (id, name, project_id, type_id, spec, raw, category, priority_id, priority_value,
+  priority_source, preemptibility, preemptibility_source, discarded, warnings, node_pools, gpu_milli, cpu_milli,
+  memory_bytes, pod_count, desired_phase, phase, phase_reason, phase_message, phase_at, pool_name,
+  allocated_gpu_milli, running_pods, submitted_by, submitted_by_kind, submitted_by_id, channel, created_at,
+  updated_at, pending_seconds, running_seconds, preempted_count, generation, applied_generation, attempts, apply_error
+  {extra_names})
+SELECT md5('w' || n)::uuid, 'job-' || n, %(first)s + n %% %(projects)s, %(type)s, %(spec)s, '{{}}', 'Train',
+  %(priority)s, 40, 'type', 'preemptible', 'type', '[]', '[]', '["h100"]', 8000, 8000, 68719476736, 1, 'Running',
+  (ARRAY['Running', 'Pending', 'Completed', 'Completed', 'Failed'])[1 + n %% 5], '', '', now() - n * interval '1 minute',
+  'h100', 0, 0, 'admin', 'user', '1', 'ui', now() - n * interval '1 minute', now(), 60, 3600, 0, 1, 1, 0, ''
+  {extra_values}
+FROM generate_series(1, %(count)s) AS n
+"""
+
+
+@contextmanager
+def server() -> Iterator[Path]:
+    """A PostgreSQL with durable commits, as production has them."""
+    with postgres.server() as folder:
+        yield folder
+
+
+@contextmanager
+def stage(folder: Path, name: str) -> Iterator[None]:
+    """A fresh migrated database as Django's default."""
+    with psycopg.connect(host=str(folder), user="rung", dbname="postgres", autocommit=True) as admin:
+        admin.execute(f'CREATE DATABASE "{name}"'.encode())
+    with database.default_database(postgres.url(folder, name)):
+        database.migrate()
+        yield
+
+
+def organisation(projects: int = 10) -> User:
+    """One cluster, one department, some projects with room for everything; returns a platform admin."""
+    cluster = Cluster.objects.create(name="bench", flavour="kai")
+    pool = NodePool.objects.create(cluster=cluster, name="h100", label_value="h100", is_default=True)
+    department = Department.objects.create(cluster=cluster, name="bench")
+    for number in range(projects):
+        project = Project.objects.create(
+            department=department, cluster=cluster, name=f"p{number}", namespace=f"runai-p{number}"
+        )
+        ProjectQuota.objects.create(project=project, node_pool=pool, gpu_deserved=10**9)
+    return User.objects.create_superuser("admin", password="bench")
+
+
+def fill(count: int, projects: int = 10) -> None:
+    """That many workloads, spread over projects and phases."""
+    values = {
+        "first": Project.objects.order_by("pk").values_list("pk", flat=True)[0],
+        "projects": projects,
+        "type": WorkloadType.objects.get(name="PyTorchJob").pk,
+        "priority": Priority.objects.get(name="low").pk,
+        "spec": '{"api_version": "kubeflow.org/v1", "manifest": {}, "roles": []}',
+        "count": count,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_FILL.format(extra_names="", extra_values=""), values)
+        cursor.execute("ANALYZE")
+
+
+def seconds(act: Callable[[], object], repeats: int) -> list[float]:
+    """Wall seconds of each repeat, after three uncounted ones."""
+    for _ in range(3):
+        act()
+    return [_timed(act) for _ in range(repeats)]
+
+
+def _timed(act: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+def p99(samples: list[float]) -> float:
+    """The 99th percentile."""
+    return statistics.quantiles(samples, n=100)[98]
+
+
+def ratio(name: str, ours: list[float], theirs: list[float], limit: float) -> None:
+    """One line: the ratio of medians, its limit, the spread of both."""
+    value = statistics.median(ours) / statistics.median(theirs)
+    verdict = "ok" if value <= limit else "OVER"
+    spread = "; ".join(f"{min(each) * 1e3:.1f}-{max(each) * 1e3:.1f} ms" for each in (ours, theirs))
+    print(f"{name:<44} {value:6.2f}  limit {limit:5.2f}  {verdict:<5} (min-max {spread})")

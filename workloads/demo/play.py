@@ -1,0 +1,130 @@
+"""Plays the story: every act through the real services, then the simulated cluster decides and time passes."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db import transaction
+from django.utils import timezone
+
+from clusters.models import Cluster
+from clusters.sandbox.tick import tick
+from clusters.services.observe import observe_cluster
+from clusters.services.reconcile import reconcile
+from clusters.services.sandbox import set_speed
+from tenants.models import Project
+from workloads.demo.organisation import ACTOR, actor_named, found_organisation
+from workloads.demo.passage import pass_time
+from workloads.demo.story import STORY, Act, Job
+from workloads.intake import Explicit, FormFields
+from workloads.models import Workload
+from workloads.services import lifecycle
+from workloads.services.apply import sweep
+from workloads.services.reading import read_fields, read_manifest
+from workloads.services.submission import submit
+
+IMAGES: Final = {
+    "Inference": "nvcr.io/nvidia/tritonserver:25.08-py3",
+    "Workspace": "quay.io/jupyter/pytorch-notebook:cuda12-2025-09-01",
+}
+TRAINING_IMAGE: Final = "nvcr.io/nvidia/pytorch:25.08-py3"
+MOST_ROUNDS: Final = 12
+GRACE: Final = timedelta(seconds=45)
+Say = Callable[[str], object]
+
+
+@transaction.atomic
+def load(password: str, speed: int, say: Say) -> None:
+    """The whole demo or nothing of it.
+
+    1. the organisation and its cluster, synced
+    2. act by act: submit, stop, delete; let the cluster settle; move what happened into the past
+    3. from here on the cluster's run times and grace periods pass `speed` times faster
+    """
+    cluster = found_organisation(password)
+    settle(cluster)
+    for number, act in enumerate(STORY, start=1):
+        perform(act)
+        settle(cluster)
+        pass_time(timedelta(hours=act.hours))
+        settle(cluster)
+        say(f"demo: act {number} of {len(STORY)} played, {Workload.objects.count()} workloads so far")
+    set_speed(cluster=cluster, speed=speed, actor=ACTOR)
+
+
+def perform(act: Act) -> None:
+    """Everything people did in one act, oldest first."""
+    for name in act.stops:
+        lifecycle.stop(workload=_named(name), actor=ACTOR)
+    for name in act.resumes:
+        lifecycle.resume(workload=_named(name), actor=ACTOR)
+    for name in act.deletes:
+        lifecycle.delete(workload=_named(name), actor=ACTOR)
+    for job in act.submits:
+        _submit(job)
+
+
+def settle(cluster: Cluster) -> None:
+    """Rounds of worker, scheduler and observer until nothing moves; grace periods pass on the way."""
+    for _ in range(MOST_ROUNDS):
+        before = _standing()
+        cluster.refresh_from_db()
+        reconcile(cluster)
+        sweep()
+        for _ in range(2):
+            tick(cluster, now=timezone.now())
+            observe_cluster(cluster)
+        pass_time(GRACE)
+        if _standing() == before:
+            return
+
+
+def _standing() -> list[tuple[object, ...]]:
+    return list(Workload.objects.order_by("pk").values_list("pk", "phase", "running_pods", "allocated_gpu_milli"))
+
+
+def _named(name: str) -> Workload:
+    return Workload.objects.select_related("project__cluster", "type", "priority").get(name=name)
+
+
+def _submit(job: Job) -> Workload:
+    project = Project.objects.select_related("cluster", "department").get(name=job.project)
+    actor = actor_named(job.by)
+    if job.type == "Job":
+        explicit = Explicit(priority=job.priority or None)
+        spec = read_manifest(manifest=_manifest(job), project=project, actor=actor, explicit=explicit)
+    else:
+        spec = read_fields(fields=_fields(job), project=project, actor=actor)
+    return submit(spec=spec, project=project, actor=actor)
+
+
+def _manifest(job: Job) -> dict[str, Any]:
+    """A plain Job, as somebody would write it by hand."""
+    notes = {"rung.dev/run-seconds": str(int((job.hours or 1) * 3600)), "rung.dev/exit-code": str(int(job.fails))}
+    container = {"name": "main", "image": TRAINING_IMAGE, "resources": {"limits": {"nvidia.com/gpu": job.gpus}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    metadata = {"name": job.name, "annotations": notes}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"backoffLimit": 0, "template": template},
+    }
+
+
+def _fields(job: Job) -> FormFields:
+    return FormFields(
+        type=job.type,
+        name=job.name,
+        image=IMAGES.get(job.type, TRAINING_IMAGE),
+        command="" if job.type in IMAGES else "python -m train",
+        gpus=str(job.gpus),
+        cpu=str(4 * job.gpus),
+        memory=f"{32 * job.gpus}Gi",
+        workers=job.workers,
+        node_pools=(job.pool,),
+        run_seconds=int(job.hours * 3600) if job.hours else None,
+        checkpoint_interval=f"{job.checkpoint_minutes}m" if job.checkpoint_minutes else "",
+        priority=job.priority or None,
+        preemptibility=job.preemptibility or None,
+    )
