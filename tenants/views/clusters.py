@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.models import Cluster
-from clusters.overview import cluster_rows, drifts_of, node_rows, pool_rows, runs_of
+from clusters.selectors import cluster_rows, drifts_of, node_rows, pool_rows, runs_of
 from clusters.services.estate import request_reconcile
 from portal.core.htmx import render_page
 from portal.core.http import actor_of

@@ -3,12 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
 from django.db.models import Count, F, OuterRef, Prefetch, Q, Subquery, Sum
+from django.utils import timezone
 
 from clusters.models import Cluster, Drift, Node, ObservedPod, SyncOutcome, SyncRun
 
-MILLI = 1000
+MILLI: Final = 1000
+STALE_AFTER: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +55,37 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """One line of the list."""
+    """One line of the list. Amounts in GPU thousandths; free counts only nodes that take pods."""
 
     cluster: Cluster
     nodes: int
     total: int
     held: int
+    free: int
     drifts: int
     last_run: SyncRun | None
 
     @property
-    def free(self) -> int:
-        return max(self.total - self.held, 0)
+    def is_synced(self) -> bool:
+        """The cluster holds what the database wants now."""
+        return self.cluster.synced_generation >= self.cluster.generation
+
+    @property
+    def is_stale(self) -> bool:
+        """Nobody has looked at it for a while, or ever: its numbers are old."""
+        seen = self.cluster.observed_at
+        return seen is None or timezone.now() - seen > STALE_AFTER
 
 
 def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tuple[int, int]]:
     """(all, non-preemptible) GPU thousandths of bound pods that have not gone, per cluster and node."""
-    live = ObservedPod.objects.filter(cluster__in=list(clusters), gone_at__isnull=True, phase__in=("Pending", "Running"))
-    rows = live.exclude(node_name="").values_list("cluster_id", "node_name").annotate(
-        held=Sum("gpu_milli"), fixed=Sum("gpu_milli", filter=Q(preemptible=False))
+    live = ObservedPod.objects.filter(
+        cluster__in=list(clusters), gone_at__isnull=True, phase__in=("Pending", "Running")
+    )
+    rows = (
+        live.exclude(node_name="")
+        .values_list("cluster_id", "node_name")
+        .annotate(held=Sum("gpu_milli"), fixed=Sum("gpu_milli", filter=Q(preemptible=False)))
     )
     return {(cluster, node): (held or 0, fixed or 0) for cluster, node, held, fixed in rows.order_by()}
 
@@ -77,7 +93,9 @@ def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tup
 def node_rows(cluster: Cluster) -> list[NodeRow]:
     """Every node with GPUs first, by pool and name."""
     held = held_by_node([cluster])
-    nodes = cluster.nodes.select_related("pool").order_by(F("pool__is_default").desc(nulls_last=True), "pool__name", "name")
+    nodes = cluster.nodes.select_related("pool").order_by(
+        F("pool__is_default").desc(nulls_last=True), "pool__name", "name"
+    )
     return [NodeRow(node, *held.get((cluster.pk, node.name), (0, 0))) for node in nodes]
 
 
@@ -101,18 +119,33 @@ def pool_rows(nodes: Iterable[NodeRow]) -> list[PoolRow]:
 
 def cluster_rows() -> list[ClusterRow]:
     """The list of clusters, each with its figures and its latest run."""
-    newest = SyncRun.objects.filter(cluster=OuterRef("pk"), dry_run=False).order_by("-started_at", "-id").values("pk")[:1]
+    newest = (
+        SyncRun.objects.filter(cluster=OuterRef("pk"), dry_run=False).order_by("-started_at", "-id").values("pk")[:1]
+    )
     clusters = list(Cluster.objects.annotate(drift_count=Count("drifts", distinct=True), newest_run=Subquery(newest)))
-    held: dict[object, int] = defaultdict(int)
-    for (cluster_id, _node), (all_, _fixed) in held_by_node(clusters).items():
-        held[cluster_id] += all_
-    counted = Node.objects.filter(gpu_milli__gte=0).values_list("cluster_id").annotate(n=Count("id"), g=Sum("gpu_milli"))
-    sizes = {cluster: (nodes, gpus or 0) for cluster, nodes, gpus in counted.order_by()}
     runs = {run.cluster_id: run for run in SyncRun.objects.filter(pk__in=[each.newest_run for each in clusters])}
+    nodes = _nodes_by_cluster(clusters)
     return [
-        ClusterRow(each, *sizes.get(each.pk, (0, 0)), held[each.pk], each.drift_count, runs.get(each.pk))
+        ClusterRow(
+            cluster=each,
+            nodes=len(nodes[each.pk]),
+            total=sum(row.node.gpu_milli for row in nodes[each.pk]),
+            held=sum(row.held for row in nodes[each.pk]),
+            free=sum(row.free for row in nodes[each.pk]),
+            drifts=each.drift_count,
+            last_run=runs.get(each.pk),
+        )
         for each in clusters
     ]
+
+
+def _nodes_by_cluster(clusters: Iterable[Cluster]) -> Mapping[object, list[NodeRow]]:
+    held = held_by_node(clusters)
+    rows: dict[object, list[NodeRow]] = defaultdict(list)
+    fields = ("cluster_id", "name", "gpu_milli", "ready", "unschedulable")
+    for node in Node.objects.filter(cluster__in=list(clusters)).only(*fields):
+        rows[node.cluster_id].append(NodeRow(node, *held.get((node.cluster_id, node.name), (0, 0))))
+    return rows
 
 
 def runs_of(cluster: Cluster, *, most: int = 10) -> list[SyncRun]:

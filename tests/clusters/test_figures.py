@@ -1,0 +1,101 @@
+"""What the cluster pages show: room, runs, drift and age, in a constant number of queries."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from clusters.models import Cluster, Drift, DriftKind, SyncState
+from clusters.selectors import ClusterRow, cluster_rows, drifts_of, node_rows, pool_rows, runs_of
+from tests.factories.clusters import (
+    NodeFactory,
+    NodePoolFactory,
+    ObservedPodFactory,
+    SyncRunFactory,
+    build_cluster,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def row_of(cluster: Cluster) -> ClusterRow:
+    (row,) = [each for each in cluster_rows() if each.cluster == cluster]
+    return row
+
+
+def test_free_gpus_are_what_living_pods_leave_on_nodes_that_take_pods(cluster: Cluster) -> None:
+    for name, fields in {"n1": {}, "n2": {"ready": False}, "n3": {"unschedulable": True}}.items():
+        NodeFactory.create(cluster=cluster, name=name, **fields)
+    ObservedPodFactory.create(cluster=cluster, node_name="n1", gpu_milli=2500)
+    ObservedPodFactory.create(cluster=cluster, node_name="n2", gpu_milli=1000)
+    ObservedPodFactory.create(cluster=cluster, node_name="n1", gone_at=timezone.now())
+    ObservedPodFactory.create(cluster=cluster, node_name="n1", phase="Succeeded")
+    ObservedPodFactory.create(cluster=cluster, node_name="", phase="Pending")
+    row = row_of(cluster)
+    assert (row.nodes, row.total, row.held, row.free) == (3, 24_000, 3_500, 5_500)
+
+
+def test_a_cluster_without_nodes_has_no_room(cluster: Cluster) -> None:
+    row = row_of(cluster)
+    assert (row.nodes, row.total, row.free, row.last_run, row.drifts) == (0, 0, 0, None, 0)
+
+
+@pytest.mark.parametrize(("seconds", "stale"), [(5, False), (31, True), (None, True)])
+def test_old_numbers_are_called_old(cluster: Cluster, seconds: int | None, stale: bool) -> None:
+    seen = None if seconds is None else timezone.now() - timedelta(seconds=seconds)
+    Cluster.objects.update(observed_at=seen)
+    assert row_of(cluster).is_stale is stale
+
+
+def test_synced_means_the_generation_of_now(cluster: Cluster) -> None:
+    assert not row_of(cluster).is_synced
+    Cluster.objects.update(synced_generation=1)
+    assert row_of(cluster).is_synced
+
+
+def test_the_last_run_is_no_dry_run(cluster: Cluster) -> None:
+    now = timezone.now()
+    SyncRunFactory.create(cluster=cluster, state=SyncState.FAILED, started_at=now - timedelta(minutes=2))
+    last = SyncRunFactory.create(cluster=cluster, state=SyncState.SUCCEEDED, started_at=now - timedelta(minutes=1))
+    dry = SyncRunFactory.create(cluster=cluster, state=SyncState.SUCCEEDED, dry_run=True, started_at=now)
+    assert row_of(cluster).last_run == last
+    assert runs_of(cluster, most=2) == [dry, last]
+
+
+def test_pools_are_counted_apart(cluster: Cluster) -> None:
+    a100, h100 = (NodePoolFactory.create(cluster=cluster, name=name) for name in ("a100", "h100"))
+    for pool, name in ((a100, "a1"), (a100, "a2"), (h100, "h1"), (None, "x")):
+        NodeFactory.create(cluster=cluster, pool=pool, name=name)
+    ObservedPodFactory.create(cluster=cluster, node_name="a1", gpu_milli=6000)
+    pools = {row.name: row for row in pool_rows(node_rows(cluster))}
+    assert set(pools) == {"a100", "h100", ""}
+    assert (pools["a100"].nodes, pools["a100"].total, pools["a100"].free, pools["a100"].largest) == (
+        2,
+        16_000,
+        10_000,
+        8_000,
+    )
+
+
+def test_a_node_shows_one_cell_per_gpu(cluster: Cluster) -> None:
+    NodeFactory.create(cluster=cluster, name="n1", gpu_milli=4000)
+    ObservedPodFactory.create(cluster=cluster, node_name="n1", gpu_milli=1000, preemptible=False)
+    ObservedPodFactory.create(cluster=cluster, node_name="n1", gpu_milli=1000)
+    (node,) = node_rows(cluster)
+    assert node.cells == ["fixed", "used", "free", "free"]
+
+
+def test_differences_are_listed(cluster: Cluster) -> None:
+    for category in (DriftKind.STALE, DriftKind.CHANGED):
+        Drift.objects.create(cluster=cluster, category=category, kind="Pod", name="x", seen_at=timezone.now())
+    assert row_of(cluster).drifts == 2
+    assert [each.category for each in drifts_of(cluster)] == ["changed", "stale"]
+
+
+@pytest.mark.parametrize("clusters", [1, 8])
+def test_more_clusters_need_no_more_queries(clusters: int, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    for _ in range(clusters):
+        SyncRunFactory.create(cluster=NodeFactory.create(cluster=build_cluster()).cluster)
+    with django_assert_num_queries(4):
+        assert len(cluster_rows()) == clusters
