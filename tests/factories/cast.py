@@ -14,14 +14,12 @@ from portal.core.actors import Actor, ActorKind, Channel
 from tenants import usage
 from tenants.models import Department, Project, Role, User
 from tenants.usage import Usage, UsageProvider
+from tests.factories.clusters import ClusterFactory, NodeFactory, NodePoolFactory
 from tests.factories.tenants import (
     GPU,
-    ClusterFactory,
     DepartmentFactory,
     DepartmentQuotaFactory,
     MembershipFactory,
-    NodeFactory,
-    NodePoolFactory,
     ProjectFactory,
     ProjectQuotaFactory,
     UserFactory,
@@ -38,8 +36,9 @@ def cluster(db: None) -> Cluster:
     """A cluster with the pools h100 (two nodes of 8 GPUs) and a100 (one)."""
     cluster = ClusterFactory(name="lab")
     h100 = NodePoolFactory(cluster=cluster, name="h100", is_default=True)
-    NodeFactory.create_batch(2, pool=h100)
-    NodeFactory(pool=NodePoolFactory(cluster=cluster, name="a100"))
+    a100 = NodePoolFactory(cluster=cluster, name="a100")
+    NodeFactory.create_batch(2, cluster=cluster, pool=h100)
+    NodeFactory(cluster=cluster, pool=a100)
     return cluster
 
 

@@ -1,52 +1,13 @@
-"""Minimal valid rows of the tenants' side, with the cluster they stand on."""
+"""Minimal valid rows of the tenants' side."""
 
 import factory
-from django.utils import timezone
 from factory.django import DjangoModelFactory, Password
 
-from clusters.models import Cluster, Node, NodePool
 from tenants.models import Department, DepartmentQuota, Membership, Project, ProjectQuota, Role, ServiceAccount, User
+from tests.factories.clusters import ClusterFactory, NodePoolFactory
 
 PASSWORD = "correct horse battery staple"
 GPU = 1000
-
-
-class ClusterFactory(DjangoModelFactory[Cluster]):
-    """A KAI cluster kept in memory."""
-
-    name = factory.Sequence(lambda n: f"cluster-{n}")
-    flavour = "kai"
-    backend = "memory"
-
-    class Meta:
-        model = Cluster
-
-
-class NodePoolFactory(DjangoModelFactory[NodePool]):
-    """A pool of a new cluster."""
-
-    cluster = factory.SubFactory(ClusterFactory)
-    name = factory.Sequence(lambda n: f"pool-{n}")
-    label_value = factory.SelfAttribute("name")
-
-    class Meta:
-        model = NodePool
-
-
-class NodeFactory(DjangoModelFactory[Node]):
-    """A ready node of 8 GPUs in a pool."""
-
-    pool = factory.SubFactory(NodePoolFactory)
-    cluster = factory.SelfAttribute("pool.cluster")
-    uid = factory.Faker("uuid4")
-    name = factory.Sequence(lambda n: f"node-{n:03d}")
-    gpu_milli = 8 * GPU
-    cpu_milli = 128 * 1000
-    memory_bytes = 2**40
-    observed_at = factory.LazyFunction(timezone.now)
-
-    class Meta:
-        model = Node
 
 
 class DepartmentFactory(DjangoModelFactory[Department]):

@@ -15,7 +15,8 @@ from tenants.models import Department, PriorityCap, Project, ProjectQuota, User
 from tenants.services import quotas
 from tenants.usage import Usage
 from tests.factories.cast import Ledger
-from tests.factories.tenants import GPU, MembershipFactory, NodePoolFactory, UserFactory
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU, MembershipFactory, UserFactory
 
 
 @pytest.fixture

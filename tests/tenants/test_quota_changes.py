@@ -14,7 +14,8 @@ from tenants.services.organisation import update_department
 from tenants.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
 from tenants.usage import Usage
 from tests.factories.cast import Ledger, acting
-from tests.factories.tenants import GPU, NodePoolFactory, ProjectFactory, ProjectQuotaFactory
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU, ProjectFactory, ProjectQuotaFactory
 
 
 def gpus(deserved: int, limit: int | None = None, **others: object) -> QuotaValues:
