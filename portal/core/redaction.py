@@ -6,7 +6,13 @@ from typing import Any
 
 HIDDEN = "[redacted]"
 SECRET_FIELD = re.compile(r"pass(word|wd)|secret|token|authorization|credential|kubeconfig|cookie|private_?key", re.I)
-SECRET_TEXT = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*")
+SECRET_TEXT = re.compile(
+    r"\b(?:bearer|basic)\s+[\w.~+/=-]{8,}"  # credentials in a header
+    r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"  # a JSON web token
+    r"|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"  # user and password in an address
+    r"|\b(?:password|passwd|secret|token)s?\s?[=:]\s?[^\s,;]+",  # written out
+    re.IGNORECASE,
+)
 
 
 def redact(value: Any, *, field: str = "") -> Any:

@@ -1,0 +1,70 @@
+"""Ready means that work is done, not that processes exist."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from clusters.models import Cluster
+from portal.core import heartbeats
+from portal.core.models import Heartbeat
+from tests.factories.tenants import ClusterFactory
+
+EVERYBODY = ["beat", "observer", "worker:sync", "worker:workloads", "worker:notify", "worker:maintenance"]
+
+pytestmark = pytest.mark.django_db
+
+
+def missing(client: Client) -> list[str]:
+    answer = client.get("/readyz")
+    found: list[str] = answer.json()["missing"]
+    assert answer.status_code == (503 if found else 200)
+    return found
+
+
+@pytest.fixture
+def at_work() -> None:
+    for name in EVERYBODY:
+        heartbeats.beat(name)
+
+
+def test_a_process_that_answers_is_alive(client: Client) -> None:
+    assert client.get("/healthz").json() == {"status": "up"}
+
+
+def test_an_empty_installation_names_everything_it_waits_for(client: Client) -> None:
+    assert sorted(missing(client)) == sorted(EVERYBODY)
+
+
+@pytest.mark.usefixtures("at_work")
+def test_everybody_at_work_is_ready(client: Client) -> None:
+    assert missing(client) == []
+
+
+@pytest.mark.usefixtures("at_work")
+def test_an_old_sign_of_life_is_none(client: Client) -> None:
+    Heartbeat.objects.filter(name="beat").update(at=timezone.now() - timedelta(seconds=31))
+    assert missing(client) == ["beat"]
+
+
+@pytest.mark.usefixtures("at_work")
+def test_a_cluster_that_was_never_synced_keeps_it_waiting(client: Client) -> None:
+    ClusterFactory(name="new", synced_at=None)
+    assert missing(client) == ["cluster:new"]
+    Cluster.objects.update(synced_at=timezone.now())
+    assert missing(client) == []
+
+
+@pytest.mark.usefixtures("at_work")
+def test_a_paused_cluster_is_not_waited_for(client: Client) -> None:
+    ClusterFactory(name="away", synced_at=None, state="paused")
+    assert missing(client) == []
+
+
+def test_containers_ask_by_exit_code() -> None:
+    with pytest.raises(CommandError, match="beat"):
+        call_command("fresh", "beat")
+    heartbeats.beat("beat")
+    call_command("fresh", "beat")

@@ -1,0 +1,122 @@
+"""The demo's processes live and die with the one that started them."""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from portal import demo
+from tests.support.processes import environment, eventually
+from tests.support.real import free_port
+from tests.support.repository import ROOT
+
+SCRIPT = """
+import json, signal, sys, threading
+from pathlib import Path
+from portal.supervisor import Child, Supervisor
+folder, port, commands = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+children = [Child(name, tuple(command)) for name, command in commands.items()]
+say = lambda text: print(text, flush=True)
+Supervisor(children, folder=folder, root=folder, say=say).run(stop, url=f"http://127.0.0.1:{port}/", ready="READY")
+"""
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def port(socket_enabled: None) -> int:
+    return free_port()
+
+
+@pytest.fixture
+def parent(tmp_path: Path, port: int) -> Iterator["subprocess.Popen[str]"]:
+    """A supervisor of a web server and a process that only sleeps."""
+    web = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    commands = json.dumps({"web": web, "sleeper": SLEEPER})
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(port), commands]
+    env = {**environment(tmp_path), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, process_group=0)
+    eventually(lambda: pid_of(tmp_path, "sleeper"))
+    yield process
+    with suppress(ProcessLookupError):
+        process.kill()
+    process.communicate()
+
+
+def pid_of(folder: Path, name: str) -> int:
+    file = folder / "pids" / f"{name}.pid"
+    return int(file.read_text() or 0) if file.exists() else 0
+
+
+def alive(pid: int) -> bool:
+    """True while the process runs; a zombie does not."""
+    stat = Path(f"/proc/{pid}/stat")
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_it_says_once_that_everything_is_ready(parent: "subprocess.Popen[str]") -> None:
+    assert parent.stdout
+    assert parent.stdout.readline().strip() == "READY"
+
+
+def test_a_killed_child_comes_back_as_another_process(parent: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    before = pid_of(tmp_path, "sleeper")
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: pid_of(tmp_path, "sleeper") not in {0, before})
+    assert alive(pid_of(tmp_path, "sleeper"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_no_child_outlives_its_parent(parent: "subprocess.Popen[str]", tmp_path: Path, number: int) -> None:
+    pids = [pid_of(tmp_path, name) for name in ("web", "sleeper")]
+    assert all(map(alive, pids))
+    parent.send_signal(number)
+    eventually(lambda: not any(map(alive, pids)))
+    parent.wait(15)
+
+
+def test_the_ids_of_children_are_gone_after_an_orderly_end(parent: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    parent.terminate()
+    parent.wait(15)
+    assert list((tmp_path / "pids").iterdir()) == []
+
+
+def test_the_secret_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
+    file = tmp_path / "secret-key"
+    demo.make_secret_key(file)
+    key = file.read_text()
+    demo.make_secret_key(file)
+    assert file.read_text() == key
+    assert len(key) >= 50
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_data_folder_belongs_to_one_demo_at_a_time(tmp_path: Path) -> None:
+    first = demo.take(tmp_path)
+    assert first
+    assert demo.take(tmp_path) is None
+    fcntl.flock(first, fcntl.LOCK_UN)
+    first.close()
+
+
+def test_a_taken_port_is_noticed_before_anything_starts(port: int) -> None:
+    assert not demo.taken(port)
+    with socket.create_server(("127.0.0.1", port)):
+        assert demo.taken(port)
+
+
+@pytest.mark.parametrize("name", ["admin", "alice", "bob", "charlie"])
+def test_the_greeting_names_address_password_and_people(name: str) -> None:
+    text = demo.greeting(8123, "pass-phrase")
+    assert all(part in text for part in ("http://127.0.0.1:8123/", "pass-phrase", name))
