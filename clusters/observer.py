@@ -55,6 +55,8 @@ class Observer:
             release(holder=self.holder)
         except DatabaseError as error:
             log.warning("observer.database_away", error=type(error).__name__)
+        finally:
+            connection.close()
 
     def _round(self, pool: ThreadPoolExecutor) -> None:
         close_old_connections()
@@ -83,8 +85,7 @@ class Observer:
             log.exception("observer.failed", cluster=cluster.name)
             self._failed(cluster, type(error).__name__, "", after=None)
         finally:
-            if self._failures.get(cluster.pk) or self.stop.is_set():
-                connection.close()
+            connection.close()  # this thread's own; the pool's threads come and go
 
     def _failed(self, cluster: Cluster, code: str, message: str, *, after: int | None) -> None:
         tries = self._failures[cluster.pk] = self._failures.get(cluster.pk, 0) + 1
