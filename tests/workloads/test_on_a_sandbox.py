@@ -127,6 +127,7 @@ def test_a_story_tells_every_step_that_has_happened(kai: Lab) -> None:
 def test_what_waits_says_why_with_numbers_and_what_would_help(kai: Lab) -> None:
     team = kai.project("llm-team", deserved=4)
     kai.submit(team, "first", gpus=4, preemptibility="non-preemptible")
+    kai.settle()
     second = kai.submit(team, "second", gpus=4, preemptibility="non-preemptible")
     kai.settle()
     waiting = fresh(second)

@@ -1,4 +1,4 @@
-"""Accepting workloads. The request never waits for a cluster; a worker applies the row, the sweep finds it if none is told."""
+"""Accepting workloads. The request never waits for a cluster: a worker applies the row, or the sweep finds it."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from django.utils import timezone
 from clusters.models import NodePool
 from portal.audit.services import record
 from portal.core.actors import Actor
-from portal.core.errors import Conflict, Refused, RungError
+from portal.core.errors import Conflict, Refused
 from scheduling.priority import (
     EXPLICIT_PREEMPTIBILITY,
     EXPLICIT_PRIORITY,
@@ -126,7 +126,6 @@ def _accept(
     pools = pools_for(spec, project)
     pool = pick_pool(spec, effective, project, pools)
     workload = _draft(spec, type_, effective, project, actor)
-    _refuse_taken(project, workload.name)
     _place(workload, pools, pool)
     workload.raw = dict(raw)
     workload.save(force_insert=True)
@@ -183,16 +182,6 @@ def _place(workload: Workload, pools: Sequence[NodePool], pool: NodePool) -> Non
     workload.pool_name = pool.name
 
 
-def _refuse_taken(project: Project, name: str) -> None:
-    if Workload.objects.filter(project=project, name=name, deleted_at__isnull=True).exists():
-        raise _taken(project, name)
-
-
-def _taken(project: Project, name: str) -> RungError:
-    message = f"{project.name} has a workload named {name} already."
-    return Conflict.at("/metadata/name", "name_taken", message, name=name)
-
-
 def _tell(workload: Workload, effective: Effective, actor: Actor) -> None:
     """First entry of the timeline, audit record, wake-up."""
     resolved = {
@@ -224,7 +213,7 @@ def _tell(workload: Workload, effective: Effective, actor: Actor) -> None:
 def _after_race(
     specs: Sequence[WorkloadSpec], project: Project, actor: Actor, tickets: Sequence[Ticket | None]
 ) -> list[Workload]:
-    """Somebody else stored the key or the name first: replay theirs, or say that the name is taken."""
+    """The key or the name is stored already: replay what the key made, or say that the name is taken."""
     with transaction.atomic():
         seen = [replay(ticket) for ticket in tickets]
     found = [workload for workload in seen if workload is not None]
@@ -232,6 +221,8 @@ def _after_race(
         return found
     scope = {"entity_type": "workload", "entity_name": specs[0].name, "project_id": str(project.pk)}
     with verb(actor=actor, action="workload.submit", **scope):
-        for spec in specs:
-            _refuse_taken(project, spec.name)
-        raise Conflict("Somebody submitted the same at the same moment; try again.", code="race")
+        names = [spec.name for spec in specs]
+        taken = Workload.objects.filter(project=project, name__in=names, deleted_at__isnull=True).first()
+        name = taken.name if taken else names[0]
+        message = f"{project.name} has a workload named {name} already."
+        raise Conflict.at("/metadata/name", "name_taken", message, name=name)
