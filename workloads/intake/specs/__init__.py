@@ -4,6 +4,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from workloads.intake.rules import Rule
-from workloads.intake.specs import native
+from workloads.intake.specs import build, native, serving, training
 
-SPECS: Final[Mapping[str, Rule]] = {**native.SPECS}
+SPECS: Final[Mapping[str, Rule]] = {**native.SPECS, **training.SPECS, **build.SPECS, **serving.SPECS}
