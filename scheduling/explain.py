@@ -2,6 +2,7 @@
 
 from scheduling.board import Board
 from scheduling.model import Pod, PodGroup, total
+from scheduling.placement import matches
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import ZERO
 
@@ -11,7 +12,7 @@ def impossible(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend | N
     needed = total(pods)
     if not board.nodes.get(group.pool):
         return Pend(Reason.NO_SUCH_POOL, needed, pool=group.pool)
-    capacities = [room.node.capacity for room in board.rooms.matching(group)]
+    capacities = [node.capacity for node in board.nodes[group.pool] if matches(node, group)]
     whole = sum(capacities, ZERO)
     fits_nodes = all(any(pod.requests.fits_in(capacity) for capacity in capacities) for pod in pods)
     if fits_nodes and needed.fits_in(whole):

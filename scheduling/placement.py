@@ -36,9 +36,6 @@ class Rooms:
         self._by_name = {room.node.name: room for room in self._rooms}
         self._by_gpu = sorted((room.future.gpu, room.index) for room in self._rooms)
 
-    def __iter__(self) -> Iterator[Room]:
-        return iter(self._rooms)
-
     def get(self, name: str | None) -> Room | None:
         return None if name is None else self._by_name.get(name)
 

@@ -244,13 +244,12 @@ def _discarded(
 
 def _warnings(defaults: TypeDefaults, chosen: Effective) -> Iterator[Warning_]:
     """What a person should see beside the pair."""
-    match chosen.preemptibility_source:
-        case Source.TYPE:
-            yield from _typed(chosen)
-        case Source.THRESHOLD:
-            yield from _by_threshold(defaults, chosen)
-        case Source.EXPLICIT | Source.LABEL:
-            yield from _against_threshold(chosen)
+    if chosen.preemptibility_source is Source.TYPE:
+        yield from _typed(chosen)
+    elif chosen.preemptibility_source is Source.THRESHOLD:
+        yield from _by_threshold(defaults, chosen)
+    else:
+        yield from _against_threshold(chosen)
 
 
 def _still_explicit(defaults: TypeDefaults, chosen: Effective) -> Iterator[Warning_]:

@@ -75,7 +75,7 @@ class _KaiCycle:
     def run(self) -> Iterator[Decision]:
         """All actions, then the decisions in the order of the snapshot."""
         for case in self.cases.values():
-            case.pend = self._queue_missing(case)
+            case.pend = self._nowhere(case)
         ready = [case for case in self.cases.values() if case.pend is None]
         self._allocate(ready)
         self._evict(ready, Cause.RECLAIM)
@@ -83,12 +83,15 @@ class _KaiCycle:
         for case in self.cases.values():
             yield from self._decisions(case)
 
-    def _queue_missing(self, case: _Case) -> Pend | None:
-        """Only leaves of a complete tree hold workloads."""
+    def _nowhere(self, case: _Case) -> Pend | None:
+        """A pool without nodes, or not a leaf of a complete tree of queues: nothing is even tried."""
+        needed = total(tuple(case.left))
+        if not self.board.nodes.get(case.group.pool):
+            return Pend(Reason.NO_SUCH_POOL, needed, pool=case.group.pool)
         path = self.board.ledger.path(case.group.queue)
         if path and path[-1].parent is None and case.group.queue not in self.snapshot.parents:
             return None
-        return Pend(Reason.QUEUE_MISSING, total(tuple(case.left)), queue=case.group.queue)
+        return Pend(Reason.QUEUE_MISSING, needed, queue=case.group.queue)
 
     def _chunk(self, case: _Case) -> tuple[Pod, ...]:
         """What must be placed together next: the rest of the minimum, then pod by pod."""

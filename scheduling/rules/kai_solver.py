@@ -158,8 +158,6 @@ class _Hopeful:
 
     def may_fit(self, node: str) -> bool:
         """Could all pods fit once the node's potential victims are gone?"""
-        if not self._units[node]:
-            return False
         missing = self._wanted - self._slots
         nodes = {node, *_nodes(self.seats(node))} if missing > 0 else ()
         return sum(self._gain(name, self._recorded.get(name, ZERO), self._freed[name]) for name in nodes) >= missing

@@ -1,0 +1,126 @@
+"""Where pods go: bin-pack or spread, only matching nodes of the pool, gangs whole or not at all."""
+
+import pytest
+
+from scheduling.board import Board, Placed
+from scheduling.model import Node, PodGroup, Snapshot, Strategy
+from scheduling.placement import slots
+from scheduling.resources import ZERO, Resources
+from tests.builders import gang, node, running, snapshot
+
+CROWDED = (node("empty", 8, order=0), node("half", 8, order=1), node("full", 8, order=2))
+WORK = (running("a", "half", gpus=4), running("b", "full", gpus=7))
+
+
+def board(*items: Node | PodGroup, default: Strategy = Strategy.BINPACK) -> Board:
+    return Board(snapshot(*items), default=default)
+
+
+def chosen(on: Board, group: PodGroup) -> list[str] | None:
+    placed = on.place_all(group, group.waiting)
+    return None if placed is None else list(placed.nodes.values())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "gpus", "expected"),
+    [
+        pytest.param(Strategy.BINPACK, 1, "full", id="the fullest that fits"),
+        pytest.param(Strategy.BINPACK, 2, "half", id="not the one where it does not fit"),
+        pytest.param(Strategy.SPREAD, 1, "empty", id="the emptiest"),
+    ],
+)
+def test_strategy(strategy: Strategy, gpus: int, expected: str) -> None:
+    group = gang("new", gpus=gpus)
+    assert chosen(board(*CROWDED, *WORK, group, default=strategy), group) == [expected]
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_equal_nodes_are_taken_in_their_order(strategy: Strategy) -> None:
+    group = gang("new")
+    nodes = (node("late", order=2), node("early", order=1))
+    assert chosen(board(*nodes, group, default=strategy), group) == ["early"]
+
+
+def test_work_without_gpus_is_packed_by_cpu() -> None:
+    nodes = (node("roomy", 0), node("busy", 8))
+    busy = running("a", "busy")
+    cpu_only = gang("web", gpus=0)
+    pod = cpu_only.pods[0]
+    group = PodGroup("web", "team", "team", 1, True, (type(pod)("p", Resources.of(cpu=2)),))
+    eater = PodGroup("eater", "team", "team", 1, True, (type(pod)("p", Resources.of(cpu=500), "busy"),))
+    assert chosen(board(*nodes, busy, eater, group), group) == ["busy"]
+
+
+def test_a_pools_own_strategy_wins() -> None:
+    group = gang("new")
+    found = Snapshot(CROWDED, (), (*WORK, group), {"default": Strategy.SPREAD})
+    assert chosen(Board(found, default=Strategy.BINPACK), group) == ["empty"]
+
+
+def test_only_nodes_of_the_pool_with_the_selected_labels_count() -> None:
+    nodes = (
+        node("other-pool", pool="h100", kind="a"),
+        node("unlabelled"),
+        node("wrong", kind="b"),
+        node("right", kind="a"),
+        Node("down", "default", Resources.of(gpu=8), {"kind": "a"}, ready=False),
+    )
+    group = gang("new", gpus=8, pods=2, min_member=1, node_selector={"kind": "a"})
+    on = board(*nodes, group)
+    assert chosen(on, group) is None
+    assert on.place_all(group, group.waiting[:1]) == Placed({"new-0": "right"}, now=True)
+
+
+def test_a_gang_is_placed_whole_or_not_at_all() -> None:
+    group = gang("gang", gpus=4, pods=3)
+    on = board(node("a", 8), node("b", 4), group)
+    small = board(node("a", 8), group)
+    assert chosen(on, group) == ["b", "a", "a"]
+    assert chosen(small, group) is None
+    assert small.rooms.free(group) == (Resources.of(gpu=8, cpu=1000, memory="16Ti"),) * 2
+
+
+def test_a_gang_waits_whole_for_room_on_its_way() -> None:
+    group = gang("gang", gpus=4, pods=2)
+    ending = gang("ending", gpus=8, nodes=("a",), terminating=True)
+    on = board(node("a", 8), node("b", 4), ending, group)
+    assert on.place_all(group, group.waiting) == Placed({"gang-0": "b", "gang-1": "a"}, now=False)
+    idle = on.rooms.get("b")
+    assert idle is not None
+    assert idle.idle.gpu == 4000
+    assert idle.future.gpu == 0
+
+
+def test_everything_can_be_undone() -> None:
+    group = gang("gang", gpus=2, pods=2)
+    victim = running("a", "n", gpus=4)
+    on = board(node("n", 8), victim, group)
+    before = (on.rooms.free(group), dict(on.active))
+    mark = on.mark()
+    (seat,) = on.seats_of["a"]
+    on.evict(seat)
+    on.place_all(group, group.waiting)
+    on.keep(seat)
+    on.undo(mark)
+    assert (on.rooms.free(group), dict(on.active)) == before
+    assert not seat.leaving
+
+
+def test_pods_on_unknown_nodes_take_no_room() -> None:
+    on = board(node("n", 8), running("lost", "gone"))
+    (seat,) = on.seats_of["lost"]
+    on.evict(seat)
+    assert on.rooms.get(None) is None
+    assert on.rooms.free(gang("any"))[0].gpu == 8000
+
+
+@pytest.mark.parametrize(
+    ("free", "asked", "times"),
+    [
+        pytest.param(Resources(8, 4, 0), Resources(2, 2, 0), 2, id="the scarcest dimension counts"),
+        pytest.param(Resources(-1, 4, 0), Resources(1, 1, 0), 0, id="never negative"),
+        pytest.param(Resources(1, 1, 1), ZERO, 1, id="nothing fits once"),
+    ],
+)
+def test_how_often_a_request_fits(free: Resources, asked: Resources, times: int) -> None:
+    assert slots(free, asked) == times
