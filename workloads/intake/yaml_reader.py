@@ -135,7 +135,7 @@ def _key(event: Any, pointer: str) -> str:
     _refuse_indirection(event, pointer, line)
     if not isinstance(event, yaml.ScalarEvent):
         raise refused(422, "bad_key", "A key must be plain text.", pointer=pointer, line=line)
-    if event.value == "<<" and event.style is None:
+    if event.value == "<<" and not event.style:
         raise refused(
             422, "merge_key", "The merge key << is not followed: write the members out.", pointer=pointer, line=line
         )
@@ -144,7 +144,7 @@ def _key(event: Any, pointer: str) -> str:
 
 def _scalar(event: Any) -> Any:
     written: str = event.value
-    if event.style is not None:
+    if event.style:  # quoted or a block; libyaml's plain style is the empty text
         return written
     if written in _WORDS:
         return _WORDS[written]
