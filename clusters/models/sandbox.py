@@ -1,4 +1,4 @@
-"""The sandbox cluster's own store: what etcd is to a real one. Only the sandbox backend and its tick touch these rows."""
+"""The sandbox's own store: what etcd is to a real cluster. Only the sandbox backend and its tick touch these rows."""
 
 import uuid
 

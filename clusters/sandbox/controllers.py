@@ -33,6 +33,7 @@ SOURCE: Final = {
     "Deployment": "replicaset-controller",
 }
 BACKOFF_LIMIT: Final = 6
+KEPT_PODS: Final = 500  # ended ones, for their logs
 
 
 def run(store: Store) -> None:
@@ -49,7 +50,7 @@ def run(store: Store) -> None:
 
 
 def _collect(store: Store) -> None:
-    """Garbage collection in the background, as for an ordinary delete."""
+    """Garbage collection in the background, as for an ordinary delete; and of the oldest pods of finished objects."""
     namespaces = {each["metadata"]["name"] for each in store.of(NAMESPACE.key)}
     nodes = {each["metadata"]["name"] for each in store.of(NODE.key)}
     uids = {manifest["metadata"]["uid"] for _key, manifest in store.everything()}
@@ -61,6 +62,15 @@ def _collect(store: Store) -> None:
             store.remove(manifest)
         elif owner and owner["uid"] not in uids:
             admission.delete(store, manifest)
+    ended = [pod for pod in store.of(POD.key) if is_terminal(pod) and _is_done(store, pod)]
+    for pod in ended[: -KEPT_PODS or None]:
+        store.remove(pod)
+
+
+def _is_done(store: Store, pod: Manifest) -> bool:
+    owner = controller_of(pod)
+    found = store.by_uid(owner["uid"]) if owner else None
+    return found is not None and is_finished(found)
 
 
 def _lost_node(pod: Manifest, nodes: set[str]) -> bool:

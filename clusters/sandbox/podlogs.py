@@ -8,11 +8,10 @@ from typing import Final
 
 from clusters.pods import moment_of, stamp
 from clusters.ports import Manifest
-from clusters.sandbox.runtime import run_seconds
+from clusters.sandbox.runtime import checkpoint_seconds, run_seconds
 
 HEADER: Final = "# Simulated by Rung's sandbox: no container ran, these lines were made from the pod's age."
 STEP_SECONDS: Final = 2
-STEPS_PER_CHECKPOINT: Final = 150
 ENDED_WELL: Final = "training finished"
 PATHS: Final = ("/healthz", "/v1/models", "/v1/completions", "/metrics")
 
@@ -47,7 +46,8 @@ def _line(pod: Manifest, step: int, at: datetime) -> str:
     noise = zlib.crc32(f"{pod['metadata']['uid']}/{step}".encode()) % 1000
     if run_seconds(pod) is None:
         return f"{stamp(at)} GET {PATHS[noise % len(PATHS)]} 200 {5 + noise % 90}ms"
-    if step and step % STEPS_PER_CHECKPOINT == 0:
+    rhythm = checkpoint_seconds(pod) // STEP_SECONDS
+    if rhythm and step and step % rhythm == 0:
         return f"{stamp(at)} saved checkpoint step-{step}"
     loss = 1.6 + 7.4 * math.exp(-step / 600) + noise / 8000
     return f"{stamp(at)} step {step} loss {loss:.4f} {900 + noise // 4} tokens/s"

@@ -23,7 +23,7 @@ COUNTED: Final = {
 
 
 def charge(store: Store, pod: Manifest) -> None:
-    """Raise `ClusterRefused` when a quota of the pod's namespace has no room for it; keep `status.used` up to date."""
+    """Raise `ClusterRefused` when a quota of the pod's namespace has no room for it."""
     namespace = pod["metadata"].get("namespace", "")
     quotas = [each for each in store.of(RESOURCE_QUOTA.key) if each["metadata"].get("namespace") == namespace]
     if not quotas:

@@ -81,6 +81,11 @@ class Store:
                 self._remember(row)
         return None if row is None else row.manifest
 
+    def by_uid(self, uid: str) -> Manifest | None:
+        """One of the objects read so far."""
+        row = self._by_uid.get(uid)
+        return None if row is None else row.manifest
+
     def add(self, manifest: Manifest) -> Manifest:
         """A new object: its uid and creation time are the server's."""
         meta = manifest["metadata"]

@@ -108,7 +108,7 @@ def _store(cluster: Cluster, seen: _Seen, lease: ObserverLease, at: datetime) ->
     owners: Owners = {key: dict(kept) for key, kept in seen.before.get(OWNERS, {}).items()}
     store_nodes(cluster, seen.looks[NODE.key], pools, at=at)
     pods = PodStore(cluster, flavour, pools, at).store(seen.looks[POD.key])
-    jobs = job_changes(seen.jobs(), owners, flavour)
+    jobs = job_changes(seen.jobs(), owners)
     jobs |= bare_pod_changes(cluster, seen.looks[POD.key], pods.rows, owners)
     known = {**seen.event_owners, **{uid: owner for kept in owners.values() for uid, owner in kept.items()}}
     events = store_events(cluster, seen.looks[EVENT.key], known, at=at)

@@ -1,12 +1,11 @@
 """Job objects: how each workload's object stands. Which object belongs to whom is kept, so that a loss is noticed."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from clusters.job_status import BLOCKED, MISSING, JobStatus, job_status
+from clusters.job_status import MISSING, JobStatus, job_status
 from clusters.models import Cluster, ObservedPod
 from clusters.pods import controller_of, phase
-from clusters.ports import Manifest, SchedulerFlavour
+from clusters.ports import Manifest
 from clusters.services.looks import Look
 from clusters.services.observed_pods import workload_id
 
@@ -15,7 +14,7 @@ Owners = dict[str, dict[str, str]]  # kind key: {uid of the object: workload id}
 BY_PHASE = {"Succeeded": "succeeded", "Failed": "failed"}
 
 
-def job_changes(looks: Iterable[Look], owners: Owners, flavour: SchedulerFlavour) -> dict[str, JobStatus]:
+def job_changes(looks: Iterable[Look], owners: Owners) -> dict[str, JobStatus]:
     """Status by workload id of every job object that changed; `owners` is brought up to date in place."""
     changes: dict[str, JobStatus] = {}
     for look in looks:
@@ -28,18 +27,10 @@ def job_changes(looks: Iterable[Look], owners: Owners, flavour: SchedulerFlavour
         known |= here
         for manifest in look.present:
             if owner := workload_id(manifest):
-                changes[owner] = _explained(job_status(manifest), flavour)
+                changes[owner] = job_status(manifest)
         if not known:
             del owners[look.kind.key]
     return changes
-
-
-def _explained(status: JobStatus, flavour: SchedulerFlavour) -> JobStatus:
-    """A refused pod in the flavour's words: OverLimit instead of FailedCreate."""
-    if status.phase != BLOCKED:
-        return status
-    reading = flavour.interpret({}, [{"reason": "FailedCreate", "message": status.message}])
-    return replace(status, reason=reading.reason or status.reason)
 
 
 def bare_pod_changes(cluster: Cluster, look: Look, rows: Iterable[ObservedPod], owners: Owners) -> dict[str, JobStatus]:

@@ -7,6 +7,7 @@ import pytest
 from clusters import observation
 from clusters.backends import sandbox as backend
 from clusters.errors import ClusterBusy, ClusterChanged
+from clusters.flavours import flavour_for
 from clusters.kinds_core import POD
 from clusters.models import Cluster, ClusterEvent, Node, NodePool, ObservedPod, ObserverLease
 from clusters.observation import Observation
@@ -267,15 +268,16 @@ def test_events_about_our_objects_are_kept_once() -> None:
     assert sorted(told) == [("4f1c", "Scheduled"), ("4f1c", "Started"), ("77aa", "FailedCreate")]
 
 
-def test_a_job_whose_pods_are_refused_is_blocked_in_the_flavours_words(told: Told) -> None:
+def test_a_job_whose_pods_are_refused_is_blocked_with_its_controllers_words(told: Told) -> None:
     sandbox = furnished("kube")
     sandbox.quota("rung-limit", gpus="1")
     sandbox.create(job("refused", workload="77aa", gpus=2))
     sandbox.tick()
     observe_cluster(sandbox.cluster)
     status = told.last.jobs["77aa"]
-    assert (status.phase, status.reason) == ("blocked", "OverLimit")
-    assert "exceeded quota: rung-limit" in status.message
+    assert (status.phase, status.reason) == ("blocked", "FailedCreate")
+    reading = flavour_for("kube").interpret({}, [{"reason": status.reason, "message": status.message}])
+    assert (reading.reason, reading.numbers["limited"]) == ("OverLimit", "requests.nvidia.com/gpu=1")
 
 
 def test_a_bare_pod_stands_for_itself(told: Told) -> None:

@@ -73,16 +73,26 @@ def logs(sandbox: Sandbox, name: str, **asked: int) -> list[str]:
 
 def test_training_logs_say_that_they_are_simulated_and_tell_steps_and_checkpoints() -> None:
     sandbox = furnished()
-    sandbox.create(bare_pod("train", seconds="600"))
+    pod = bare_pod("train", seconds="600")
+    pod["metadata"]["annotations"]["rung.dev/checkpoint-interval"] = "4m"
+    sandbox.create(pod)
     sandbox.ticks(2)
     sandbox.tick(after=601)
     lines = logs(sandbox, "train", tail=400)
     assert lines[0].startswith("# Simulated")
     assert len(lines) == 302
     assert " step 0 loss " in lines[1]
-    assert sum("saved checkpoint" in line for line in lines) == 1
+    assert [line.split()[-1] for line in lines if "saved checkpoint" in line] == ["step-120", "step-240"]
     assert lines[-1].endswith("training finished")
     assert lines == logs(sandbox, "train", tail=400)
+
+
+def test_work_that_does_not_say_that_it_saves_itself_logs_no_checkpoint() -> None:
+    sandbox = furnished()
+    sandbox.create(bare_pod("train", seconds="6000"))
+    sandbox.ticks(2)
+    sandbox.tick(after=6001)
+    assert not any("checkpoint" in line for line in logs(sandbox, "train", tail=4000))
 
 
 def test_only_the_last_lines_are_made() -> None:

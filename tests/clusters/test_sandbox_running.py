@@ -3,7 +3,8 @@
 import pytest
 
 from clusters.pods import condition_is_true
-from tests.clusters.sandboxes import Sandbox, furnished, job
+from clusters.sandbox import controllers
+from tests.clusters.sandboxes import Sandbox, furnished, job, owner_name
 
 pytestmark = pytest.mark.django_db
 
@@ -109,3 +110,13 @@ def test_a_cluster_without_nodes_lets_everything_wait() -> None:
     sandbox.namespace()
     sandbox.create(job("train"))
     assert sandbox.tick().waiting == 1
+
+
+def test_pods_of_ended_jobs_are_kept_for_their_logs_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controllers, "KEPT_PODS", 3)
+    sandbox = furnished()
+    for number in range(5):
+        sandbox.create(job(f"short-{number}", seconds="5"))
+        sandbox.ticks(3, after=6)
+    sandbox.ticks(3)
+    assert [owner_name(pod) for pod in sandbox.pods()] == ["short-2", "short-3", "short-4"]
