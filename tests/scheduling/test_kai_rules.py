@@ -1,12 +1,12 @@
-"""KAI: quotas first, reclaim between queues, preempt inside one; what surprises even its admins is on purpose."""
+"""KAI inside one queue: preempt, quotas and limits, gangs; what surprises even its admins is on purpose."""
 
 import pytest
 
 from scheduling.cycle import cycle, preview
-from scheduling.decisions import Cause, Decision, Evict, Kind, Outcome, Start, Wait
-from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
+from scheduling.decisions import Cause, Decision, Kind, Outcome, Start, Wait
+from scheduling.model import Node, PodGroup, Queue
 from scheduling.reasons import Reason
-from scheduling.resources import UNLIMITED, Limit, Resources
+from scheduling.resources import Resources
 from tests.builders import gang, node, queue, running, snapshot
 
 DEP = queue("dep", deserved=None)
@@ -132,134 +132,6 @@ def test_what_can_never_run_says_so(candidate: PodGroup, expected: Reason) -> No
     assert reason(outcome(candidate, node("n", 8), *queues)) is expected
 
 
-# Reclaim: between queues
-
-
-def test_the_quick_starts_over_quota_team_gives_back_one_gpu() -> None:
-    """Run:ai's quick start: both teams deserve 2 of 4 GPUs, team-a uses 3; b2 gets its GPU from a1."""
-    teams = (DEP, queue("team-a", "dep", deserved=2), queue("team-b", "dep", deserved=2))
-    work = [
-        running("a1", "n0", gpus=1, queue="team-a", priority="low", start=1),
-        running("a2", "n1", gpus=2, queue="team-a", priority="low", start=0),
-        running("b1", "n0", gpus=1, queue="team-b", priority="low", start=2),
-    ]
-    found = outcome(gang("b2", queue="team-b", priority="low"), node("n0", 2), node("n1", 2), *teams, *work)
-    assert (found.kind, victims(found)) == (Kind.RECLAIMS, ["a1"])
-
-
-def test_reclaim_ignores_priority() -> None:
-    queues = (DEP, queue("mine", "dep", deserved=1), queue("theirs", "dep"))
-    strong = running("strong", "n", queue="theirs", priority="very-high", preemptible=True)
-    found = outcome(gang("new", queue="mine", priority="very-low"), node("n", 1), *queues, strong)
-    assert (found.kind, victims(found)) == (Kind.RECLAIMS, ["strong"])
-    assert found.victims[0].cause is Cause.RECLAIM
-
-
-def test_reclaim_comes_before_preempt() -> None:
-    queues = (DEP, queue("mine", "dep", deserved=2), queue("theirs", "dep"))
-    work = [
-        running("own", "n", queue="mine", priority="very-low"),
-        running("strong", "n", queue="theirs", priority="medium-high"),
-    ]
-    found = outcome(gang("new", queue="mine", priority="high"), node("n", 2), *queues, *work)
-    assert (found.kind, victims(found)) == (Kind.RECLAIMS, ["strong"])
-
-
-def test_a_queue_slightly_over_its_quota_can_lose_everything() -> None:
-    queues = (DEP, queue("mine", "dep", deserved=1), queue("theirs", "dep", deserved=3))
-    found = outcome(
-        gang("new", queue="mine"),
-        node("n", 4),
-        *queues,
-        running("big", "n", gpus=4, queue="theirs", priority="high", preemptible=True),
-    )
-    assert victims(found) == ["big"]
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "taken"),
-    [
-        pytest.param(4, 0, ["theirs"], id="their department is over"),
-        pytest.param(0, 4, [], id="their department is inside, though their project is over"),
-    ],
-)
-def test_queues_of_two_departments_are_compared_by_their_departments(left: int, right: int, taken: list[str]) -> None:
-    queues = (
-        queue("here", deserved=left),
-        queue("there", deserved=right),
-        queue("mine", "here", deserved=4),
-        queue("other", "there", deserved=4 - right),
-    )
-    work = running("theirs", "n", gpus=4, queue="other", priority="medium")
-    assert victims(outcome(gang("new", gpus=4, queue="mine"), node("n", 4), *queues, work)) == taken
-
-
-def test_a_queue_reclaims_up_to_its_fair_share_only() -> None:
-    queues = (DEP, queue("mine", "dep", weight=1), queue("theirs", "dep", weight=1))
-    work = [running(f"t{index}", "n", queue="theirs", priority="low", start=index) for index in range(4)]
-    first = outcome(gang("new", queue="mine"), node("n", 4), *queues, *work)
-    greedy = outcome(gang("new", gpus=3, queue="mine"), node("n", 4), *queues, *work)
-    assert (first.kind, victims(first)) == (Kind.RECLAIMS, ["t3"])
-    assert greedy.kind is Kind.PENDING
-
-
-def test_a_department_above_its_share_takes_nothing_from_one_that_is_less_so() -> None:
-    queues = (
-        queue("here", deserved=2, weight=0, rank=120),
-        queue("there", deserved=2, weight=0),
-        queue("busy", "here", deserved=1),
-        queue("mine", "here", deserved=1),
-        queue("theirs", "there", deserved=2),
-    )
-    work = [
-        running("fixed", "n", gpus=4, queue="busy", priority="high"),
-        *[running(f"t{index}", "n", queue="theirs", priority="low", start=index) for index in range(4)],
-    ]
-    found = outcome(gang("new", queue="mine"), node("n", 8), *queues, *work)
-    assert (found.kind, reason(found)) == (Kind.PENDING, Reason.NO_ROOM)
-
-
-def test_weight_zero_reclaims_nothing_above_its_quota() -> None:
-    queues = (DEP, queue("mine", "dep", weight=0), queue("theirs", "dep", weight=1))
-    work = [running(f"t{index}", "n", queue="theirs", priority="low", start=index) for index in range(4)]
-    assert outcome(gang("new", queue="mine"), node("n", 4), *queues, *work).kind is Kind.PENDING
-
-
-def test_non_preemptible_work_reclaims_inside_deserved_quota_only() -> None:
-    queues = (DEP, queue("mine", "dep", deserved=1, weight=9), queue("theirs", "dep"))
-    work = [
-        running("own", "n", queue="mine", priority="high"),
-        *[running(f"t{index}", "n", queue="theirs", priority="low", start=index) for index in range(3)],
-    ]
-    found = outcome(gang("new", queue="mine", priority="high"), node("n", 4), *queues, *work)
-    assert (found.kind, reason(found)) == (Kind.PENDING, Reason.NON_PREEMPTIBLE_OVER_QUOTA)
-
-
-def test_a_victim_may_be_moved_to_a_free_node_instead_of_losing_its_room() -> None:
-    queues = (DEP, queue("mine", "dep", deserved=4), queue("theirs", "dep", deserved=1))
-    work = [
-        running("small", "a", gpus=1, queue="theirs", priority="low", start=1),
-        running("big", "a", gpus=3, queue="theirs", priority="low", start=0),
-    ]
-    found = outcome(gang("new", gpus=4, queue="mine"), node("a", 4), node("b", 1, order=1), *queues, *work)
-    moved = {evict.victim.name: dict(evict.moves_to) for evict in found.victims}
-    assert moved == {"small": {"small-0": "b"}, "big": {}}
-
-
-def test_other_pools_are_another_world() -> None:
-    queues = (
-        DEP,
-        queue("mine", "dep", deserved=1),
-        queue("dep-h100", deserved=None, pool="h100"),
-        queue("theirs", "dep-h100", pool="h100"),
-    )
-    over = running("over", "h", queue="theirs", priority="low", pool="h100")
-    busy = running("busy", "n", queue="mine", priority="high")
-    waiting = gang("new", queue="mine", priority="high", preemptible=True)
-    found = outcome(waiting, node("n", 1), node("h", 1, pool="h100"), *queues, over, busy)
-    assert (found.kind, reason(found)) == (Kind.PENDING, Reason.NO_ROOM)
-
-
 # Gangs
 
 
@@ -272,6 +144,13 @@ def test_a_gang_evicts_for_all_its_pods_or_for_none() -> None:
     neither = outcome(gang("new", gpus=2, pods=2), *nodes, *team, work[0], kept)
     assert (victims(both), sorted(both.placements.values())) == (["low0", "low1"], ["n0", "n1"])
     assert (neither.kind, reason(neither)) == (Kind.PENDING, Reason.NO_ROOM)
+
+
+def test_one_victims_room_may_serve_the_whole_gang() -> None:
+    team = (DEP, queue("team", "dep", deserved=9))
+    work = [running("big", "a", gpus=2, priority="low", start=2), running("old", "b", gpus=2, priority="low", start=1)]
+    found = outcome(gang("new", pods=2), node("a", 2), node("b", 2), *team, *work)
+    assert (victims(found), set(found.placements.values())) == (["big"], {"a"})
 
 
 def test_a_victim_gang_goes_whole() -> None:
@@ -303,101 +182,3 @@ def test_a_started_gang_takes_more_pods_when_there_is_room() -> None:
     assert isinstance(wait, Wait)
     assert list(start.placements) == ["job-0", "job-1", "job-2"]
     assert (wait.pend.reason, wait.pend.needed) == (Reason.NO_ROOM, Resources.of(gpu=1))
-
-
-# Cycles
-
-
-def test_the_queue_with_the_smaller_share_of_its_own_is_served_first() -> None:
-    queues = (DEP, queue("rich", "dep", deserved=2, created=0), queue("poor", "dep", deserved=2, created=1))
-    work = running("r", "n", queue="rich", priority="low")
-    waiting = [gang("more", queue="rich"), gang("first", queue="poor")]
-    assert started(decide(node("n", 2), *queues, work, *waiting)) == ["first"]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "winner"),
-    [
-        pytest.param(queue("a", "dep"), queue("b", "dep", deserved=1), "b", id="inside its quota with the job"),
-        pytest.param(queue("a", "dep"), queue("b", "dep", rank=110), "b", id="higher rank"),
-        pytest.param(queue("a", "dep", weight=0), queue("b", "dep"), "b", id="has a share at all"),
-        pytest.param(queue("a", "dep", created=2), queue("b", "dep", created=1), "b", id="older queue"),
-        pytest.param(queue("a", "dep", weight=1), queue("b", "dep", weight=9), "b", id="larger share"),
-    ],
-)
-def test_whose_turn_it_is(one: Queue, other: Queue, winner: str) -> None:
-    waiting = [gang("for-a", queue="a", gpus=1), gang("for-b", queue="b", gpus=1)]
-    fill = [gang(f"later-{name}", queue=name, gpus=8, created=9) for name in "ab"]
-    decisions = decide(node("n", 1), DEP, one, other, *waiting, *fill)
-    assert started(decisions) == [f"for-{winner}"]
-
-
-def test_over_fair_share_in_everything_comes_last() -> None:
-    """Only with all three dimensions in use does KAI see a queue as over its fair share."""
-    one = Resources.of(gpu=1, cpu=1, memory=1)
-    three = Limit(3000, 3000, 3)
-    queues = tuple(
-        Queue(name, deserved=deserved, limit=UNLIMITED, rank=rank, created=created)
-        for name, deserved, rank, created in (("over", Limit(0, 0, 0), 200, 0), ("under", three, 100, 1))
-    )
-    greedy = PodGroup("greedy", "over", "x", 40, True, tuple(Pod(f"p{i}", one, "n") for i in range(3)), min_member=3)
-    waiting = tuple(PodGroup(f"for-{name}", name, "x", 40, True, (Pod("p", one),)) for name in ("over", "under"))
-    small = Node("n", "default", Resources.of(gpu=4, cpu=4, memory=4))
-    decisions = cycle(Snapshot((small,), queues, (greedy, *waiting)), flavour="kai")
-    assert started(decisions) == ["for-under"]
-
-
-def test_inside_a_queue_priority_then_age_decide() -> None:
-    team = (DEP, queue("team", "dep"))
-    waiting = [gang("young", created=2), gang("old", created=1), gang("strong", priority="medium-high", created=3)]
-    assert started(decide(node("n", 2), *team, *waiting)) == ["old", "strong"]
-
-
-def test_room_on_its_way_is_waited_for_and_nobody_else_is_taken() -> None:
-    team = (DEP, queue("team", "dep", deserved=2))
-    ending = gang("ending", priority="low", nodes=("n",), terminating=True)
-    other = running("other", "n", priority="low")
-    (wait,) = decide(node("n", 2), *team, ending, other, gang("new"))
-    assert isinstance(wait, Wait)
-    assert (wait.pend.reason, wait.nominated) == (Reason.EVICTING, {"new-0": "n"})
-
-
-def test_room_left_over_by_one_eviction_serves_the_next() -> None:
-    team = (DEP, queue("team", "dep", deserved=4))
-    big = running("big", "n", gpus=4, priority="low")
-    decisions = decide(node("n", 4), *team, big, gang("one", gpus=2, created=1), gang("two", gpus=2, created=2))
-    assert [d.for_group for d in decisions if isinstance(d, Evict)] == ["one"]
-    assert {d.pend.reason for d in decisions if isinstance(d, Wait)} == {Reason.EVICTING}
-
-
-def test_a_larger_workload_of_a_queue_that_found_nobody_is_not_searched_for_again() -> None:
-    team = (DEP, queue("team", "dep", deserved=4))
-    strong = running("strong", "n", gpus=4, priority="high")
-    waiting = [gang("one", gpus=2, created=1), gang("two", gpus=3, created=2), gang("three", gpus=1, created=3)]
-    decisions = decide(node("n", 4), *team, strong, *waiting, gang("pinned", node_selector={"kind": "x"}))
-    assert {d.pend.reason for d in decisions if isinstance(d, Wait)} == {Reason.NO_ROOM, Reason.NEVER_FITS}
-    assert not [d for d in decisions if isinstance(d, Evict)]
-
-
-def test_a_victim_on_an_unknown_node_helps_nobody() -> None:
-    team = (DEP, queue("team", "dep", deserved=4))
-    lost = running("lost", "gone", priority="low")
-    found = outcome(gang("new"), node("n", 1), *team, running("strong", "n", priority="high"), lost)
-    assert (found.kind, reason(found)) == (Kind.PENDING, Reason.NO_ROOM)
-
-
-def test_in_a_large_cluster_only_queues_that_can_lose_are_searched() -> None:
-    queues = (
-        DEP,
-        queue("mine", "dep", deserved=2),
-        queue("safe", "dep", deserved=200),
-        queue("over", "dep", deserved=20),
-    )
-    nodes = [node(f"n{index}", 10, order=index) for index in range(24)]
-    work = [
-        running(f"{name}{index}", f"n{index // 10 + offset}", queue=name, priority="low", start=index)
-        for name, count, offset in (("safe", 200, 0), ("over", 40, 20))
-        for index in range(count)
-    ]
-    found = outcome(gang("new", gpus=2, queue="mine"), *nodes, *queues, *work)
-    assert (found.kind, victims(found)) == (Kind.RECLAIMS, ["over38", "over39"])

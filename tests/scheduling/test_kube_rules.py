@@ -158,3 +158,10 @@ def test_one_decision_per_victim_group() -> None:
     low = gang("low", pods=2, priority="low", nodes=("n", "n"))
     (evict,) = outcome(gang("new", gpus=2, priority="high"), node("n", 2), low).victims
     assert evict.pods == ("low-0", "low-1")
+
+
+def test_two_equal_workloads_take_two_victims() -> None:
+    work = [running("cheap", "a", priority="very-low"), running("dear", "b", priority="low")]
+    decisions = decide(node("a", 1), node("b", 1), *work, gang("one", priority="high"), gang("two", priority="high"))
+    evicted = {(d.victim.name, d.for_group) for d in decisions if isinstance(d, Evict)}
+    assert evicted == {("cheap", "one"), ("dear", "two")}
