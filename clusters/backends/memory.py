@@ -104,10 +104,10 @@ class MemoryGateway:
 
     def delete(self, ref: ObjectRef, *, uid: str | None = None) -> None:
         with self.store.lock:
+            self._ask_faults("delete", ref)
             live = self.store.objects.get(_place(ref))
             if live is None or (uid is not None and live["metadata"]["uid"] != uid):
                 return
-            self._ask_faults("delete", ref)
             self._remove(ref, live)
             if ref.kind == NAMESPACE:
                 for inside in [each for (_, space, _), each in self.store.objects.items() if space == ref.name]:

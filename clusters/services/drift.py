@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from clusters.diff import Change, Conflict, Create, Delete, Fenced
 from clusters.models import Cluster, Drift, DriftKind, ObservedPod
-from clusters.ports import PriorityLevel
+from clusters.ports import ObjectRef, PriorityLevel
 
 LIVE_PHASES = ("Pending", "Running")
 
@@ -18,7 +18,7 @@ def record_drift(
     cluster: Cluster, changes: Iterable[Change], *, levels: Sequence[PriorityLevel], at: datetime
 ) -> list[Drift]:
     """Rewrite the cluster's drift rows: what still differs, and pods whose integer is not their class's any more."""
-    rows = [*(_row(cluster, change, at) for change in changes), *_stale(cluster, levels, at)]
+    rows = [*_rows(cluster, changes, at), *_stale(cluster, levels, at)]
     Drift.objects.filter(cluster=cluster).delete()
     return Drift.objects.bulk_create(rows, batch_size=500)
 
@@ -50,6 +50,17 @@ def _stale(cluster: Cluster, levels: Sequence[PriorityLevel], at: datetime) -> I
             changes=[["/spec/priority", pod.priority, value]],
             seen_at=at,
         )
+
+
+def _rows(cluster: Cluster, changes: Iterable[Change], at: datetime) -> Iterator[Drift]:
+    """One row per object, also where its update takes two steps."""
+    rows: dict[ObjectRef, Drift] = {}
+    for change in changes:
+        if known := rows.get(change.ref):
+            known.changes += [each.as_row() for each in change.changes]
+        else:
+            rows[change.ref] = _row(cluster, change, at)
+    yield from rows.values()
 
 
 def _row(cluster: Cluster, change: Change, at: datetime) -> Drift:

@@ -101,15 +101,16 @@ def _state_of(run: SyncRun, error_code: str) -> SyncState:
 
 
 def _note_on_cluster(run: SyncRun) -> None:
+    """Plan the next run. The generation is compared by the very update, so that a change in between is not lost."""
     clusters = Cluster.objects.filter(pk=run.cluster_id)
     if run.state == SyncState.SUCCEEDED:
         clusters.update(synced_generation=Greatest(F("synced_generation"), run.generation), synced_at=run.finished_at)
     now = timezone.now()
-    due = now + (RESYNC if run.state == SyncState.SUCCEEDED else RETRY)
-    if run.generation and clusters.filter(generation__gt=run.generation).exists():
-        due = now
+    wait = RESYNC if run.state == SyncState.SUCCEEDED else RETRY
+    seen = clusters.filter(generation__lte=run.generation) if run.generation else clusters
+    if not seen.update(sync_due_at=now + wait):
+        clusters.update(sync_due_at=now)
         wake_sync(run.cluster_id)
-    clusters.update(sync_due_at=due)
 
 
 def holder(cluster: Cluster) -> SyncRun:

@@ -274,15 +274,14 @@ def test_lowering_one_amount_and_raising_another_of_one_queue_takes_two_writes(
     synced: Cluster, wanted: Wanted, gateway: MemoryGateway
 ) -> None:
     for deserved, limit in ((4, 8), (6, 6)):
-        wanted.state = state(
-            project("vision", deserved=deserved, limit=limit), levels=LEVELS, departments=FULL.departments
-        )
-        run = reconcile(synced)
+        leaf = project("vision", deserved=deserved, limit=limit)
+        wanted.state = state(leaf, levels=LEVELS, departments=FULL.departments)
+        foreseen, run = reconcile(synced, dry_run=True), reconcile(synced)
     stored = gateway.get(ObjectRef(KAI_QUEUE, "project.1.a100"))
     assert stored is not None
     gpu = stored["spec"]["resources"]["gpu"]
     assert (gpu["quota"], gpu["limit"]) == (6, 6)
-    assert outcomes(run) == [("update", "project.1.a100", True)] * 2
+    assert outcomes(foreseen) == outcomes(run) == [("update", "project.1.a100", True)] * 2
     assert reconcile(synced).written == 0
 
 
