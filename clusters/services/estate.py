@@ -134,7 +134,7 @@ def delete_node_pool(*, pool: NodePool, actor: Actor) -> None:
     """Remove a pool that no quota names and that is not the default beside others. Raises Conflict."""
     if pool.is_default and pool.cluster.node_pools.exclude(pk=pool.pk).exists():
         raise Conflict("The default pool stays while there are others.", code="default_needed")
-    record(actor, "node_pool.delete", pool, detail=_as_audit(pool))
+    before = NodePool(pk=pool.pk, name=pool.name)
     try:
         with transaction.atomic():
             pool.delete()
@@ -142,6 +142,7 @@ def delete_node_pool(*, pool: NodePool, actor: Actor) -> None:
         message = f"{len(error.protected_objects)} quotas name the node pool {pool.name}."
         raise Conflict(message, code="pool_in_use") from error
     touch(pool.cluster)
+    record(actor, "node_pool.delete", before, detail=_as_audit(pool))
 
 
 def _store(pool: NodePool) -> None:
