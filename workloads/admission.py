@@ -1,7 +1,7 @@
 """May this workload ever run here? Which node pool it goes to, and the refusals with their numbers.
 
-Only what can never come true is refused: more than the limit, or non-preemptible work beyond what the deserved quotas of
-project and department can give in any of its pools. What is merely in use now is accepted and waits.
+Only what can never come true is refused: more than the limit, or non-preemptible work beyond what the deserved quotas
+of project and department can give in any of its pools. What is merely in use now is accepted and waits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from workloads.intake import WorkloadSpec
 
 
 def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
-    """Its pools in order of preference: its own, else the project's, else the cluster's default. Refuses unknown names."""
+    """Its pools in order of preference: its own, else the project's, else the default. Refuses unknown names."""
     pools = {pool.name: pool for pool in project.cluster.node_pools.all()}
     wanted = spec.node_pools or tuple(project.default_node_pools) or _default(pools.values())
     problems = [
@@ -39,9 +39,7 @@ def _default(pools: Iterable[NodePool]) -> tuple[str, ...]:
     return tuple(pool.name for pool in ordered[:1])
 
 
-def pick_pool(
-    spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
-) -> NodePool:
+def pick_pool(spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]) -> NodePool:
     """The first pool whose quotas could ever hold it. Refused with the numbers of every pool when there is none."""
     paths = queue_paths(project, pools)
     preemptible = effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE
@@ -68,7 +66,9 @@ def queue_paths(project: Project, pools: Sequence[NodePool]) -> dict[int, tuple[
         parent = parents.get(pool.pk) or DepartmentQuota()
         paths[pool.pk] = (
             Queue(f"project {project.name}", pool=pool.name, deserved=leaf.deserved, limit=leaf.limit),
-            Queue(f"department {project.department.name}", pool=pool.name, deserved=parent.deserved, limit=parent.limit),
+            Queue(
+                f"department {project.department.name}", pool=pool.name, deserved=parent.deserved, limit=parent.limit
+            ),
         )
     return paths
 

@@ -1,8 +1,8 @@
 """A dictionary and its types as values, and the changes an admin may make to them. Pure: a draft in, a draft out.
 
-Rules: a name is a PriorityClass's for good, so a rename is a new entry that takes the old one's place and leaves it behind
-as an alias, accepted in manifests and still synced. Values are unique among the offered entries. An alias always has the
-value of what it stands for. What is refused is a list of problems with the field's pointer.
+Rules: a name is a PriorityClass's for good, so a rename is a new entry that takes the old one's place and leaves it
+behind as an alias, accepted in manifests and still synced. Values are unique among the offered entries. An alias always
+has the value of what it stands for. What is refused is a list of problems with the field's pointer.
 """
 
 import re
@@ -144,7 +144,12 @@ def retire(draft: Draft, name: str) -> Answer:
 
 
 def change_type(
-    draft: Draft, name: str, *, priority: str | None = None, preemptibility: str | None = None, category: str | None = None
+    draft: Draft,
+    name: str,
+    *,
+    priority: str | None = None,
+    preemptibility: str | None = None,
+    category: str | None = None,
 ) -> Answer:
     """A type's defaults; None leaves a field."""
     old = draft.types[name]

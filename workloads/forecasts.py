@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ForecastVictim:
-    """Who would be evicted. `workload` is None and `label` says "another project" where it is not the reader's to see."""
+    """Who would be evicted. Not the reader's to see: `workload` is None and `label` says "another project"."""
 
     workload: Workload | None
     label: str

@@ -2,7 +2,7 @@
 
 Loading is a change plan: an entry whose value is taken becomes an alias, an entry of the same name takes the preset's
 value, everything else stays. `types` maps a category or type to the priority the preset gives it; where
-`asks_preemptibility` is set the admin must say which of them may be evicted, because the values alone would decide wrongly.
+`asks_preemptibility` is set the admin must say which of them may be evicted: the values alone would decide wrongly.
 """
 
 from collections.abc import Mapping

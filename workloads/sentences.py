@@ -11,20 +11,20 @@ GIB: Final = 2**30
 
 
 def amount_text(amount: Resources) -> str:
-    """"8 GPUs", or the largest other thing that is asked for."""
+    """ "8 GPUs", or the largest other thing that is asked for."""
     if amount.gpu:
         return gpus_text(amount.gpu)
     return str(amount)
 
 
 def gpus_text(milli: int) -> str:
-    """"1 GPU", "0.5 GPUs"."""
+    """ "1 GPU", "0.5 GPUs"."""
     text = decimal_text(milli)
     return f"{text} GPU" if text == "1" else f"{text} GPUs"
 
 
 def duration_text(span: timedelta) -> str:
-    """"5 h 40 m", "14 min", "30 s"."""
+    """ "5 h 40 m", "14 min", "30 s"."""
     seconds = max(0, int(span.total_seconds()))
     days, hours, minutes = seconds // 86400, seconds % 86400 // 3600, seconds % 3600 // 60
     if days:
@@ -35,32 +35,31 @@ def duration_text(span: timedelta) -> str:
 
 
 def pend_sentence(pend: Pend, *, pool: str, labels: Mapping[str, str]) -> str:
-    """Why it waits, as the rest of a sentence that begins with "it needs …"."""
-    needed = amount_text(pend.needed)
-    who = labels.get(pend.queue or "", pend.queue or "its queue")
-    match pend.reason:
-        case Reason.NON_PREEMPTIBLE_OVER_QUOTA:
-            left = _left(pend)
-            return (
-                f"needs {needed} in {pool}; {left} of the {_allowed(pend)} that {who} deserves "
-                f"{'is' if left == '1' else 'are'} free, and non-preemptible work may not go over quota"
-            )
-        case Reason.OVER_LIMIT:
-            return (
-                f"needs {needed} in {pool}; {who} holds {amount_text(pend.used)} of its limit of {_allowed(pend)}"
-            )
-        case Reason.NEVER_FITS:
-            return f"needs {needed}, more than {pool} could ever give: {_largest(pend)}"
-        case Reason.NO_SUCH_POOL:
-            return f"waits for the node pool {pool}, which has no nodes"
-        case Reason.QUEUE_MISSING:
-            return f"waits for its queue in {pool}, which is not in the cluster yet"
-        case Reason.EVICTING:
-            return f"has its place in {pool}: it waits for the evicted to leave"
-        case Reason.PREEMPTION_NEVER:
-            return f"needs {needed} in {pool}; {_free(pend)}, and its priority evicts nobody"
-        case Reason.NO_ROOM:
-            return f"needs {needed} in {pool}; {_free(pend)}, and nothing there may be evicted for it"
+    """Why it waits, as the rest of a sentence that begins with "it"."""
+    needed, who = amount_text(pend.needed), labels.get(pend.queue or "", pend.queue or "its queue")
+    short = _SHORT.get(pend.reason)
+    if short:
+        return short.format(pool=pool)
+    if pend.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
+        left = _left(pend)
+        return (
+            f"needs {needed} in {pool}; {left} of the {_allowed(pend)} that {who} deserves "
+            f"{'is' if left == '1' else 'are'} free, and non-preemptible work may not go over quota"
+        )
+    if pend.reason is Reason.OVER_LIMIT:
+        return f"needs {needed} in {pool}; {who} holds {amount_text(pend.used)} of its limit of {_allowed(pend)}"
+    if pend.reason is Reason.NEVER_FITS:
+        return f"needs {needed}, more than {pool} could ever give: {_largest(pend)}"
+    never = pend.reason is Reason.PREEMPTION_NEVER
+    because = "its priority evicts nobody" if never else "nothing there may be evicted for it"
+    return f"needs {needed} in {pool}; {_free(pend)}, and {because}"
+
+
+_SHORT: Final = {
+    Reason.NO_SUCH_POOL: "waits for the node pool {pool}, which has no nodes",
+    Reason.QUEUE_MISSING: "waits for its queue in {pool}, which is not in the cluster yet",
+    Reason.EVICTING: "has its place in {pool}: it waits for the evicted to leave",
+}
 
 
 def _allowed(pend: Pend) -> str:

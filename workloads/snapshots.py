@@ -1,8 +1,8 @@
 """The observed cluster as a `scheduling.Snapshot`, and a workload as the pod group it would be in it.
 
-KAI: queues per project and department in every pool, a pod group per workload. kube-scheduler: one queue per namespace that
-stands for its ResourceQuota, every pod for itself. Pods of others count too; waiting workloads that have no pods yet are
-added from their specs.
+KAI: queues per project and department in every pool, a pod group per workload. kube-scheduler: one queue per namespace
+that stands for its ResourceQuota, every pod for itself. Pods of others count too; waiting workloads that have no pods
+yet are added from their specs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

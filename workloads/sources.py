@@ -1,4 +1,4 @@
-"""What the dictionary wants of every cluster: a PriorityClass per entry, aliases and retired ones still in use included."""
+"""What the dictionary wants of every cluster: a PriorityClass per entry, also aliases and retired ones in use."""
 
 from collections.abc import Iterable
 

@@ -35,7 +35,9 @@ def usage(project_ids: Collection[int]) -> Mapping[Key, Usage]:
 def _held(project_ids: Collection[int]) -> Iterable[tuple[Key, Resources, bool]]:
     projects = {
         (cluster, namespace): pk
-        for pk, cluster, namespace in Project.objects.filter(pk__in=project_ids).values_list("pk", "cluster", "namespace")
+        for pk, cluster, namespace in Project.objects.filter(pk__in=project_ids).values_list(
+            "pk", "cluster", "namespace"
+        )
     }
     pods = ObservedPod.objects.filter(
         cluster__in={cluster for cluster, _namespace in projects},

@@ -20,10 +20,16 @@ IMAGE = "registry.example/team/train:1"
 def pod(gpus: int = 1, *, container: str = "main", **spec: Any) -> dict[str, Any]:
     """A pod spec of one container."""
     resources = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
-    return {"restartPolicy": "Never", "containers": [{"name": container, "image": IMAGE, "resources": resources}], **spec}
+    return {
+        "restartPolicy": "Never",
+        "containers": [{"name": container, "image": IMAGE, "resources": resources}],
+        **spec,
+    }
 
 
-def job(name: str = "train", *, gpus: int = 1, pods: int = 1, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+def job(
+    name: str = "train", *, gpus: int = 1, pods: int = 1, labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """A batch/v1 Job: Build, high, non-preemptible by default."""
     return {
         "apiVersion": "batch/v1",
@@ -124,5 +130,3 @@ class ObservedPodFactory(DjangoModelFactory[ObservedPod]):
 
     class Meta:
         model = ObservedPod
-
-

@@ -77,9 +77,7 @@ def test_t40_an_entry_in_use_is_not_retired_and_the_users_are_listed(llm_team: P
     assert "category Deploy" in by_types.value.message
 
 
-def test_a_retired_entry_is_no_longer_accepted_nor_synced(
-    llm_team: Project, as_admin: Actor, cluster: Cluster
-) -> None:
+def test_a_retired_entry_is_no_longer_accepted_nor_synced(llm_team: Project, as_admin: Actor, cluster: Cluster) -> None:
     retire_priority(name="medium-high", actor=as_admin)
     assert "medium-high" not in {level.name for level in desired_state(cluster).levels}
     with pytest.raises(Refused):
@@ -127,9 +125,7 @@ def test_a_plan_shows_objects_per_cluster_and_victim_relations(as_admin: Actor, 
     assert Priority.objects.get(name="medium").value == 80
 
 
-def test_a_value_across_the_threshold_turns_what_waits_and_leaves_what_runs(
-    llm_team: Project, as_admin: Actor
-) -> None:
+def test_a_value_across_the_threshold_turns_what_waits_and_leaves_what_runs(llm_team: Project, as_admin: Actor) -> None:
     medium = Priority.objects.get(name="medium")
     common = {"project": llm_team, "priority": medium, "priority_source": "explicit"}
     waiting = WorkloadFactory(**common, preemptibility_source="threshold")
@@ -165,7 +161,9 @@ def test_a_plan_is_refused_when_anything_moved_and_says_what(as_admin: Actor) ->
 def test_an_expired_or_discarded_plan_is_not_applied(as_admin: Actor) -> None:
     old = plan_priority_change(change=change("medium", value=81), actor=as_admin)
     Plan.objects.filter(pk=old.pk).update(expires_at=timezone.now())
-    laid_aside = discard_plan(plan=plan_priority_change(change=change("medium", value=82), actor=as_admin), actor=as_admin)
+    laid_aside = discard_plan(
+        plan=plan_priority_change(change=change("medium", value=82), actor=as_admin), actor=as_admin
+    )
     codes = []
     for plan in (old, laid_aside):
         with pytest.raises(Conflict) as refusal:
@@ -196,7 +194,11 @@ def test_another_type_default_acts_at_once_and_keeps_the_plan_it_would_have_show
 ) -> None:
     old = WorkloadFactory(project=llm_team)
     row = update_type(type=WorkloadType.objects.get(name="PyTorchJob"), priority="medium", actor=as_admin)
-    assert (row.priority and row.priority.name, row.preemptibility, row.updated_by) == ("medium", "preemptible", "admin")
+    assert (row.priority and row.priority.name, row.preemptibility, row.updated_by) == (
+        "medium",
+        "preemptible",
+        "admin",
+    )
     plan = Plan.objects.get()
     assert (plan.state, plan.kind) == (PlanState.APPLIED, "type")
     assert plan.effect["types"][0]["used_by"] == 1

@@ -34,7 +34,7 @@ def test_a_submitted_workload_runs_and_holds_what_it_asked_for(lab: Lab) -> None
     assert workload.pool_name == "h100"
     assert workload.started_at is not None
     assert workload.due_at is None
-    assert [entry.phase for entry in timeline(workload)][0] == Phase.RUNNING
+    assert timeline(workload)[0].phase == Phase.RUNNING
 
 
 def test_a_stronger_workload_of_the_same_project_takes_over_and_the_record_says_so(lab: Lab) -> None:

@@ -164,9 +164,10 @@ def test_what_the_clusters_scheduler_cannot_express_is_refused_with_its_name(llm
     submit(spec=spec_of(pytorch_job(), preemptibility="semi-preemptible"), project=llm_team, actor=as_bob)
     llm_team.cluster.flavour = "kube"
     llm_team.cluster.save()
+    spec = spec_of(pytorch_job("other"), preemptibility="semi-preemptible")
+    project = Project.objects.get(pk=llm_team.pk)
     with pytest.raises(Refused) as refusal:
-        spec = spec_of(pytorch_job("other"), preemptibility="semi-preemptible")
-        submit(spec=spec, project=Project.objects.get(pk=llm_team.pk), actor=as_bob)
+        submit(spec=spec, project=project, actor=as_bob)
     assert refusal.value.code == "preemptibility_unsupported"
 
 

@@ -1,4 +1,7 @@
-"""Why a workload waits: one sentence with its numbers, and what would change it. The model first, then the scheduler's words."""
+"""Why a workload waits: one sentence with its numbers, and what would change it.
+
+The model answers first; where it cannot, the scheduler's own words stand.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

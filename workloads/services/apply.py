@@ -1,8 +1,9 @@
 """Bringing a workload's objects to what its row wants. Runs in workers; every step may be repeated.
 
-Due rows are claimed by compare-and-set: the claim moves `due_at` ahead by a lease and counts the attempt, so a worker that
-dies leaves the row to the next sweep, and a row that kills its workers is given up after `MOST_ATTEMPTS`. What cannot be
-reached is tried again, further apart each time, for ever: a cluster that is away is no reason to lose a workload.
+Due rows are claimed by compare-and-set: the claim moves `due_at` ahead by a lease and counts the attempt, so a worker
+that dies leaves the row to the next sweep, and a row that kills its workers is given up after `MOST_ATTEMPTS`. What
+cannot be reached is tried again, further apart each time, for ever: a cluster that is away is no reason to lose a
+workload.
 """
 
 from datetime import datetime, timedelta
@@ -111,9 +112,7 @@ def _stale_pods(workload: Workload) -> list[ObservedPod]:
         return []
     pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at__isnull=True, deletion_at__isnull=True)
     return [
-        pod
-        for pod in pods
-        if pod.priority_class != workload.priority.name or pod.priority != workload.priority_value
+        pod for pod in pods if pod.priority_class != workload.priority.name or pod.priority != workload.priority_value
     ]
 
 

@@ -22,7 +22,5 @@ def verb(*, actor: Actor, action: str, entity_type: str, entity_name: str, proje
     except Absent:
         raise
     except RungError as error:
-        record_refusal(
-            actor, action, error, entity_type=entity_type, entity_name=entity_name, project_id=project_id
-        )
+        record_refusal(actor, action, error, entity_type=entity_type, entity_name=entity_name, project_id=project_id)
         raise

@@ -45,9 +45,7 @@ def record_evictions(
     return [record for records in fresh.values() for record in records]
 
 
-def _record(
-    cluster: Cluster, pod: ObservedPod, victim: Workload, reading: Reading
-) -> tuple[PreemptionRecord, bool]:
+def _record(cluster: Cluster, pod: ObservedPod, victim: Workload, reading: Reading) -> tuple[PreemptionRecord, bool]:
     key = {"cluster": cluster, "pod_uid": pod.uid, "at": pod.disrupted_at}
     if found := PreemptionRecord.objects.filter(**key).first():
         return found, False
@@ -114,7 +112,9 @@ def _preemptor(cluster: Cluster, said: str) -> Workload | None:
     if said.startswith("uid:"):
         return _workload(pods.filter(uid=said.removeprefix("uid:")).values_list("owner_id", flat=True).first())
     namespace, _, name = said.partition("/")
-    owner = pods.filter(namespace=namespace, name=name).order_by("-created_at").values_list("owner_id", flat=True).first()
+    owner = (
+        pods.filter(namespace=namespace, name=name).order_by("-created_at").values_list("owner_id", flat=True).first()
+    )
     return _workload(owner) or _by_object(cluster, namespace, name)
 
 

@@ -1,5 +1,6 @@
-"""Stop, resume, delete, clone and re-prioritise. Each claims the row by compare-and-set and leaves the rest to a worker."""
+"""Stop, resume, delete, clone, re-prioritise: each claims the row by compare-and-set; a worker does the rest."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -9,8 +10,10 @@ from django.utils import timezone
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
-from scheduling.priority import Level
+from scheduling.priority import Level, Source
+from tenants.permissions import Verb, require
 from workloads.enqueue import wake_apply
+from workloads.intake import WorkloadSpec
 from workloads.lifecycle import ENDED, HOLDING, RESUMABLE, STOPPABLE
 from workloads.models import DesiredPhase, EventType, Phase, Priority, Workload
 from workloads.permissions import require_manage
@@ -65,6 +68,20 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
     return workload
 
 
+def clone_spec(*, workload: Workload, actor: Actor) -> WorkloadSpec:
+    """What to submit for another one like it: the same body and wishes, with what was chosen for it since.
+
+    Defaults are resolved anew; the name is a prefix that submission completes. Absent where the actor may not see it.
+    """
+    require(actor, Verb.VIEW_PROJECT, project=workload.project)
+    spec = WorkloadSpec.from_json(workload.spec)
+    request = spec.request
+    if workload.priority_source == Source.EXPLICIT:
+        request = replace(request, explicit_priority=workload.priority.name)
+    name = f"{spec.name[:50].rstrip('-.')}-copy"
+    return replace(spec.named(name), generate_name=True, request=request, node_pools=tuple(workload.node_pools))
+
+
 def _apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
     now = timezone.now()
     before = {"priority": workload.priority.name, "value": workload.priority_value}
@@ -92,10 +109,14 @@ def _apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
 def _priority_warnings(workload: Workload, level: Level) -> list[dict[str, str]]:
     warnings = []
     if level.by_threshold != workload.preemptibility:
-        message = f"It stays {workload.preemptibility}, though {level.name} ({level.value}) alone means {level.by_threshold}."
+        message = (
+            f"It stays {workload.preemptibility}, though {level.name} ({level.value}) alone means {level.by_threshold}."
+        )
         warnings.append({"code": "threshold_disagrees", "message": message})
     if workload.phase in HOLDING and level.value != workload.priority_value:
-        message = f"Its running pods keep {workload.priority_value} until they are created anew; new pods get {level.value}."
+        message = (
+            f"Its running pods keep {workload.priority_value} until they are created anew; new pods get {level.value}."
+        )
         warnings.append({"code": "new_pods_only", "message": message})
     return warnings
 
@@ -128,7 +149,12 @@ def _turn(workload: Workload, desired: str, phase: str, actor: Actor, **changes:
     """One compare-and-set for desire and phase, then audit and wake-up."""
     now = timezone.now()
     before = {"desired": workload.desired_phase, "phase": workload.phase}
-    fence: dict[str, Any] = {"desired_phase": desired, "generation": workload.generation + 1, "due_at": now, "attempts": 0}
+    fence: dict[str, Any] = {
+        "desired_phase": desired,
+        "generation": workload.generation + 1,
+        "due_at": now,
+        "attempts": 0,
+    }
     if not move(workload=workload, to=phase, at=now, actor=actor, apply_error="", **fence, **changes):
         raise Conflict(f"{workload.name} has just changed; look again.", code="moved_on")
     after = {"desired": desired, "phase": phase}

@@ -68,9 +68,7 @@ def move(
         return False
     for name, value in values.items():
         setattr(workload, name, value)
-    note(
-        workload=workload, at=at, type_=EventType.PHASE, reason=reason, message=message, actor=actor, detail=detail
-    )
+    note(workload=workload, at=at, type_=EventType.PHASE, reason=reason, message=message, actor=actor, detail=detail)
     return True
 
 

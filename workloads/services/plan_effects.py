@@ -69,7 +69,9 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 def _live() -> QuerySet[Workload]:
-    rows = Workload.objects.filter(deleted_at__isnull=True).exclude(Q(phase__in=ENDED) | Q(desired_phase=DesiredPhase.DELETED))
+    rows = Workload.objects.filter(deleted_at__isnull=True).exclude(
+        Q(phase__in=ENDED) | Q(desired_phase=DesiredPhase.DELETED)
+    )
     return rows.select_related("project__department", "project__cluster", "priority", "type")
 
 
@@ -84,7 +86,11 @@ def flipping(before: Draft, after: Draft) -> Iterator[tuple[Workload, Preemptibi
 
 
 def _moved_values(before: Draft, after: Draft) -> list[str]:
-    return [name for name, entry in after.entries.items() if name in before.entries and entry.value != before.entries[name].value]
+    return [
+        name
+        for name, entry in after.entries.items()
+        if name in before.entries and entry.value != before.entries[name].value
+    ]
 
 
 def _workloads(before: Draft, after: Draft) -> dict[str, Any]:
@@ -164,7 +170,7 @@ def _warnings(before: Draft, after: Draft) -> Iterator[str]:
             if follows != new.preemptibility:
                 yield (
                     f"{name} is {new.preemptibility} by default, but whoever chooses {new.priority} outright "
-                    f"gets {follows}: its value is {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
+                    f"gets {follows}: {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
                 )
 
 
@@ -175,15 +181,15 @@ def _entry_warnings(old: Entry | None, entry: Entry) -> Iterator[str]:
         yield f"{entry.name} evicts nobody on kube-scheduler. It protects nothing, and KAI ignores it."
     if old is not None and (old.value, old.preemption_policy) != (entry.value, entry.preemption_policy):
         yield (
-            f"The PriorityClass {entry.name} is deleted and created anew on every cluster; a pod that names it in between "
-            "is rejected and made again by its owner."
+            f"The PriorityClass {entry.name} is deleted and created anew on every cluster; a pod that names it in "
+            "between is rejected and made again by its owner."
         )
     if entry.alias_of and (old is None or not old.alias_of):
         yield f"{entry.name} becomes an alias of {entry.alias_of}: accepted and synced, not offered."
 
 
 def _sentence(effect: Effect) -> str:
-    """"2 objects replaced on 3 clusters, 41 running workloads keep the old number, …"."""
+    """ "2 objects replaced on 3 clusters, 41 running workloads keep the old number, …"."""
     counts = {mark: sum(c["mark"] == mark for each in effect["objects"] for c in each["changes"]) for mark in "+~±-"}
     words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted"}
     parts = [f"{_count(number, 'object')} {words[mark]}" for mark, number in counts.items() if number]

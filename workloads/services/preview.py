@@ -1,4 +1,4 @@
-"""Asking first: the scheduling model on the observed cluster, for a workload that nobody has submitted yet. Writes nothing."""
+"""Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -176,9 +176,7 @@ def _at_risk(stage: _Stage, row: Workload | None, group: PodGroup, gpus: int) ->
     return lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=stage.now) / 3600
 
 
-def _alternatives(
-    stage: _Stage, pool: NodePool, snapshot: Snapshot | None = None
-) -> tuple[Alternative, ...]:
+def _alternatives(stage: _Stage, pool: NodePool, snapshot: Snapshot | None = None) -> tuple[Alternative, ...]:
     if stage.project.cluster.flavour not in FLAVOURS:
         return ()
     observed = snapshot or snapshot_of(stage.project.cluster)[0]

@@ -100,9 +100,7 @@ def _resolved(spec: WorkloadSpec, type_: WorkloadType) -> Effective:
     return answer
 
 
-def _tickets(
-    specs: Sequence[WorkloadSpec], project: Project, actor: Actor, key: str | None
-) -> list[Ticket | None]:
+def _tickets(specs: Sequence[WorkloadSpec], project: Project, actor: Actor, key: str | None) -> list[Ticket | None]:
     """One per document: the key itself, or with the document's number where there are several."""
     if key is None:
         return [None] * len(specs)
@@ -134,9 +132,7 @@ def _accept(
     return workload
 
 
-def _draft(
-    spec: WorkloadSpec, type_: WorkloadType, effective: Effective, project: Project, actor: Actor
-) -> Workload:
+def _draft(spec: WorkloadSpec, type_: WorkloadType, effective: Effective, project: Project, actor: Actor) -> Workload:
     """The row with what was asked and what it became."""
     identity, now = uuid.uuid4(), timezone.now()
     final = spec.named(f"{spec.name[:57].rstrip('-')}-{identity.hex[:5]}") if spec.generate_name else spec

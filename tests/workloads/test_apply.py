@@ -1,0 +1,204 @@
+"""Workers bring rows about: claims, tries, refusals, and what is given up."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from clusters.backends.memory import forget_all, store_of
+from clusters.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable
+from clusters.models import Cluster
+from clusters.ports import Manifest, ObjectRef
+from clusters.services.reconcile import reconcile
+from portal.core.actors import SYSTEM
+from tenants.models import Project
+from tests.factories.workloads import ObservedPodFactory, job, spec_of
+from workloads import tasks
+from workloads.models import Phase, Priority, Workload
+from workloads.services import apply as applying
+from workloads.services.apply import apply, sweep
+from workloads.services.lifecycle import change_priority, delete, stop
+from workloads.services.submission import submit
+
+
+@pytest.fixture
+def workload(llm_team: Project, cluster: Cluster) -> Workload:
+    """A plain Job on a cluster in memory that holds its namespace."""
+    forget_all()
+    reconcile(cluster)
+    return submit(spec=spec_of(job(gpus=1)), project=llm_team, actor=SYSTEM)
+
+
+def jobs(cluster: Cluster) -> list[Manifest]:
+    """The Jobs the cluster holds."""
+    return [manifest for (key, _, _), manifest in store_of(str(cluster.pk)).objects.items() if key == "Job.batch"]
+
+
+def objects(cluster: Cluster) -> list[str]:
+    """Their names."""
+    return [manifest["metadata"]["name"] for manifest in jobs(cluster)]
+
+
+def now_due(workload: Workload) -> Workload:
+    """The row as it is, made due."""
+    Workload.objects.filter(pk=workload.pk).update(due_at=timezone.now())
+    workload.refresh_from_db()
+    return workload
+
+
+def test_a_due_row_becomes_one_object_named_after_it(workload: Workload, cluster: Cluster) -> None:
+    assert apply(workload.pk) is True
+    workload.refresh_from_db()
+    assert objects(cluster) == [f"train-{workload.pk.hex[:8]}"]
+    assert (workload.phase, workload.applied_generation, workload.due_at) == (Phase.PENDING, 1, None)
+
+
+def test_what_is_not_due_is_left_alone(workload: Workload) -> None:
+    apply(workload.pk)
+    assert apply(workload.pk) is False
+    assert sweep() == 0
+
+
+def test_the_sweep_finds_what_nobody_was_told_of(workload: Workload, cluster: Cluster) -> None:
+    tasks.sweep_workloads()
+    assert objects(cluster) == [f"train-{workload.pk.hex[:8]}"]
+
+
+def test_a_second_application_writes_nothing(workload: Workload, cluster: Cluster) -> None:
+    apply(workload.pk)
+    store_of(str(cluster.pk)).writes.clear()
+    tasks.apply_workload(str(now_due(workload).pk))
+    assert store_of(str(cluster.pk)).writes == []
+
+
+def test_a_deleted_workloads_object_goes_and_the_row_is_final(workload: Workload, cluster: Cluster) -> None:
+    apply(workload.pk)
+    workload.refresh_from_db()
+    delete(workload=workload, actor=SYSTEM)
+    apply(workload.pk)
+    workload.refresh_from_db()
+    assert objects(cluster) == []
+    assert workload.deleted_at is not None
+    assert apply(workload.pk) is False
+
+
+def test_delete_before_the_first_application_creates_nothing(workload: Workload, cluster: Cluster) -> None:
+    delete(workload=workload, actor=SYSTEM)
+    apply(workload.pk)
+    assert objects(cluster) == []
+
+
+def test_stop_suspends_where_the_kind_can(workload: Workload, cluster: Cluster) -> None:
+    apply(workload.pk)
+    workload.refresh_from_db()
+    stop(workload=workload, actor=SYSTEM)
+    apply(workload.pk)
+    workload.refresh_from_db()
+    assert [manifest["spec"]["suspend"] for manifest in jobs(cluster)] == [True]
+    assert workload.phase == Phase.STOPPED
+
+
+def failing(cluster: Cluster, error: Exception) -> None:
+    """The cluster answers every write with this error."""
+
+    def refuse(_verb: str, _ref: ObjectRef) -> None:
+        raise error
+
+    store_of(str(cluster.pk)).faults.append(refuse)
+
+
+@pytest.mark.parametrize(
+    ("error", "least"),
+    [
+        pytest.param(ClusterUnreachable("no route to host"), 2, id="unreachable: soon again"),
+        pytest.param(ClusterBusy("too many requests", retry_after=90), 90, id="busy: not before it said"),
+    ],
+)
+def test_what_may_pass_is_tried_again_later(
+    workload: Workload, cluster: Cluster, error: ClusterError, least: int
+) -> None:
+    failing(cluster, error)
+    apply(workload.pk)
+    workload.refresh_from_db()
+    assert (workload.phase, workload.apply_error) == (Phase.CREATING, error.message)
+    assert workload.due_at is not None
+    assert workload.due_at >= timezone.now() + timedelta(seconds=least - 1)
+
+
+def test_a_cluster_that_stays_away_never_makes_it_fail(workload: Workload, cluster: Cluster) -> None:
+    failing(cluster, ClusterUnreachable("no route to host"))
+    for _ in range(applying.MOST_ATTEMPTS * 2):
+        apply(now_due(workload).pk)
+    workload.refresh_from_db()
+    assert workload.phase == Phase.CREATING
+    assert workload.due_at is not None
+    assert workload.due_at <= timezone.now() + applying.LONGEST_WAIT
+    assert workload.timeline.filter(reason="ApplyDelayed").count() == 1
+
+
+def test_a_refusal_for_good_fails_with_the_servers_reason(workload: Workload, cluster: Cluster) -> None:
+    failing(cluster, ClusterRefused("spec.template: Invalid value"))
+    apply(workload.pk)
+    workload.refresh_from_db()
+    assert (workload.phase, workload.phase_reason) == (Phase.FAILED, "cluster_refused")
+    assert workload.phase_message == "spec.template: Invalid value"
+    assert workload.due_at is None
+
+
+def test_f25_a_row_that_breaks_every_worker_is_given_up(workload: Workload, cluster: Cluster) -> None:
+    failing(cluster, RuntimeError("boom"))
+    for _ in range(applying.MOST_ATTEMPTS + 1):
+        apply(now_due(workload).pk)
+    workload.refresh_from_db()
+    assert (workload.phase, workload.phase_reason) == (Phase.FAILED, "ApplyFailed")
+    assert "boom" in workload.phase_message
+
+
+def test_a_paused_cluster_is_left_alone(workload: Workload, cluster: Cluster) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(state="paused", paused_reason="another uid")
+    apply(workload.pk)
+    workload.refresh_from_db()
+    assert objects(cluster) == []
+    assert workload.apply_error == "another uid"
+    assert workload.due_at is not None
+
+
+def test_an_outcome_does_not_overwrite_what_was_asked_meanwhile(workload: Workload, cluster: Cluster) -> None:
+    def meanwhile(_verb: str, _ref: ObjectRef) -> None:
+        stop(workload=Workload.objects.get(pk=workload.pk), actor=SYSTEM)
+
+    store_of(str(cluster.pk)).faults.append(meanwhile)
+    apply(workload.pk)
+    workload.refresh_from_db()
+    assert (workload.phase, workload.applied_generation) == (Phase.STOPPING, 0)
+    assert workload.due_at is not None
+
+
+def test_running_pods_keep_their_template_when_the_priority_changes(workload: Workload, cluster: Cluster) -> None:
+    apply(workload.pk)
+    pod = ObservedPodFactory(workload=Workload.objects.select_related("priority").get(pk=workload.pk))
+    Workload.objects.filter(pk=workload.pk).update(phase=Phase.RUNNING, running_pods=1)
+    store_of(str(cluster.pk)).writes.clear()
+    change_priority(workload=Workload.objects.get(pk=workload.pk), priority="low", actor=SYSTEM)
+    apply(workload.pk)
+    assert store_of(str(cluster.pk)).writes == []
+    pod.delete()
+    apply(now_due(workload).pk)
+    assert [each["spec"]["template"]["spec"]["priorityClassName"] for each in jobs(cluster)] == ["low"]
+
+
+def test_waiting_pods_are_made_anew_with_the_new_priority(workload: Workload, cluster: Cluster) -> None:
+    apply(workload.pk)
+    row = Workload.objects.select_related("priority").get(pk=workload.pk)
+    ObservedPodFactory(workload=row, phase="Pending", node_name="", started_at=None)
+    change_priority(workload=row, priority="low", actor=SYSTEM)
+    apply(workload.pk)
+    assert objects(cluster) == []
+    workload.refresh_from_db()
+    assert (workload.applied_generation, workload.priority) == (0, Priority.objects.get(name="low"))
+    apply(now_due(workload).pk)
+    assert objects(cluster) == [f"train-{workload.pk.hex[:8]}"]
+
+
+def test_a_task_for_a_workload_that_is_gone_does_nothing(db: None) -> None:
+    tasks.apply_workload("00000000-0000-0000-0000-000000000000")

@@ -1,0 +1,150 @@
+"""Stopping, resuming, deleting, cloning and re-prioritising."""
+
+import pytest
+
+from portal.audit.models import AuditRecord
+from portal.core.actors import Actor
+from portal.core.errors import Absent, Conflict, Denied, Refused, RungError
+from tenants.models import Project
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
+from workloads.lifecycle import TRANSITIONS, Standing, next_phase
+from workloads.models import DesiredPhase, Phase, Priority, Workload, WorkloadType
+from workloads.services.lifecycle import change_priority, clone_spec, delete, resume, stop
+from workloads.services.submission import submit
+
+
+@pytest.fixture
+def running(llm_team: Project, as_bob: Actor) -> Workload:
+    """Bob's training, running on one GPU with priority low."""
+    own = {"submitted_by": "bob", "submitted_by_kind": "user", "submitted_by_id": as_bob.id}
+    workload: Workload = WorkloadFactory(project=llm_team, phase=Phase.RUNNING, running_pods=1, **own)
+    ObservedPodFactory(workload=workload)
+    return workload
+
+
+def test_stop_and_resume_change_what_is_wanted_and_make_it_due(running: Workload, as_bob: Actor) -> None:
+    stop(workload=running, actor=as_bob)
+    assert (running.desired_phase, running.phase, running.generation) == (DesiredPhase.STOPPED, Phase.STOPPING, 2)
+    assert running.due_at is not None
+    resume(workload=running, actor=as_bob)
+    assert (running.desired_phase, running.phase, running.generation) == (DesiredPhase.RUNNING, Phase.RESUMING, 3)
+    actions = list(AuditRecord.objects.order_by("id").values_list("action", flat=True))
+    assert actions == ["workload.stop", "workload.resume"]
+
+
+@pytest.mark.parametrize("verb", [stop, resume])
+def test_what_makes_no_sense_now_is_a_conflict(verb: object, llm_team: Project, as_alice: Actor) -> None:
+    finished = WorkloadFactory(project=llm_team, phase=Phase.COMPLETED)
+    with pytest.raises(Conflict):
+        verb(workload=finished, actor=as_alice)  # type: ignore[operator]  # one of two services
+    assert [row.result for row in AuditRecord.objects.all()] == ["Denied"]
+
+
+def test_a_stale_reading_of_the_row_loses(running: Workload, as_bob: Actor) -> None:
+    stale = Workload.objects.get(pk=running.pk)
+    stop(workload=running, actor=as_bob)
+    with pytest.raises(Conflict) as lost:
+        change_priority(workload=stale, priority="medium", actor=as_bob)
+    assert lost.value.code == "moved_on"
+    assert Workload.objects.get(pk=running.pk).priority.name == "low"
+
+
+def test_delete_is_a_tombstone_that_nothing_undoes(running: Workload, as_bob: Actor) -> None:
+    delete(workload=running, actor=as_bob)
+    delete(workload=running, actor=as_bob)
+    for verb in (stop, resume):
+        with pytest.raises(Conflict):
+            verb(workload=running, actor=as_bob)
+    assert (running.phase, running.desired_phase) == (Phase.DELETING, DesiredPhase.DELETED)
+    assert AuditRecord.objects.filter(action="workload.delete", result="Succeeded").count() == 1
+
+
+def test_another_priority_leaves_the_preemptibility_and_says_what_pods_keep(running: Workload, as_bob: Actor) -> None:
+    change_priority(workload=running, priority="high", actor=as_bob)
+    running.refresh_from_db()
+    assert (running.priority.name, running.priority_value, running.priority_source) == ("high", 125, "explicit")
+    assert (running.preemptibility, running.preemptibility_source) == ("preemptible", "type")
+    assert {warning["code"] for warning in running.warnings} == {"threshold_disagrees", "new_pods_only"}
+    assert "keep 40" in running.warnings[1]["message"]
+
+
+def test_an_unknown_priority_is_refused_naming_the_allowed(running: Workload, as_bob: Actor) -> None:
+    with pytest.raises(RungError) as refusal:
+        change_priority(workload=running, priority="urgent", actor=as_bob)
+    assert isinstance(refusal.value, Refused)
+    assert refusal.value.problems[0].pointer == "/metadata/priority"
+    assert "medium" in refusal.value.problems[0].allowed
+
+
+def test_nvcf_workloads_are_left_as_they_are(llm_team: Project, as_alice: Actor) -> None:
+    nvcf = WorkloadFactory(
+        project=llm_team,
+        type=WorkloadType.objects.get(name="NVCF"),
+        priority=Priority.objects.get(name="very-high"),
+        phase=Phase.RUNNING,
+    )
+    with pytest.raises(RungError) as refusal:
+        change_priority(workload=nvcf, priority="low", actor=as_alice)
+    assert refusal.value.code == "priority_fixed"
+    for verb in (stop, resume):
+        with pytest.raises(Refused):
+            verb(workload=nvcf, actor=as_alice)
+
+
+def test_a_member_manages_their_own_and_an_owner_everybodys(
+    running: Workload, llm_team: Project, as_bob: Actor, as_alice: Actor
+) -> None:
+    others = WorkloadFactory(project=llm_team, phase=Phase.RUNNING)
+    with pytest.raises(Denied):
+        stop(workload=others, actor=as_bob)
+    stop(workload=others, actor=as_alice)
+    stop(workload=running, actor=as_alice)
+
+
+def test_somebody_elses_workload_is_absent(running: Workload, as_charlie: Actor) -> None:
+    for verb in (stop, resume, delete):
+        with pytest.raises(Absent):
+            verb(workload=running, actor=as_charlie)
+    with pytest.raises(Absent):
+        clone_spec(workload=running, actor=as_charlie)
+    assert not AuditRecord.objects.exists()
+
+
+def test_a_clone_asks_for_the_same_under_a_name_of_its_own(llm_team: Project, as_bob: Actor) -> None:
+    first = submit(spec=spec_of(job(gpus=2), priority="medium"), project=llm_team, actor=as_bob)
+    change_priority(workload=first, priority="low", actor=as_bob)
+    second = submit(spec=clone_spec(workload=first, actor=as_bob), project=llm_team, actor=as_bob)
+    assert second.name.startswith("train-copy-")
+    assert (second.priority.name, second.gpu_milli) == ("low", first.gpu_milli)
+
+
+@pytest.mark.parametrize(
+    ("current", "desired", "standing", "following"),
+    [
+        pytest.param("Creating", "Running", Standing(1, waiting=1), "Pending", id="its pod waits"),
+        pytest.param("Pending", "Running", Standing(2, 2, starting=2), "Initializing", id="its pods have nodes"),
+        pytest.param("Initializing", "Running", Standing(2, 2, running=1, starting=1), "Initializing", id="half up"),
+        pytest.param("Initializing", "Running", Standing(2, 2, running=2), "Running", id="all up"),
+        pytest.param("Running", "Running", Standing(2, 2, running=1, waiting=1), "Degraded", id="one of a gang lost"),
+        pytest.param("Running", "Running", Standing(3, 1, running=2, waiting=1), "Running", id="above its minimum"),
+        pytest.param("Degraded", "Running", Standing(2, 2, running=2), "Running", id="whole again"),
+        pytest.param("Running", "Running", Standing(1, leaving=1), "Pending", id="evicted"),
+        pytest.param("Running", "Running", Standing(1, job="succeeded"), "Completed", id="done"),
+        pytest.param("Pending", "Running", Standing(1, job="failed"), "Failed", id="failed before it ran"),
+        pytest.param("Stopping", "Stopped", Standing(1, leaving=1), "Stopping", id="its pod still ends"),
+        pytest.param("Stopping", "Stopped", Standing(1), "Stopped", id="its pod is gone"),
+        pytest.param("Stopped", "Stopped", Standing(1, running=1), "Stopped", id="no resurrection by a late look"),
+        pytest.param("Completed", "Running", Standing(1, running=1), "Completed", id="what has ended stays ended"),
+        pytest.param("Deleting", "Deleted", Standing(1, running=1), "Deleting", id="what is deleted stays deleted"),
+        pytest.param("Running", "Running", Standing(2, 2, running=1, succeeded=1), "Running", id="one is done early"),
+    ],
+)
+def test_the_next_phase_follows_from_what_the_pods_do(
+    current: str, desired: str, standing: Standing, following: str
+) -> None:
+    assert next_phase(current, desired, standing) == following
+
+
+def test_every_move_the_table_allows_leads_somewhere_it_knows() -> None:
+    assert all(target in TRANSITIONS for targets in TRANSITIONS.values() for target in targets)
+    assert TRANSITIONS["Deleting"] == frozenset()
