@@ -48,7 +48,8 @@ def main() -> int:
         return 1
     make_secret_key(folder / "secret-key")
     say("Preparing the database and the pages …")
-    prepare(folder)
+    if not prepare(folder):
+        return 1
     say("Starting web, worker, beat and observer …")
     supervisor = Supervisor(children(port), folder=folder, root=ROOT, say=say)
     stop = threading.Event()
@@ -82,12 +83,14 @@ def make_secret_key(file: Path) -> None:
             stream.write(secrets.token_urlsafe(48))
 
 
-def prepare(folder: Path) -> None:
-    """Bring database and static files up to date; forget what an earlier run said about its processes."""
+def prepare(folder: Path) -> bool:
+    """Bring database and static files up to date, forget old messages; False if that failed (it has said why)."""
     for old in ("messages", "control"):
         shutil.rmtree(folder / "broker" / old, ignore_errors=True)
         (folder / "broker" / old).mkdir(parents=True)
-    subprocess.run((sys.executable, "-m", "portal.demo_data"), cwd=ROOT, check=True, preexec_fn=end_with_parent)
+    command = (sys.executable, "-m", "portal.demo_data")
+    env = {**os.environ, "RUNG_WAKEUPS": "off"}  # nobody listens yet; the sweeps will find everything
+    return subprocess.run(command, cwd=ROOT, env=env, check=False, preexec_fn=end_with_parent).returncode == 0
 
 
 def children(port: int) -> list[Child]:

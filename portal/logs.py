@@ -1,5 +1,6 @@
 """Logging: one structlog pipeline for our lines and those of libraries; secrets are redacted before it writes."""
 
+import logging
 from typing import Any
 
 import structlog
@@ -13,6 +14,15 @@ SHARED: list[Any] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     redact_event,
 ]
+
+
+class WithoutHealthChecks(logging.Filter):
+    """Drops the lines about health checks, which come every few seconds and say themselves what is wrong."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """True for lines to keep."""
+        said = f"{record.msg} {record.args}"
+        return "/readyz" not in said and "/healthz" not in said
 
 
 def configure() -> None:
@@ -46,7 +56,8 @@ def dict_config(*, level: str, as_json: bool) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"rung": formatter},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "rung"}},
+        "filters": {"health": {"()": WithoutHealthChecks}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "rung", "filters": ["health"]}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django": {"handlers": ["stderr"], "level": level, "propagate": False},

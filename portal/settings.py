@@ -218,13 +218,14 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 
 # --- Celery: messages are wake-ups that carry ids; the database is the record of work -----------------------------
 QUEUES = ("sync", "workloads", "notify", "maintenance")
-CELERY_BROKER_URL = env.str("RUNG_BROKER_URL", default="filesystem://")
+CELERY_BROKER_URL = env.str("RUNG_BROKER_URL", default="filesystem://localhost")
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
     {
         "data_folder_in": str(BROKER_DIR / "messages"),
         "data_folder_out": str(BROKER_DIR / "messages"),
         "control_folder": str(BROKER_DIR / "control"),
         "store_processed": False,
+        "polling_interval": 0.1,
     }
     if CELERY_BROKER_URL.startswith("filesystem")
     else {"visibility_timeout": 600, "socket_connect_timeout": 5, "socket_keepalive": True, "health_check_interval": 10}

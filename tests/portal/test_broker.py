@@ -36,7 +36,7 @@ def names(cursor: psycopg.Cursor[tuple[str]]) -> set[str]:
 def test_a_worker_consumes_every_task_queue(
     broker: str, request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path
 ) -> None:
-    broker_url = "filesystem://" if broker == "filesystem" else request.getfixturevalue("redis_url")
+    broker_url = "filesystem://localhost" if broker == "filesystem" else request.getfixturevalue("redis_url")
     env = environment(tmp_path, DATABASE_URL=postgres_url, RUNG_BROKER_URL=broker_url)
     log = tmp_path / "worker.log"
     with running(env, *WORKER, log=log), heartbeats_of(postgres_url) as cursor:
