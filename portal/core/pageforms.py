@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from django import forms
+from django.forms.renderers import DjangoTemplates
+from django.template import loader
 
 from portal.core.errors import RungError
 
@@ -16,11 +18,25 @@ CLASSES: Final[Mapping[type[forms.Widget], str]] = {
 NOTHING: Final[Mapping[str, str]] = {}
 
 
+class PageRenderer(DjangoTemplates):
+    """Django's widgets inside our own field."""
+
+    field_template_name = "components/field.html"
+
+    def get_template(self, template_name: str) -> Any:
+        """Our templates lie with the pages, the widgets' with Django."""
+        if template_name == self.field_template_name:
+            return loader.get_template(template_name)
+        return super().get_template(template_name)
+
+
 class PageForm(forms.Form):
     """A form as the pages draw it."""
 
+    default_renderer = PageRenderer
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, label_suffix="", **kwargs)
         for field in self.fields.values():
             kind = next((css for widget, css in CLASSES.items() if isinstance(field.widget, widget)), "form-control")
             field.widget.attrs["class"] = f"{kind} {field.widget.attrs.get('class', '')}".strip()

@@ -26,4 +26,4 @@ def _cost(workload: Workload) -> str:
     held = {"gpus": gpus_text(workload.allocated_gpu_milli), "passed": passed}
     if saved:
         return _("It is running on %(gpus)s and has not saved a checkpoint for %(passed)s.") % held
-    return _("It is running on %(gpus)s for %(passed)s and no checkpoint is known.") % held
+    return _("It has run on %(gpus)s for %(passed)s and no checkpoint is known.") % held

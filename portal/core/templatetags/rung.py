@@ -44,6 +44,14 @@ REASONS: Final = {
     "Evicting": "victims are ending",
 }
 
+# where an effective value came from
+SOURCES: Final = {
+    "explicit": "explicit choice",
+    "label": "label of the manifest",
+    "type": "default of the type",
+    "threshold": "the line at 100",
+}
+
 register.filter("gpu", display.gpu_text)
 register.filter("gpus", display.gpus_text)
 
@@ -107,10 +115,16 @@ def reason(code: str) -> str:
     return REASONS.get(code, code)
 
 
+@register.filter
+def source(code: str) -> str:
+    """Where an effective value came from, in words."""
+    return SOURCES.get(code, code)
+
+
 @register.simple_tag
 def simulated(cluster: Any) -> SafeString:
     """The word beside every number of a simulated cluster."""
-    return SafeString('<span class="tag tag-simulated">simulated</span>' if cluster.is_simulated else "")
+    return SafeString('<span class="word word-simulated">simulated</span>' if cluster.is_simulated else "")
 
 
 @register.filter
