@@ -105,7 +105,7 @@ def sum_beyond(total: Resources, parent: Limit, *, department: str, pool: str) -
             yield _compare(
                 f"/{dimension}/deserved",
                 "sum_over_department",
-                _("In %(pool)s the projects of %(department)s deserve %(sum)s together, it deserves %(own)s."),
+                _("In %(pool)s the projects of %(department)s deserve %(sum)s together, the department %(own)s."),
                 dimension,
                 words={"department": department, "pool": pool},
                 sum=together,

@@ -12,7 +12,7 @@ from portal.audit.models import AuditRecord
 class AuditRecordAdmin(admin.ModelAdmin):
     """Records, newest first. Superusers read all of them here; everybody else has the audit page."""
 
-    list_display = ["at", "actor_name", "channel", "action", "entity_type", "entity_name", "result", "source_ip"]
+    list_display = ["at", "actor_name", "action", "entity_name", "result", "channel", "source_ip"]
     list_filter = ["result", "channel", "entity_type"]
     search_fields = ["=actor_name", "=entity_name", "=entity_id", "action"]
     show_full_result_count = False

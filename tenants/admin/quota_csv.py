@@ -59,7 +59,12 @@ def amount_fields() -> dict[str, Field]:
 
 
 class QuotaResource(ModelResource):
-    """What both kinds share. A line whose reason is empty is refused, a line that changes nothing is skipped."""
+    """What both kinds share. A line whose reason is empty is refused, a line that changes nothing is skipped.
+
+    Exports carry the empty column too: they are the template of the next import.
+    """
+
+    reason = Field(column_name="reason")
 
     def __init__(self, actor: Actor | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -96,7 +101,7 @@ class ProjectQuotaResource(QuotaResource):
 
     class Meta:
         model = ProjectQuota
-        fields = ("project", "node_pool", *AMOUNTS, *REST)
+        fields = ("project", "node_pool", *AMOUNTS, *REST, "reason")
         import_order = fields
         export_order = fields
         import_id_fields = ("project", "node_pool")
@@ -119,7 +124,7 @@ class DepartmentQuotaResource(QuotaResource):
 
     class Meta:
         model = DepartmentQuota
-        fields = ("cluster", "department", "node_pool", *AMOUNTS, *REST)
+        fields = ("cluster", "department", "node_pool", *AMOUNTS, *REST, "reason")
         export_order = fields
         import_id_fields = ("department", "node_pool")
         skip_unchanged = True

@@ -23,6 +23,7 @@ from tenants.admin.base import (
     reason_field,
     standing,
 )
+from tenants.admin.history import AmountsInWords
 from tenants.admin.quota_csv import DepartmentQuotaResource, ProjectQuotaResource
 from tenants.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
 from tenants.permissions import Verb
@@ -38,10 +39,10 @@ REST = ["over_quota_weight", "rank"]
 class QuotaForm(ServiceForm):
     """What a quota says, and why it is changed."""
 
-    gpu_deserved = AmountField("gpu")
-    gpu_limit = AmountField("gpu", empty=str(UNLIMITED), required=False)
-    cpu_deserved = AmountField("cpu", empty=str(UNCOUNTED), required=False)
-    cpu_limit = AmountField("cpu", empty=str(UNLIMITED), required=False)
+    gpu_deserved = AmountField("gpu", label=_("GPUs deserved"))
+    gpu_limit = AmountField("gpu", label=_("GPU limit"), empty=str(UNLIMITED), required=False)
+    cpu_deserved = AmountField("cpu", label=_("CPU deserved"), empty=str(UNCOUNTED), required=False)
+    cpu_limit = AmountField("cpu", label=_("CPU limit"), empty=str(UNLIMITED), required=False)
     memory_deserved = AmountField("memory", empty=str(UNCOUNTED), required=False)
     memory_limit = AmountField("memory", empty=str(UNLIMITED), required=False)
     reason = reason_field(required=True)
@@ -94,7 +95,7 @@ class QuotaAdmin(ImportExportMixin, ServiceAdmin, SimpleHistoryAdmin):
     show_change_form_export = False
     ordering = ["node_pool", "pk"]
     list_filter = ["node_pool", "rank"]
-    history_list_display = ["gpu_deserved_text", "gpu_limit_text"]
+    skip_export_form = True
 
     @admin.display(description=_("GPUs deserved"), ordering="gpu_deserved")
     def gpu_deserved_text(self, obj: Quota) -> str:
@@ -106,6 +107,9 @@ class QuotaAdmin(ImportExportMixin, ServiceAdmin, SimpleHistoryAdmin):
 
     def remove(self, actor: Actor, obj: ProjectQuota | DepartmentQuota) -> None:
         reset_quota(quota=obj, actor=actor, reason=FROM_CONSOLE)
+
+    def get_historical_record_context_helper(self, request: HttpRequest, historical_record: Any) -> AmountsInWords:
+        return AmountsInWords(self.model, historical_record)
 
     def has_import_permission(self, request: HttpRequest) -> bool:
         return standing(request).can(self.verb)
@@ -170,7 +174,7 @@ class DepartmentQuotaAdmin(QuotaAdmin):
 class PriorityCapForm(ServiceForm):
     """At most so many GPUs of one priority in a project."""
 
-    gpu_limit = AmountField("gpu")
+    gpu_limit = AmountField("gpu", label=_("GPU limit"))
     reason = reason_field(required=True)
     field_at = {"/priority": "priority", "/gpuLimit": "gpu_limit", "/reason": "reason"}
 
@@ -189,6 +193,9 @@ class PriorityCapAdmin(ServiceAdmin, SimpleHistoryAdmin):
     list_display = ["project", "priority", "gpu_limit_text"]
     list_select_related = ["project"]
     search_fields = ["project__name", "priority"]
+
+    def get_historical_record_context_helper(self, request: HttpRequest, historical_record: Any) -> AmountsInWords:
+        return AmountsInWords(self.model, historical_record)
 
     @admin.display(description=_("GPUs at most"), ordering="gpu_limit")
     def gpu_limit_text(self, obj: PriorityCap) -> str:

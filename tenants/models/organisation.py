@@ -56,7 +56,9 @@ class Project(models.Model):
     department = models.ForeignKey(Department, on_delete=models.PROTECT, related_name="projects")
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="projects")
     name = models.CharField(max_length=50, unique=True, validators=[DNS_LABEL])
-    namespace = models.CharField(max_length=63, validators=[DNS_LABEL], help_text="Empty: runai-<name>.", blank=True)
+    namespace = models.CharField(
+        max_length=63, validators=[DNS_LABEL], help_text="Empty: “runai-” and the name.", blank=True
+    )
     description = models.TextField(blank=True)
     default_node_pools = models.JSONField(default=list, blank=True, help_text="Names, in order of preference.")
     generation = models.PositiveBigIntegerField(default=1, help_text=GENERATION_HELP)

@@ -40,13 +40,13 @@ class Quota(models.Model):
     """
 
     node_pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="+")
-    gpu_deserved = models.PositiveBigIntegerField(default=0, help_text="Thousandths of a GPU.")
-    gpu_limit = models.PositiveBigIntegerField(null=True, blank=True)
-    cpu_deserved = models.PositiveBigIntegerField(null=True, blank=True, help_text="Millicores.")
-    cpu_limit = models.PositiveBigIntegerField(null=True, blank=True)
+    gpu_deserved = models.PositiveBigIntegerField("GPUs deserved", default=0, help_text="Thousandths of a GPU.")
+    gpu_limit = models.PositiveBigIntegerField("GPU limit", null=True, blank=True)
+    cpu_deserved = models.PositiveBigIntegerField("CPU deserved", null=True, blank=True, help_text="Millicores.")
+    cpu_limit = models.PositiveBigIntegerField("CPU limit", null=True, blank=True)
     memory_deserved = models.PositiveBigIntegerField(null=True, blank=True, help_text="Bytes.")
     memory_limit = models.PositiveBigIntegerField(null=True, blank=True)
-    over_quota_weight = models.PositiveIntegerField(default=2)
+    over_quota_weight = models.PositiveIntegerField("over-quota weight", default=2)
     rank = models.CharField(max_length=12, choices=Rank.choices, default=Rank.MEDIUM_LOW)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -105,7 +105,7 @@ class PriorityCap(models.Model):
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="priority_caps")
     priority = models.CharField(max_length=63, help_text="Name of a dictionary entry.")
-    gpu_limit = models.PositiveBigIntegerField(help_text="Thousandths of a GPU.")
+    gpu_limit = models.PositiveBigIntegerField("GPU limit", help_text="Thousandths of a GPU.")
     history = HistoricalRecords(history_change_reason_field=models.TextField(null=True), excluded_fields=["updated_at"])
 
     class Meta:

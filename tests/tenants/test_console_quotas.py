@@ -87,6 +87,8 @@ def test_the_change_has_an_author_a_reason_and_a_record(console: Client, quota: 
     assert entry.detail["reason"] == "Paper deadline"
     history = console.get(reverse("admin:tenants_projectquota_history", args=[quota.pk])).content.decode()
     assert "Paper deadline" in history
+    assert "4 GPUs" in history
+    assert "6 GPUs" in history
 
 
 def test_without_a_reason_nothing_changes(console: Client, quota: ProjectQuota) -> None:
@@ -255,7 +257,7 @@ class TestWhoMay:
         assert client.post(page_of(quota), typed(gpu_deserved="9")).status_code == 403
         assert client.get(reverse("admin:tenants_projectquota_export")).status_code == 403
         assert client.get(reverse("admin:tenants_projectquota_import")).status_code == 403
-        assert "quota" not in client.get(reverse("admin:index")).content.decode()
+        assert "Project quotas" not in client.get(reverse("admin:index")).content.decode()
 
     def test_a_platform_admin_by_role_does_everything(
         self, client_of: Callable[[User], Client], quota: ProjectQuota
