@@ -11,6 +11,7 @@ from clusters.sandbox.tick import tick
 from clusters.services.leases import unwatched
 from clusters.services.observe import observe_cluster
 from clusters.services.reconcile import reconcile
+from clusters.services.sweep import forget_old_runs
 from clusters.services.sweep import sweep as sweep_clusters
 from portal.core import periods
 from portal.core.retries import transient
@@ -18,6 +19,7 @@ from portal.core.retries import transient
 log = structlog.get_logger(__name__)
 
 SWEEP_SECONDS = 10
+TIDY_SECONDS = 3600
 TICK_SECONDS = 1
 OBSERVE_SECONDS = 5
 SANDBOX = "sandbox"
@@ -35,9 +37,11 @@ def reconcile_cluster(cluster_id: str) -> None:
 
 @shared_task(name="clusters.sweep", soft_time_limit=25, time_limit=30)
 def sweep() -> None:
-    """Wake workers for the clusters that are due."""
+    """Wake workers for the clusters that are due; once an hour forget old runs."""
     if periods.claim("clusters.sweep", every=SWEEP_SECONDS):
         sweep_clusters()
+    if periods.claim("clusters.forget_old_runs", every=TIDY_SECONDS):
+        forget_old_runs()
 
 
 @shared_task(name="clusters.tick_sandbox", soft_time_limit=25, time_limit=30)

@@ -1,15 +1,19 @@
-"""Find clusters whose reconcile is due. Every message may be lost: this is what makes that harmless."""
+"""Find clusters whose reconcile is due: every message may be lost, this makes it harmless. And tidy up old runs."""
 
 from datetime import timedelta
 from typing import Final
 
+from django.db.models import Q
 from django.utils import timezone
 
 from clusters.enqueue import wake_sync
-from clusters.models import Cluster
+from clusters.models import Cluster, SyncRun
 
 AGAIN: Final = timedelta(seconds=30)
 """When a cluster is due once more, should the message that woke its worker be lost."""
+KEPT: Final = timedelta(days=30)
+QUIET_KEPT: Final = timedelta(days=1)
+"""How long runs are kept that wrote nothing and failed at nothing."""
 
 
 def sweep() -> int:
@@ -19,3 +23,15 @@ def sweep() -> int:
     for cluster in claimed:
         wake_sync(cluster.pk)
     return len(claimed)
+
+
+def forget_old_runs() -> int:
+    """Drop ended runs past their time with their outcomes; answers how many. The newest of a cluster always stays."""
+    now = timezone.now()
+    old = Q(finished_at__lt=now - KEPT) | Q(finished_at__lt=now - QUIET_KEPT, written=0, failed=0, error_code="")
+    newest = [
+        SyncRun.objects.filter(cluster=cluster).latest("started_at").pk
+        for cluster in Cluster.objects.filter(sync_runs__isnull=False).distinct()
+    ]
+    _, by_model = SyncRun.objects.filter(old).exclude(pk__in=newest).delete()
+    return by_model.get("clusters.SyncRun", 0)

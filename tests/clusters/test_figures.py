@@ -6,8 +6,9 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from clusters.models import Cluster, Drift, DriftKind, SyncState
+from clusters.models import Cluster, Drift, DriftKind, SyncRun, SyncState
 from clusters.selectors import ClusterRow, cluster_rows, drifts_of, node_rows, pool_rows, runs_of
+from clusters.services.sweep import forget_old_runs
 from tests.factories.clusters import (
     NodeFactory,
     NodePoolFactory,
@@ -61,6 +62,27 @@ def test_the_last_run_is_no_dry_run(cluster: Cluster) -> None:
     dry = SyncRunFactory.create(cluster=cluster, state=SyncState.SUCCEEDED, dry_run=True, started_at=now)
     assert row_of(cluster).last_run == last
     assert runs_of(cluster, most=2) == [dry, last]
+
+
+def test_quiet_runs_are_forgotten_after_a_day_and_telling_ones_after_a_month(cluster: Cluster) -> None:
+    now = timezone.now()
+
+    def run(days: float, **fields: object) -> SyncRun:
+        ended = now - timedelta(days=days)
+        return SyncRunFactory.create(
+            cluster=cluster, state=SyncState.SUCCEEDED, started_at=ended, finished_at=ended, **fields
+        )
+
+    forgotten = [run(40, written=3), run(2), run(3)]
+    kept = [run(20, written=3), run(20, failed=1), run(20, error_code="cluster_busy"), run(0.5)]
+    assert forget_old_runs() == len(forgotten)
+    assert set(SyncRun.objects.all()) == set(kept)
+
+
+def test_the_last_run_of_a_cluster_is_never_forgotten(cluster: Cluster) -> None:
+    ended = timezone.now() - timedelta(days=90)
+    SyncRunFactory.create(cluster=cluster, state=SyncState.SUCCEEDED, started_at=ended, finished_at=ended)
+    assert forget_old_runs() == 0
 
 
 def test_pools_are_counted_apart(cluster: Cluster) -> None:
