@@ -1,5 +1,6 @@
 """What happened to a workload: its pods, events, timeline, and each eviction told as a story."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,12 +11,14 @@ from clusters.kinds_core import POD
 from clusters.models import ClusterEvent, ObservedPod
 from clusters.ports import ObjectRef
 from portal.core.actors import Actor
-from tenants.permissions import Verb, can
+from tenants.models import Project
+from tenants.permissions import Verb, can, visible_projects
 from workloads.models import EventType, Phase, PreemptionCause, PreemptionRecord, Workload
 from workloads.sentences import duration_text, gpus_text
 
 MOST_ENTRIES = 200
 OTHERS = "another project"
+_NAMED = re.compile(r"\b([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +51,42 @@ class Story:
     names_shown: bool
 
 
-def pods_of(workload: Workload) -> list[ObservedPod]:
-    """Its pods, newest first, gone ones too."""
+def pods_of(workload: Workload, actor: Actor | None = None) -> list[ObservedPod]:
+    """Its pods, newest first, gone ones too. Names of projects that the actor may not see are left out of messages."""
     rows = ObservedPod.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
-    return list(rows.order_by("-created_at", "name")[:MOST_ENTRIES])
+    pods = list(rows.order_by("-created_at", "name")[:MOST_ENTRIES])
+    hidden = hidden_namespaces(workload, actor)
+    for pod in pods:
+        pod.message = quietly(pod.message, hidden)
+        pod.disruption_message = quietly(pod.disruption_message, hidden)
+    return pods
 
 
-def events_of(workload: Workload) -> list[ClusterEvent]:
-    """What its cluster reported about its objects, newest first."""
+def events_of(workload: Workload, actor: Actor | None = None) -> list[ClusterEvent]:
+    """What its cluster reported about its objects, newest first; names as in `pods_of`."""
     rows = ClusterEvent.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
-    return list(rows.order_by("-at", "-pk")[:MOST_ENTRIES])
+    events = list(rows.order_by("-at", "-pk")[:MOST_ENTRIES])
+    hidden = hidden_namespaces(workload, actor)
+    for event in events:
+        event.message = quietly(event.message, hidden)
+    return events
+
+
+def hidden_namespaces(workload: Workload, actor: Actor | None) -> frozenset[str]:
+    """Namespaces of the same cluster whose projects the actor may not see; without an actor all but its own."""
+    others = Project.objects.filter(cluster=workload.project.cluster_id).exclude(pk=workload.project_id)
+    if actor is not None:
+        others = others.exclude(pk__in=visible_projects(actor))
+    return frozenset(others.values_list("namespace", flat=True))
+
+
+def quietly(text: str, hidden: frozenset[str]) -> str:
+    """A scheduler's message without other projects' names: `<namespace>/<name>` becomes "another project"."""
+
+    def told(match: re.Match[str]) -> str:
+        return OTHERS if match[1] in hidden else match[0]
+
+    return _NAMED.sub(told, text)
 
 
 def timeline(workload: Workload) -> list[Entry]:
@@ -127,7 +156,8 @@ def _loss(record: PreemptionRecord) -> str:
 
 def _steps(record: PreemptionRecord, *, shown: bool) -> Iterator[Step]:
     """Decided, SIGTERM, gone, the other started, requeued, running again: each only once it has happened."""
-    yield Step(record.at, f"Decided: {record.message or 'the scheduler evicts it.'}" if shown else "Decided.")
+    decided = record.message.partition("\n")[0] or "the scheduler evicts it."
+    yield Step(record.at, f"Decided: {decided}" if shown else "Decided.")
     yield Step(record.at, f"SIGTERM to {record.pod_name}; {record.grace_seconds} s of grace.")
     if record.gone_at:
         yield Step(record.gone_at, f"Gone from {record.node_name or 'its node'}.")

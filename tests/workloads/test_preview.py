@@ -1,0 +1,163 @@
+"""What will happen if I press this? The model's answer on the observed cluster, and what really happens then."""
+
+import pytest
+
+from portal.audit.models import AuditRecord
+from portal.core.actors import SYSTEM, Actor
+from portal.core.errors import Absent, Refused
+from tenants.models import Project
+from tests.factories.cast import acting
+from tests.factories.tenants import MembershipFactory, NodePoolFactory, UserFactory
+from tests.factories.workloads import job, pytorch_job, spec_of
+from tests.workloads.lab import Lab, fresh
+from workloads.forecasts import Forecast, Verdict
+from workloads.models import Phase, Workload
+from workloads.services.preview import forecast
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=["kai", "kube"])
+def lab(request: pytest.FixtureRequest) -> Lab:
+    """One node of 8 GPUs."""
+    return Lab(request.param)
+
+
+@pytest.fixture
+def kai() -> Lab:
+    """One node of 8 GPUs under KAI."""
+    return Lab("kai")
+
+
+def ask(project: Project, *, gpus: int, actor: Actor = SYSTEM, workers: int = 0, **asked: str) -> Forecast:
+    """A forecast of a PyTorch training."""
+    manifest = pytorch_job("asked", gpus=gpus, workers=workers)
+    spec = spec_of(manifest, namespace=project.namespace, **asked)
+    project = Project.objects.select_related("cluster", "department").get(pk=project.pk)
+    return forecast(spec=spec, project=project, actor=actor)
+
+
+def test_what_fits_starts_and_the_forecast_says_on_what_it_was_made(lab: Lab) -> None:
+    team = lab.project("llm-team")
+    lab.settle()
+    answer = ask(team, gpus=4)
+    assert (answer.verdict, answer.sentence) == (Verdict.STARTS, "Starts now in h100, within quota.")
+    assert answer.simulated is True
+    assert answer.snapshot_age is not None
+    assert answer.snapshot_age < 60
+    assert answer.flavour in {"KAI Scheduler", "kube-scheduler"}
+    assert answer.effective.priority.name == "low"
+    assert answer.alternatives == ()
+
+
+def test_over_quota_is_said(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=2)
+    kai.settle()
+    answer = ask(team, gpus=4)
+    assert (answer.verdict, answer.over_quota) == (Verdict.STARTS, True)
+    assert "over quota" in answer.sentence
+
+
+def test_the_forecast_of_an_eviction_comes_true(lab: Lab) -> None:
+    team = lab.project("llm-team", deserved=16)
+    victim = lab.submit(team, "low-train", gpus=8)
+    lab.settle()
+    answer = ask(team, gpus=8, priority="high")
+    assert answer.verdict is Verdict.EVICTS
+    assert [(each.workload, each.gpu_milli, each.priority) for each in answer.victims] == [(victim, 8000, "low")]
+    assert answer.sentence.startswith("Starts in h100 after evicting 1 workload (8 GPUs)")
+    lab.submit(team, "high-train", gpus=8, priority="high")
+    lab.settle(4)
+    assert fresh(victim).preempted_count == 1
+
+
+def test_a_gang_is_one_victim(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=16)
+    kai.submit(team, "gang", manifest=pytorch_job("gang", gpus=4, workers=1))
+    kai.settle()
+    answer = ask(team, gpus=8, priority="high")
+    assert [(each.label, each.gpu_milli) for each in answer.victims] == [("gang", 8000)]
+
+
+def test_reclaim_is_told_apart_and_somebody_elses_name_is_not_told(kai: Lab) -> None:
+    borrower, owner = kai.project("borrower", deserved=0), kai.project("owner", deserved=8)
+    kai.submit(borrower, "secret-plan", gpus=8, priority="medium")
+    kai.settle()
+    member = acting(MembershipFactory(project=owner).user)
+    answer = ask(owner, gpus=8, actor=member, priority="very-low")
+    assert answer.verdict is Verdict.RECLAIMS
+    assert [(each.workload, each.label, each.project) for each in answer.victims] == [(None, "another project", "")]
+    everything = ask(owner, gpus=8, actor=acting(UserFactory(is_superuser=True)), priority="very-low")
+    assert [(each.label, each.project) for each in everything.victims] == [("secret-plan", "borrower")]
+
+
+def test_the_alternatives_were_tried(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=4)
+    kai.submit(team, "first", gpus=4, preemptibility="non-preemptible")
+    NodePoolFactory(cluster=kai.cluster, name="empty")
+    kai.settle()
+    answer = ask(team, gpus=4, preemptibility="non-preemptible")
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NonPreemptibleOverQuota")
+    assert answer.numbers["queue"] == "project llm-team"
+    assert [(each.preemptibility, each.gpus_per_pod, each.pool) for each in answer.alternatives] == [
+        ("preemptible", None, "")
+    ]
+
+
+def test_fewer_gpus_and_a_milder_priority_are_offered_where_they_help(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=16)
+    kai.submit(team, "low-train", gpus=4)
+    kai.settle()
+    fewer = ask(team, gpus=8, priority="high", preemptibility="preemptible")
+    assert fewer.verdict is Verdict.EVICTS
+    assert [each.gpus_per_pod for each in fewer.alternatives] == [4]
+    waits = ask(team, gpus=8)
+    assert waits.verdict is Verdict.WAITS
+    assert "4 GPUs free, at most 4 on one node" in waits.sentence
+
+
+def test_what_can_never_run_is_the_verdict_with_its_numbers(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=4)
+    kai.settle()
+    answer = ask(team, gpus=8, preemptibility="non-preemptible")
+    assert (answer.verdict, answer.reason) == (Verdict.REFUSED, "NonPreemptibleOverQuota")
+    assert answer.numbers["allowed"] == "4 GPU"
+    assert [each.preemptibility for each in answer.alternatives if each.preemptibility] == ["preemptible"]
+
+
+def test_more_than_any_node_has_never_fits(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=64)
+    kai.settle()
+    answer = ask(team, gpus=16)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
+    assert "8 GPUs in all, 8 on its largest node" in answer.sentence
+
+
+def test_others_who_wait_with_more_right_are_counted_in(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=8)
+    kai.settle()
+    ahead = kai.submit(team, "ahead", gpus=8, priority="medium")
+    assert ahead.phase == Phase.CREATING
+    assert ask(team, gpus=8).verdict is Verdict.WAITS
+
+
+def test_asking_writes_nothing_and_needs_the_right_to_submit(kai: Lab) -> None:
+    team = kai.project("llm-team")
+    kai.settle()
+    before = AuditRecord.objects.count()
+    ask(team, gpus=1)
+    with pytest.raises(Absent):
+        ask(team, gpus=1, actor=acting(UserFactory()))
+    with pytest.raises(Refused):
+        ask(team, gpus=1, priority="urgent")
+    assert (AuditRecord.objects.count(), Workload.objects.count()) == (before, 0)
+
+
+def test_a_quota_of_a_namespace_holds_for_the_kube_scheduler() -> None:
+    kube = Lab("kube")
+    team = kube.project("llm-team", deserved=4)
+    spec = spec_of(job("first", gpus=4), namespace=team.namespace)
+    kube.submit(team, "first", manifest=job("first", gpus=4))
+    kube.settle()
+    answer = forecast(spec=spec, project=team, actor=SYSTEM)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NonPreemptibleOverQuota")
