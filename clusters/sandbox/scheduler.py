@@ -109,8 +109,9 @@ class _Scheduler:
 
     def _waiting_message(self, pod: Manifest, wait: Wait, asked: Resources, nominated: str) -> str:
         if self.flavour == KAI:
-            nodes = sum(1 for node in self.scene.snapshot.nodes if node.pool == wait.group.pool)
-            return wordings.waiting_in_kai(wait.pend, _title(pod), nodes=nodes, nominated=nominated)
+            pool = wait.group.pool
+            nodes = [node for node in self.scene.snapshot.nodes if node.pool == pool]
+            return wordings.waiting_in_kai(wait.pend, _title(pod), pool=pool, nodes=nodes, nominated=nominated)
         causes: Counter[str] = Counter()
         for node in self.scene.snapshot.nodes:
             causes.update(self._causes(node, wait.group, asked))

@@ -4,11 +4,11 @@ Sources: messages recorded from KAI 0.17 and kube-scheduler 1.36.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from clusters.pods import GPU_RESOURCE
-from scheduling.model import Queue
+from scheduling.model import Node, Queue
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import Limit, Resources, decimal_text
 
@@ -48,13 +48,13 @@ def preempted_by_kube(taker_uid: str, node: str) -> str:
     return f"Preempted by pod {taker_uid} on node {node}"
 
 
-def waiting_in_kai(pend: Pend, pod: str, *, nodes: int, nominated: str) -> str:
-    """The pod's PodScheduled=False message."""
-    texts = [_kai(reason, pend, pod, nodes, nominated) for reason in (pend.reason, *pend.also)]
+def waiting_in_kai(pend: Pend, pod: str, *, pool: str, nodes: Sequence[Node], nominated: str) -> str:
+    """The pod's PodScheduled=False message. `nodes` are those of its pool."""
+    texts = [_kai(reason, pend, pod, pool, nodes, nominated) for reason in (pend.reason, *pend.also)]
     return texts[0] if len(texts) == 1 else f"Unable to schedule podgroup: {' '.join(texts)}"
 
 
-def _kai(reason: Reason, pend: Pend, pod: str, nodes: int, nominated: str) -> str:
+def _kai(reason: Reason, pend: Pend, pod: str, pool: str, nodes: Sequence[Node], nominated: str) -> str:
     needed, used, allowed, queue = pend.needed, pend.used, pend.allowed, pend.queue or ""
     name, unit, size = DIMENSIONS[_dimension(pend)]
     part = _dimension(pend)
@@ -77,13 +77,14 @@ def _kai(reason: Reason, pend: Pend, pod: str, nodes: int, nominated: str) -> st
         case Reason.EVICTING:
             return f"Pod {pod} is nominated to node {nominated} and waits for evicted pods to end."
         case Reason.NEVER_FITS:
+            largest = max((node.capacity.gpu for node in nodes if node.ready), default=0)
             why = (
                 f"The pod {pod} requires {_amounts(needed.gpu, needed.cpu, needed.memory)}. Max GPU resources "
-                f"available in a single node in the {pend.pool} node-pool is topped at "
-                f"{decimal_text(pend.largest_free.gpu)}."
+                f"available in a single node in the {pool} node-pool is topped at {decimal_text(largest)}."
             )
         case _:
-            why = f"no nodes with enough resources were found: {nodes} node(s) didn't have enough resources: {name}."
+            short = f"{len(nodes)} node(s) didn't have enough resources: {name}."
+            why = f"no nodes with enough resources were found: {short}"
     return f"PodSchedulingErrors: Resources were not found for pod {pod} due to: {why}"
 
 

@@ -150,3 +150,73 @@ def test_a_limit_range_fills_in_what_containers_do_not_state() -> None:
         "limits": {"memory": "8Gi", "nvidia.com/gpu": "1"},
         "requests": {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"},
     }
+
+
+@pytest.mark.parametrize("name", ["system-cluster-critical", "system-node-critical"])
+def test_the_built_in_classes_are_there(name: str) -> None:
+    assert furnished().create(bare_pod("agent", priority=name))["spec"]["priority"] >= 2_000_000_000
+
+
+def quota_on(sandbox: Sandbox, operator: str, *values: str, **hard: str) -> None:
+    expression = {"scopeName": "PriorityClass", "operator": operator, "values": list(values)}
+    spec = {"hard": hard, "scopeSelector": {"matchExpressions": [expression]}}
+    metadata = {"name": "scoped", "namespace": TEAM}
+    sandbox.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "refused"),
+    [
+        ("In", ["low"], True),
+        ("In", ["high"], False),
+        ("NotIn", ["low"], False),
+        ("NotIn", ["high"], True),
+        ("Exists", [], True),
+        ("DoesNotExist", [], False),
+        ("Sometimes", [], False),
+    ],
+)
+def test_a_scope_selects_by_class(operator: str, values: list[str], *, refused: bool) -> None:
+    sandbox = furnished("kube")
+    quota_on(sandbox, operator, *values, pods="0")
+    if refused:
+        with pytest.raises(ClusterRefused, match="requested: pods=1, used: pods=0, limited: pods=0"):
+            sandbox.create(bare_pod("train"))
+    else:
+        sandbox.create(bare_pod("train"))
+
+
+def test_memory_is_counted_in_bytes_and_unknown_keys_are_not() -> None:
+    sandbox = furnished("kube")
+    hard = {"requests.memory": "1Gi", "services": "0"}
+    metadata = {"name": "small", "namespace": TEAM}
+    sandbox.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}})
+    pod = bare_pod("train")
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"memory": "2Gi"}
+    with pytest.raises(ClusterRefused, match=r"requested: requests\.memory=2147483648, used: requests\.memory=0"):
+        sandbox.create(pod)
+
+
+def test_a_limit_range_of_another_namespace_or_type_changes_nothing() -> None:
+    sandbox = furnished("kube")
+    sandbox.namespace("runai-other")
+    for namespace, kind in (("runai-other", "Container"), (TEAM, "Pod")):
+        spec = {"limits": [{"type": kind, "default": {"cpu": "9"}}]}
+        metadata = {"name": "defaults", "namespace": namespace}
+        sandbox.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": spec})
+    created = sandbox.create(bare_pod("train"))
+    assert "cpu" not in created["spec"]["containers"][0]["resources"]["limits"]
+
+
+def test_what_is_not_there_cannot_be_updated() -> None:
+    sandbox = furnished()
+    observed = sandbox.create(job("train"))
+    sandbox.delete(observed)
+    with pytest.raises(ClusterRefused, match="not found"):
+        sandbox.gateway.update(job("train"), observed=observed)
+
+
+def test_an_object_without_a_name_is_refused() -> None:
+    nameless = priority_class("", 5)
+    with pytest.raises(ClusterRefused, match="name"):
+        furnished().create(nameless)

@@ -209,3 +209,84 @@ def test_kube_counts_the_nodes_per_cause() -> None:
     assert reading.reason == "Unschedulable"
     assert reading.numbers["nodes"] == "2"
     assert "2 Insufficient nvidia.com/gpu" in reading.message
+
+
+def test_a_cordoned_node_and_a_foreign_pool_are_counted_as_such() -> None:
+    sandbox = furnished("kube", gpus=4)
+    sandbox.node("node-1", gpus=8, pool="other")
+    cordoned = sandbox.node("node-2", gpus=8)
+    cordoned["spec"] = {"unschedulable": True}
+    sandbox.gateway.update(cordoned, observed=cordoned)
+    manifest = job("choosy", gpus=8)
+    manifest["spec"]["template"]["spec"]["nodeSelector"] = {"rung.dev/node-pool": "mine"}
+    sandbox.create(manifest)
+    sandbox.tick()
+    message = reading_of(sandbox, sandbox.pods("choosy")[0]).message
+    assert "2 node(s) didn't match Pod's node affinity/selector" in message
+    assert "1 node(s) were unschedulable" in message
+
+
+def test_kai_looks_for_room_in_the_queues_own_pool_only() -> None:
+    sandbox = Sandbox()
+    sandbox.node("here", gpus=2, pool="small")
+    sandbox.node("there", gpus=8, pool="large")
+    sandbox.levels()
+    sandbox.namespace()
+    sandbox.queue("team", deserved=8, **{"rung.dev/node-pool": "small"})
+    sandbox.create(job("fits", gpus=2))
+    sandbox.create(job("waits", gpus=4))
+    sandbox.tick()
+    [fitting] = sandbox.pods("fits")
+    assert fitting["spec"]["nodeName"] == "here"
+    assert "node-pool is topped at 2" in reading_of(sandbox, sandbox.pods("waits")[0]).message
+
+
+def test_no_room_at_the_moment_is_said_with_the_number_of_nodes() -> None:
+    sandbox = furnished()
+    sandbox.create(job("runs", gpus=8))
+    sandbox.ticks(2)
+    sandbox.create(job("waits", gpus=8))
+    sandbox.tick()
+    message = reading_of(sandbox, sandbox.pods("waits")[0]).message
+    assert "1 node(s) didn't have enough resources: GPUs." in message
+
+
+def test_while_its_victims_end_the_newcomer_says_where_it_will_run() -> None:
+    sandbox = furnished()
+    sandbox.create(job("weak", gpus=8, priority="low"))
+    sandbox.ticks(2)
+    sandbox.create(job("strong", gpus=8, priority="medium"))
+    sandbox.tick()
+    [waiting] = sandbox.pods("strong")
+    assert waiting["status"]["nominatedNodeName"] == "node-0"
+    assert "is nominated to node node-0" in reading_of(sandbox, waiting).message
+
+
+def test_over_the_limit_and_too_big_are_both_said() -> None:
+    sandbox = Sandbox()
+    sandbox.node(gpus=4)
+    sandbox.levels()
+    sandbox.namespace()
+    sandbox.queue("team", deserved=2, limit=4)
+    sandbox.create(job("both", gpus=6))
+    sandbox.tick()
+    message = reading_of(sandbox, sandbox.pods("both")[0]).message
+    assert message.startswith("Unable to schedule podgroup: OverLimit")
+    assert "node-pool is topped at 4" in message
+
+
+def test_a_limit_on_cpu_is_said_in_cores() -> None:
+    sandbox = furnished()
+    sandbox.create(
+        {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": "narrow"},
+            "spec": {"resources": {"gpu": {"quota": 1, "limit": -1}, "cpu": {"limit": 1500}, "memory": {"limit": -1}}},
+        }
+    )
+    manifest = job("waits", queue="narrow")
+    manifest["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2"}
+    sandbox.create(manifest)
+    sandbox.tick()
+    assert reading_of(sandbox, sandbox.pods("waits")[0]).numbers["limit"] == "1.5"
