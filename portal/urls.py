@@ -1,7 +1,5 @@
 """Every URL of the portal."""
 
-from importlib.util import find_spec
-
 from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, URLResolver, include, path
@@ -16,15 +14,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/login/", SignIn.as_view()),
     path("admin/", admin.site.urls),
+    path("api/", include("portal.api_urls")),
+    path("", include("workloads.urls")),
+    path("", include("tenants.urls")),
 ]
-for prefix, module in (
-    ("api/", "portal.api_urls"),
-    ("", "workloads.urls"),
-    ("", "tenants.urls"),
-    ("", "clusters.urls"),
-):
-    if find_spec(module):
-        urlpatterns.append(path(prefix, include(module)))
 
 handler400 = errors.bad_request
 handler403 = errors.denied
