@@ -5,8 +5,6 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
-from import_export.admin import ImportExportMixin
-from import_export.formats.base_formats import CSV
 from simple_history.admin import SimpleHistoryAdmin
 
 from portal.core.actors import Actor
@@ -21,9 +19,9 @@ from tenants.admin.base import (
     admin_actor,
     problem_text,
     reason_field,
-    standing,
 )
 from tenants.admin.history import AmountsInWords
+from tenants.admin.imports import WholeImportMixin
 from tenants.admin.quota_csv import DepartmentQuotaResource, ProjectQuotaResource
 from tenants.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
 from tenants.permissions import Verb
@@ -88,14 +86,11 @@ class DepartmentQuotaForm(QuotaForm):
         fields = ["department", "node_pool", *AMOUNTS, *REST]
 
 
-class QuotaAdmin(ImportExportMixin, ServiceAdmin, SimpleHistoryAdmin):
+class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
     """What both kinds of quota share. The mixin order matters: import and export wrap the list, history the rows."""
 
-    formats: ClassVar[list[type[CSV]]] = [CSV]
-    show_change_form_export = False
     ordering = ["node_pool", "pk"]
     list_filter = ["node_pool", "rank"]
-    skip_export_form = True
 
     @admin.display(description=_("GPUs deserved"), ordering="gpu_deserved")
     def gpu_deserved_text(self, obj: Quota) -> str:
@@ -110,15 +105,6 @@ class QuotaAdmin(ImportExportMixin, ServiceAdmin, SimpleHistoryAdmin):
 
     def get_historical_record_context_helper(self, request: HttpRequest, historical_record: Any) -> AmountsInWords:
         return AmountsInWords(self.model, historical_record)
-
-    def has_import_permission(self, request: HttpRequest) -> bool:
-        return standing(request).can(self.verb)
-
-    def has_export_permission(self, request: HttpRequest) -> bool:
-        return standing(request).can(self.verb)
-
-    def get_import_resource_kwargs(self, request: HttpRequest, **kwargs: Any) -> dict[str, Any]:
-        return {**super().get_import_resource_kwargs(request, **kwargs), "actor": admin_actor(request)}
 
 
 @admin.register(ProjectQuota)

@@ -24,7 +24,7 @@ from tenants.quota_values import (
     over_physical,
     sum_beyond,
 )
-from tenants.services.checks import readable, refuse_if
+from tenants.services.checks import readable, refuse_if, unless_taken
 from tenants.services.organisation import LONGEST_REASON, bump
 from tenants.services.quota_sums import (
     amounts,
@@ -193,7 +193,8 @@ def _write(
         return
     for column, value in after.items():
         setattr(quota, column, value)
-    sign(quota, actor=actor, reason=why).save()
+    with unless_taken(""):
+        sign(quota, actor=actor, reason=why).save()
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     detail = {
         "node_pool": quota.node_pool.name,

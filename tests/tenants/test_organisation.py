@@ -12,6 +12,7 @@ from tenants.services import organisation
 from tenants.usage import Usage
 from tests.factories.cast import Ledger, acting
 from tests.factories.tenants import MembershipFactory, ProjectFactory
+from tests.factories.workloads import WorkloadFactory
 
 
 def test_a_project_lives_in_the_namespace_named_after_it(research: Department) -> None:
@@ -102,6 +103,23 @@ def test_control_characters_in_a_description_are_refused(llm_team: Project) -> N
     assert refusal.value.problems[0].pointer == "/description"
 
 
+def test_a_department_is_bound_with_author_and_reason(research: Department, admin: User) -> None:
+    organisation.update_department(
+        department=research, description="Labs", enforce_deserved=True, actor=acting(admin), reason="Audit"
+    )
+    research.refresh_from_db()
+    assert research.enforce_deserved
+    assert research.history.latest().history_change_reason == "Audit"
+    entry = AuditRecord.objects.get(action="department.update")
+    assert entry.detail["after"] == {"description": "Labs", "enforce_deserved": True}
+
+
+def test_a_description_that_stays_leaves_no_record(research: Department, llm_team: Project) -> None:
+    organisation.update_department(department=research, description="", enforce_deserved=False, actor=SYSTEM)
+    organisation.update_project(project=llm_team, description="", default_node_pools=[], actor=SYSTEM)
+    assert not AuditRecord.objects.exists()
+
+
 class TestRemoval:
     """What is in use stays, and the refusal says how much of it is."""
 
@@ -119,6 +137,13 @@ class TestRemoval:
         assert refusal.value.code == "project_in_use"
         assert refusal.value.problems[0].numbers == {"workloads": "3"}
         assert Project.objects.exists()
+
+    def test_the_history_of_finished_workloads_keeps_a_project(self, llm_team: Project, ledger: Ledger) -> None:
+        WorkloadFactory.create_batch(2, project=llm_team, phase="Completed")
+        with pytest.raises(Conflict) as refusal:
+            organisation.delete_project(project=llm_team, actor=SYSTEM)
+        assert refusal.value.code == "project_has_history"
+        assert refusal.value.problems[0].numbers == {"workloads": "2"}
 
     def test_projects_keep_a_department(self, research: Department) -> None:
         ProjectFactory.create_batch(2, department=research)

@@ -137,6 +137,23 @@ def test_departments_are_found_by_name_in_the_cluster_of_the_line(
     assert elsewhere.context["result"].has_errors()
 
 
+def test_what_changed_since_the_dry_run_stops_the_whole_import(
+    console: Client, llm_team: Project, vision_team: Project, h100: NodePool, ledger: Ledger
+) -> None:
+    lines = "vision-team,h100,6,,,,,,2,high,Q4\nllm-team,h100,3,12,,,,,2,high,Q4\n"
+    shown = dry_run(console, HEAD + lines)
+    ledger.holds(llm_team, h100, Usage(Resources.of(gpu=4), Resources.of(gpu=4), Resources.of(gpu=4)))
+    assert "Nothing was imported" in confirm(console, shown).content.decode()
+    assert vision_team.quotas.get().gpu_deserved == 4000
+
+
+@pytest.mark.parametrize("name", ["nothing.csv", "../../etc/passwd", "x\x00"])
+def test_a_confirmed_file_that_is_not_there_is_asked_for_again(console: Client, db: None, name: str) -> None:
+    form = {"import_file_name": name, "original_file_name": "quotas.csv", "format": "0", "resource": ""}
+    answer = console.post(reverse("admin:tenants_projectquota_process_import"), form, follow=True)
+    assert answer.status_code == 200
+
+
 def exported(console: Client) -> str:
     """The list as CSV."""
     answer = console.get(reverse("admin:tenants_projectquota_export"))
