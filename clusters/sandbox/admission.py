@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from clusters.errors import ClusterRefused, ObjectConflict, VersionConflict
 from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, kind_of
-from clusters.pods import stamp
+from clusters.pods import DEFAULT_GRACE, stamp
 from clusters.ports import Kind, Manifest
 from clusters.sandbox.quota import charge
 from clusters.sandbox.store import Store
@@ -16,6 +16,11 @@ from clusters.sandbox.store import Store
 BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 LARGEST_PRIORITY: Final = 1_000_000_000
 SMALLEST_PRIORITY: Final = -(2**31)
+POD_DEFAULTS: Final = {
+    "terminationGracePeriodSeconds": DEFAULT_GRACE,
+    "restartPolicy": "Always",
+    "schedulerName": "default-scheduler",
+}
 OUR_PREFIX: Final = "rung.dev/"
 PREEMPT_LOWER: Final = "PreemptLowerPriority"
 
@@ -61,7 +66,7 @@ def delete(store: Store, manifest: Manifest) -> None:
 
 def start_leaving(store: Store, pod: Manifest) -> None:
     """Set deletionTimestamp to the end of the grace period, which passes as fast as the sandbox's clock."""
-    seconds = pod["spec"].get("terminationGracePeriodSeconds", 30)
+    seconds = pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE)
     pod["metadata"]["deletionGracePeriodSeconds"] = seconds
     pod["metadata"]["deletionTimestamp"] = stamp(store.later(seconds))
     store.touch(pod)
@@ -136,9 +141,9 @@ def _refuse_changed_class(manifest: Manifest, current: Manifest) -> None:
 def _admit_pod(store: Store, pod: Manifest) -> None:
     """Defaults, the priority integer, then the namespace's quotas."""
     spec = pod.setdefault("spec", {})
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("schedulerName", "default-scheduler")
+    for name, value in POD_DEFAULTS.items():
+        if spec.get(name) is None:
+            spec[name] = value
     _copy_priority(store, pod)
     _default_requests(store, pod)
     charge(store, pod)

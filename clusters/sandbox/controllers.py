@@ -11,6 +11,8 @@ from itertools import count
 from typing import Any, Final
 from zlib import crc32
 
+import structlog
+
 from clusters.errors import ClusterError
 from clusters.kinds import WorkloadKind, kind_for
 from clusters.kinds_core import NAMESPACE, NODE, POD, kind_of
@@ -22,6 +24,8 @@ from clusters.sandbox.journal import WARNING, note
 from clusters.sandbox.runtime import ENDLESS
 from clusters.sandbox.statuses import Standing, is_finished, status_of
 from clusters.sandbox.store import Store
+
+log = structlog.get_logger(__name__)
 
 # Their pods have names that tell the replica, so a new one waits until the old one has gone.
 NAMED_BY_SLOT: Final = frozenset(
@@ -46,7 +50,15 @@ def run(store: Store) -> None:
     for _key, manifest in list(store.everything()):
         kind = kind_for(manifest["apiVersion"], manifest["kind"])
         if kind is not None and manifest["kind"] != "Pod":
-            _Controller(store, manifest, kind, pods[manifest["metadata"]["uid"]]).run()
+            _run_one(_Controller(store, manifest, kind, pods[manifest["metadata"]["uid"]]))
+
+
+def _run_one(controller: "_Controller") -> None:
+    """An object that no controller understands stays as it is and holds up no other one."""
+    try:
+        controller.run()
+    except (AttributeError, KeyError, TypeError, ValueError):
+        log.exception("sandbox.unreadable_object", uid=controller.owner["metadata"]["uid"])
 
 
 def _collect(store: Store) -> None:

@@ -120,3 +120,26 @@ def test_pods_of_ended_jobs_are_kept_for_their_logs_but_not_for_ever(monkeypatch
         sandbox.ticks(3, after=6)
     sandbox.ticks(3)
     assert [owner_name(pod) for pod in sandbox.pods()] == ["short-2", "short-3", "short-4"]
+
+
+def test_an_object_that_makes_no_sense_holds_up_no_other_one() -> None:
+    sandbox = furnished()
+    odd = job("odd")
+    odd["spec"] = {"parallelism": {}, "template": "?"}
+    sandbox.create(odd)
+    sandbox.create(job("train"))
+    sandbox.ticks(2)
+    assert sandbox.phases("train") == ["Running"]
+    assert sandbox.pods("odd") == []
+
+
+def test_a_pod_whose_grace_is_left_empty_gets_the_usual_one() -> None:
+    sandbox = furnished()
+    manifest = job("train")
+    manifest["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = None
+    created = sandbox.create(manifest)
+    sandbox.ticks(2)
+    sandbox.delete(created)
+    sandbox.tick()
+    [leaving] = sandbox.pods()
+    assert leaving["metadata"]["deletionGracePeriodSeconds"] == 30
