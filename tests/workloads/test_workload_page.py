@@ -1,0 +1,238 @@
+"""One workload's page: its headline, its tabs, its verbs, and who sees it."""
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from clusters.models import ClusterEvent, ObservedPod
+from portal.audit.models import AuditRecord
+from tenants.models import Project, User
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from workloads.models import Phase, PreemptionCause, PreemptionRecord, Workload
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
+TABS = ["overview", "pods", "events", "logs", "yaml"]
+EVIL = '<script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)" hx-get="/x">x</a>'
+
+
+@pytest.fixture
+def workload(llm_team: Project, alice: User) -> Workload:
+    """A workload of alice that runs on two GPUs and saved a checkpoint two hours ago."""
+    ago = timezone.now() - timedelta(hours=3)
+    made: Workload = WorkloadFactory.create(
+        project=llm_team,
+        name="llm-finetune",
+        submitted_by="alice",
+        submitted_by_id=str(alice.pk),
+        phase=Phase.RUNNING,
+        gpu_milli=2000,
+        allocated_gpu_milli=2000,
+        started_at=ago,
+        checkpoint_at=timezone.now() - timedelta(hours=2, minutes=1),
+    )
+    ObservedPodFactory(workload=made, name="llm-finetune-0", gpu_milli=2000)
+    return made
+
+
+def address(workload: Workload, more: str = "") -> str:
+    return f"/workloads/{workload.pk}/{more}"
+
+
+def page(client: Client, where: str) -> str:
+    answer = client.get(where)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_has_its_address(client_of: Clients, workload: Workload, alice: User, tab: str) -> None:
+    text = page(client_of(alice), address(workload, f"?tab={tab}"))
+    assert f'href="{address(workload)}?tab={tab}"' in " ".join(text.split()).replace('aria-current="page" ', "")
+    assert "llm-finetune" in text
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_foreign_workload_is_as_absent_as_none(client_of: Clients, workload: Workload, charlie: User, tab: str) -> None:
+    client = client_of(charlie)
+    foreign = client.get(address(workload, f"?tab={tab}"))
+    absent = client.get(f"/workloads/{uuid.uuid4()}/?tab={tab}")
+    assert foreign.status_code == absent.status_code == 404
+    assert b"llm-finetune" not in foreign.content
+
+
+def test_t54_a_foreign_part_is_absent_too(client_of: Clients, workload: Workload, charlie: User) -> None:
+    headers = {"HX-Request": "true", "HX-Target": "workload"}
+    answer = client_of(charlie).get(address(workload), headers=headers)
+    assert answer.status_code == 404
+    assert b"llm-finetune" not in answer.content
+
+
+def test_deleting_asks_with_what_would_be_lost(client_of: Clients, workload: Workload, alice: User) -> None:
+    text = page(client_of(alice), address(workload))
+    assert "Delete “llm-finetune”? It is running on 2 GPUs and has not saved a checkpoint for 2 h 1 m." in text
+
+
+@pytest.mark.parametrize(
+    ("verb", "phase"), [("stop", Phase.STOPPING), ("delete", Phase.DELETING)], ids=["stop", "delete"]
+)
+def test_a_verb_acts_once_and_is_audited(
+    client_of: Clients, workload: Workload, alice: User, verb: str, phase: str
+) -> None:
+    answer = client_of(alice).post(address(workload, f"{verb}/"))
+    assert answer.status_code == 302
+    workload.refresh_from_db()
+    assert workload.phase == phase
+    assert AuditRecord.objects.filter(action=f"workload.{verb}", actor_name="alice", channel="ui").count() == 1
+
+
+def test_stopping_can_be_taken_back(client_of: Clients, workload: Workload, alice: User) -> None:
+    client = client_of(alice)
+    client.post(address(workload, "stop/"))
+    assert "Resume" in page(client, address(workload))
+    client.post(address(workload, "resume/"))
+    workload.refresh_from_db()
+    assert workload.phase == Phase.RESUMING
+
+
+@pytest.mark.parametrize("verb", ["stop", "resume", "delete", "priority"])
+def test_t53_verbs_on_a_foreign_workload_find_nothing(
+    client_of: Clients, workload: Workload, charlie: User, verb: str
+) -> None:
+    answer = client_of(charlie).post(address(workload, f"{verb}/"), {"priority": "high"})
+    assert answer.status_code == 404
+    before = workload.generation
+    workload.refresh_from_db()
+    assert workload.generation == before
+
+
+def test_t53_a_foreign_workload_cannot_be_cloned(client_of: Clients, workload: Workload, charlie: User) -> None:
+    assert client_of(charlie).get(f"/workloads/submit/yaml/?clone={workload.pk}").status_code == 404
+
+
+def test_a_member_may_not_end_another_ones_work(client_of: Clients, workload: Workload, bob: User) -> None:
+    client = client_of(bob)
+    assert f'action="{address(workload, "delete/")}"' not in page(client, address(workload))
+    assert client.post(address(workload, "delete/")).status_code == 403
+    workload.refresh_from_db()
+    assert workload.phase == Phase.RUNNING
+
+
+def test_another_priority_leaves_the_preemptibility(client_of: Clients, workload: Workload, alice: User) -> None:
+    client = client_of(alice)
+    client.post(address(workload, "priority/"), {"priority": "high"})
+    workload.refresh_from_db()
+    assert (workload.priority.name, workload.preemptibility) == ("high", "preemptible")
+    assert "It stays preemptible, though high (125) alone means non-preemptible." in page(client, address(workload))
+
+
+def test_an_unknown_priority_is_refused_with_the_allowed_ones(client_of: Clients, workload: Workload, alice: User) -> None:
+    answer = client_of(alice).post(address(workload, "priority/"), {"priority": "urgent"})
+    assert answer.status_code == 422
+    assert "very-high" in answer.content.decode()
+
+
+def test_t52_a_verb_takes_nothing_but_its_own_field(client_of: Clients, workload: Workload, alice: User) -> None:
+    more = {"project": "vision-team", "preemptibility": "non-preemptible", "submitted_by": "bob", "phase": "Completed"}
+    client_of(alice).post(address(workload, "priority/"), {"priority": "medium", **more})
+    workload.refresh_from_db()
+    assert (workload.project.name, workload.preemptibility) == ("llm-team", "preemptible")
+    assert (workload.submitted_by, workload.phase) == ("alice", Phase.RUNNING)
+
+
+def test_a_refusal_that_htmx_meets_is_a_message(client_of: Clients, workload: Workload, alice: User) -> None:
+    headers = {"HX-Request": "true"}
+    answer = client_of(alice).post(address(workload, "resume/"), headers=headers)
+    assert answer.status_code == 409
+    assert answer["HX-Retarget"] == "#messages"
+    assert "cannot be resumed" in answer.content.decode()
+    assert "<html" not in answer.content.decode()
+
+
+def test_an_eviction_reads_as_a_story(client_of: Clients, workload: Workload, llm_team: Project, alice: User) -> None:
+    other = WorkloadFactory(project=llm_team, name="llm-pretrain")
+    _evict(workload, by=other)
+    text = page(client_of(alice), address(workload))
+    assert "by llm-pretrain (very-high 150) of your project" in text
+    assert "SIGTERM" in text
+
+
+def test_an_eviction_by_another_project_names_nobody(
+    client_of: Clients, workload: Workload, vision_team: Project, alice: User
+) -> None:
+    _evict(workload, by=WorkloadFactory(project=vision_team, name="segment"))
+    text = page(client_of(alice), address(workload))
+    assert "another project" in text
+    assert "segment" not in text
+
+
+def _evict(victim: Workload, *, by: Workload) -> None:
+    PreemptionRecord.objects.create(
+        cluster=victim.project.cluster,
+        pod_uid="uid",
+        pod_name="llm-finetune-0",
+        at=timezone.now(),
+        victim=victim,
+        preemptor=by,
+        preemptor_name=by.name,
+        preemptor_priority="very-high",
+        preemptor_value=150,
+        preemptor_project=by.project.name,
+        cause=PreemptionCause.PREEMPT,
+        message=f"preempted by higher priority workload {by.project.namespace}/{by.name}",
+        gpu_milli=2000,
+        ran_seconds=600,
+    )
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_t57_what_a_cluster_says_is_text(client_of: Clients, workload: Workload, alice: User, tab: str) -> None:
+    now = timezone.now()
+    ObservedPod.objects.update(reason=EVIL[:90], message=EVIL, disruption_reason="X", disruption_message=EVIL, node_name=EVIL)
+    ClusterEvent.objects.create(
+        cluster=workload.project.cluster,
+        uid="event",
+        namespace="runai-llm-team",
+        owner_id=str(workload.pk),
+        kind="Pod",
+        name=EVIL,
+        reason=EVIL[:90],
+        message=EVIL,
+        at=now,
+    )
+    Workload.objects.update(raw={"text": EVIL}, warnings=[{"message": EVIL}], discarded=[{"value": EVIL, "source": EVIL}])
+    workload.timeline.create(at=now, type="sync", message=EVIL, actor=EVIL[:90])
+    text = page(client_of(alice), address(workload, f"?tab={tab}"))
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    assert 'href="javascript:' not in text
+    assert '<a href="javascript' not in text
+    if tab != "logs":
+        assert "&lt;script&gt;alert(1)" in text
+
+
+def test_a_live_workload_refreshes_itself_and_an_ended_one_rests(
+    client_of: Clients, workload: Workload, alice: User
+) -> None:
+    client = client_of(alice)
+    assert "every 5s" in page(client, address(workload))
+    Workload.objects.update(phase=Phase.COMPLETED)
+    assert "every 5s" not in page(client, address(workload))
+
+
+@pytest.mark.parametrize("tab", ["overview", "pods", "events"])
+def test_many_pods_cost_no_more_queries(client_of: Clients, workload: Workload, alice: User, tab: str) -> None:
+    client = client_of(alice)
+    counts = []
+    for more in (1, 10):
+        ObservedPodFactory.create_batch(more, workload=workload)
+        with CaptureQueriesContext(connection) as queries:
+            client.get(address(workload, f"?tab={tab}"))
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
