@@ -1,0 +1,1 @@
+"""Bad and good input through the one door."""

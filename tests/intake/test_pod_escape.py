@@ -1,0 +1,227 @@
+"""T10-T24: what would let a pod reach its node, on every kind and at every nested place."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from clusters.kinds import KINDS, Shape, parts_in
+from tests.intake.manifests import VALID, Manifest, container, pod, pod_with, problems_of
+
+POD = "/spec"
+MAIN = "/spec/containers/0"
+
+REFUSED_PODS: dict[str, tuple[dict[str, Any], str]] = {
+    "t10 hostPath": ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "/volumes/0/hostPath"),
+    "t12 hostNetwork": ({"hostNetwork": True}, "/hostNetwork"),
+    "t12 hostPID": ({"hostPID": True}, "/hostPID"),
+    "t12 hostIPC": ({"hostIPC": True}, "/hostIPC"),
+    "t13 serviceAccountName": ({"serviceAccountName": "cluster-admin"}, "/serviceAccountName"),
+    "t13 serviceAccount": ({"serviceAccount": "builder"}, "/serviceAccount"),
+    "t13 token": ({"automountServiceAccountToken": True}, "/automountServiceAccountToken"),
+    "t14 projected": (
+        {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
+        "/volumes/0/projected",
+    ),
+    "t14 secret": ({"volumes": [{"name": "v", "secret": {"secretName": "theirs"}}]}, "/volumes/0/secret/secretName"),
+    "t14 configMap": ({"volumes": [{"name": "v", "configMap": {"name": "theirs"}}]}, "/volumes/0/configMap/name"),
+    "t14 csi": ({"volumes": [{"name": "v", "csi": {"driver": "x"}}]}, "/volumes/0/csi"),
+    "t14 nfs": ({"volumes": [{"name": "v", "nfs": {"server": "x", "path": "/"}}]}, "/volumes/0/nfs"),
+    "t14 flexVolume": ({"volumes": [{"name": "v", "flexVolume": {"driver": "x"}}]}, "/volumes/0/flexVolume"),
+    "t15 ephemeral": ({"ephemeralContainers": [{"name": "debug"}]}, "/ephemeralContainers"),
+    "t16 root": ({"securityContext": {"runAsUser": 0}}, "/securityContext/runAsUser"),
+    "t16 seccomp": (
+        {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
+        "/securityContext/seccompProfile/type",
+    ),
+    "t16 sysctls": (
+        {"securityContext": {"sysctls": [{"name": "kernel.x", "value": "1"}]}},
+        "/securityContext/sysctls/0/name",
+    ),
+    "t16 selinux": ({"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}, "/securityContext/seLinuxOptions"),
+    "t17 nodeName": ({"nodeName": "node-1"}, "/nodeName"),
+    "t17 toleration": (
+        {"tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]},
+        "/tolerations/0/key",
+    ),
+    "t17 any taint": ({"tolerations": [{"operator": "Exists"}]}, "/tolerations/0/key"),
+    "t17 schedulerName": ({"schedulerName": "default-scheduler"}, "/schedulerName"),
+    "t17 runtimeClassName": ({"runtimeClassName": "nvidia"}, "/runtimeClassName"),
+    "t17 hostAliases": ({"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["x"]}]}, "/hostAliases"),
+    "t17 shareProcessNamespace": ({"shareProcessNamespace": True}, "/shareProcessNamespace"),
+    "t24 tomorrow": ({"escapeOfTomorrow": {"now": True}}, "/escapeOfTomorrow"),
+    "t36 priority": ({"priority": 1_000_000}, "/priority"),
+    "t36 preemptionPolicy": ({"preemptionPolicy": "Never"}, "/preemptionPolicy"),
+    "t35 system class": ({"priorityClassName": "system-node-critical"}, "/priorityClassName"),
+}
+REFUSED_CONTAINERS: dict[str, tuple[dict[str, Any], str]] = {
+    "t11 privileged": ({"securityContext": {"privileged": True}}, "/securityContext/privileged"),
+    "t11 escalation": (
+        {"securityContext": {"allowPrivilegeEscalation": True}},
+        "/securityContext/allowPrivilegeEscalation",
+    ),
+    "t11 capabilities": (
+        {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}},
+        "/securityContext/capabilities/add",
+    ),
+    "t12 hostPort": ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "/ports/0/hostPort"),
+    "t16 procMount": ({"securityContext": {"procMount": "Unmasked"}}, "/securityContext/procMount"),
+    "t16 root": ({"securityContext": {"runAsUser": 0}}, "/securityContext/runAsUser"),
+    "t19 no registry": ({"image": "pytorch:2.1"}, "/image"),
+    "t19 denied registry": ({"image": "evil.example/x:1"}, "/image"),
+    "t19 digest": ({"image": "docker.io/a/b@sha256:123"}, "/image"),
+    "t19 long": ({"image": "docker.io/" + "a" * 2000}, "/image"),
+    "t19 credentials": ({"image": "user:secret@docker.io/a/b:1"}, "/image"),
+    "t20 preload": ({"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}, "/env/0/name"),
+    "t20 all devices": ({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}, "/env/0/name"),
+    "t20 all capabilities": ({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]}, "/env/0/value"),
+    "t22 probe": (
+        {"livenessProbe": {"httpGet": {"host": "169.254.169.254", "port": 80}}},
+        "/livenessProbe/httpGet/host",
+    ),
+    "t22 hook": (
+        {"lifecycle": {"postStart": {"httpGet": {"host": "169.254.169.254", "port": 80}}}},
+        "/lifecycle/postStart/httpGet/host",
+    ),
+}
+
+
+def cases(table: dict[str, tuple[dict[str, Any], str]]) -> Any:
+    return pytest.mark.parametrize(("change", "pointer"), [pytest.param(*row, id=name) for name, row in table.items()])
+
+
+@cases(REFUSED_PODS)
+def test_t10_to_t17_and_t24_in_a_pod(change: dict[str, Any], pointer: str) -> None:
+    assert POD + pointer in problems_of(pod(**change))
+
+
+@cases(REFUSED_CONTAINERS)
+def test_t11_to_t22_in_a_container(change: dict[str, Any], pointer: str) -> None:
+    assert MAIN + pointer in problems_of(pod_with(**change))
+
+
+@pytest.mark.parametrize("restart", [None, "Always"], ids=["init", "sidecar"])
+@cases(REFUSED_CONTAINERS)
+def test_t15_init_containers_and_sidecars_are_no_way_round(
+    change: dict[str, Any], pointer: str, restart: str | None
+) -> None:
+    extra = {"restartPolicy": restart} if restart else {}
+    body = pod(initContainers=[container("early", **change, **extra)])
+    assert f"/spec/initContainers/0{pointer}" in problems_of(body)
+
+
+PLACES = [
+    pytest.param(kind.name, found.pointer, id=f"{kind.name} {found.pointer}")
+    for kind in KINDS
+    for found in parts_in(VALID[kind.name](), kind)
+    if found.shape is Shape.TEMPLATE
+]
+
+
+def at(body: Manifest, pointer: str) -> Manifest:
+    node: Any = body
+    for step in pointer.split("/")[1:]:
+        node = node[int(step)] if isinstance(node, list) else node[step]
+    assert isinstance(node, dict)
+    return node
+
+
+@pytest.mark.parametrize(("kind", "place"), PLACES)
+def test_t18_nested_templates_carry_none_of_it(kind: str, place: str) -> None:
+    missed = []
+    for name, (change, pointer) in REFUSED_PODS.items():
+        body = VALID[kind]()
+        at(body, place)["spec"].update(change)
+        if f"{place}/spec{pointer}" not in problems_of(body):
+            missed.append(name)
+    for name, (change, pointer) in REFUSED_CONTAINERS.items():
+        body = VALID[kind]()
+        at(body, place)["spec"]["containers"][0].update(change)
+        if f"{place}/spec/containers/0{pointer}" not in problems_of(body):
+            missed.append(name)
+    assert missed == []
+
+
+def objects(node: Any, pointer: str = "") -> Iterator[tuple[str, Manifest]]:
+    """Every object inside a manifest with its pointer; free maps such as labels are left to their own rules."""
+    if isinstance(node, dict):
+        yield pointer, node
+        for key, child in node.items():
+            if key not in {"labels", "annotations", "matchLabels", "services"} and not key.endswith("ReplicaSpecs"):
+                yield from objects(child, f"{pointer}/{key}")
+    elif isinstance(node, list):
+        for index, child in enumerate(node):
+            yield from objects(child, f"{pointer}/{index}")
+
+
+@pytest.mark.parametrize("kind", sorted(VALID))
+def test_t24_an_unknown_field_is_refused_wherever_it_stands(kind: str) -> None:
+    for pointer, _ in objects(VALID[kind]()):
+        body = VALID[kind]()
+        at(body, pointer)["escapeOfTomorrow"] = True
+        found = problems_of(body)
+        assert any(each.startswith(f"{pointer}/") or each == pointer for each in found), pointer
+
+
+WAYS_ROUND: dict[str, tuple[str, Callable[[Manifest], Any], str]] = {
+    "argo patch": (
+        "Workflow",
+        lambda spec: spec["templates"][0].update(podSpecPatch="hostNetwork: true"),
+        "/spec/templates/0/podSpecPatch",
+    ),
+    "argo account": ("Workflow", lambda spec: spec.update(serviceAccountName="admin"), "/spec/serviceAccountName"),
+    "tekton account": ("TaskRun", lambda spec: spec.update(serviceAccountName="admin"), "/spec/serviceAccountName"),
+    "tekton reference": ("TaskRun", lambda spec: spec.update(taskRef={"name": "x"}), "/spec/taskRef"),
+    "kserve account": (
+        "InferenceService",
+        lambda spec: spec["predictor"].update(serviceAccountName="admin"),
+        "/spec/predictor/serviceAccountName",
+    ),
+    "dynamo pod": (
+        "DynamoGraphDeployment",
+        lambda spec: spec["services"]["worker"]["extraPodSpec"].update(hostNetwork=True),
+        "/spec/services/worker/extraPodSpec/hostNetwork",
+    ),
+    "aml environment": (
+        "AMLJob",
+        lambda spec: spec["job"]["options"].update(envs={"LD_PRELOAD": "/x.so"}),
+        "/spec/job/options/envs/LD_PRELOAD",
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "change", "pointer"), WAYS_ROUND.values(), ids=WAYS_ROUND)
+def test_t18_the_kinds_own_ways_round_are_closed(kind: str, change: Callable[[Manifest], Any], pointer: str) -> None:
+    body = VALID[kind]()
+    change(body["spec"])
+    assert pointer in problems_of(body)
+
+
+def test_t19_the_refusal_names_the_completed_image() -> None:
+    found = problems_of(pod_with(image="pytorch:2.1"))[f"{MAIN}/image"]
+    assert found.allowed == ("docker.io/library/pytorch:2.1",)
+
+
+@pytest.mark.parametrize(
+    "amount", ["0.5", 1.5, -1, "1e9", "9999999999999999999", "0x8", "1Gi", "08", " 8", True, 65, [1]]
+)
+def test_t21_gpus_are_a_plain_whole_number(amount: object) -> None:
+    body = pod_with(resources={"limits": {"nvidia.com/gpu": amount}})
+    assert f"{MAIN}/resources/limits/nvidia.com~1gpu" in problems_of(body)
+
+
+def test_t21_a_request_equals_its_limit() -> None:
+    body = pod_with(resources={"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": 1}})
+    assert f"{MAIN}/resources/requests/nvidia.com~1gpu" in problems_of(body)
+
+
+@pytest.mark.parametrize("resource", ["amd.com/gpu", "nvidia.com/mig-1g.10gb", "smarter-devices/fuse", "hugepages-2Mi"])
+def test_t21_other_devices_are_not_granted(resource: str) -> None:
+    assert problems_of(pod_with(resources={"limits": {resource: 1}}))
+
+
+@pytest.mark.parametrize("path", ["../etc", "a/../../b", "/abs"])
+def test_t23_a_sub_path_stays_inside_its_volume(path: str) -> None:
+    mount = {"name": "v", "mountPath": "/data", "subPath": path}
+    body = pod(volumes=[{"name": "v", "emptyDir": {}}], containers=[container(volumeMounts=[mount])])
+    assert f"{MAIN}/volumeMounts/0/subPath" in problems_of(body)
