@@ -1,5 +1,7 @@
 """The dictionary and a type's defaults as values for the pure resolution in `scheduling.priority`."""
 
+from collections.abc import Mapping
+
 from scheduling.priority import Dictionary, Effective, Level, Preemptibility, Source, TypeDefaults
 from workloads.models import Priority, Workload, WorkloadType
 
@@ -10,10 +12,19 @@ def level_of(priority: Priority) -> Level:
     return Level(priority.name, priority.value, priority.preemption_policy, alias)
 
 
+def current_rows() -> dict[str, Priority]:
+    """Every entry that may be named, by name: retired ones may not."""
+    return {row.name: row for row in Priority.objects.filter(retired_at__isnull=True).select_related("alias_of")}
+
+
+def dictionary_of(rows: Mapping[str, Priority]) -> Dictionary:
+    """Rows as the pure resolution wants them."""
+    return Dictionary(level_of(row) for row in rows.values())
+
+
 def current_dictionary() -> Dictionary:
-    """Every entry that may be named: retired ones may not."""
-    rows = Priority.objects.filter(retired_at__isnull=True).select_related("alias_of")
-    return Dictionary(level_of(row) for row in rows)
+    """Every entry that may be named, as values."""
+    return dictionary_of(current_rows())
 
 
 def defaults_of(type_: WorkloadType) -> TypeDefaults:

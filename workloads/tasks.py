@@ -10,13 +10,13 @@ SWEEP_SECONDS = 5
 FORGET_SECONDS = 3600
 
 
-@shared_task(name="workloads.apply_workload")
+@shared_task(name="workloads.apply_workload", soft_time_limit=50, time_limit=55)
 def apply_workload(workload_id: str) -> None:
     """Bring one workload's objects to what is wanted. Gone or already there: nothing to do."""
     apply(workload_id)
 
 
-@shared_task(name="workloads.sweep")
+@shared_task(name="workloads.sweep", soft_time_limit=110, time_limit=120)
 def sweep_workloads() -> None:
     """Bring everything that is due about, once per period however many beats there are."""
     if claim("workloads.sweep", every=SWEEP_SECONDS):

@@ -90,7 +90,7 @@ class WorkloadFactory(DjangoModelFactory[Workload]):
     preemptibility = "preemptible"
     preemptibility_source = "type"
     category = "Train"
-    spec = factory.LazyAttribute(lambda row: spec_of(pytorch_job(row.name)).as_json())
+    spec = factory.LazyFunction(lambda: spec_of(pytorch_job()).as_json())
     node_pools = factory.LazyAttribute(lambda row: [row.pool_name])
     pool_name = "h100"
     gpu_milli = GPU

@@ -87,6 +87,9 @@ def test_a_queue_takes_its_share_back_from_another_project(kai: Lab) -> None:
     kai.settle(4)
     record = PreemptionRecord.objects.get()
     assert (record.cause, record.preemptor_project) == ("reclaim", "owner")
+    story = preemption_story(record, acting(UserFactory(is_superuser=True)))
+    assert "It is waiting again, 1st in the queue." in story.sentence
+    assert [line.split(" uses ")[0] for line in story.standings] == ["project borrower", "project owner"]
 
 
 def test_somebody_elses_name_is_told_only_to_those_who_may_see_it(kai: Lab) -> None:

@@ -5,9 +5,10 @@ import pytest
 from portal.audit.models import AuditRecord
 from portal.core.actors import Actor
 from portal.core.errors import Absent, BadRequest, Conflict, Refused, RungError
+from scheduling.priority import Request
 from tenants.models import PriorityCap, Project, ProjectQuota
 from tests.factories.tenants import GPU, ProjectFactory
-from tests.factories.workloads import WorkloadFactory, job, pytorch_job, spec_of
+from tests.factories.workloads import WorkloadFactory, job, of_type, pytorch_job, spec_of
 from workloads.models import IdempotencyKey, Phase, Workload, WorkloadEvent
 from workloads.services.submission import submit, submit_all
 
@@ -173,10 +174,10 @@ def test_what_the_clusters_scheduler_cannot_express_is_refused_with_its_name(llm
 
 @pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
 def test_t35_the_clusters_own_classes_are_refused(name: str, llm_team: Project, as_bob: Actor) -> None:
-    spec = spec_of(pytorch_job(labels={"priorityClassName": name}))
-    with pytest.raises(Refused) as refusal:
-        submit(spec=spec, project=llm_team, actor=as_bob)
-    assert "very-high" in refusal.value.problems[0].allowed
+    for request in (Request(explicit_priority=name), Request(label_priority=name)):
+        with pytest.raises(Refused) as refusal:
+            submit(spec=of_type("PyTorchJob", request), project=llm_team, actor=as_bob)
+        assert "very-high" in refusal.value.problems[0].allowed
 
 
 @pytest.mark.parametrize("name", ["High", "PreemptHigherPriority", "urgent"])

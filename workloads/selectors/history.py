@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from clusters.errors import ClusterError
+from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
 from clusters.kinds_core import POD
 from clusters.models import ClusterEvent, ObservedPod
@@ -14,6 +15,7 @@ from portal.core.actors import Actor
 from tenants.models import Project
 from tenants.permissions import Verb, can, visible_projects
 from workloads.models import EventType, Phase, PreemptionCause, PreemptionRecord, Workload
+from workloads.selectors.waiting import queue_position
 from workloads.sentences import duration_text, gpus_text
 
 MOST_ENTRIES = 200
@@ -43,12 +45,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """An eviction: one sentence, the steps below it, and whether the other's name is the reader's to see."""
+    """An eviction: one sentence, the steps below it, and whether the other's name is the reader's to see.
+
+    `standings`: for a reclaim both queues' numbers, in the scheduler's words.
+    """
 
     record: PreemptionRecord
     sentence: str
     steps: tuple[Step, ...]
     names_shown: bool
+    standings: tuple[str, ...] = ()
 
 
 def pods_of(workload: Workload, actor: Actor | None = None) -> list[ObservedPod]:
@@ -116,7 +122,21 @@ def preemptions_of(workload: Workload) -> list[PreemptionRecord]:
 def preemption_story(record: PreemptionRecord, actor: Actor) -> Story:
     """The eviction as its people should read it. Another project's names are shown to those who may see it."""
     shown = _may_name(record, actor)
-    return Story(record, " ".join(_sentences(record, shown=shown)), tuple(_steps(record, shown=shown)), shown)
+    sentence, steps = " ".join(_sentences(record, shown=shown)), tuple(_steps(record, shown=shown))
+    return Story(record, sentence, steps, shown, tuple(_standings(record, shown=shown)))
+
+
+def _standings(record: PreemptionRecord, *, shown: bool) -> Iterator[str]:
+    """The lines after the first, with people's names in the place of the queues'."""
+    victim, taker = record.victim, record.preemptor
+    flavour = flavour_for(victim.project.cluster.flavour)
+    names = {flavour.queue_name(victim.project.owner, victim.pool_name): f"project {victim.project.name}"}
+    if taker is not None:
+        other = f"project {taker.project.name}" if shown else OTHERS
+        names[flavour.queue_name(taker.project.owner, taker.pool_name)] = other
+    for line in record.message.splitlines()[1:]:
+        queue, _, rest = line.partition(" ")
+        yield f"{names.get(queue, 'a queue')} {rest}"
 
 
 def _may_name(record: PreemptionRecord, actor: Actor) -> bool:
@@ -142,8 +162,14 @@ def _sentences(record: PreemptionRecord, *, shown: bool) -> Iterator[str]:
     yield f"It had run {ran} on {gpus_text(record.gpu_milli)}; {_loss(record)}"
     if record.cause == PreemptionCause.RECLAIM:
         yield "Its queue was over its share and the other took back what is its own: priority played no part."
-    if record.victim.deleted_at is None and record.victim.phase == Phase.PENDING:
-        yield "It is waiting again."
+    if record.victim.deleted_at is None and (place := queue_position(record.victim)):
+        yield f"It is waiting again, {ordinal(place)} in the queue."
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th."""
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def _loss(record: PreemptionRecord) -> str:

@@ -26,7 +26,7 @@ from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_un
 from workloads.enqueue import wake_apply
 from workloads.intake import WorkloadSpec
 from workloads.models import EventType, Priority, Workload, WorkloadType
-from workloads.resolution import current_dictionary, defaults_of
+from workloads.resolution import current_rows, defaults_of, dictionary_of
 from workloads.services.denials import verb
 from workloads.services.idempotency import Ticket, keep, replay, ticket_for
 from workloads.services.moves import note
@@ -77,7 +77,7 @@ def submit_all(
 
 def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
     """The effective pair for this spec, with sources. Refused where nothing may be resolved."""
-    effective = _resolved(spec, type_of(spec))
+    effective = _resolved(spec, type_of(spec), current_rows())
     refuse_unenforceable(effective, project)
     return effective
 
@@ -90,8 +90,8 @@ def type_of(spec: WorkloadSpec) -> WorkloadType:
     return found
 
 
-def _resolved(spec: WorkloadSpec, type_: WorkloadType) -> Effective:
-    answer = resolve(spec.request, defaults=defaults_of(type_), dictionary=current_dictionary())
+def _resolved(spec: WorkloadSpec, type_: WorkloadType, rows: Mapping[str, Priority]) -> Effective:
+    answer = resolve(spec.request, defaults=defaults_of(type_), dictionary=dictionary_of(rows))
     if isinstance(answer, Refusal):
         pointer = POINTERS.get(answer.field, answer.field)
         raise Refused.at(pointer, answer.code, answer.message, allowed=answer.allowed)
@@ -117,13 +117,14 @@ def _padded(raws: Sequence[Mapping[str, Any]], length: int) -> Sequence[Mapping[
 def _accept(
     spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any], ticket: Ticket | None
 ) -> Workload:
-    type_ = type_of(spec)
-    effective = _resolved(spec, type_)
+    type_, rows = type_of(spec), current_rows()
+    effective = _resolved(spec, type_, rows)
     refuse_unenforceable(effective, project)
     refuse_over_cap(spec, effective, project)
     pools = pools_for(spec, project)
     pool = pick_pool(spec, effective, project, pools)
     workload = _draft(spec, type_, effective, project, actor)
+    workload.priority = rows[effective.priority.name]
     _place(workload, pools, pool)
     workload.raw = dict(raw)
     workload.save(force_insert=True)
@@ -144,7 +145,6 @@ def _draft(spec: WorkloadSpec, type_: WorkloadType, effective: Effective, projec
         type=type_,
         spec=final.as_json(),
         category=type_.category.name if type_.category else "",
-        priority=Priority.objects.get(name=effective.priority.name),
         priority_value=effective.priority.value,
         priority_source=effective.priority_source,
         preemptibility=effective.preemptibility,
