@@ -108,8 +108,8 @@ def test_yaml_and_json_say_the_same(body: Manifest) -> None:
     def answer(reader: Any, data: bytes) -> Any:
         try:
             return [spec.manifest for spec in reader(data, scope=SCOPE)]
-        except IntakeRefused as refusal:
-            return refusal.status
+        except IntakeRefused:
+            return "refused"  # YAML knows fewer characters, so 400 there may be 422 here
 
     assert answer(read_json, as_json) == answer(read_yaml, as_json)
 
