@@ -97,6 +97,10 @@ class Standing:
         role = self.role_in(project=project, department=department)
         return role is not None and verb in MAY[role]
 
+    def holds(self, verb: Verb) -> bool:
+        """Is the verb allowed anywhere at all?"""
+        return any(verb in MAY[grant.role] for grant in self.grants)
+
     def projects(self, verb: Verb = Verb.VIEW_PROJECT) -> QuerySet[Project]:
         """Projects where the verb is allowed."""
         grants = [grant for grant in self.grants if verb in MAY[grant.role]]

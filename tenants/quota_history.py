@@ -63,7 +63,7 @@ def _entry(now: Any, before: Any | None, fields: tuple[str, ...]) -> QuotaEntry:
 
 def _worth_saying(version: Any, field: str) -> bool:
     """A first version is told without its defaults."""
-    return getattr(version, field) != ProjectQuota._meta.get_field(field).get_default()
+    return bool(getattr(version, field) != getattr(ProjectQuota(), field))
 
 
 def _text(version: Any | None, field: str) -> str:

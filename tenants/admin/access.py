@@ -4,6 +4,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
@@ -12,7 +13,7 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from portal.core.actors import Actor
-from tenants.admin.base import Outcome, RefusalsAsMessages, ServiceAdmin, ServiceForm, admin_actor, existing, standing
+from tenants.admin.base import Outcome, RefusalsAsMessages, ServiceAdmin, ServiceForm, admin_actor, standing
 from tenants.models import Department, Membership, Project, Role, ServiceAccount, User
 from tenants.permissions import Verb
 from tenants.services import memberships, people, service_accounts
@@ -47,9 +48,8 @@ class PersonAdmin(RefusalsAsMessages, UserAdmin):
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 - Django's name
         """Django's page; a password that was set is recorded."""
         response: HttpResponse = super().user_change_password(request, id, form_url)
-        user = existing(User, id) if request.method == "POST" and response.status_code == 302 else None
-        if isinstance(user, User):
-            people.record_password(user=user, actor=admin_actor(request))
+        if request.method == "POST" and response.status_code == 302:
+            people.record_password(user=User.objects.get(pk=unquote(id)), actor=admin_actor(request))
         return response
 
     def has_module_permission(self, request: HttpRequest) -> bool:

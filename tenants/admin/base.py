@@ -4,7 +4,7 @@ A form is rehearsed before it counts as valid: the service runs in a transaction
 refuses lands at the fields. The real run follows at the save; should somebody else have been faster, the page says so.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -13,9 +13,9 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.forms import ModelForm
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _
 
 from portal.core.actors import Actor, Channel
@@ -117,7 +117,10 @@ class RefusalsAsMessages(admin.ModelAdmin):
 
 
 class ServiceAdmin(RefusalsAsMessages):
-    """A page whose rows are written by services only."""
+    """A page whose rows are written by services only.
+
+    Whoever holds the verb everywhere sees every row; a page may show the rows within reach to admins of departments.
+    """
 
     verb: ClassVar[Verb] = Verb.MANAGE_ORGANISATION
     add_form: ClassVar[type[ServiceForm] | None] = None
@@ -159,32 +162,54 @@ class ServiceAdmin(RefusalsAsMessages):
         for obj in queryset:
             self.remove(admin_actor(request), obj)
 
+    def reached(self, held: Standing) -> Q:
+        """Rows that a person reaches who does not hold the verb everywhere: none, unless a page says otherwise."""
+        return Q(pk__in=[])
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows, held = super().get_queryset(request), standing(request)
+        return rows if held.can(self.verb) else rows.filter(self.reached(held))
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Offer only projects and departments where the verb is allowed."""
+        offered = {"project": standing(request).projects, "department": standing(request).departments}
+        if choices := offered.get(db_field.name):
+            kwargs["queryset"] = choices(self.verb)
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        self._absent_beyond_reach(request, object_id)
+        return super().history_view(request, object_id, extra_context)
+
+    def history_form_view(
+        self, request: HttpRequest, object_id: str, version_id: str, extra_context: Any = None
+    ) -> Any:
+        self._absent_beyond_reach(request, object_id)
+        return super().history_form_view(request, object_id, version_id, extra_context)  # type: ignore[misc]  # a mixin's
+
+    def _absent_beyond_reach(self, request: HttpRequest, object_id: str) -> None:
+        """History is kept of rows that are gone, and of rows that are not one's own: to others both are absent."""
+        if not standing(request).can(self.verb) and self.get_object(request, unquote(object_id)) is None:
+            raise Http404
+
+    def _allowed(self, request: HttpRequest, obj: Any = None) -> bool:
+        held = standing(request)
+        if held.can(self.verb):
+            return True
+        scoped = type(self).reached is not ServiceAdmin.reached and held.holds(self.verb)
+        return scoped and (obj is None or self.model._default_manager.filter(self.reached(held), pk=obj.pk).exists())
+
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return standing(request).can(self.verb)
+        return self._allowed(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return standing(request).can(self.verb)
+        return self._allowed(request, obj)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return standing(request).can(self.verb)
+        return self._allowed(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return standing(request).can(self.verb)
+        return self._allowed(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return standing(request).can(self.verb)
-
-
-def existing(model: type[Model], object_id: str) -> Model | None:
-    """The row behind an id of the URL, None for anything else."""
-    return model._default_manager.filter(pk=unquote(object_id)).first()
-
-
-def lines(text: str) -> list[str]:
-    """Comma-separated names as a list."""
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def words(parts: Iterable[object]) -> str:
-    """A list as comma-separated names."""
-    return ", ".join(str(part) for part in parts)
+        return self._allowed(request, obj)

@@ -4,6 +4,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from simple_history.admin import SimpleHistoryAdmin
@@ -15,12 +16,10 @@ from tenants.admin.base import (
     ServiceAdmin,
     ServiceForm,
     admin_actor,
-    lines,
     reason_field,
-    words,
 )
 from tenants.models import Department, Project
-from tenants.permissions import Verb
+from tenants.permissions import Standing, Verb
 from tenants.services import organisation
 
 
@@ -69,10 +68,12 @@ class PoolNamesField(forms.CharField):
     """Names of node pools, separated by commas, as a list."""
 
     def to_python(self, value: Any) -> Any:
-        return value if isinstance(value, list) else lines(super().to_python(value) or "")
+        if isinstance(value, list):
+            return value
+        return [name.strip() for name in (super().to_python(value) or "").split(",") if name.strip()]
 
     def prepare_value(self, value: Any) -> Any:
-        return words(value) if isinstance(value, list) else value
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
 
     def run_validators(self, value: Any) -> None:
         """Names are checked by the service."""
@@ -117,8 +118,14 @@ class ProjectAdmin(ServiceAdmin, SimpleHistoryAdmin):
     fixed_fields = ("department", "name", "namespace")
     list_display = ["name", "department", "cluster", "namespace", "created_at"]
     list_select_related = ["department", "cluster"]
-    list_filter = ["cluster", "department"]
+    list_filter = [
+        ("cluster", admin.RelatedOnlyFieldListFilter),
+        ("department", admin.RelatedOnlyFieldListFilter),
+    ]
     search_fields = ["name", "namespace"]
+
+    def reached(self, held: Standing) -> Q:
+        return Q(pk__in=held.projects(self.verb))
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
         """Create or describe it."""

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from simple_history.admin import SimpleHistoryAdmin
@@ -24,7 +25,7 @@ from tenants.admin.history import AmountsInWords
 from tenants.admin.imports import WholeImportMixin
 from tenants.admin.quota_csv import DepartmentQuotaResource, ProjectQuotaResource
 from tenants.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
-from tenants.permissions import Verb
+from tenants.permissions import Standing, Verb
 from tenants.quota_values import QuotaValues, malformed
 from tenants.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
 
@@ -90,7 +91,7 @@ class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
     """What both kinds of quota share. The mixin order matters: import and export wrap the list, history the rows."""
 
     ordering = ["node_pool", "pk"]
-    list_filter = ["node_pool", "rank"]
+    list_filter = [("node_pool", admin.RelatedOnlyFieldListFilter), "rank"]
 
     @admin.display(description=_("GPUs deserved"), ordering="gpu_deserved")
     def gpu_deserved_text(self, obj: Quota) -> str:
@@ -118,6 +119,9 @@ class ProjectQuotaAdmin(QuotaAdmin):
     list_display = ["project", "node_pool", "gpu_deserved_text", "gpu_limit_text", "over_quota_weight", "rank"]
     list_select_related = ["project", "node_pool"]
     search_fields = ["project__name", "project__department__name"]
+
+    def reached(self, held: Standing) -> Q:
+        return Q(project__in=held.projects(self.verb))
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
         """Set it."""
@@ -179,6 +183,9 @@ class PriorityCapAdmin(ServiceAdmin, SimpleHistoryAdmin):
     list_display = ["project", "priority", "gpu_limit_text"]
     list_select_related = ["project"]
     search_fields = ["project__name", "priority"]
+
+    def reached(self, held: Standing) -> Q:
+        return Q(project__in=held.projects(self.verb))
 
     def get_historical_record_context_helper(self, request: HttpRequest, historical_record: Any) -> AmountsInWords:
         return AmountsInWords(self.model, historical_record)
