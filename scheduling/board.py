@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from scheduling.capacity import Ledger
 from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy, total
-from scheduling.placement import Room, Rooms
+from scheduling.placement import Room, Rooms, Selection, matches, selection
 from scheduling.reasons import Pend
 from scheduling.resources import ZERO, Resources
 
@@ -44,6 +44,7 @@ class Board:
         self.seats_on: dict[str, list[Seat]] = defaultdict(list)
         self.seats_of: dict[str, list[Seat]] = {}
         self.active: dict[str, int] = {}
+        self._sizes: dict[Selection, tuple[frozenset[Resources], Resources]] = {}
         self._strategies = dict(snapshot.strategies)
         self._default = default
         self._journal: list[Callable[[], None]] = []
@@ -65,6 +66,14 @@ class Board:
                 asked = seat.pod.requests
                 self.rooms.change(seat.room, idle=ZERO - asked, future=ZERO if seat.leaving else ZERO - asked)
                 self.seats_on[seat.room.node.name].append(seat)
+
+    def sizes(self, group: PodGroup) -> tuple[frozenset[Resources], Resources]:
+        """Sizes of the nodes the group may use, ready or not, and their sum."""
+        key = selection(group)
+        if key not in self._sizes:
+            found = [node.capacity for node in self.nodes[group.pool] if matches(node, group)]
+            self._sizes[key] = (frozenset(found), sum(found, ZERO))
+        return self._sizes[key]
 
     def strategy(self, group: PodGroup) -> Strategy:
         return self._strategies.get(group.pool, self._default)

@@ -2,7 +2,7 @@
 
 from scheduling.board import Board
 from scheduling.model import Pod, PodGroup, total
-from scheduling.placement import matches
+from scheduling.placement import by_size
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import ZERO
 
@@ -12,12 +12,11 @@ def impossible(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend | N
     needed = total(pods)
     if not board.nodes.get(group.pool):
         return Pend(Reason.NO_SUCH_POOL, needed, pool=group.pool)
-    capacities = [node.capacity for node in board.nodes[group.pool] if matches(node, group)]
-    whole = sum(capacities, ZERO)
+    capacities, whole = board.sizes(group)
     fits_nodes = all(any(pod.requests.fits_in(capacity) for capacity in capacities) for pod in pods)
     if fits_nodes and needed.fits_in(whole):
         return None
-    largest = max(capacities, key=lambda capacity: (capacity.gpu, capacity.cpu, capacity.memory), default=ZERO)
+    largest = max(capacities, key=by_size, default=ZERO)
     return Pend(Reason.NEVER_FITS, needed, pool=group.pool, free=whole, largest_free=largest)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from scheduling.model import Node, PodGroup, Strategy
 from scheduling.resources import ZERO, Resources
 
+Selection = tuple[str, tuple[tuple[str, str], ...]]
+
 
 class Room:
     """The free part of one node. Changed through `Rooms` only."""
@@ -34,7 +36,11 @@ class Rooms:
         ready = sorted((node for node in nodes if node.ready), key=lambda node: node.order)
         self._rooms = [Room(node, index) for index, node in enumerate(ready)]
         self._by_name = {room.node.name: room for room in self._rooms}
-        self._by_gpu = sorted((room.future.gpu, room.index) for room in self._rooms)
+        self._fullest = sorted((room.future.gpu, room.index) for room in self._rooms)
+        self._emptiest = sorted((-room.future.gpu, room.index) for room in self._rooms)
+        self._matching: dict[Selection, tuple[list[Room], frozenset[int]]] = {}
+        self._free: dict[Selection, tuple[int, tuple[Resources, Resources]]] = {}
+        self.changes: list[Room] = []
 
     def get(self, name: str | None) -> Room | None:
         return None if name is None else self._by_name.get(name)
@@ -42,41 +48,54 @@ class Rooms:
     def change(self, room: Room, *, idle: Resources = ZERO, future: Resources = ZERO) -> None:
         """Add to what is free; negative amounts take."""
         if future.gpu:
-            del self._by_gpu[bisect_left(self._by_gpu, (room.future.gpu, room.index))]
-            insort(self._by_gpu, (room.future.gpu + future.gpu, room.index))
+            gpu, index = room.future.gpu, room.index
+            del self._fullest[bisect_left(self._fullest, (gpu, index))]
+            del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
+            insort(self._fullest, (gpu + future.gpu, index))
+            insort(self._emptiest, (-gpu - future.gpu, index))
         room.idle += idle
         room.future += future
         room.version += 1
+        self.changes.append(room)
 
-    def matching(self, group: PodGroup) -> Iterator[Room]:
+    def matching(self, group: PodGroup) -> list[Room]:
         """Ready nodes of the group's pool that carry every label it selects."""
-        return (room for room in self._rooms if matches(room.node, group))
+        return self._match(group)[0]
+
+    def _match(self, group: PodGroup) -> tuple[list[Room], frozenset[int]]:
+        key = selection(group)
+        if key not in self._matching:
+            found = [room for room in self._rooms if matches(room.node, group)]
+            self._matching[key] = (found, frozenset(room.index for room in found))
+        return self._matching[key]
 
     def find(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Room | None:
         """The best node that fits. Bin-pack: the fullest; spread: the emptiest; ties by node order."""
-        fitting = (room for room in self.with_gpus(asked.gpu) if room.fits(asked, now=now))
-        matching = (room for room in fitting if matches(room.node, group))
-        if strategy is Strategy.SPREAD:
-            return max(matching, key=lambda room: (_free(room, asked), -room.index), default=None)
+        spread = strategy is Strategy.SPREAD
+        fitting = (room for room in self.with_gpus(group, asked.gpu, spread=spread) if room.fits(asked, now=now))
         if asked.gpu:
-            return next(matching, None)
-        return min(matching, key=lambda room: (_free(room, asked), room.index), default=None)
+            return next(fitting, None)
+        sign = -1 if spread else 1
+        return min(fitting, key=lambda room: (sign * room.future.cpu, room.index), default=None)
 
-    def with_gpus(self, gpu: int) -> Iterator[Room]:
-        """Rooms whose future has that many GPUs, fullest first."""
-        start = bisect_left(self._by_gpu, (gpu, -1))
-        return (self._rooms[index] for _gpu, index in self._by_gpu[start:])
+    def with_gpus(self, group: PodGroup, gpu: int, *, spread: bool = False) -> Iterator[Room]:
+        """Matching rooms whose future has that many GPUs, fullest first; with `spread`, emptiest first."""
+        allowed = self._match(group)[1]
+        if spread:
+            found = self._emptiest[: bisect_left(self._emptiest, (1 - gpu, -1))]
+        else:
+            found = self._fullest[bisect_left(self._fullest, (gpu, -1)) :]
+        return (self._rooms[index] for _gpu, index in found if index in allowed)
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """What is idle now in sum, and on the emptiest node."""
-        idle = [room.idle for room in self.matching(group)]
-        free = Resources(
-            sum(max(amount.gpu, 0) for amount in idle),
-            sum(max(amount.cpu, 0) for amount in idle),
-            sum(max(amount.memory, 0) for amount in idle),
-        )
-        emptiest = max(idle, key=lambda amount: (amount.gpu, amount.cpu, amount.memory), default=ZERO)
-        return free, emptiest.floor()
+        key, age = selection(group), len(self.changes)
+        known = self._free.get(key)
+        if known is None or known[0] != age:
+            idle = [room.idle.floor() for room in self.matching(group)]
+            known = (age, (sum(idle, ZERO), max(idle, key=by_size, default=ZERO)))
+            self._free[key] = known
+        return known[1]
 
     def capacity(self) -> Resources:
         """Everything the ready nodes have."""
@@ -94,6 +113,11 @@ def slots(free: Resources, asked: Resources) -> int:
     return max(0, min((left // part for left, part in parts if part), default=1))
 
 
-def _free(room: Room, asked: Resources) -> int:
-    """GPU work compares free GPUs, other work free CPU."""
-    return room.future.gpu if asked.gpu else room.future.cpu
+def by_size(amount: Resources) -> tuple[int, int, int]:
+    """GPUs first, then CPU, then memory."""
+    return (amount.gpu, amount.cpu, amount.memory)
+
+
+def selection(group: PodGroup) -> Selection:
+    """What decides which nodes a group may use."""
+    return (group.pool, tuple(sorted(group.node_selector.items())))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scheduling.board import Board, Seat
 from scheduling.model import Pod, PodGroup, total
-from scheduling.placement import Room, matches, slots
+from scheduling.placement import Room, slots
 from scheduling.resources import ZERO, Resources
 from scheduling.rules.kai_order import Leaf, Standing, Turns, VictimTurns, in_turn
 from scheduling.victims import held
@@ -125,9 +125,10 @@ class _Hopeful:
         self._asked = pods[-1].requests
         self._wanted = sum(pod.requests == self._asked for pod in pods)
         self._units: dict[str, list[Unit]] = defaultdict(list)
+        self._linked: dict[str, set[str]] = defaultdict(set)
         self._freed: dict[str, Resources] = defaultdict(lambda: ZERO)
-        rooms = board.rooms.with_gpus(self._asked.gpu)
-        self._slots = sum(slots(room.future, self._asked) for room in rooms if matches(room.node, group))
+        rooms = board.rooms.with_gpus(group, self._asked.gpu)
+        self._slots = sum(slots(room.future, self._asked) for room in rooms)
         self._free(recorded)
         self._slots += sum(self._gain(node, ZERO, self._freed[node]) for node in _nodes(recorded))
         self._recorded = dict(self._freed)
@@ -150,6 +151,8 @@ class _Hopeful:
         nodes = _nodes(unit)
         for node in nodes:
             self._units[node].append(unit)
+            if len(nodes) > 1:
+                self._linked[node].update(nodes)
         return nodes
 
     def seats(self, node: str) -> list[Seat]:
@@ -157,10 +160,11 @@ class _Hopeful:
         return [seat for unit in self._units[node] for seat in unit]
 
     def may_fit(self, node: str) -> bool:
-        """Could all pods fit once the node's potential victims are gone?"""
+        """Could all pods fit once the node's potential victims, and what goes with them elsewhere, are gone?"""
         missing = self._wanted - self._slots
-        nodes = {node, *_nodes(self.seats(node))} if missing > 0 else ()
-        return sum(self._gain(name, self._recorded.get(name, ZERO), self._freed[name]) for name in nodes) >= missing
+        for name in {node, *self._linked.get(node, ())} if missing > 0 else ():
+            missing -= self._gain(name, self._recorded.get(name, ZERO), self._freed[name])
+        return missing <= 0
 
 
 class _Trial:
@@ -234,6 +238,8 @@ def _offer(board: Board, seats: Sequence[Seat]) -> Sequence[Seat]:
     return seats[: max(group.min_member - board.active[group.name], 1)]
 
 
-def _nodes(seats: Iterable[Seat]) -> list[str]:
+def _nodes(seats: Sequence[Seat]) -> list[str]:
     """Their nodes, each once, in order of appearance."""
+    if len(seats) == 1:
+        return [room.node.name] if (room := seats[0].room) else []
     return list(dict.fromkeys(seat.room.node.name for seat in seats if seat.room is not None))

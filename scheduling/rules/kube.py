@@ -11,14 +11,16 @@ Source: kube-scheduler's default preemption, checked on recorded decisions of a 
 - A class with preemptionPolicy Never evicts nobody. Disruption budgets are not modelled.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Final
 
 from scheduling.board import Board, Seat
 from scheduling.decisions import Cause, Decision, Start, Wait
 from scheduling.explain import impossible, no_room
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy
-from scheduling.placement import Room
+from scheduling.placement import Room, Rooms, Selection, selection
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import Resources
 from scheduling.victims import evictable, evictions, held, not_given_back
@@ -52,7 +54,7 @@ class KubeRules:
 class _KubeCycle:
     def __init__(self, board: Board) -> None:
         self.board = board
-        self._scores: dict[tuple[str, Resources, int], tuple[int, NodeScore | None]] = {}
+        self._rankings: dict[tuple[Selection, Resources, int], _Ranking] = {}
 
     def turn(self, group: PodGroup) -> list[Decision]:
         """Start what fits, evict for the rest."""
@@ -101,22 +103,14 @@ class _KubeCycle:
         return no_room(self.board, group, (pod,), Reason.PREEMPTION_NEVER if never else Reason.NO_ROOM)
 
     def _best_node(self, group: PodGroup, asked: Resources) -> Room | None:
-        scored = (
-            (score, room)
-            for room in self.board.rooms.matching(group)
-            if (score := self._score(room, asked, group.priority)) is not None
-        )
-        best = min(scored, key=lambda item: (item[0], item[1].index), default=None)
-        return None if best is None else best[1]
-
-    def _score(self, room: Room, asked: Resources, priority: int) -> NodeScore | None:
-        """The node's cost, lower is better; None when even all lower-priority pods would not make room."""
-        key = (room.node.name, asked, priority)
-        known = self._scores.get(key)
-        if known is None or known[0] != room.version:
-            known = (room.version, self._cost(self._victims(room, asked, priority)))
-            self._scores[key] = known
-        return known[1]
+        key = (selection(group), asked, group.priority)
+        if key not in self._rankings:
+            self._rankings[key] = _Ranking(
+                self.board.rooms,
+                self.board.rooms.matching(group),
+                lambda room: self._cost(self._victims(room, asked, group.priority)),
+            )
+        return self._rankings[key].best()
 
     def _victims(self, room: Room, asked: Resources, priority: int) -> tuple[Seat, ...]:
         lower = [seat for seat in evictable(self.board, room.node.name) if seat.group.priority < priority]
@@ -134,3 +128,33 @@ class _KubeCycle:
         top = max(priorities)
         oldest_of_top = min(seat.group.age_key for seat in victims if seat.group.priority == top)
         return (top, sum(priorities) + PRIORITY_SHIFT * len(victims), len(victims), -oldest_of_top)
+
+
+class _Ranking:
+    """Nodes by what a preemption on them costs. Only nodes that have changed since are looked at again."""
+
+    def __init__(self, rooms: Rooms, matching: list[Room], cost: Callable[[Room], NodeScore | None]) -> None:
+        self._rooms = rooms
+        self._cost = cost
+        self._matching = {room.index: room for room in matching}
+        self._heap: list[tuple[NodeScore, int, int]] = []
+        self._seen = len(rooms.changes)
+        for room in matching:
+            self._add(room)
+
+    def _add(self, room: Room) -> None:
+        if (score := self._cost(room)) is not None:
+            heappush(self._heap, (score, room.index, room.version))
+
+    def best(self) -> Room | None:
+        """The cheapest node, the first of equal ones; None when no node can be made free enough."""
+        changed = {room.index for room in self._rooms.changes[self._seen :]}
+        self._seen = len(self._rooms.changes)
+        for index in sorted(changed & self._matching.keys()):
+            self._add(self._matching[index])
+        while self._heap:
+            _score, index, version = self._heap[0]
+            if self._matching[index].version == version:
+                return self._matching[index]
+            heappop(self._heap)
+        return None
