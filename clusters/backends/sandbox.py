@@ -72,6 +72,10 @@ class SandboxGateway:
         for row in rows.order_by("version"):
             yield WatchEvent(_event_type(row, start), row.manifest)
 
+    def newest(self) -> str:
+        """The version of the last write of any kind."""
+        return str(self._version())
+
     def logs(self, ref: ObjectRef, *, container: str = "", tail: int = 200) -> Sequence[str]:
         pod = self.get(ref)
         if pod is None:

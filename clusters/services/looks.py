@@ -5,10 +5,19 @@ A version that is no longer known means listing again; what was known and is not
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from clusters.errors import ClusterBusy, VersionExpired
 from clusters.ownership import is_managed
 from clusters.ports import ClusterGateway, Kind, Manifest
+
+
+@runtime_checkable
+class CountsVersions(Protocol):
+    """A gateway whose resourceVersions are one counter for all kinds, so it says cheaply if anything changed."""
+
+    def newest(self) -> str:
+        """The version of the last write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster, ObserverLease
 from clusters.observation import Observation, handlers
 from clusters.ports import ClusterGateway, Kind
-from clusters.services.looks import Look, look
+from clusters.services.looks import CountsVersions, Look, look, newer
 from clusters.services.observed_events import owners_of_events, store_events
 from clusters.services.observed_jobs import Owners, bare_pod_changes, job_changes
 from clusters.services.observed_nodes import move_nodes, store_nodes
@@ -28,6 +28,7 @@ JOB_KINDS: Final = tuple(kind for kind in WORKLOAD_KINDS if kind.key != POD.key)
 ALWAYS: Final = frozenset({NODE.key, POD.key, EVENT.key})
 NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 OWNERS: Final = "owners"  # beside the versions: whose object is whose
+NEWEST: Final = "newest"  # and the version of all kinds together, where the cluster counts so
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,18 @@ class _Seen:
     """Everything one look brought, before anything is written."""
 
     before: dict[str, Any]
-    looks: dict[str, Look]
+    newest: str
+    looks: dict[str, Look] = field(default_factory=dict)
     event_owners: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         return all(each.is_empty for each in self.looks.values())
+
+    def versions(self, owners: Owners) -> dict[str, Any]:
+        """What to keep: where the next look begins."""
+        begins = {key: newer(each.version, self.newest) for key, each in self.looks.items()}
+        return {**self.before, **begins, OWNERS: owners, NEWEST: self.newest}
 
     def jobs(self) -> list[Look]:
         return [self.looks[kind.key] for kind in JOB_KINDS if kind.key in self.looks]
@@ -61,7 +68,11 @@ def observe_cluster(cluster: Cluster) -> Observation:
         locked = ObserverLease.objects.select_for_update().get(cluster=cluster)
         if locked.versions != seen.before:
             return Observation(at=at)
-        observation = Observation(at=at) if seen.is_empty else _store(cluster, seen, locked, at)
+        owners: Owners = {key: dict(kept) for key, kept in seen.before.get(OWNERS, {}).items()}
+        observation = Observation(at=at) if seen.is_empty else _store(cluster, seen, owners, at)
+        if seen.looks and (kept := seen.versions(owners)) != seen.before:
+            locked.versions = kept
+            locked.save(update_fields=["versions"])
         move_nodes(cluster, list(cluster.node_pools.all()))
         Cluster.objects.filter(pk=cluster.pk).update(observed_at=at)
     return observation
@@ -76,11 +87,14 @@ def _see(cluster: Cluster, before: dict[str, Any]) -> _Seen:
     gateway = gateway_for(cluster)
     if not before:
         _refuse_another(cluster, gateway)
+    newest = gateway.newest() if isinstance(gateway, CountsVersions) else ""
+    if newest and newest == before.get(NEWEST):
+        return _Seen(before, newest)
     looks = {
         kind.key: found for kind in (NODE, POD, EVENT, *JOB_KINDS) if (found := _look(cluster, gateway, kind, before))
     }
     owners = owners_of_events(gateway, looks[EVENT.key], before.get(OWNERS, {}))
-    return _Seen(before, looks, owners)
+    return _Seen(before, newest, looks, owners)
 
 
 def _look(cluster: Cluster, gateway: ClusterGateway, kind: Kind, before: dict[str, Any]) -> Look | None:
@@ -103,9 +117,8 @@ def _refuse_another(cluster: Cluster, gateway: ClusterGateway) -> None:
         raise ClusterChanged(f"{cluster.name} was {cluster.uid} and is now {uid}.")
 
 
-def _store(cluster: Cluster, seen: _Seen, lease: ObserverLease, at: datetime) -> Observation:
+def _store(cluster: Cluster, seen: _Seen, owners: Owners, at: datetime) -> Observation:
     flavour, pools = flavour_for(cluster.flavour), list(cluster.node_pools.all())
-    owners: Owners = {key: dict(kept) for key, kept in seen.before.get(OWNERS, {}).items()}
     store_nodes(cluster, seen.looks[NODE.key], pools, at=at)
     pods = PodStore(cluster, flavour, pools, at).store(seen.looks[POD.key])
     jobs = job_changes(seen.jobs(), owners)
@@ -115,6 +128,4 @@ def _store(cluster: Cluster, seen: _Seen, lease: ObserverLease, at: datetime) ->
     observation = Observation(at, tuple(pods.rows), jobs, tuple(events), pods.readings)
     for handler in handlers():
         handler(cluster, observation)
-    lease.versions = {**seen.before, **{key: each.version for key, each in seen.looks.items()}, OWNERS: owners}
-    lease.save(update_fields=["versions"])
     return observation

@@ -3,18 +3,23 @@
 from collections.abc import Iterator
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django import DjangoAssertNumQueries
 
 from clusters import observation
 from clusters.backends import sandbox as backend
 from clusters.errors import ClusterBusy, ClusterChanged
 from clusters.flavours import flavour_for
-from clusters.kinds_core import POD
+from clusters.gateways import gateway_for
+from clusters.kinds_core import POD, ref_of
 from clusters.models import Cluster, ClusterEvent, Node, NodePool, ObservedPod, ObserverLease
 from clusters.observation import Observation
 from clusters.ports import Kind, Manifest
 from clusters.sandbox import store as store_module
 from clusters.services.observe import observe_cluster
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, furnished, job
+from tests.factories.clusters import build_cluster
 
 pytestmark = pytest.mark.django_db
 
@@ -207,7 +212,7 @@ def test_a_list_older_than_what_was_seen_is_not_believed(monkeypatch: pytest.Mon
     sandbox.create(bare_pod("train"))
     observe_cluster(sandbox.cluster)
     lease = ObserverLease.objects.get()
-    lease.versions = {**lease.versions, POD.key: "999999"}
+    lease.versions = {**lease.versions, POD.key: "999999", "newest": ""}
     lease.save()
     with pytest.raises(ClusterBusy, match="older than what was seen"):
         observe_cluster(sandbox.cluster)
@@ -324,3 +329,37 @@ def test_a_suspended_job_says_so(told: Told) -> None:
     observe_cluster(sandbox.cluster)
     assert told.last.jobs["4f1c"].phase == "suspended"
     assert sandbox.pods("train") == []
+
+
+def test_a_quiet_cluster_costs_few_queries(django_assert_max_num_queries: DjangoAssertNumQueries) -> None:
+    sandbox = furnished()
+    sandbox.create(job("train"))
+    sandbox.ticks(2)
+    observe_cluster(sandbox.cluster)
+    with django_assert_max_num_queries(10):
+        observe_cluster(sandbox.cluster)
+
+
+def test_many_pods_cost_no_more_queries_than_few(django_assert_max_num_queries: DjangoAssertNumQueries) -> None:
+    sandbox = furnished()
+    sandbox.create(job("small"))
+    sandbox.ticks(2)
+    with CaptureQueriesContext(connection) as few:
+        observe_cluster(sandbox.cluster)
+    sandbox.create(job("large", parallelism=7, workload="other"))
+    sandbox.ticks(2)
+    with django_assert_max_num_queries(len(few)):
+        observe_cluster(sandbox.cluster)
+
+
+def test_a_memory_cluster_is_observed_too(told: Told) -> None:
+    cluster = build_cluster()
+    gateway = gateway_for(cluster)
+    gateway.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}})
+    manifest = bare_pod("train")
+    gateway.create(manifest)
+    observe_cluster(cluster)
+    assert [pod.name for pod in told.last.pods] == ["train"]
+    gateway.delete(ref_of(manifest))
+    observe_cluster(cluster)
+    assert ObservedPod.objects.get().gone_at is not None
