@@ -13,7 +13,7 @@ from typing import Final, Self, TypeAlias
 MILLI: Final = 1000
 LARGEST: Final = 2**63 - 1
 
-_QUANTITY: Final = re.compile(r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))([a-zA-Z]{0,2}|[eE][+-]?\d{1,2})")
+_QUANTITY: Final = re.compile(r"(?a)([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))([a-zA-Z]{0,2}|[eE][+-]?\d{1,2})")
 _SUFFIXES: Final = {
     "": Fraction(1),
     **{letters: Fraction(10) ** power for letters, power in (("n", -9), ("u", -6), ("m", -3))},
