@@ -60,6 +60,15 @@ def test_kai_is_told_queue_scheduler_and_preemptibility(kind: WorkloadKind) -> N
         assert found.template["metadata"]["labels"]["kai.scheduler/preemptibility"] == "preemptible"
 
 
+def test_pods_described_without_a_template_carry_the_labels_too() -> None:
+    predictor = rendered("kai", sample(kind_named("InferenceService")))["spec"]["predictor"]
+    assert predictor["priorityClassName"] == "low"
+    assert predictor["schedulerName"] == "kai-scheduler"
+    assert predictor["labels"]["kai.scheduler/queue"] == "project.1.a100"
+    assert predictor["labels"]["rung.dev/role"] == "predictor"
+    assert predictor["annotations"]["rung.dev/generation"] == "3"
+
+
 @every_kind
 def test_kube_leaves_the_default_scheduler(kind: WorkloadKind) -> None:
     manifest = rendered("kube", sample(kind))

@@ -382,13 +382,24 @@ def test_another_cluster_behind_the_address_pauses_until_it_is_adopted(
 
 
 def test_a_newer_generation_is_due_at_once(cluster: Cluster, wanted: Wanted, store: Store) -> None:
-    store.faults.append(lambda verb, ref: touch(cluster))
+    def change_and_sweep(verb: str, ref: ObjectRef) -> None:
+        touch(cluster)
+        sweep()
+
+    store.faults.append(change_and_sweep)
     wanted.state = state(levels=LEVELS[:1])
     reconcile(cluster)
     cluster.refresh_from_db()
     assert (cluster.generation, cluster.synced_generation) == (2, 1)
     assert cluster.sync_due_at is not None
     assert cluster.sync_due_at <= timezone.now()
+
+
+def test_of_two_sweeps_that_saw_the_same_due_time_one_gets_it(cluster: Cluster) -> None:
+    mine, theirs = Cluster.objects.get(), Cluster.objects.get()
+    until = timezone.now() + timedelta(seconds=30)
+    assert Cluster.objects.claim_due(mine, until)
+    assert not Cluster.objects.claim_due(theirs, until + timedelta(seconds=1))
 
 
 def test_each_due_cluster_is_swept_once(cluster: Cluster, plain: Cluster) -> None:
