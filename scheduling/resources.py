@@ -132,10 +132,6 @@ class Limit:
             memory=_bound(memory, unit=1, what="memory"),
         )
 
-    def lower(self, other: "Limit") -> "Limit":
-        """The tighter bound in every dimension."""
-        return Limit(_lower(self.gpu, other.gpu), _lower(self.cpu, other.cpu), _lower(self.memory, other.memory))
-
     def __str__(self) -> str:
         parts = [f"{decimal_text(self.gpu)} GPU"] if self.gpu is not None else []
         parts += [f"{decimal_text(self.cpu)} CPU"] if self.cpu is not None else []
@@ -149,12 +145,6 @@ def _bound(amount: Amount | None, *, unit: int, what: str) -> int | None:
 
 def _over(amount: int, bound: int | None) -> int:
     return 0 if bound is None or amount <= bound else amount - bound
-
-
-def _lower(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
 
 
 def _memory_text(amount: int) -> str:

@@ -183,7 +183,8 @@ class _KaiCycle:
             yield Start(case.group, case.placements, case.over_quota)
         yield from case.evicts
         if case.nominated:
-            case.pend = no_room(self.board, case.group, case.group.waiting, Reason.EVICTING)
+            coming = tuple(pod for pod in case.group.waiting if pod.name in case.nominated)
+            case.pend = no_room(self.board, case.group, coming, Reason.EVICTING)
         if case.pend is not None:
             yield Wait(case.group, case.pend, case.nominated)
 

@@ -69,7 +69,8 @@ class _KubeCycle:
             decisions.append(Start(group, turn.placements, self.board.over_quota(group)))
         decisions += evictions(turn.victims, Cause.PREEMPT, group)
         if turn.nominated and turn.pend is None:
-            turn.pend = no_room(self.board, group, group.waiting, Reason.EVICTING)
+            coming = tuple(pod for pod in group.waiting if pod.name in turn.nominated)
+            turn.pend = no_room(self.board, group, coming, Reason.EVICTING)
         if turn.pend is not None:
             decisions.append(Wait(group, turn.pend, turn.nominated))
         return decisions

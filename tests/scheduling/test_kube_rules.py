@@ -133,6 +133,15 @@ def test_higher_priority_goes_first_then_the_older() -> None:
     assert started == ["strong", "old"]
 
 
+def test_what_waits_for_its_victims_is_counted_without_what_starts() -> None:
+    work = (running("low", "b", priority="low"), gang("new", pods=2, priority="high"))
+    start, _evict, wait = decide(node("a", 1), node("b", 1), *work)
+    assert isinstance(start, Start)
+    assert isinstance(wait, Wait)
+    assert (start.placements, wait.nominated) == ({"new-0": "a"}, {"new-1": "b"})
+    assert wait.pend.numbers()["needed"] == "1 GPU"
+
+
 def test_room_on_its_way_is_waited_for_and_nobody_else_is_taken() -> None:
     ending = gang("ending", gpus=1, priority="low", nodes=("n",), terminating=True)
     other = running("other", "n", priority="low")

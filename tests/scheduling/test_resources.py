@@ -116,19 +116,6 @@ def test_minus_one_and_nothing_mean_unlimited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "tighter"),
-    [
-        pytest.param(Limit(gpu=1), Limit(gpu=2), Limit(gpu=1), id="smaller wins"),
-        pytest.param(Limit(gpu=1), UNLIMITED, Limit(gpu=1), id="unlimited gives way"),
-        pytest.param(UNLIMITED, Limit(gpu=2), Limit(gpu=2), id="from either side"),
-        pytest.param(UNLIMITED, UNLIMITED, UNLIMITED, id="nothing stays nothing"),
-    ],
-)
-def test_the_tighter_of_two_limits(one: Limit, other: Limit, tighter: Limit) -> None:
-    assert one.lower(other) == tighter
-
-
-@pytest.mark.parametrize(
     ("value", "text"),
     [
         pytest.param(ZERO, "0 GPU", id="nothing"),
