@@ -23,6 +23,7 @@ from tenants.models import Project
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle import WAITING
 from workloads.models import DesiredPhase, Priority, Workload
+from workloads.owners import workload_ids
 
 ANY_POOL: Final = "default"
 
@@ -148,7 +149,7 @@ def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
 
 
 def _minimums(owners: set[str]) -> dict[str, int]:
-    rows = Workload.objects.filter(pk__in=[owner for owner in owners if len(owner) == 36])
+    rows = Workload.objects.filter(pk__in=workload_ids(owners))
     return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
 
 

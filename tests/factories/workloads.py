@@ -39,6 +39,19 @@ def job(
     }
 
 
+def bare_pod(name: str = "pod", *, gpus: int = 1) -> dict[str, Any]:
+    """A v1 Pod: Deploy, very-high, non-preemptible by default."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod(gpus)}
+
+
+def deployment(name: str = "serve", *, gpus: int = 1) -> dict[str, Any]:
+    """An apps/v1 Deployment of one replica; its kind cannot be suspended."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {**pod(gpus), "restartPolicy": "Always"}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
 def pytorch_job(
     name: str = "train", *, gpus: int = 1, workers: int = 0, labels: Mapping[str, str] | None = None
 ) -> dict[str, Any]:

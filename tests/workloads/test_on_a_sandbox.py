@@ -5,7 +5,7 @@ import pytest
 from portal.core.actors import Actor
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, UserFactory
-from tests.factories.workloads import pytorch_job
+from tests.factories.workloads import bare_pod, deployment, pytorch_job
 from tests.workloads.lab import Lab, fresh
 from workloads.models import Phase, PreemptionRecord
 from workloads.selectors import preemption_story, queue_position, timeline, why_waiting
@@ -183,6 +183,29 @@ def gateway_delete(lab: Lab) -> None:
     gateway = SandboxGateway(lab.cluster)
     for manifest in gateway.list(kind)[0]:
         gateway.delete(ref_of(manifest))
+
+
+def test_what_cannot_be_suspended_is_taken_away_and_comes_back(lab: Lab) -> None:
+    admin = acting(UserFactory(is_superuser=True))
+    workload = lab.submit(lab.project("llm-team"), "serve", manifest=deployment("serve", gpus=4))
+    lab.settle()
+    stop(workload=fresh(workload), actor=admin)
+    lab.settle(2, seconds=40)
+    assert (fresh(workload).phase, fresh(workload).allocated_gpu_milli) == (Phase.STOPPED, 0)
+    resume(workload=fresh(workload), actor=admin)
+    lab.settle(3)
+    assert fresh(workload).phase == Phase.RUNNING
+
+
+def test_an_evicted_bare_pod_is_made_anew_and_waits(lab: Lab) -> None:
+    team = lab.project("llm-team", deserved=16)
+    bare = lab.submit(team, "bare", manifest=bare_pod("bare", gpus=8), priority="low")
+    lab.settle()
+    lab.submit(team, "high-train", gpus=8, priority="high")
+    lab.settle(4)
+    lab.settle(3, seconds=40)
+    assert fresh(bare).phase == Phase.PENDING
+    assert PreemptionRecord.objects.get().victim == bare
 
 
 def test_a_finished_workload_is_completed(lab: Lab) -> None:

@@ -20,7 +20,7 @@ from scheduling.reasons import Reason
 from workloads.lifecycle import WAITING
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.sentences import duration_text, pend_sentence
-from workloads.snapshots import group_of, queue_labels, snapshot_of, wanted_of
+from workloads.snapshots import group_of, queue_labels, snapshot_of, wanted_of, workload_of
 
 STALE_SECONDS: Final = 300
 
@@ -111,7 +111,7 @@ def _by_model(workload: Workload) -> Headline | None:
     if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
         return None
     snapshot, _at = snapshot_of(cluster, pool.name)
-    group = _waiting_group(snapshot, workload) or group_of(wanted_of(workload, pool), cluster.flavour)
+    snapshot, group = _apart(snapshot, group_of(wanted_of(workload, pool), cluster.flavour))
     outcome = preview(snapshot, group, flavour=cluster.flavour)
     if outcome.pend is None:
         return None
@@ -131,9 +131,14 @@ def _stale(cluster: Cluster) -> bool:
     return seen is None or (timezone.now() - seen).total_seconds() > STALE_SECONDS
 
 
-def _waiting_group(snapshot: Snapshot, workload: Workload) -> PodGroup | None:
-    """The group as observed, where that is one group: a kube-scheduler sees single pods."""
-    return next((group for group in snapshot.groups if group.name == str(workload.pk)), None)
+def _apart(snapshot: Snapshot, wanted: PodGroup) -> tuple[Snapshot, PodGroup]:
+    """The cluster without the workload's own waiting pods, and those as one group; none seen: as it is wanted."""
+    own = [group for group in snapshot.groups if workload_of(group.name) == wanted.name and group.waiting]
+    if not own:
+        return snapshot, wanted
+    others = tuple(group for group in snapshot.groups if group not in own)
+    pods = tuple(pod for group in own for pod in group.pods)
+    return replace(snapshot, groups=others), replace(own[0], name=wanted.name, pods=pods)
 
 
 def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:

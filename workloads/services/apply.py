@@ -6,6 +6,7 @@ cannot be reached is tried again, further apart each time, for ever: a cluster t
 workload.
 """
 
+import time
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -25,19 +26,24 @@ from workloads.services.moves import move, note
 
 log = structlog.get_logger(__name__)
 
-LEASE: Final = timedelta(seconds=60)
+LEASE: Final = timedelta(seconds=20)
 LONGEST_WAIT: Final = timedelta(minutes=5)
 SETTLE: Final = timedelta(seconds=2)
 MOST_ATTEMPTS: Final = 10
-BATCH: Final = 50
+BATCH: Final = 20
+SWEEP_SECONDS: Final = 4.0
 
 
 def sweep() -> int:
-    """Claim what is due and bring it about, oldest first; answers how many rows were looked at."""
-    claimed = _claim_due()
-    for workload_id in claimed:
-        _bring(workload_id)
-    return len(claimed)
+    """Claim what is due and bring it about, oldest first, for a few seconds; answers how many rows were looked at."""
+    until, looked = time.monotonic() + SWEEP_SECONDS, 0
+    while claimed := _claim_due():
+        for workload_id in claimed:
+            _bring(workload_id)
+        looked += len(claimed)
+        if time.monotonic() > until:
+            break
+    return looked
 
 
 def apply(workload_id: UUID | str) -> bool:

@@ -15,6 +15,7 @@ from clusters.models import Cluster, ObservedPod
 from clusters.ports import Reading
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.models import EventType, PreemptionCause, PreemptionRecord, Workload
+from workloads.owners import workload_id
 from workloads.queues import object_name
 from workloads.sentences import gpus_text
 from workloads.services.moves import note
@@ -119,9 +120,8 @@ def _preemptor(cluster: Cluster, said: str) -> Workload | None:
 
 
 def _workload(owner_id: str | None) -> Workload | None:
-    if not owner_id or len(owner_id) != 36:
-        return None
-    return Workload.objects.select_related("project", "priority").filter(pk=owner_id).first()
+    key = workload_id(owner_id or "")
+    return Workload.objects.select_related("project", "priority").filter(pk=key).first() if key else None
 
 
 def _by_object(cluster: Cluster, namespace: str, name: str) -> Workload | None:

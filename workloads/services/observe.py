@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, ObservedPod
@@ -13,6 +12,7 @@ from clusters.ports import Reading
 from workloads.enqueue import wake_apply
 from workloads.lifecycle import ENDED, WAITING, Standing, next_phase
 from workloads.models import DesiredPhase, EventType, Phase, Workload
+from workloads.owners import workload_ids
 from workloads.services.evictions import record_evictions
 from workloads.services.moves import move, note
 from workloads.standings import NO_JOB, holding_of, reading_of, standing_of
@@ -38,16 +38,8 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
 
 
 def _workloads(cluster: Cluster, owners: Iterable[str]) -> dict[str, Workload]:
-    keys = [key for owner in owners if (key := _uuid(owner)) is not None]
-    rows = Workload.objects.filter(pk__in=keys, project__cluster=cluster)
+    rows = Workload.objects.filter(pk__in=workload_ids(owners), project__cluster=cluster)
     return {str(row.pk): row for row in rows.select_related("project__cluster", "type", "priority")}
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _pods(cluster: Cluster, workloads: Mapping[str, Workload]) -> dict[str, list[ObservedPod]]:

@@ -23,6 +23,7 @@ from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.forecasts import Alternative, Forecast, ForecastVictim, Verdict, eviction_sentence, start_sentence
 from workloads.intake import WorkloadSpec
 from workloads.models import Workload
+from workloads.owners import workload_ids
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
 from workloads.services.submission import resolve_for
@@ -150,8 +151,9 @@ def _victims(stage: _Stage, snapshot: Snapshot, outcome: Outcome) -> tuple[Forec
     by_owner: dict[str, list[Evict]] = defaultdict(list)
     for evict in outcome.victims:
         by_owner[workload_of(evict.victim.name) or evict.victim.name].append(evict)
-    keys = [owner for owner in by_owner if len(owner) == 36]
-    rows = Workload.objects.filter(pk__in=keys).select_related("project__department", "priority", "type")
+    rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).select_related(
+        "project__department", "priority", "type"
+    )
     found = {str(row.pk): row for row in rows}
     visible = set(standing_of(stage.actor).projects().values_list("pk", flat=True))
     return tuple(_victim(stage, found.get(owner), evicts, visible) for owner, evicts in by_owner.items())
