@@ -1,7 +1,7 @@
 """How REST bodies are read and written: strict JSON in, JSON out, whatever the headers say."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 from rest_framework.negotiation import BaseContentNegotiation
@@ -68,15 +68,16 @@ def _whole(written: str) -> int:
 class AlwaysJSON(BaseContentNegotiation):
     """JSON for every caller, whatever its Accept header says; browsers typing an address get it too."""
 
-    def select_parser(self, request: Request, parsers: Sequence[BaseParser]) -> BaseParser:
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser:
         """The one parser."""
-        return parsers[0]
+        return next(iter(parsers))
 
     def select_renderer(
-        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
         """The view's first renderer."""
-        return renderers[0], renderers[0].media_type or ""
+        renderer = next(iter(renderers))
+        return renderer, renderer.media_type or ""
 
 
 class PlainJSONRenderer(JSONRenderer):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
@@ -54,3 +55,14 @@ class BearerAuthentication(BaseAuthentication):
     def authenticate_header(self, request: Request) -> str:
         """Named in a 401."""
         return "Bearer"
+
+
+class BearerScheme(OpenApiAuthenticationExtension):
+    """How the OpenAPI document names it."""
+
+    target_class = "tenants.api.authentication.BearerAuthentication"
+    name = "bearer"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        """A JWT in the Authorization header."""
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}

@@ -142,13 +142,12 @@ def _type_or_404(type_id: str) -> WorkloadType:
     return found
 
 
-def _chosen(rows: QuerySet[Any], name: str, change: dict[str, Any]) -> Any:
-    """The row an id names; None where the id is absent. An id that names nothing is refused at its field."""
-    if name not in change:
+def _chosen(rows: QuerySet[Any], field: str, change: dict[str, Any]) -> str | None:
+    """The name of the row an id stands for; None where the id is absent. An id of nothing is refused at its field."""
+    if field not in change:
         return None
-    found = rows.filter(pk=change[name]).first()
-    if found is None:
-        raise Refused.at(
-            f"/{name}", "unknown_id", f"{name} names nothing that exists.", allowed=rows.values_list("name", flat=True)
-        )
-    return found
+    name: str | None = rows.filter(pk=change[field]).values_list("name", flat=True).first()
+    if name is None:
+        known = rows.values_list("name", flat=True)
+        raise Refused.at(f"/{field}", "unknown_id", f"{field} names nothing that exists.", allowed=known)
+    return name

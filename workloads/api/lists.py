@@ -88,7 +88,7 @@ class OneWorkload(APIView):
 
 def _wanted(request: Request) -> QuerySet[Workload]:
     query = request.query_params
-    rows = visible_workloads(actor_of(request)).filter(deleted_at__isnull=not flag_in(query, "deleted"))
+    rows = visible_workloads(actor_of(request), deleted=flag_in(query, "deleted"))
     rows = rows.filter(filters(query.get("filterBy", ""), COLUMNS))
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows

@@ -26,7 +26,10 @@ class ErrorSchema(serializers.Serializer[Any]):
     code = serializers.IntegerField(help_text="The HTTP status.")
     message = serializers.CharField()
     details = serializers.CharField(help_text="A code for programs.", allow_blank=True)
-    errors = ProblemSchema(many=True, required=False)
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `errors`, a name the class itself uses."""
+        return {**super().get_fields(), "errors": ProblemSchema(many=True, required=False)}
 
 
 class ClusterPhaseSchema(serializers.Serializer[Any]):
@@ -42,7 +45,6 @@ class PrioritySchema(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     value = serializers.IntegerField()
-    source = serializers.CharField(allow_blank=True)
     createdAt = serializers.DateTimeField()
     updatedAt = serializers.DateTimeField()
     aggregatedPhase = serializers.CharField()
@@ -51,6 +53,10 @@ class PrioritySchema(serializers.Serializer[Any]):
     scopeId = serializers.CharField()
     preemptionPolicy = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `source`, a name the class itself uses."""
+        return {**super().get_fields(), "source": serializers.CharField(allow_blank=True)}
 
 
 class PrioritiesSchema(serializers.Serializer[Any]):
