@@ -6,8 +6,6 @@ from scheduling.resources import Resources, decimal_text
 def parse(dimension: str, text: str) -> int | None:
     """GPU thousandths, CPU millicores or memory bytes; None for empty text. Raises ValueError when it is not exact."""
     cleaned = text.strip()
-    if not cleaned.isascii():
-        raise ValueError(f"{cleaned!r} is not a quantity")
     return int(getattr(Resources.of(**{dimension: cleaned}), dimension)) if cleaned else None
 
 

@@ -18,6 +18,7 @@ from django.forms import ModelForm
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _
 
+from portal.audit.services import record_refusal
 from portal.core.actors import Actor, Channel
 from portal.core.errors import Problem, RungError
 from portal.core.http import actor_of
@@ -50,10 +51,17 @@ def standing(request: HttpRequest) -> Standing:
     return known
 
 
+def refusals(request: HttpRequest) -> list[RungError]:
+    """What services have refused in this request."""
+    found: list[RungError] = vars(request).setdefault("_refusals", [])
+    return found
+
+
 class ServiceForm(ModelForm):
     """A form that asks its service before it calls itself valid."""
 
     perform: ClassVar[Perform]
+    refused: ClassVar[Callable[[RungError], None]]
     field_at: ClassVar[Mapping[str, str]] = {}
 
     def full_clean(self) -> None:
@@ -66,6 +74,7 @@ class ServiceForm(ModelForm):
                 type(self).perform(self)
                 transaction.set_rollback(True)
         except RungError as error:
+            type(self).refused(error)
             self.refuse(error)
 
     def refuse(self, error: RungError) -> None:
@@ -108,12 +117,19 @@ class RefusalsAsMessages(admin.ModelAdmin):
         return self._told(request, partial(super().changelist_view, request, extra_context))
 
     def _told(self, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+        """Answer, then record what was refused: outside of the transaction that was rolled back."""
         try:
             with transaction.atomic():
-                return view()
+                answer = view()
         except RungError as error:
+            refusals(request).append(error)
             self.message_user(request, error.message, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
+            answer = HttpResponseRedirect(request.get_full_path())
+        kind = str(self.opts.model_name)
+        for refusal in refusals(request):
+            detail = {"path": request.path}
+            record_refusal(admin_actor(request), f"{kind}.change", refusal, entity_type=kind, detail=detail)
+        return answer
 
 
 class ServiceAdmin(RefusalsAsMessages):
@@ -140,7 +156,8 @@ class ServiceAdmin(RefusalsAsMessages):
             kwargs.setdefault("form", self.add_form)
         form = super().get_form(request, obj, change=change, **kwargs)
         call = staticmethod(partial(self.perform, request, change=obj is not None))
-        return type(form.__name__, (form,), {"perform": call})
+        refused = staticmethod(refusals(request).append)
+        return type(form.__name__, (form,), {"perform": call, "refused": refused})
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.readonly_fields if obj is None else (*self.fixed_fields, *self.readonly_fields)
@@ -185,7 +202,8 @@ class ServiceAdmin(RefusalsAsMessages):
         self, request: HttpRequest, object_id: str, version_id: str, extra_context: Any = None
     ) -> Any:
         self._absent_beyond_reach(request, object_id)
-        return super().history_form_view(request, object_id, version_id, extra_context)  # type: ignore[misc]  # a mixin's
+        view = super().history_form_view  # type: ignore[misc]  # simple_history's, mixed in beside this class
+        return self._told(request, partial(view, request, object_id, version_id, extra_context))
 
     def _absent_beyond_reach(self, request: HttpRequest, object_id: str) -> None:
         """History is kept of rows that are gone, and of rows that are not one's own: to others both are absent."""

@@ -107,6 +107,9 @@ def test_a_refusal_stands_at_its_field_with_its_numbers(
     assert list(errors) == ["gpu_deserved"]
     assert "3 GPUs" in errors["gpu_deserved"][0]
     assert "2 GPUs" in errors["gpu_deserved"][0]
+    entry = AuditRecord.objects.get(result="Denied")
+    assert (entry.action, entry.actor_name, entry.channel) == ("projectquota.change", "admin", "admin")
+    assert entry.detail["code"] == "below_non_preemptible_use"
 
 
 def test_a_limit_below_deserved_stands_at_the_limit(console: Client, quota: ProjectQuota) -> None:
@@ -182,6 +185,7 @@ class TestDeleting:
         answer = console.post(url, {"post": "yes"}, follow=True)
         assert "hold 1 GPU now" in answer.content.decode()
         assert ProjectQuota.objects.filter(pk=quota.pk).exists()
+        assert AuditRecord.objects.filter(result="Denied").count() == 1
 
     def test_several_go_together_or_not_at_all(
         self, console: Client, quota: ProjectQuota, vision_team: Project, h100: NodePool, ledger: Ledger
