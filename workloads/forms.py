@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from portal.core.pageforms import PageForm
@@ -21,6 +21,7 @@ SORTS: Final = {
     "gpus": ("-gpu_milli", _("most GPUs first")),
     "changed": ("-phase_at", _("last change first")),
 }
+LOOKUPS: Final = {"q": "name__icontains", **{name: f"{name}__name" for name in ("project", "type", "priority")}}
 WORDS: Final = {Phase.PENDING: _("Waiting (Pending)")}
 
 
@@ -66,9 +67,7 @@ class WorkloadFilter(forms.Form):
 
     def narrow(self, rows: QuerySet[Workload]) -> QuerySet[Workload]:
         """The rows that the filter leaves."""
-        chosen = self.chosen
-        lookups = {"q": "name__icontains", "project": "project__name", "type": "type__name", "priority": "priority__name"}
-        return rows.filter(Q(**{lookups.get(name, name): value for name, value in chosen.items()}))
+        return rows.filter(**{LOOKUPS.get(name, name): value for name, value in self.chosen.items()})
 
 
 class PriorityForm(PageForm):

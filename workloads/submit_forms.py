@@ -43,7 +43,8 @@ class SubmitBase(PageForm):
         names = sorted(set(pools.values_list("name", flat=True)))
         self._choices("project", [(name, name) for name in self._projects])
         self._choices("node_pool", [("", _("the project's default")), *((name, name) for name in names)])
-        self._choices("priority", [("", self.NO_PRIORITY), *((each.name, f"{each.name} {each.value}") for each in offered)])
+        levels = [(each.name, f"{each.name} {each.value}") for each in offered]
+        self._choices("priority", [("", self.NO_PRIORITY), *levels])
         self._choices("preemptibility", [("", self.NO_PREEMPTIBILITY), *((each, each) for each in PREEMPTIBILITIES)])
         self.fields["key"].initial = uuid4
 
@@ -122,7 +123,7 @@ class FieldsForm(SubmitBase):
 
     type = forms.ChoiceField(label=_("What is it?"), widget=forms.RadioSelect)
     name = _line(_("Name"), _("Lower-case letters, digits and dashes."), required=True, autocomplete="off")
-    image = _line(_("Image"), _("With its registry and tag, such as registry.example/team/train:1."), required=True)
+    image = _line(_("Image"), _("With its registry and tag, such as nvcr.io/nvidia/pytorch:25.09-py3."), required=True)
     gpus = _line(_("GPUs per pod"), _("A whole number, or a share of one such as 0.5."), inputmode="decimal")
     workers = _count(_("Pods"), _("All of them start together or not at all."))
     replicas = _count(_("Replicas"))
@@ -139,7 +140,9 @@ class FieldsForm(SubmitBase):
         max_length=20_000,
         widget=forms.Textarea(attrs={"class": "mono", "rows": 3, "spellcheck": "false"}),
     )
-    checkpoint_interval = _line(_("It saves a checkpoint every"), _("Such as 10m: what an eviction would lose is told with it."))
+    checkpoint_interval = _line(
+        _("It saves a checkpoint every"), _("Such as 10m: what an eviction would lose is told with it.")
+    )
     grace_seconds = _count(_("Seconds between SIGTERM and SIGKILL"), lowest=0, highest=3600)
 
     field_order = ("project", "type", "name", "image", "gpus")

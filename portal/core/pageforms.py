@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from django import forms
 from django.forms.renderers import DjangoTemplates
+from django.http import HttpRequest, QueryDict
 from django.template import loader
 
 from portal.core.errors import RungError
@@ -36,7 +37,8 @@ class PageForm(forms.Form):
     default_renderer = PageRenderer
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, label_suffix="", **kwargs)
+        kwargs.setdefault("label_suffix", "")
+        super().__init__(*args, **kwargs)
         for field in self.fields.values():
             kind = next((css for widget, css in CLASSES.items() if isinstance(field.widget, widget)), "form-control")
             field.widget.attrs["class"] = f"{kind} {field.widget.attrs.get('class', '')}".strip()
@@ -52,6 +54,11 @@ class PageForm(forms.Form):
             else:
                 where = f"{problem.pointer}: " if problem.pointer else ""
                 self.add_error(None, f"{where}{problem.message}")
+
+
+def sent(request: HttpRequest) -> QueryDict | None:
+    """What a form was sent with; None when its page is opened."""
+    return request.POST if request.method == "POST" else None
 
 
 def _field_of(pointer: str) -> str:

@@ -154,7 +154,9 @@ def _workload(project: Project, user: User, name: str, phase: str, *, gpus: int,
     )
     if held:
         ObservedPodFactory.create(workload=workload, name=f"{name}-0", gpu_milli=held)
-    WorkloadEvent.objects.create(workload=workload, at=ago, type="action", message=f"Submitted {name}.", actor=user.username)
+    WorkloadEvent.objects.create(
+        workload=workload, at=ago, type="action", message=f"Submitted {name}.", actor=user.username
+    )
     return workload
 
 
@@ -186,10 +188,21 @@ def _synced(cluster: Cluster) -> None:
         run=run, action="update", kind="Queue", name="llm-team", ok=True, changes=[["/spec/resources/gpu/quota", 2, 4]]
     )
     SyncOutcome.objects.create(
-        run=run, action="conflict", kind="PriorityClass", name="high", ok=False, code="object_conflict", message="Foreign."
+        run=run,
+        action="conflict",
+        kind="PriorityClass",
+        name="high",
+        ok=False,
+        code="object_conflict",
+        message="Foreign.",
     )
     Drift.objects.create(
-        cluster=cluster, category="changed", kind="Queue", name="llm-team", changes=[["/spec/priority", 100, 60]], seen_at=now
+        cluster=cluster,
+        category="changed",
+        kind="Queue",
+        name="llm-team",
+        changes=[["/spec/priority", 100, 60]],
+        seen_at=now,
     )
 
 

@@ -16,7 +16,9 @@ LOOKS = [(theme, size) for theme in ("light", "dark") for size in ("wide", "narr
 def findings(page: Page) -> list[str]:
     """Rule and first element of everything axe finds."""
     found = Axe().run(page).response["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary'][:300]}" for each in found]
+    return [
+        f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary'][:300]}" for each in found
+    ]
 
 
 @pytest.mark.parametrize(("theme", "size"), LOOKS, ids=[f"{theme} {size}" for theme, size in LOOKS])

@@ -101,7 +101,9 @@ def test_t60_nothing_changes_by_following_a_link(client_of: Clients, admin: User
     assert client.get("/clusters/lab/reconcile/").status_code == 405
 
 
-@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example/x", "javascript:alert(1)", "https:evil.example"])
+@pytest.mark.parametrize(
+    "target", ["https://evil.example/", "//evil.example/x", "javascript:alert(1)", "https:evil.example"]
+)
 def test_t61_signing_in_leads_to_this_site_only(client: Client, alice: User, target: str) -> None:
     answer = client.post("/login/", {"username": "alice", "password": PASSWORD, "next": target})
     assert answer.status_code == 302

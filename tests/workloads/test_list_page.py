@@ -58,7 +58,9 @@ def test_filters_narrow_the_table(client_of: Clients, rows: None, alice: User, q
         "?priority=%00",
     ],
 )
-def test_t51_no_filter_and_no_order_reaches_another_project(client_of: Clients, rows: None, alice: User, query: str) -> None:
+def test_t51_no_filter_and_no_order_reaches_another_project(
+    client_of: Clients, rows: None, alice: User, query: str
+) -> None:
     answer = client_of(alice).get(f"/workloads/{query}")
     assert answer.status_code == 200
     assert ">segment</a>" not in answer.content.decode()

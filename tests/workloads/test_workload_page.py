@@ -59,7 +59,9 @@ def test_every_tab_has_its_address(client_of: Clients, workload: Workload, alice
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_a_foreign_workload_is_as_absent_as_none(client_of: Clients, workload: Workload, charlie: User, tab: str) -> None:
+def test_a_foreign_workload_is_as_absent_as_none(
+    client_of: Clients, workload: Workload, charlie: User, tab: str
+) -> None:
     client = client_of(charlie)
     foreign = client.get(address(workload, f"?tab={tab}"))
     absent = client.get(f"/workloads/{uuid.uuid4()}/?tab={tab}")
@@ -132,7 +134,9 @@ def test_another_priority_leaves_the_preemptibility(client_of: Clients, workload
     assert "It stays preemptible, though high (125) alone means non-preemptible." in page(client, address(workload))
 
 
-def test_an_unknown_priority_is_refused_with_the_allowed_ones(client_of: Clients, workload: Workload, alice: User) -> None:
+def test_an_unknown_priority_is_refused_with_the_allowed_ones(
+    client_of: Clients, workload: Workload, alice: User
+) -> None:
     answer = client_of(alice).post(address(workload, "priority/"), {"priority": "urgent"})
     assert answer.status_code == 422
     assert "very-high" in answer.content.decode()
@@ -194,7 +198,9 @@ def _evict(victim: Workload, *, by: Workload) -> None:
 @pytest.mark.parametrize("tab", TABS)
 def test_t57_what_a_cluster_says_is_text(client_of: Clients, workload: Workload, alice: User, tab: str) -> None:
     now = timezone.now()
-    ObservedPod.objects.update(reason=EVIL[:90], message=EVIL, disruption_reason="X", disruption_message=EVIL, node_name=EVIL)
+    ObservedPod.objects.update(
+        reason=EVIL[:90], message=EVIL, disruption_reason="X", disruption_message=EVIL, node_name=EVIL
+    )
     ClusterEvent.objects.create(
         cluster=workload.project.cluster,
         uid="event",
@@ -206,7 +212,9 @@ def test_t57_what_a_cluster_says_is_text(client_of: Clients, workload: Workload,
         message=EVIL,
         at=now,
     )
-    Workload.objects.update(raw={"text": EVIL}, warnings=[{"message": EVIL}], discarded=[{"value": EVIL, "source": EVIL}])
+    Workload.objects.update(
+        raw={"text": EVIL}, warnings=[{"message": EVIL}], discarded=[{"value": EVIL, "source": EVIL}]
+    )
     workload.timeline.create(at=now, type="sync", message=EVIL, actor=EVIL[:90])
     text = page(client_of(alice), address(workload, f"?tab={tab}"))
     assert "<script>alert" not in text

@@ -33,7 +33,5 @@ def draw_axis(entries: Sequence[tuple[str, int, str]]) -> Axis:
     ordered = sorted(entries, key=lambda entry: -entry[1])
     above = sum(1 for _name, value, _note in ordered if value >= THRESHOLD)
     gap = STEP if ordered else 0
-    rungs = tuple(
-        Rung(*entry, TOP + at * STEP + (gap if at >= above else 0)) for at, entry in enumerate(ordered)
-    )
+    rungs = tuple(Rung(*entry, TOP + at * STEP + (gap if at >= above else 0)) for at, entry in enumerate(ordered))
     return Axis(rungs, TOP + above * STEP if ordered else None, TOP + len(ordered) * STEP + gap)

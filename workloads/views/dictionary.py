@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from portal.core.errors import Conflict, Refused
 from portal.core.http import actor_of
-from portal.core.pageforms import NOTHING, PageForm
+from portal.core.pageforms import NOTHING, PageForm, sent
 from tenants.permissions import Verb, can
 from workloads.forms import PresetForm, PriorityForm, pointers_of
 from workloads.models import Plan, Priority
@@ -48,7 +48,7 @@ def add(request: HttpRequest) -> HttpResponse:
     """Plan a new entry."""
     actor = actor_of(request)
     require_dictionary(actor)
-    form = PriorityForm(request.POST or None)
+    form = PriorityForm(sent(request))
     return planned(request, form, lambda: plan_priority_change(change=form.change(), actor=actor), {"adding": True})
 
 
@@ -59,7 +59,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     require_dictionary(actor)
     priority = get_object_or_404(Priority, name=name)
-    form = PriorityForm(request.POST or None, old=priority)
+    form = PriorityForm(sent(request), old=priority)
     return planned(
         request, form, lambda: plan_priority_change(change=form.change(), actor=actor), {"priority": priority}
     )
@@ -80,7 +80,7 @@ def preset(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     require_dictionary(actor)
     chosen = preset_named(name)
-    form = PresetForm(request.POST or None, preset=chosen)
+    form = PresetForm(sent(request), preset=chosen)
     return planned(
         request,
         form,

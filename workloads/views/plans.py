@@ -1,5 +1,6 @@
 """A plan: what a change would do, then apply or discard."""
 
+from typing import Final
 from uuid import UUID
 
 from django.contrib import messages
@@ -8,12 +9,22 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.core.http import actor_of
 from workloads.models import Plan, PlanState
 from workloads.permissions import require_dictionary
 from workloads.services.plans import apply_plan, discard_plan
+
+MARKS: Final = {
+    "+": _lazy("created"),
+    "~": _lazy("changed"),
+    "±": _lazy("deleted and created anew"),
+    "-": _lazy("deleted"),
+    "!": _lazy("in conflict with a foreign object"),
+    "=": _lazy("left to a newer writer"),
+}
 
 
 @login_required
@@ -23,7 +34,8 @@ def show(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     require_dictionary(actor_of(request))
     plan = get_object_or_404(Plan, pk=plan_id)
     is_open = plan.state == PlanState.OPEN and plan.expires_at > timezone.now()
-    return render(request, "workloads/plan.html", {"plan": plan, "effect": plan.effect, "is_open": is_open})
+    context = {"plan": plan, "effect": plan.effect, "is_open": is_open, "marks": MARKS}
+    return render(request, "workloads/plan.html", context)
 
 
 @login_required

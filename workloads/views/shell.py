@@ -34,13 +34,18 @@ class Entry:
 
 def shell(request: HttpRequest) -> dict[str, Any]:
     """Context processor: the menu and the offered priority values (read only by pages that draw a ladder)."""
-    return {"navigation": SimpleLazyObject(lambda: navigation(request.path)), "levels": SimpleLazyObject(offered_values)}
+    menu = SimpleLazyObject(lambda: navigation(request.path))
+    return {"navigation": menu, "levels": SimpleLazyObject(offered_values)}
 
 
 def navigation(path: str) -> list[Entry]:
     """The menu with the entry of this page marked."""
     entries = [(title, reverse(name), icon) for name, title, icon in MENU]
-    return [Entry(_(title), url, icon, path == url or (url != "/" and path.startswith(url))) for title, url, icon in entries]
+    return [Entry(_(title), url, icon, _is_within(path, url)) for title, url, icon in entries]
+
+
+def _is_within(path: str, url: str) -> bool:
+    return path == url or (url != "/" and path.startswith(url))
 
 
 def offered_values() -> list[int]:

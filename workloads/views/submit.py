@@ -15,6 +15,7 @@ from portal.core.actors import Actor
 from portal.core.errors import RungError
 from portal.core.htmx import render_page, wanted_part
 from portal.core.http import actor_of
+from portal.core.pageforms import sent
 from tenants.models import Project
 from tenants.permissions import Verb, standing_of
 from workloads.examples import EXAMPLES, example_text
@@ -39,7 +40,7 @@ def submit_form(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     types = {row.name: row for row in WorkloadType.objects.filter(name__in=CARDS).select_related("priority")}
     choices = [(name, types[name].title) for name in CARDS if name in types]
-    form = FieldsForm(request.POST or None, projects=_projects(actor), types=choices, initial=_initial(request))
+    form = FieldsForm(sent(request), projects=_projects(actor), types=choices, initial=_initial(request))
 
     def read(keep: bool) -> Sequence[WorkloadSpec]:  # noqa: FBT001 - one flag, passed by this module only
         return [read_fields(fields=form.fields_for_intake, project=form.chosen_project, actor=actor, keep=keep)]
@@ -52,7 +53,7 @@ def submit_form(request: HttpRequest) -> HttpResponse:
 def submit_text(request: HttpRequest) -> HttpResponse:
     """Paste a manifest, start from an example, or from a copy of a workload."""
     actor = actor_of(request)
-    form = ManifestForm(request.POST or None, projects=_projects(actor), initial=_initial_text(request, actor))
+    form = ManifestForm(sent(request), projects=_projects(actor), initial=_initial_text(request, actor))
 
     def read(keep: bool) -> Sequence[WorkloadSpec]:  # noqa: FBT001 - one flag, passed by this module only
         project = form.chosen_project
@@ -91,7 +92,7 @@ def _answer(
             specs = read(not checking)
             if not checking:
                 return _submitted(request, _submit(form, actor, specs))
-            shown |= {"forecasts": _forecasts(form, actor, specs), "rest": len(specs) - MOST_FORECASTS, "sent": _sent(specs)}
+            shown |= _foretold(form, actor, specs)
         except RungError as error:
             shown["refusal"] = error
             form.show(error, form.pointers)
@@ -107,13 +108,14 @@ def _submit(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> li
     )
 
 
-def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> list[tuple[WorkloadSpec, Any]]:
+def _foretold(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> dict[str, Any]:
+    """What the panel shows of a file: the first few workloads, and what Rung takes of all."""
     project = form.chosen_project
-    return [(spec, forecast(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]]
-
-
-def _sent(specs: Sequence[WorkloadSpec]) -> str:
-    return "---\n".join(as_yaml(spec.manifest) for spec in specs)
+    return {
+        "forecasts": [(spec, forecast(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]],
+        "rest": len(specs) - MOST_FORECASTS,
+        "taken": "---\n".join(as_yaml(spec.manifest) for spec in specs),
+    }
 
 
 def _submitted(request: HttpRequest, workloads: Sequence[Workload]) -> HttpResponse:

@@ -6,6 +6,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from portal.core.http import actor_of
+from portal.core.pageforms import sent
 from tenants.permissions import Verb, can
 from workloads.forms import TypeForm
 from workloads.models import WorkloadType
@@ -30,7 +31,7 @@ def edit(request: HttpRequest, type_id: object) -> HttpResponse:
     actor = actor_of(request)
     require_dictionary(actor)
     row = get_object_or_404(WorkloadType.objects.select_related("category", "priority"), pk=type_id)
-    form = TypeForm(request.POST or None, initial=TypeForm.of(row))
+    form = TypeForm(sent(request), initial=TypeForm.of(row))
     return planned(
         request, form, lambda: plan_type_change(type=row, change=form.change(), actor=actor), {"workload_type": row}
     )
