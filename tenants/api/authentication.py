@@ -57,7 +57,7 @@ class BearerAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-class BearerScheme(OpenApiAuthenticationExtension):
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # the library leaves it untyped
     """How the OpenAPI document names it."""
 
     target_class = "tenants.api.authentication.BearerAuthentication"
