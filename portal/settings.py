@@ -247,7 +247,8 @@ CELERY_TASK_ROUTES = {
     "workloads.*": {"queue": "workloads", "routing_key": "workloads"},
     "core.*": {"queue": "maintenance", "routing_key": "maintenance"},
 }
-CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# One message at a time, except on folders: there the worker acknowledges only every other second.
+CELERY_WORKER_PREFETCH_MULTIPLIER = 32 if CELERY_BROKER_URL.startswith("filesystem") else 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TIMEZONE = "UTC"
