@@ -71,7 +71,7 @@ def test_the_four_steps_change_a_default_at_once(robot: Robot) -> None:
     assert response.json()["priorityName"] == "medium"
     assert robot.get(f"v1/workload-types/{kind['id']}").json()["priorityId"] == levels["medium"]
     assert Plan.objects.filter(state="applied").exists()
-    assert AuditRecord.objects.filter(actor_name="platform-robot", entity_type="WorkloadType").exists()
+    assert AuditRecord.objects.filter(actor_name="platform-robot", entity_type="workloadtype").exists()
 
 
 @pytest.mark.parametrize(

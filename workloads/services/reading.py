@@ -57,7 +57,7 @@ def refusals(*, project: Project, actor: Actor, keep: bool = True) -> Iterator[N
     except IntakeRefused as refusal:
         error = as_rung_error(refusal)
         if keep:
-            record_refusal(actor, "workload.submit", error, entity_type="Workload", project_id=str(project.pk))
+            record_refusal(actor, "workload.submit", error, entity_type="workload", project_id=str(project.pk))
         raise error from None
 
 
