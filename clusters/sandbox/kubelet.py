@@ -68,6 +68,7 @@ def _containers(pod: Manifest, state: dict[str, object]) -> list[dict[str, objec
         {
             "name": each.get("name", "main"),
             "image": each.get("image", ""),
+            "imageID": "",
             "ready": ready,
             "restartCount": 0,
             "state": state,

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import kubernetes_validate
 import pytest
 
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.job_status import job_status
 from clusters.kinds import KINDS, WorkloadKind, kind_named, parts_in
+from clusters.kinds_core import EVENT
 from clusters.pods import controller_of, labels
 from clusters.ports import Manifest
 from clusters.sandbox.runtime import ENDLESS, run_seconds
@@ -21,6 +23,7 @@ every_flavour = pytest.mark.parametrize("flavour", sorted(FLAVOURS))
 suspendable = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.suspend], ids=lambda kind: kind.name)
 
 SPACE = "runai-team"
+SELECTS: dict[str, Any] = {"selector": {"matchLabels": {}}}
 
 
 def prepared(flavour: str) -> Sandbox:
@@ -61,6 +64,21 @@ def test_its_pods_run_with_the_effective_values(flavour: str, kind: WorkloadKind
         assert labels(pod)["kai.scheduler/preemptibility"] == "preemptible"
         owner = controller_of(pod)
         assert kind.name == "Pod" or (owner and owner["uid"] == created["metadata"]["uid"])
+
+
+@every_kind
+def test_what_the_sandbox_writes_is_valid_kubernetes(kind: WorkloadKind) -> None:
+    sandbox = prepared("kube")
+    manifest = rendered("kube", kind)
+    if kind.group == "apps":
+        manifest["spec"] |= SELECTS
+    created = sandbox.create(manifest)
+    for after in (1, 1, 1, 61, 1):
+        sandbox.tick(after=after)
+        events = sandbox.gateway.list(EVENT, managed_only=False)[0]
+        owners = [sandbox.get(created)] if kind.core and kind.name != "CronJob" else []
+        for manifest in (*sandbox.pods(), *events, *owners):
+            kubernetes_validate.validate(manifest, "1.36", strict=True)
 
 
 @every_kind
