@@ -17,6 +17,7 @@ class Reason(StrEnum):
     QUEUE_MISSING = "QueueMissing"
     PREEMPTION_NEVER = "PreemptionNever"
     EVICTING = "Evicting"
+    GANG_INCOMPLETE = "GangIncomplete"
 
 
 @dataclass(frozen=True, slots=True)

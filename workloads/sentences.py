@@ -58,6 +58,7 @@ def pend_sentence(pend: Pend, *, pool: str, labels: Mapping[str, str]) -> str:
 _SHORT: Final = {
     Reason.NO_SUCH_POOL: "waits for the node pool {pool}, which has no nodes",
     Reason.QUEUE_MISSING: "waits for its queue in {pool}, which is not in the cluster yet",
+    Reason.GANG_INCOMPLETE: "waits until enough of its pods exist",
     Reason.EVICTING: "has its place in {pool}: it waits for the evicted to leave",
 }
 

@@ -84,14 +84,15 @@ class _KaiCycle:
             yield from self._decisions(case)
 
     def _nowhere(self, case: _Case) -> Pend | None:
-        """A pool without nodes, or not a leaf of a complete tree of queues: nothing is even tried."""
+        """A pool without nodes, no leaf of a complete tree of queues, or pods still to come: nothing is even tried."""
         needed = total(tuple(case.left))
         if not self.board.nodes.get(case.group.pool):
             return Pend(Reason.NO_SUCH_POOL, needed, pool=case.group.pool)
         path = self.board.ledger.path(case.group.queue)
-        if path and path[-1].parent is None and case.group.queue not in self.snapshot.parents:
-            return None
-        return Pend(Reason.QUEUE_MISSING, needed, queue=case.group.queue)
+        if not path or path[-1].parent is not None or case.group.queue in self.snapshot.parents:
+            return Pend(Reason.QUEUE_MISSING, needed, queue=case.group.queue)
+        incomplete = self.board.active[case.group.name] + len(case.left) < case.group.min_member
+        return Pend(Reason.GANG_INCOMPLETE, needed, pool=case.group.pool) if incomplete else None
 
     def _chunk(self, case: _Case) -> tuple[Pod, ...]:
         """What must be placed together next: the rest of the minimum, then pod by pod."""

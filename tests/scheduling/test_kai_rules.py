@@ -146,6 +146,12 @@ def test_a_gang_evicts_for_all_its_pods_or_for_none() -> None:
     assert (neither.kind, reason(neither)) == (Kind.PENDING, Reason.NO_ROOM)
 
 
+def test_a_gang_waits_until_all_its_pods_exist() -> None:
+    team = (DEP, queue("team", "dep", deserved=9))
+    found = outcome(gang("new", pods=2, min_member=3), node("n", 8), *team)
+    assert (found.kind, reason(found)) == (Kind.PENDING, Reason.GANG_INCOMPLETE)
+
+
 def test_one_victims_room_may_serve_the_whole_gang() -> None:
     team = (DEP, queue("team", "dep", deserved=9))
     work = [running("big", "a", gpus=2, priority="low", start=2), running("old", "b", gpus=2, priority="low", start=1)]
