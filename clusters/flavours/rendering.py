@@ -76,12 +76,12 @@ def _metadata(given: Mapping[str, Any] | None, job: JobSpec, labels: Mapping[str
         "name": job.name,
         "namespace": job.namespace,
         "labels": {**_harmless(kept.get("labels")), **labels},
-        "annotations": {**_harmless(kept.get("annotations")), **_annotations(job)},
+        "annotations": {**_harmless(kept.get("annotations")), **_gang(job), GENERATION: str(job.generation)},
     }
 
 
-def _annotations(job: JobSpec) -> dict[str, str]:
-    return {GENERATION: str(job.generation), MIN_MEMBER: str(job.min_member)}
+def _gang(job: JobSpec) -> dict[str, str]:
+    return {MIN_MEMBER: str(job.min_member)}
 
 
 def _harmless(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -89,24 +89,31 @@ def _harmless(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _dress(part: FoundPart, job: JobSpec, labels: Mapping[str, str], scheduler: str) -> None:
-    """Write the effective values at one place that describes pods."""
+    """Write the effective values at one place that describes pods.
+
+    Never the generation: a template that changes with each stop and resume is refused (Job) or restarts pods.
+    """
     target: Any = part.part
     mine = {**labels, ROLE: part.role}
     match part.shape:
+        case Shape.TEMPLATE if not part.pointer:  # a bare Pod is its own template: its metadata is written already
+            target["metadata"]["labels"] |= mine
+            _dress_pod(target.setdefault("spec", {}), job, scheduler)
         case Shape.TEMPLATE:
-            # A bare Pod is its own template: its metadata is the object's, already named.
-            metadata = target.setdefault("metadata", {})
-            metadata["labels"] = {**_harmless(metadata.get("labels")), **mine}
-            metadata["annotations"] = {**_harmless(metadata.get("annotations")), **_annotations(job)}
+            _mark(target.setdefault("metadata", {}), job, mine)
             _dress_pod(target.setdefault("spec", {}), job, scheduler)
         case Shape.POD:
-            target["labels"] = {**_harmless(target.get("labels")), **mine}
-            target["annotations"] = {**_harmless(target.get("annotations")), **_annotations(job)}
+            _mark(target, job, mine)
             _dress_pod(target, job, scheduler)
         case Shape.MACHINE:
             _dress_pod(target, job, scheduler)
         case _:
             pass  # no pod fields here; the owner's labels and `_dress_elsewhere` carry the values
+
+
+def _mark(metadata: dict[str, Any], job: JobSpec, labels: Mapping[str, str]) -> None:
+    metadata["labels"] = {**_harmless(metadata.get("labels")), **labels}
+    metadata["annotations"] = {**_harmless(metadata.get("annotations")), **_gang(job)}
 
 
 def _dress_pod(spec: dict[str, Any], job: JobSpec, scheduler: str, *, priority: str = "priorityClassName") -> None:

@@ -46,7 +46,7 @@ def test_every_pod_template_carries_the_effective_values(flavour: str, kind: Wor
         assert labels["app.kubernetes.io/managed-by"] == "rung"
         assert labels["rung.dev/owner"] == f"workload.{WORKLOAD}"
         assert labels["rung.dev/role"] == found.role
-        assert found.template["metadata"]["annotations"]["rung.dev/generation"] == "3"
+        assert found.template["metadata"]["annotations"]["rung.dev/min-member"] == "1"
 
 
 @every_kind
@@ -66,7 +66,7 @@ def test_pods_described_without_a_template_carry_the_labels_too() -> None:
     assert predictor["schedulerName"] == "kai-scheduler"
     assert predictor["labels"]["kai.scheduler/queue"] == "project.1.a100"
     assert predictor["labels"]["rung.dev/role"] == "predictor"
-    assert predictor["annotations"]["rung.dev/generation"] == "3"
+    assert predictor["annotations"]["rung.dev/min-member"] == "1"
 
 
 @every_kind
@@ -148,6 +148,15 @@ def test_kinds_of_kubernetes_itself_stay_valid(flavour: str, name: str) -> None:
     if name == "CronJob":
         spec["schedule"] = "0 3 * * *"
     kubernetes_validate.validate(rendered(flavour, body), "1.36", strict=True)
+
+
+@every_kind
+def test_pods_are_described_the_same_whatever_the_generation(kind: WorkloadKind) -> None:
+    """Else a Job's template would be refused as immutable, and a Deployment would restart its pods."""
+    first, later = rendered("kai", sample(kind), generation=1), rendered("kai", sample(kind), generation=2)
+    assert first["spec"] == later["spec"]
+    generations = [each["metadata"]["annotations"]["rung.dev/generation"] for each in (first, later)]
+    assert generations == ["1", "2"]
 
 
 def test_a_tenants_own_labels_and_selectors_stay() -> None:
