@@ -1,0 +1,282 @@
+"""Every kind of manifest a tenant may submit, as one table: who serves it and where its pods are described.
+
+Pure data and lookups, standard library only. Intake, flavours, sandbox and status all read this table, so a kind is
+added in one place. Sources: Run:ai's list of workload types; the public API groups; the owners KAI's pod grouper knows.
+AMLJob and SPOTRequest have no public schema: what stands here is a small guess around the part KAI reads, no more.
+"""
+
+from clusters.kind_shapes import FoundPart, FoundTemplate, Shape, TemplatePath, WorkloadKind, parts_in, templates_in
+
+__all__ = [
+    "KINDS",
+    "FoundPart",
+    "FoundTemplate",
+    "Shape",
+    "TemplatePath",
+    "WorkloadKind",
+    "kind_for",
+    "kind_named",
+    "parts_in",
+    "templates_in",
+]
+
+PARALLEL = ("../parallelism",)
+REPLICAS = ("../replicas",)
+
+
+def _kubeflow(name: str, replica_specs: str, *, versions: tuple[str, ...] = ("v1",)) -> WorkloadKind:
+    paths = (TemplatePath(f"/spec/{replica_specs}/*/template", REPLICAS),)
+    return WorkloadKind(
+        name,
+        "kubeflow.org",
+        versions,
+        name,
+        f"{name.lower()}s",
+        paths,
+        suspend="/spec/runPolicy/suspend",
+        gang=True,
+        priority=("/spec/runPolicy/schedulingPolicy/priorityClass",),
+        minimum="/spec/runPolicy/schedulingPolicy/minAvailable",
+    )
+
+
+def _apps(name: str, plural: str) -> WorkloadKind:
+    return WorkloadKind(name, "apps", ("v1",), name, plural, (TemplatePath("/spec/template", REPLICAS, "replica"),))
+
+
+def _ray_paths(cluster: str) -> tuple[TemplatePath, ...]:
+    return (
+        TemplatePath(f"{cluster}/headGroupSpec/template", role="head"),
+        TemplatePath(f"{cluster}/workerGroupSpecs/*/template", ("../replicas", "../numOfHosts")),
+    )
+
+
+def _ray(name: str, paths: tuple[TemplatePath, ...], suspend: str | None = "/spec/suspend") -> WorkloadKind:
+    return WorkloadKind(
+        name,
+        "ray.io",
+        ("v1", "v1alpha1"),
+        name,
+        f"{name.lower()}s",
+        paths,
+        suspend=suspend,
+        gang=True,
+        priority=("/metadata/labels/ray.io~1priority-class-name",),
+        later=("submitter",),
+    )
+
+
+NATIVE = (
+    WorkloadKind("Pod", "", ("v1",), "Pod", "pods", (TemplatePath("", role="pod"),)),
+    WorkloadKind(
+        "Job",
+        "batch",
+        ("v1",),
+        "Job",
+        "jobs",
+        (TemplatePath("/spec/template", PARALLEL, "job"),),
+        "/spec/suspend",
+        gang=True,
+    ),
+    WorkloadKind(
+        "CronJob",
+        "batch",
+        ("v1",),
+        "CronJob",
+        "cronjobs",
+        (TemplatePath("/spec/jobTemplate/spec/template", PARALLEL, "job"),),
+        "/spec/suspend",
+    ),
+    _apps("Deployment", "deployments"),
+    _apps("ReplicaSet", "replicasets"),
+    _apps("StatefulSet", "statefulsets"),
+)
+
+TRAINING = (
+    _kubeflow("PyTorchJob", "pytorchReplicaSpecs"),
+    _kubeflow("TFJob", "tfReplicaSpecs"),
+    _kubeflow("MPIJob", "mpiReplicaSpecs", versions=("v2beta1", "v1")),
+    _kubeflow("XGBoostJob", "xgbReplicaSpecs"),
+    _kubeflow("JAXJob", "jaxReplicaSpecs"),
+    WorkloadKind(
+        "JobSet",
+        "jobset.x-k8s.io",
+        ("v1alpha2",),
+        "JobSet",
+        "jobsets",
+        (TemplatePath("/spec/replicatedJobs/*/template/spec/template", ("../parallelism", "../../../replicas")),),
+        "/spec/suspend",
+        gang=True,
+    ),
+    _ray("RayCluster", _ray_paths("/spec")),
+    _ray("RayJob", (*_ray_paths("/spec/rayClusterSpec"), TemplatePath("/spec/submitterPodTemplate", role="submitter"))),
+    _ray("RayService", _ray_paths("/spec/rayClusterConfig"), None),
+    WorkloadKind(
+        "AMLJob",
+        "amlarc.azureml.com",
+        ("v1alpha1",),
+        "AmlJob",
+        "amljobs",
+        (TemplatePath("/spec/job/options", ("envs/AZUREML_NODE_COUNT",), "node", Shape.CONTAINER),),
+        gang=True,
+    ),
+    WorkloadKind(
+        "VirtualMachineInstance",
+        "kubevirt.io",
+        ("v1",),
+        "VirtualMachineInstance",
+        "virtualmachineinstances",
+        (TemplatePath("/spec", role="machine", shape=Shape.MACHINE),),
+    ),
+    WorkloadKind(
+        "SPOTRequest",
+        "egx.nvidia.io",
+        ("v1",),
+        "SPOTRequest",
+        "spotrequests",
+        (TemplatePath("/spec", ("replicas",), "spot", Shape.CONTAINER),),
+    ),
+)
+
+BUILD = (
+    WorkloadKind(
+        "Notebook",
+        "kubeflow.org",
+        ("v1", "v1beta1"),
+        "Notebook",
+        "notebooks",
+        (TemplatePath("/spec/template", role="notebook"),),
+    ),
+    WorkloadKind(
+        "DevWorkspace",
+        "workspace.devfile.io",
+        ("v1alpha2",),
+        "DevWorkspace",
+        "devworkspaces",
+        (TemplatePath("/spec/template", role="workspace", shape=Shape.DEVFILE),),
+    ),
+    WorkloadKind(
+        "TaskRun",
+        "tekton.dev",
+        ("v1",),
+        "TaskRun",
+        "taskruns",
+        (TemplatePath("/spec/taskSpec", role="task", shape=Shape.STEPS),),
+    ),
+    WorkloadKind(
+        "PipelineRun",
+        "tekton.dev",
+        ("v1",),
+        "PipelineRun",
+        "pipelineruns",
+        (
+            TemplatePath("/spec/pipelineSpec/tasks/*/taskSpec", shape=Shape.STEPS),
+            TemplatePath("/spec/pipelineSpec/finally/*/taskSpec", shape=Shape.STEPS),
+        ),
+    ),
+    WorkloadKind(
+        "Workflow",
+        "argoproj.io",
+        ("v1alpha1",),
+        "Workflow",
+        "workflows",
+        (TemplatePath("/spec/templates/*", shape=Shape.STEP),),
+        "/spec/suspend",
+    ),
+    WorkloadKind(
+        "ScheduledWorkflow",
+        "kubeflow.org",
+        ("v1beta1", "v1alpha1"),
+        "ScheduledWorkflow",
+        "scheduledworkflows",
+        (TemplatePath("/spec/workflow/spec/templates/*", shape=Shape.STEP),),
+    ),
+)
+
+SERVING = (
+    WorkloadKind(
+        "Service",
+        "serving.knative.dev",
+        ("v1",),
+        "Service",
+        "services",
+        (TemplatePath("/spec/template", ("metadata/annotations/autoscaling.knative.dev~1max-scale",), "revision"),),
+    ),
+    WorkloadKind(
+        "InferenceService",
+        "serving.kserve.io",
+        ("v1beta1",),
+        "InferenceService",
+        "inferenceservices",
+        (
+            TemplatePath("/spec/predictor", ("maxReplicas",), "predictor", Shape.POD),
+            TemplatePath("/spec/transformer", ("maxReplicas",), "transformer", Shape.POD),
+        ),
+        priority=("/spec/predictor/priorityClassName", "/spec/transformer/priorityClassName"),
+    ),
+    WorkloadKind(
+        "LeaderWorkerSet",
+        "leaderworkerset.x-k8s.io",
+        ("v1",),
+        "LeaderWorkerSet",
+        "leaderworkersets",
+        (
+            TemplatePath("/spec/leaderWorkerTemplate/leaderTemplate", ("../../replicas",), "leader"),
+            TemplatePath(
+                "/spec/leaderWorkerTemplate/workerTemplate",
+                ("../../replicas", "../size"),
+                "worker",
+                less_with="../leaderTemplate",
+            ),
+        ),
+        gang=True,
+        minimum="/spec/leaderWorkerTemplate/size",
+    ),
+    WorkloadKind(
+        "SeldonDeployment",
+        "machinelearning.seldon.io",
+        ("v1", "v1alpha2"),
+        "SeldonDeployment",
+        "seldondeployments",
+        (TemplatePath("/spec/predictors/*/componentSpecs/*", ("../../replicas",)),),
+    ),
+    WorkloadKind(
+        "NIMServices",
+        "apps.nvidia.com",
+        ("v1alpha1",),
+        "NIMService",
+        "nimservices",
+        (TemplatePath("/spec", ("replicas",), "nim", Shape.CONTAINER),),
+    ),
+    WorkloadKind(
+        "NIMCache",
+        "apps.nvidia.com",
+        ("v1alpha1",),
+        "NIMCache",
+        "nimcaches",
+        (TemplatePath("/spec", role="cache", shape=Shape.CONTAINER),),
+    ),
+    WorkloadKind(
+        "DynamoGraphDeployment",
+        "nvidia.com",
+        ("v1alpha1",),
+        "DynamoGraphDeployment",
+        "dynamographdeployments",
+        (TemplatePath("/spec/services/*", ("replicas", "multinode/nodeCount"), shape=Shape.CONTAINER),),
+        gang=True,
+    ),
+)
+
+KINDS: tuple[WorkloadKind, ...] = NATIVE + TRAINING + BUILD + SERVING
+_BY_NAME = {kind.name: kind for kind in KINDS}
+_BY_VERSION = {(version, kind.kind): kind for kind in KINDS for version in kind.api_versions}
+
+
+def kind_named(name: str) -> WorkloadKind:
+    """The kind of Run:ai's type name; KeyError when there is none."""
+    return _BY_NAME[name]
+
+
+def kind_for(api_version: str, kind: str) -> WorkloadKind | None:
+    """The kind a manifest names, compared exactly; None when it is not one a tenant may submit."""
+    return _BY_VERSION.get((api_version, kind))
