@@ -1,18 +1,22 @@
 """Observers share clusters out by lease, a broken cluster holds up nobody, and SIGTERM ends the process cleanly."""
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
-from clusters import gateways
+from clusters import gateways, observation
 from clusters.backends.sandbox import SandboxGateway
 from clusters.errors import ClusterUnreachable
 from clusters.models import Cluster, ClusterState, Node, ObserverLease
@@ -101,15 +105,70 @@ def test_it_proves_that_it_works() -> None:
         eventually(lambda: "observer" in heartbeats.ages())
 
 
+@contextmanager
+def away(server: Path) -> Iterator[None]:
+    """The database refuses everybody for a while, and ends who is connected."""
+    name = connection.settings_dict["NAME"]
+    connection.close()
+    with psycopg.connect(host=str(server), user="rung", dbname="postgres", autocommit=True) as admin:
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        try:
+            yield
+        finally:
+            admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
+
+
 @pytest.mark.postgres
-def test_a_database_that_goes_away_is_waited_for() -> None:
+def test_a_database_that_goes_away_is_waited_for(postgres_server: Path) -> None:
     sandbox = Sandbox()
     with watching(Observer(pause=0.05)):
         eventually(lambda: Cluster.objects.get().observed_at)
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        with away(postgres_server):
+            time.sleep(0.5)
         sandbox.node()
         eventually(Node.objects.exists)
+
+
+@pytest.mark.postgres
+def test_without_a_database_it_still_ends_when_told_to(postgres_server: Path) -> None:
+    Sandbox()
+    observer = Observer(pause=0.05)
+    with watching(observer):
+        eventually(lambda: Cluster.objects.get().observed_at)
+        with away(postgres_server):
+            observer.stop.set()
+            time.sleep(0.5)
+
+
+@pytest.mark.postgres
+def test_a_handlers_fault_is_survived_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = ["first", "second"]
+
+    def handler(_cluster: Cluster, _seen: observation.Observation) -> None:
+        if faults:
+            raise RuntimeError(faults.pop())
+
+    monkeypatch.setattr(observation, "_handlers", [handler])
+    Sandbox().node()
+    with watching(Observer(pause=0.05)):
+        eventually(Node.objects.exists)
+    assert faults == []
+
+
+@pytest.mark.postgres
+def test_the_command_runs_until_it_is_told_to_end() -> None:
+    sandbox = Sandbox()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    try:
+        call_command("observer")
+    finally:
+        timer.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert Cluster.objects.get(pk=sandbox.cluster.pk).observed_at
 
 
 @pytest.mark.django_db

@@ -125,7 +125,7 @@ def test_pods_of_ended_jobs_are_kept_for_their_logs_but_not_for_ever(monkeypatch
 def test_an_object_that_makes_no_sense_holds_up_no_other_one() -> None:
     sandbox = furnished()
     odd = job("odd")
-    odd["spec"] = {"parallelism": {}, "template": "?"}
+    odd["spec"]["backoffLimit"] = "six"
     sandbox.create(odd)
     sandbox.create(job("train"))
     sandbox.ticks(2)
