@@ -30,6 +30,7 @@ IMAGES: Final = {
 TRAINING_IMAGE: Final = "nvcr.io/nvidia/pytorch:25.08-py3"
 MOST_ROUNDS: Final = 12
 GRACE: Final = timedelta(seconds=45)
+STEPS: Final = (timedelta(minutes=4), timedelta(minutes=26))
 Say = Callable[[str], object]
 
 
@@ -46,10 +47,19 @@ def load(password: str, speed: int, say: Say) -> None:
     for number, act in enumerate(STORY, start=1):
         perform(act)
         settle(cluster)
-        pass_time(timedelta(hours=act.hours))
-        settle(cluster)
+        let_pass(cluster, act.hours)
         say(f"demo: act {number} of {len(STORY)} played, {Workload.objects.count()} workloads so far")
     set_speed(cluster=cluster, speed=speed, actor=ACTOR)
+
+
+def let_pass(cluster: Cluster, hours: float) -> None:
+    """The hours until the next act, in steps short enough that what ends in between ends about when it should."""
+    left = timedelta(hours=hours)
+    for step in (*STEPS, *[timedelta(hours=1)] * int(hours + 1)):
+        if left > timedelta():
+            pass_time(min(step, left))
+            settle(cluster)
+        left -= step
 
 
 def perform(act: Act) -> None:

@@ -58,7 +58,7 @@ STORY: Final = (
         submits=(
             Job("asr-large", "speech", AUTOMATION, "Distributed", 8, 40, workers=4, checkpoint_minutes=45),
             Job("summarizer-ft", "nlp-lab", AUTOMATION, "Training", 8, 5),
-            Job("instruct-tune", "llm-team", "bob", "Distributed", 8, 30, workers=2, checkpoint_minutes=20),
+            Job("instruct-tune", "llm-team", "bob", "Distributed", 8, 9.5, workers=2, checkpoint_minutes=20),
             Job("reward-model", "llm-team", "alice", "Training", 8, 4),
             Job("pose-estimation", "vision-team", "charlie", "Training", 8, 3, pool="a100"),
             Job("typo-in-entrypoint", "llm-team", "bob", "Job", 1, 0.05, priority="low", fails=True),
