@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from portal import demo
+from portal.supervisor import Child, Supervisor, end_group
 from tests.support.processes import environment, eventually
 from tests.support.real import free_port
 from tests.support.repository import ROOT
@@ -120,3 +122,57 @@ def test_a_taken_port_is_noticed_before_anything_starts(port: int) -> None:
 def test_the_greeting_names_address_password_and_people(name: str) -> None:
     text = demo.greeting(8123, "pass-phrase")
     assert all(part in text for part in ("http://127.0.0.1:8123/", "pass-phrase", name))
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    """A supervisor of one sleeper, in this process."""
+    supervisor = Supervisor([Child("sleeper", tuple(SLEEPER))], folder=tmp_path, root=ROOT, say=lambda _text: None)
+    yield supervisor
+    supervisor.end()
+
+
+def test_who_keeps_dying_is_started_later_and_later() -> None:
+    child = Child("flapping", ("false",))
+    pauses = []
+    for now in range(8):
+        child.started_at = now
+        child.died(now + 1)
+        pauses.append(child.pause)
+    assert pauses == [1, 2, 4, 8, 10, 10, 10, 10]
+
+
+def test_who_had_lived_long_is_started_again_soon() -> None:
+    child = Child("settled", ("true",), started_at=0, pause=10)
+    child.died(3600)
+    assert child.pause == 0.5
+
+
+def test_a_dead_child_waits_for_its_turn(supervisor: Supervisor, tmp_path: Path) -> None:
+    supervisor.look()
+    before = pid_of(tmp_path, "sleeper")
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: not alive(before))
+    supervisor.look()
+    assert supervisor.children[0].process is None
+    supervisor.children[0].due_at = 0
+    supervisor.look()
+    assert alive(pid_of(tmp_path, "sleeper"))
+
+
+def test_a_child_that_ignores_the_polite_way_is_ended_all_the_same(tmp_path: Path) -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE, process_group=0)
+    assert process.stdout
+    process.stdout.readline()
+    process.terminate()
+    end_group(process, 0.2)
+    assert not alive(process.pid)
+    process.stdout.close()
+
+
+def test_a_running_supervisor_stops_when_told(supervisor: Supervisor, tmp_path: Path, socket_enabled: None) -> None:
+    stop = threading.Event()
+    threading.Timer(1.0, stop.set).start()
+    supervisor.run(stop, url="http://127.0.0.1:1/", ready="never")
+    assert list((tmp_path / "pids").iterdir()) == []
