@@ -9,7 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from clusters import observation
 from clusters.backends import sandbox as backend
-from clusters.errors import ClusterBusy, ClusterChanged
+from clusters.errors import ClusterBusy, ClusterChanged, ClusterRefused
 from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
 from clusters.kinds_core import POD, ref_of
@@ -17,6 +17,7 @@ from clusters.models import Cluster, ClusterEvent, Node, NodePool, ObservedPod, 
 from clusters.observation import Observation
 from clusters.ports import Kind, Manifest
 from clusters.sandbox import store as store_module
+from clusters.services import observe
 from clusters.services.observe import observe_cluster
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, furnished, job
 from tests.factories.clusters import build_cluster
@@ -363,3 +364,68 @@ def test_a_memory_cluster_is_observed_too(told: Told) -> None:
     gateway.delete(ref_of(manifest))
     observe_cluster(cluster)
     assert ObservedPod.objects.get().gone_at is not None
+
+
+def test_a_kind_the_cluster_does_not_serve_is_skipped(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
+    sandbox = furnished()
+    sandbox.create(job("train", workload="4f1c"))
+    sandbox.tick()
+    listed = backend.SandboxGateway.list
+
+    def without_ray(gateway: backend.SandboxGateway, kind: Kind, **asked: bool) -> tuple[list[Manifest], str]:
+        if kind.group == "ray.io":
+            raise ClusterRefused("the server could not find the requested resource")
+        return listed(gateway, kind, **asked)
+
+    monkeypatch.setattr(backend.SandboxGateway, "list", without_ray)
+    observe_cluster(sandbox.cluster)
+    assert told.last.jobs["4f1c"].phase == "active"
+
+
+def test_a_cluster_that_refuses_its_pods_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_gateway: backend.SandboxGateway, _kind: Kind, **_asked: bool) -> tuple[list[Manifest], str]:
+        raise ClusterRefused("forbidden")
+
+    sandbox = furnished()
+    monkeypatch.setattr(backend.SandboxGateway, "list", refuse)
+    with pytest.raises(ClusterRefused):
+        observe_cluster(sandbox.cluster)
+    assert Cluster.objects.get().observed_at is None
+
+
+def test_foreign_jobs_are_nobodys(told: Told) -> None:
+    sandbox = furnished()
+    observe_cluster(sandbox.cluster)
+    theirs = job("theirs")
+    theirs["metadata"]["labels"] = {}
+    sandbox.create(theirs)
+    sandbox.create(job("ours", workload="4f1c"))
+    sandbox.tick()
+    observe_cluster(sandbox.cluster)
+    assert list(told.last.jobs) == ["4f1c"]
+
+
+def test_an_event_about_a_job_not_seen_yet_finds_its_workload(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = furnished("kube")
+    sandbox.quota("rung-limit", gpus="1")
+    monkeypatch.setattr(observe, "JOB_KINDS", ())
+    sandbox.create(job("refused", workload="77aa", gpus=2))
+    gone = sandbox.create(job("gone", workload="88bb", gpus=2))
+    sandbox.tick()
+    sandbox.delete(gone)
+    observe_cluster(sandbox.cluster)
+    assert list(ClusterEvent.objects.values_list("owner_id", flat=True)) == ["77aa"]
+
+
+def test_a_pods_pool_is_its_label_else_its_node_selector_else_the_default() -> None:
+    sandbox = furnished()
+    NodePool.objects.create(cluster=sandbox.cluster, name="a100", label_value="a100", is_default=True)
+    NodePool.objects.create(cluster=sandbox.cluster, name="h100", label_key="pool", label_value="h")
+    plain, selecting, labelled = bare_pod("plain"), bare_pod("selecting"), bare_pod("labelled")
+    selecting["spec"]["nodeSelector"] = {"pool": "h"}
+    labelled["metadata"]["labels"]["rung.dev/node-pool"] = "other"
+    for pod in (plain, selecting, labelled):
+        sandbox.create(pod)
+    observe_cluster(sandbox.cluster)
+    pools = dict(ObservedPod.objects.values_list("name", "pool_name"))
+    assert pools == {"plain": "a100", "selecting": "h100", "labelled": "other"}
