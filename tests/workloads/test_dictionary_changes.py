@@ -3,6 +3,7 @@
 import pytest
 from django.utils import timezone
 
+from clusters.flavours import FLAVOURS
 from clusters.models import Cluster
 from clusters.sources import desired_state
 from portal.audit.models import AuditRecord
@@ -57,8 +58,6 @@ def test_t40_an_entry_that_no_cluster_would_take_is_refused(
 
 
 def test_t40_no_entry_is_ever_the_global_default(as_admin: Actor, cluster: Cluster) -> None:
-    from clusters.flavours import FLAVOURS
-
     add_priority(name="extra", value=7, actor=as_admin)
     for flavour in FLAVOURS.values():
         objects = flavour.objects_for(desired_state(cluster))

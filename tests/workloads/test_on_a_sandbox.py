@@ -2,6 +2,8 @@
 
 import pytest
 
+from clusters.backends.sandbox import SandboxGateway
+from clusters.kinds_core import WORKLOAD_KINDS, ref_of
 from portal.core.actors import Actor
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, UserFactory
@@ -175,11 +177,7 @@ def test_an_object_that_vanished_is_made_anew(lab: Lab) -> None:
 
 def gateway_delete(lab: Lab) -> None:
     """Somebody takes the job's object away by hand."""
-    from clusters.backends.sandbox import SandboxGateway
-    from clusters.kinds import kind_named
-    from clusters.kinds_core import WORKLOAD_KINDS, ref_of
-
-    kind = next(each for each in WORKLOAD_KINDS if each.key == f"{kind_named('PyTorchJob').kind}.kubeflow.org")
+    kind = next(each for each in WORKLOAD_KINDS if each.key == "PyTorchJob.kubeflow.org")
     gateway = SandboxGateway(lab.cluster)
     for manifest in gateway.list(kind)[0]:
         gateway.delete(ref_of(manifest))

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pytest
+from django.utils import timezone
 
 from clusters.backends.sandbox import SandboxGateway
 from clusters.kinds_core import WORKLOAD_KINDS
@@ -29,22 +30,24 @@ class Chaos:
 
     def __init__(self, seed: int, flavour: str) -> None:
         self.dice = random.Random(seed)
-        self.lab = Lab(flavour, nodes=2)
-        self.projects = [self.lab.project(name, deserved=8, limit=16) for name in ("one", "two")]
+        self.lab = Lab(flavour)
+        self.projects = [self.lab.project(name, deserved=4, limit=8) for name in ("one", "two")]
 
     def run(self) -> None:
         for number in range(STEPS):
             self._act(number)
             if self.dice.random() < 0.6:
                 self.lab.settle(1, seconds=self.dice.choice([1, 20, 60]))
-        for _ in range(4):
+        for _ in range(5):
+            # Pauses between tries pass on the wall clock, the sandbox's time does not.
+            Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
             self.lab.settle(3, seconds=40)
 
     def _act(self, number: int) -> None:
         project: Project = self.dice.choice(self.projects)
         rows = list(Workload.objects.filter(project=project, deleted_at__isnull=True))
         try:
-            if not rows or self.dice.random() < 0.45:
+            if not rows or self.dice.random() < 0.55:
                 self._submit(project, f"work-{number}")
             else:
                 self._change(fresh(self.dice.choice(rows)))
@@ -52,8 +55,8 @@ class Chaos:
             pass  # a legal answer to a person who comes too late
 
     def _submit(self, project: Project, name: str) -> None:
-        seconds = self.dice.choice(["30", "86400"])
-        gpus = self.dice.choice([1, 2, 4, 8])
+        seconds = self.dice.choice(["30", "86400", "86400"])
+        gpus = self.dice.choice([2, 4, 8])
         self.lab.submit(
             project, name, gpus=gpus, seconds=seconds, priority=self.dice.choice(LEVELS), preemptibility="preemptible"
         )
@@ -75,7 +78,7 @@ class Chaos:
 
 
 @pytest.mark.parametrize("flavour", ["kai", "kube"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_row_ends_where_its_people_wanted_it(seed: int, flavour: str) -> None:
     chaos = Chaos(seed, flavour)
     chaos.run()
