@@ -63,6 +63,11 @@
     if (search) { event.preventDefault(); search.focus(); }
   });
 
+  document.addEventListener("htmx:configRequest", (event) => {
+    if (event.detail.verb !== "get") return;
+    [...event.detail.formData.entries()].forEach(([name, value]) => { if (value === "") event.detail.formData.delete(name); });
+  });
+
   /* A polling element rests while the page is hidden, and while somebody works inside it. */
   document.addEventListener("htmx:beforeRequest", (event) => {
     const poll = event.target.closest("[data-poll]");
