@@ -119,7 +119,7 @@ def test_t57_a_name_is_text_and_never_markup(client_of: Clients, llm_team: Proje
 def test_ten_and_a_hundred_rows_cost_the_same(client_of: Clients, llm_team: Project, alice: User) -> None:
     client = client_of(alice)
     counts = []
-    for more in (10, 40):
+    for more in (10, 90):
         WorkloadFactory.create_batch(more, project=llm_team)
         with CaptureQueriesContext(connection) as queries:
             client.get("/workloads/")

@@ -10,10 +10,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from clusters.models import ClusterEvent, ObservedPod
+from clusters.models import Cluster, ClusterEvent, ObservedPod
 from portal.audit.models import AuditRecord
 from tenants.models import Project, User
-from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, pytorch_job, spec_of
 from workloads.models import Phase, PreemptionCause, PreemptionRecord, Workload
 
 pytestmark = pytest.mark.django_db
@@ -74,6 +74,25 @@ def test_t54_a_foreign_part_is_absent_too(client_of: Clients, workload: Workload
     answer = client_of(charlie).get(address(workload), headers=headers)
     assert answer.status_code == 404
     assert b"llm-finetune" not in answer.content
+
+
+def test_a_waiting_one_says_why_and_links_what_would_help(client_of: Clients, llm_team: Project, alice: User) -> None:
+    Cluster.objects.update(observed_at=timezone.now())
+    manifest = pytorch_job("big", gpus=8)
+    waiting = WorkloadFactory.create(
+        project=llm_team,
+        name="big",
+        gpu_milli=8000,
+        preemptibility="non-preemptible",
+        spec=spec_of(manifest).as_json(),
+    )
+    text = page(client_of(alice), address(waiting)).replace("&amp;", "&")
+    assert "4 GPU" in text
+    link = f"/workloads/submit/yaml/?clone={waiting.pk}&priority=&preemptibility=preemptible&node_pool="
+    assert link in text
+    form = client_of(alice).get(link).context["form"]
+    assert form["preemptibility"].value() == "preemptible"
+    assert "name: big-copy" in form["text"].value()
 
 
 def test_deleting_asks_with_what_would_be_lost(client_of: Clients, workload: Workload, alice: User) -> None:

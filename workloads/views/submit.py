@@ -30,6 +30,7 @@ from workloads.views.manifests import as_yaml, clone_text
 
 Read = Callable[[bool], Sequence[WorkloadSpec]]
 MOST_FORECASTS: Final = 3
+PREFILLED: Final = ("project", "type", "priority", "preemptibility", "node_pool")
 CARDS: Final = ("Training", "Workspace", "Distributed", "Inference", "DistributedInference")
 
 
@@ -68,7 +69,8 @@ def _projects(actor: Actor) -> list[Project]:
 
 
 def _initial(request: HttpRequest) -> dict[str, str]:
-    return {name: request.GET[name][:63] for name in ("project", "type") if name in request.GET}
+    """Choices named in the URL; the form knows nothing but its own."""
+    return {name: chosen[:63] for name in PREFILLED if (chosen := request.GET.get(name, ""))}
 
 
 def _initial_text(request: HttpRequest, actor: Actor) -> dict[str, str]:
@@ -76,7 +78,7 @@ def _initial_text(request: HttpRequest, actor: Actor) -> dict[str, str]:
     if clone := request.GET.get("clone"):
         workload = workload_or_404(actor, clone)
         chosen = {"priority": workload.priority.name, "preemptibility": workload.preemptibility}
-        return {"project": workload.project.name, "text": clone_text(workload), **chosen}
+        return {"project": workload.project.name, "text": clone_text(workload), **chosen, **_initial(request)}
     return {**_initial(request), "text": example_text(request.GET.get("example", ""))}
 
 
