@@ -25,11 +25,7 @@ from clusters.ports import Manifest, Reading, SchedulerFlavour
 from clusters.services.looks import Look, number
 from scheduling.priority import Preemptibility
 
-FIELDS = [
-    each.name
-    for each in ObservedPod._meta.concrete_fields
-    if each.name not in {"id", "cluster", "uid"}
-]
+FIELDS = [each.name for each in ObservedPod._meta.concrete_fields if each.name not in {"id", "cluster", "uid"}]
 WORKLOAD = "workload."
 
 
