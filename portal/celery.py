@@ -4,8 +4,11 @@ import os
 
 from celery import Celery
 
+from portal.core import folderbroker
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
+folderbroker.install()
 app = Celery("rung")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
