@@ -12,7 +12,7 @@ def prepare() -> None:
     call_command("collectstatic", verbosity=0, interactive=False)
     if not apps.get_model("tenants.Project")._default_manager.exists():
         call_command("load_demo")
-    apps.get_model("clusters.SandboxClock")._default_manager.update(speed=settings.RUNG_DEMO_SPEED)
+    call_command("sandbox_speed", str(settings.RUNG_DEMO_SPEED))
     apps.get_model("core.Heartbeat")._default_manager.all().delete()
 
 

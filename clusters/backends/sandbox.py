@@ -83,8 +83,8 @@ class SandboxGateway:
         names = [each.get("name") for each in pod["spec"].get("containers") or []]
         if container and container not in names:
             raise ClusterRefused(f"container {container} is not valid for pod {ref.name}")
-        speed = SandboxClock.objects.filter(cluster=self._cluster).values_list("speed", flat=True).first() or 1
-        return lines(pod, now=timezone.now(), speed=speed, tail=tail)
+        clock = SandboxClock.objects.filter(cluster=self._cluster).first() or SandboxClock()
+        return lines(pod, now=timezone.now(), clock=clock, tail=tail)
 
     def identity(self) -> tuple[str, str]:
         return str(uuid.uuid5(self._cluster.pk, "kube-system")), VERSION

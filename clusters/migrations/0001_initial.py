@@ -89,6 +89,10 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("speed", models.PositiveIntegerField(default=1)),
+                (
+                    "speed_since",
+                    models.DateTimeField(blank=True, help_text="Before it time passed as it really does.", null=True),
+                ),
                 ("version", models.PositiveBigIntegerField(default=1)),
                 ("ticked_at", models.DateTimeField(blank=True, null=True)),
             ],

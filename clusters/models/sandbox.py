@@ -1,6 +1,7 @@
 """The sandbox's own store: what etcd is to a real cluster. Only the sandbox backend and its tick touch these rows."""
 
 import uuid
+from datetime import datetime, timedelta
 
 from django.db import models
 
@@ -12,11 +13,26 @@ class SandboxClock(models.Model):
 
     cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, primary_key=True, related_name="sandbox_clock")
     speed = models.PositiveIntegerField(default=1)
+    speed_since = models.DateTimeField(null=True, blank=True, help_text="Before it time passed as it really does.")
     version = models.PositiveBigIntegerField(default=1)
     ticked_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:
         return f"{self.cluster_id} at {self.speed}x"
+
+    def passed(self, start: datetime, end: datetime) -> float:
+        """Seconds of the sandbox's time between two real moments."""
+        turn = self.speed_since or start
+        before = max((min(end, turn) - start).total_seconds(), 0)
+        return before + max((end - max(start, turn)).total_seconds(), 0) * self.speed
+
+    def moment(self, start: datetime, seconds: float) -> datetime:
+        """The real moment at which that much of the sandbox's time has passed since `start`."""
+        turn = max(self.speed_since or start, start)
+        before = (turn - start).total_seconds()
+        if seconds <= before:
+            return start + timedelta(seconds=seconds)
+        return turn + timedelta(seconds=(seconds - before) / self.speed)
 
 
 class SandboxObject(models.Model):

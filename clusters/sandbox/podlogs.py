@@ -3,9 +3,10 @@
 import math
 import zlib
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
+from clusters.models import SandboxClock
 from clusters.pods import moment_of, stamp
 from clusters.ports import Manifest
 from clusters.sandbox.runtime import checkpoint_seconds, run_seconds
@@ -16,17 +17,17 @@ ENDED_WELL: Final = "training finished"
 PATHS: Final = ("/healthz", "/v1/models", "/v1/completions", "/metrics")
 
 
-def lines(pod: Manifest, *, now: datetime, speed: int, tail: int) -> list[str]:
+def lines(pod: Manifest, *, now: datetime, clock: SandboxClock, tail: int) -> list[str]:
     """At most `tail` lines with the header first; nothing but the header before the pod has started."""
     started = moment_of(pod.get("status", {}).get("startTime"))
     if started is None or tail < 2:
         return [HEADER][:tail]
     ended = _ended(pod)
-    elapsed = ((ended or now) - started).total_seconds() * speed
+    elapsed = clock.passed(started, ended or now)
     steps = max(int(elapsed // STEP_SECONDS), 0)
     last = list(_last_line(pod)) if ended else []
     first = max(steps - tail + 1 + len(last), 0)
-    body = [_line(pod, step, started + timedelta(seconds=step * STEP_SECONDS / speed)) for step in range(first, steps)]
+    body = [_line(pod, step, clock.moment(started, step * STEP_SECONDS)) for step in range(first, steps)]
     return [HEADER, *body, *last]
 
 

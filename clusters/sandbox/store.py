@@ -6,7 +6,7 @@ of one sandbox follow each other. Removed objects stay as tombstones for `KEPT_V
 
 import uuid
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from django.db.models import Q
@@ -46,11 +46,11 @@ class Store:
 
     def later(self, seconds: float) -> datetime:
         """The real moment at which that much of the sandbox's time has passed."""
-        return self.now + timedelta(seconds=seconds / self.clock.speed)
+        return self.clock.moment(self.now, seconds)
 
     def since(self, moment: datetime) -> float:
         """Seconds of the sandbox's time from a real moment until now."""
-        return (self.now - moment).total_seconds() * self.clock.speed
+        return self.clock.passed(moment, self.now)
 
     def load(self) -> None:
         """Read every live object except events at once."""

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from django.db import transaction
+from django.utils import timezone
 
 from clusters.flavours.common import POOL
 from clusters.gateways import gateway_for
@@ -49,11 +50,18 @@ def create_sandbox_nodes(
 
 @transaction.atomic
 def set_speed(*, cluster: Cluster, speed: int, actor: Actor) -> None:
-    """Let run times and grace periods pass `speed` times faster, 1 to 3600; timestamps stay real."""
+    """Let run times and grace periods pass `speed` times faster, 1 to 3600; timestamps stay real.
+
+    What ran before keeps its age: only from now on does time pass faster.
+    """
     _refuse_others(cluster)
     if not 1 <= speed <= FASTEST:
         raise Refused.at("/speed", "out_of_range", f"Choose a speed from 1 to {FASTEST}.")
-    SandboxClock.objects.update_or_create(cluster=cluster, defaults={"speed": speed})
+    clock, _ = SandboxClock.objects.get_or_create(cluster=cluster)
+    if clock.speed == speed:
+        return
+    clock.speed, clock.speed_since = speed, timezone.now()
+    clock.save(update_fields=["speed", "speed_since"])
     record(actor, "sandbox.set_speed", cluster, detail={"speed": speed})
 
 

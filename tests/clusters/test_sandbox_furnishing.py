@@ -113,7 +113,7 @@ def test_a_server_logs_requests() -> None:
     sandbox.create(pod)
     sandbox.ticks(2)
     [served] = sandbox.pods()
-    made = podlogs.lines(served, now=sandbox.now + timedelta(seconds=20), speed=1, tail=50)
+    made = podlogs.lines(served, now=sandbox.now + timedelta(seconds=20), clock=SandboxClock(), tail=50)
     assert len(made) == 11
     assert " GET /" in made[-1]
 

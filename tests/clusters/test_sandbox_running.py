@@ -2,6 +2,7 @@
 
 import pytest
 
+from clusters.models import SandboxClock
 from clusters.pods import condition_is_true
 from clusters.sandbox import controllers
 from tests.clusters.sandboxes import Sandbox, furnished, job, owner_name
@@ -143,3 +144,15 @@ def test_a_pod_whose_grace_is_left_empty_gets_the_usual_one() -> None:
     sandbox.tick()
     [leaving] = sandbox.pods()
     assert leaving["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+def test_what_ran_before_the_clock_was_sped_up_keeps_its_age() -> None:
+    sandbox = furnished()
+    sandbox.create(job("train", seconds="3600"))
+    sandbox.ticks(2, after=0.001)
+    sandbox.tick(after=600)
+    SandboxClock.objects.update(speed=60, speed_since=sandbox.now)
+    sandbox.tick(after=49)
+    assert sandbox.phases() == ["Running"]
+    sandbox.tick(after=2)
+    assert sandbox.phases() == ["Succeeded"]
