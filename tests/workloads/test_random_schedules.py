@@ -10,6 +10,7 @@ from clusters.backends.sandbox import SandboxGateway
 from clusters.kinds_core import WORKLOAD_KINDS
 from clusters.models import ObservedPod
 from clusters.ownership import owner_of
+from portal.audit.verification import verify
 from portal.core.actors import SYSTEM
 from portal.core.errors import Conflict
 from tenants.models import Project
@@ -96,6 +97,7 @@ def test_every_row_ends_where_its_people_wanted_it(seed: int, flavour: str) -> N
     assert not objects
     assert sweep() == 0
     assert_history_is_legal()
+    assert verify() == []
 
 
 def assert_history_is_legal() -> None:
