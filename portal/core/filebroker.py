@@ -1,6 +1,6 @@
 """The filesystem broker of the demo, with one repair: a message appears whole or not at all.
 
-kombu opens the message's file under its final name before it writes, so that a consumer may read it half written and die.
+kombu opens the message's file under its final name before it writes, and a consumer that reads it then dies.
 """
 
 import uuid
@@ -16,12 +16,12 @@ from kombu.utils.json import dumps
 class Channel(filesystem.Channel):
     """Writes under a name that no consumer looks for, then renames."""
 
-    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         name = f"{round(monotonic() * 1000)}_{uuid.uuid4()}.{queue}.msg"
         final = Path(self.data_folder_out) / name
         draft = final.with_suffix(".draft")
         try:
-            draft.write_text(dumps(payload), encoding="utf-8")
+            draft.write_text(str(dumps(message)), encoding="utf-8")  # type: ignore[no-untyped-call]  # kombu
             draft.replace(final)
         except OSError as error:
             raise ChannelError(f"Cannot add {name!r} to the broker's folder") from error

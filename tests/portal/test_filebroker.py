@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from kombu import Connection, Queue
+from kombu import Connection
 from kombu.exceptions import ChannelError
 
 MESSAGES = 300
@@ -22,13 +22,13 @@ def test_messages_written_while_they_are_read_arrive_whole(tmp_path: Path) -> No
     body = {"padding": "x" * 20_000}
 
     def write() -> None:
-        with connection(tmp_path) as link, link.SimpleQueue(Queue("sync")) as queue:
+        with connection(tmp_path) as link, link.SimpleQueue("sync") as queue:
             for _ in range(MESSAGES):
                 queue.put(body)
 
     writer = threading.Thread(target=write)
     writer.start()
-    with connection(tmp_path) as link, link.SimpleQueue(Queue("sync")) as queue:
+    with connection(tmp_path) as link, link.SimpleQueue("sync") as queue:
         for _ in range(MESSAGES):
             message = queue.get(timeout=20)
             assert message.payload == body
