@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
-from portal.audit.services import record_refusal
 
+from portal.audit.services import record_refusal
 from portal.core.actors import Actor
 from portal.core.errors import BadRequest, Problem, Refused, RungError, TooLarge
 from tenants.models import Project
