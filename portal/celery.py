@@ -4,12 +4,11 @@ import os
 
 from celery import Celery
 
-from portal.core import filebroker, folderbroker
+from portal.core import folderbroker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 folderbroker.install()
-filebroker.install()
 app = Celery("rung")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
