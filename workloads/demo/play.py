@@ -58,8 +58,9 @@ def let_pass(cluster: Cluster, hours: float) -> None:
     for step in (*STEPS, *[timedelta(hours=1)] * int(hours + 1)):
         if left > timedelta():
             pass_time(min(step, left))
-            settle(cluster)
+            look(cluster)
         left -= step
+    settle(cluster)
 
 
 def perform(act: Act) -> None:
@@ -80,13 +81,18 @@ def settle(cluster: Cluster) -> None:
         before = _standing()
         cluster.refresh_from_db()
         reconcile(cluster)
-        sweep()
-        for _ in range(2):
-            tick(cluster, now=timezone.now())
-            observe_cluster(cluster)
+        look(cluster)
+        look(cluster)
         pass_time(GRACE)
         if _standing() == before:
             return
+
+
+def look(cluster: Cluster) -> None:
+    """One round of worker, scheduler and observer."""
+    sweep()
+    tick(cluster, now=timezone.now())
+    observe_cluster(cluster)
 
 
 def _standing() -> list[tuple[object, ...]]:
