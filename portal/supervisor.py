@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 SETTLED_SECONDS = 30.0
 GRACE_SECONDS = 10.0
 PR_SET_PDEATHSIG = 1

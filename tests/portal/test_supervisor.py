@@ -139,7 +139,7 @@ def test_who_keeps_dying_is_started_later_and_later() -> None:
         child.started_at = now
         child.died(now + 1)
         pauses.append(child.pause)
-    assert pauses == [1, 2, 4, 8, 10, 10, 10, 10]
+    assert pauses == [1, 2, 4, 5, 5, 5, 5, 5]
 
 
 def test_who_had_lived_long_is_started_again_soon() -> None:
