@@ -243,6 +243,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='workload',
+            index=models.Index(fields=['submitted_by_kind', 'submitted_by_id', '-created_at', '-id'], name='workloads_own_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='workload',
             index=models.Index(fields=['due_at'], name='workloads_due'),
         ),
         migrations.AddConstraint(

@@ -92,6 +92,9 @@ class Workload(models.Model):
             models.Index(fields=["-created_at", "-id"], name="workloads_newest"),
             models.Index(fields=["project", "-created_at", "-id"], name="workloads_project_newest"),
             models.Index(fields=["project", "phase", "-created_at", "-id"], name="workloads_project_phase"),
+            models.Index(
+                fields=["submitted_by_kind", "submitted_by_id", "-created_at", "-id"], name="workloads_own_newest"
+            ),
             models.Index(fields=["due_at"], name="workloads_due"),
         ]
         constraints = [

@@ -4,10 +4,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, Q
+from django.db.models import Count, OuterRef, Subquery
+from django.db.models.functions import Coalesce
 
 from clusters.models import Cluster, ClusterState, Drift
-from workloads.models import Priority, WorkloadType
+from workloads.models import Priority, Workload, WorkloadType
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ def _dot(cluster: Cluster, drift: str) -> Dot:
 
 def type_rows() -> list[WorkloadType]:
     """Every type with category and priority, and `used_by`: how many workloads exist of it."""
-    live = Count("workloads", filter=Q(workloads__deleted_at__isnull=True))
+    of_type = Workload.objects.filter(type=OuterRef("pk"), deleted_at__isnull=True).order_by().values("type")
+    live = Coalesce(Subquery(of_type.annotate(count=Count("pk")).values("count")), 0)
     rows = WorkloadType.objects.select_related("category", "priority").annotate(used_by=live)
     return list(rows.order_by("-native", "category__name", "name"))
