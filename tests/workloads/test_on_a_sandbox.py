@@ -10,7 +10,7 @@ from tests.factories.tenants import MembershipFactory, UserFactory
 from tests.factories.workloads import bare_pod, deployment, pytorch_job
 from tests.workloads.lab import Lab, fresh
 from workloads.models import Phase, PreemptionRecord
-from workloads.selectors import preemption_story, queue_position, timeline, why_waiting
+from workloads.selectors import preemption_story, queue_position, stories_of, timeline, why_waiting
 from workloads.services.lifecycle import delete, resume, stop
 
 pytestmark = pytest.mark.django_db
@@ -78,6 +78,8 @@ def test_a_gangs_pods_have_one_record_each_and_one_story(kai: Lab) -> None:
     assert PreemptionRecord.objects.filter(victim=gang).count() == 2
     assert fresh(gang).preempted_count == 1
     assert [entry.type for entry in timeline(gang)].count("preemption") == 1
+    [story] = stories_of(fresh(gang), acting(UserFactory(is_superuser=True)))
+    assert "on 8 GPUs in 2 pods" in story.sentence
 
 
 def test_a_queue_takes_its_share_back_from_another_project(kai: Lab) -> None:
@@ -89,7 +91,7 @@ def test_a_queue_takes_its_share_back_from_another_project(kai: Lab) -> None:
     kai.settle(4)
     record = PreemptionRecord.objects.get()
     assert (record.cause, record.preemptor_project) == ("reclaim", "owner")
-    story = preemption_story(record, acting(UserFactory(is_superuser=True)))
+    story = preemption_story([record], acting(UserFactory(is_superuser=True)))
     assert "It is waiting again, 1st in the queue." in story.sentence
     assert [line.split(" uses ")[0] for line in story.standings] == ["project borrower", "project owner"]
 
@@ -103,11 +105,11 @@ def test_somebody_elses_name_is_told_only_to_those_who_may_see_it(kai: Lab) -> N
     record = PreemptionRecord.objects.select_related("preemptor__project", "victim__project").get()
     outsider: Actor = acting(MembershipFactory(project=borrower).user)
     insider: Actor = acting(UserFactory(is_superuser=True))
-    told = preemption_story(record, outsider)
+    told = preemption_story([record], outsider)
     everything = told.sentence + " ".join(step.words for step in told.steps)
     assert "another project" in everything
     assert "secret-plan" not in everything
-    assert "secret-plan" in preemption_story(record, insider).sentence
+    assert "secret-plan" in preemption_story([record], insider).sentence
     assert all("secret-plan" not in entry.message for entry in timeline(loan))
 
 
@@ -121,7 +123,7 @@ def test_a_story_tells_every_step_that_has_happened(kai: Lab) -> None:
     stop(workload=fresh(preemptor), actor=acting(UserFactory(is_superuser=True)))
     kai.settle(4, seconds=40)
     record = PreemptionRecord.objects.select_related("preemptor__project", "victim__project").get()
-    words = [step.words for step in preemption_story(record, acting(UserFactory(is_superuser=True))).steps]
+    words = [step.words for step in preemption_story([record], acting(UserFactory(is_superuser=True))).steps]
     assert fresh(victim).phase == Phase.RUNNING
     assert words[0].startswith("Decided")
     assert words[1].startswith("SIGTERM")

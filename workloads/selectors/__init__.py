@@ -1,8 +1,9 @@
 """Reads for pages, the API and the command line. Nothing here writes; every list takes a constant number of queries."""
 
 from workloads.selectors.dictionary import dictionary_rows, sync_state_of_priorities, type_rows
-from workloads.selectors.history import events_of, logs, pods_of, preemption_story, preemptions_of, timeline
+from workloads.selectors.history import events_of, logs, pods_of, timeline
 from workloads.selectors.listing import visible_workloads, workload_or_404
+from workloads.selectors.stories import preemption_story, stories_of
 from workloads.selectors.waiting import Headline, Remedy, queue_position, why_waiting
 
 __all__ = [
@@ -13,8 +14,8 @@ __all__ = [
     "logs",
     "pods_of",
     "preemption_story",
-    "preemptions_of",
     "queue_position",
+    "stories_of",
     "sync_state_of_priorities",
     "timeline",
     "type_rows",

@@ -18,9 +18,8 @@ from workloads.selectors import (
     events_of,
     logs,
     pods_of,
-    preemption_story,
-    preemptions_of,
     queue_position,
+    stories_of,
     timeline,
     why_waiting,
     workload_or_404,
@@ -76,7 +75,7 @@ def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[s
     offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
     return {
         "timeline": timeline(workload),
-        "stories": [preemption_story(record, actor) for record in preemptions_of(workload)],
+        "stories": stories_of(workload, actor),
         "priorities": offered,
     }
 

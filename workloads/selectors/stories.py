@@ -1,0 +1,154 @@
+"""Each eviction told as a story: who, by whom, why, what it cost, and what came after."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from clusters.flavours import flavour_for
+from portal.core.actors import Actor
+from tenants.permissions import Verb, can
+from workloads.models import EventType, Phase, PreemptionCause, PreemptionRecord, Workload
+from workloads.selectors.history import OTHERS
+from workloads.selectors.waiting import queue_position
+from workloads.sentences import duration_text, gpus_text
+
+ONE_DECISION: Final = timedelta(seconds=5)  # the pods of a gang are marked one after the other
+NAMED_PODS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an eviction."""
+
+    at: datetime
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """An eviction: one sentence, the steps below it, and whether the other's name is the reader's to see.
+
+    `records`: one per evicted pod. `standings`: for a reclaim both queues' numbers, in the scheduler's words.
+    """
+
+    records: tuple[PreemptionRecord, ...]
+    sentence: str
+    steps: tuple[Step, ...]
+    names_shown: bool
+    standings: tuple[str, ...] = ()
+
+
+def stories_of(workload: Workload, actor: Actor) -> list[Story]:
+    """Its evictions, newest first, the pods of one decision together. Only the newest says where it waits now."""
+    evictions = _evictions(workload.preemptions.select_related("preemptor__project", "victim__project__cluster"))
+    return [preemption_story(records, actor, newest=not index) for index, records in enumerate(evictions)]
+
+
+def _evictions(records: Iterable[PreemptionRecord]) -> list[list[PreemptionRecord]]:
+    found: list[list[PreemptionRecord]] = []
+    for record in records:
+        last = found[-1][0] if found else None
+        if last and last.preemptor_name == record.preemptor_name and abs(last.at - record.at) <= ONE_DECISION:
+            found[-1].append(record)
+        else:
+            found.append([record])
+    return found
+
+
+def preemption_story(records: Sequence[PreemptionRecord], actor: Actor, *, newest: bool = True) -> Story:
+    """One eviction as its people should read it. Another project's names are shown to those who may see it."""
+    shown = _may_name(records[0], actor)
+    sentence = " ".join(_sentences(records, shown=shown, newest=newest))
+    steps = tuple(_steps(records, shown=shown))
+    return Story(tuple(records), sentence, steps, shown, tuple(_standings(records[0], shown=shown)))
+
+
+def _standings(record: PreemptionRecord, *, shown: bool) -> Iterator[str]:
+    """The lines after the first, with people's names in the place of the queues'."""
+    victim, taker = record.victim, record.preemptor
+    flavour = flavour_for(victim.project.cluster.flavour)
+    names = {flavour.queue_name(victim.project.owner, victim.pool_name): f"project {victim.project.name}"}
+    if taker is not None:
+        other = f"project {taker.project.name}" if shown else OTHERS
+        names[flavour.queue_name(taker.project.owner, taker.pool_name)] = other
+    for line in record.message.splitlines()[1:]:
+        queue, _, rest = line.partition(" ")
+        yield f"{names.get(queue, 'a queue')} {rest}"
+
+
+def _may_name(record: PreemptionRecord, actor: Actor) -> bool:
+    if record.preemptor is None:
+        return True
+    return can(actor, Verb.VIEW_PROJECT, project=record.preemptor.project)
+
+
+def _by(record: PreemptionRecord, *, shown: bool) -> str:
+    if not record.preemptor_name:
+        return "the scheduler, which did not say for whom"
+    if not shown:
+        return f"a workload of {OTHERS}"
+    value = f" ({record.preemptor_priority} {record.preemptor_value})" if record.preemptor_priority else ""
+    own = record.preemptor is not None and record.preemptor.project_id == record.victim.project_id
+    where = "your project" if own else (record.preemptor_project and f"project {record.preemptor_project}")
+    return f"{record.preemptor_name}{value}{f' of {where}' if where else ''}"
+
+
+def _sentences(records: Sequence[PreemptionRecord], *, shown: bool, newest: bool) -> Iterator[str]:
+    record = records[0]
+    yield f"Evicted {record.at:%H:%M} UTC by {_by(record, shown=shown)}."
+    ran = duration_text(timedelta(seconds=max(each.ran_seconds for each in records)))
+    held = gpus_text(sum(each.gpu_milli for each in records))
+    pods = f" in {len(records)} pods" if len(records) > 1 else ""
+    yield f"It had run {ran} on {held}{pods}; {_loss(records)}"
+    if record.cause == PreemptionCause.RECLAIM:
+        yield "Its queue was over its share and the other took back what is its own: priority played no part."
+    if newest and record.victim.deleted_at is None and (place := queue_position(record.victim)):
+        yield f"It is waiting again, {ordinal(place)} in the queue."
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th."""
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _loss(records: Sequence[PreemptionRecord]) -> str:
+    record, hours = records[0], sum(each.lost_gpu_seconds for each in records) / 3600
+    if record.checkpoint_at is None:
+        return f"it had saved no checkpoint, so about {hours:.1f} GPU-hours are lost."
+    since = duration_text(record.at - record.checkpoint_at)
+    return f"its last checkpoint was {since} earlier, so about {hours:.1f} GPU-hours are lost."
+
+
+def _steps(records: Sequence[PreemptionRecord], *, shown: bool) -> Iterator[Step]:
+    """Decided, SIGTERM, gone, the other started, requeued, running again: each only once it has happened."""
+    record = records[0]
+    decided = record.message.partition("\n")[0] or "the scheduler evicts it."
+    yield Step(record.at, f"Decided: {decided}" if shown else "Decided.")
+    yield Step(record.at, f"SIGTERM to {_few(each.pod_name for each in records)}; {record.grace_seconds} s of grace.")
+    gone = [each.gone_at for each in records if each.gone_at]
+    if len(gone) == len(records):
+        yield Step(max(gone), f"Gone from {_few(each.node_name or 'its node' for each in records)}.")
+    if record.preemptor and record.preemptor.started_at and record.preemptor.started_at >= record.at:
+        yield Step(record.preemptor.started_at, f"Started: {_by(record, shown=shown)}.")
+    yield from _afterwards(record)
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first of them by name, and how many more."""
+    every = sorted(set(names))
+    more = f" and {len(every) - NAMED_PODS} more" if len(every) > NAMED_PODS else ""
+    return ", ".join(every[:NAMED_PODS]) + more
+
+
+def _afterwards(record: PreemptionRecord) -> Iterator[Step]:
+    """By the order of the entries, since the cluster's clock and ours may differ."""
+    words = {Phase.PENDING.value: "Requeued.", Phase.RUNNING.value: "Running again."}
+    told = record.victim.timeline.filter(type=EventType.PREEMPTION, at__lte=record.at).order_by("-at", "-pk").first()
+    seen: set[str] = set()
+    moves = record.victim.timeline.filter(type=EventType.PHASE, phase__in=words, pk__gt=told.pk if told else 0)
+    for entry in moves.order_by("pk")[:20]:
+        if entry.phase not in seen and (entry.phase != Phase.RUNNING or Phase.PENDING in seen):
+            seen.add(entry.phase)
+            yield Step(entry.at, words[entry.phase])
