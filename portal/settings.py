@@ -133,7 +133,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     }
 elif env.bool("RUNG_DATABASE_POOL", default=False):
     # Under ASGI every request runs in a thread of its own: a pool instead of persistent connections.
-    DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 2, "max_size": 16, "timeout": 5}}
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 2, "max_size": 16, "timeout": 5}
 
 CACHES: dict[str, Any] = {"default": env.cache_url("RUNG_CACHE_URL", default="locmemcache://")}
 
@@ -209,6 +209,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "DESCRIPTION": "Run:ai's routes and shapes; what Rung adds beside them is named as such.",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SERVE_AUTHENTICATION": [],
+    "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

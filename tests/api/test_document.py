@@ -1,0 +1,54 @@
+"""The OpenAPI document and the page that shows it."""
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+SERVED = {
+    "/api/v1/token": {"post"},
+    "/api/v1/workload-priorities": {"get"},
+    "/api/v1/workload-types": {"get"},
+    "/api/v1/workload-types/{type_id}": {"get", "put"},
+    "/api/v1/workload-categories": {"get"},
+    "/api/v1/workload-categories/{category_id}": {"get"},
+    "/api/v1/workloads": {"get"},
+    "/api/v1/workloads/count": {"get"},
+    "/api/v1/workloads/batch": {"post"},
+    "/api/v1/workloads/{workload_id}": {"get"},
+    "/api/v1/workloads/{kind}/{workload_id}": {"delete"},
+    "/api/v1/workloads/{kind}/{workload_id}/suspend": {"post"},
+    "/api/v1/workloads/{kind}/{workload_id}/resume": {"post"},
+    "/api/v2/workloads": {"post"},
+    "/api/v2/workloads/{workload_id}": {"get", "delete"},
+}
+
+
+@pytest.fixture
+def document(client: Client, db: None) -> dict[str, dict[str, dict[str, dict[str, object]]]]:
+    return client.get("/api/openapi.json").json()  # type: ignore[no-any-return]
+
+
+def test_it_names_every_route_that_is_served_and_no_other(document: dict[str, dict[str, dict[str, object]]]) -> None:
+    assert {path: set(verbs) for path, verbs in document["paths"].items()} == SERVED
+
+
+def test_every_route_says_what_a_refusal_looks_like(
+    document: dict[str, dict[str, dict[str, dict[str, object]]]],
+) -> None:
+    for path, verbs in document["paths"].items():
+        for verb, route in verbs.items():
+            answers = set(route["responses"])  # type: ignore[call-overload]
+            assert answers & {"400", "422"}, (path, verb)
+            assert route["operationId"], (path, verb)
+
+
+def test_it_is_generated_without_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("spectacular", "--validate", "--fail-on-warn", "--format", "openapi-json")
+    assert '"openapi"' in capsys.readouterr().out
+
+
+def test_its_page_is_served_from_here(client: Client, db: None) -> None:
+    page = client.get("/api/docs")
+    assert page.status_code == 200
+    assert b"https://" not in page.content
+    assert "'unsafe-inline'" in page["Content-Security-Policy"].split("style-src ")[1].split(";")[0]
