@@ -1,11 +1,16 @@
 """Wake a worker once the transaction has committed. A lost wake-up delays work by one sweep and nothing else.
 
-The sender never waits for a broker: short connect and socket timeouts, no publish retry, and after a failure a few
-seconds in which nothing is tried at all. Messages carry ids, never data.
+The sender never waits for a broker: what is to be sent is put into a bounded queue, and one thread per process carries
+it away. A full queue drops. The thread itself is patient only for a moment: short connect and socket timeouts, no
+publish retry, and after a failure a few seconds in which nothing is tried. Messages carry ids, never data.
 """
 
+import atexit
+import os
+import threading
 import time
 from functools import partial
+from queue import Full, Queue
 from typing import Any
 
 import structlog
@@ -19,13 +24,70 @@ log = structlog.get_logger(__name__)
 
 CONNECT_SECONDS = 0.5
 QUIET_SECONDS = 5.0
+LONGEST_QUEUE = 1000
+Message = tuple[str, tuple[str, ...], str]
 _state = {"quiet_until": 0.0}
 
 
 def wake(task_name: str, *args: str, queue: str) -> None:
     """Send the task by name when the current transaction commits; at once outside of one."""
     if settings.RUNG_WAKEUPS == "on":
-        transaction.on_commit(partial(_send, task_name, args, queue))
+        transaction.on_commit(partial(_carrier.give, (task_name, args, queue)))
+
+
+class Carrier:
+    """A queue and the thread that empties it, started at the first message."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew: a forked process inherits neither the thread nor what its parent has still to send."""
+        self._messages: Queue[Message] = Queue(LONGEST_QUEUE)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def give(self, message: Message) -> None:
+        """Hand a message over without waiting; one too many is dropped."""
+        try:
+            self._messages.put_nowait(message)
+        except Full:
+            log.warning("wakeup.dropped", task=message[0])
+        if self._thread is None or not self._thread.is_alive():
+            self._start()
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until everything given so far was sent or given up; False when that takes longer."""
+        deadline = time.monotonic() + seconds
+        while self._messages.unfinished_tasks and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return not self._messages.unfinished_tasks
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._carry, name="wake-ups", daemon=True)
+                self._thread.start()
+
+    def _carry(self) -> None:
+        while True:
+            message = self._messages.get()
+            try:
+                _send(*message)
+            finally:
+                self._messages.task_done()
+
+
+_carrier = Carrier()
+
+
+os.register_at_fork(after_in_child=_carrier.renew)
+
+
+@atexit.register
+def settle(seconds: float = 1.0) -> bool:
+    """Wait until no message is under way: at the end of a process, and in tests."""
+    return _carrier.settle(seconds)
 
 
 def _send(task_name: str, args: tuple[str, ...], queue: str) -> None:

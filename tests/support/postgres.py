@@ -10,19 +10,24 @@ from pathlib import Path
 
 from tests.support.real import needed
 
-OPTIONS = "-c listen_addresses= -c fsync=off -c full_page_writes=off -c synchronous_commit=off -c max_connections=150"
+OPTIONS = "-c listen_addresses= -c max_connections=150"
+FORGETFUL = "-c fsync=off -c full_page_writes=off -c synchronous_commit=off"
 
 
 @contextmanager
-def server() -> Iterator[Path]:
-    """A running server; yields the folder of its socket, where the user `rung` may do everything."""
+def server(*, durable: bool = False) -> Iterator[Path]:
+    """A running server; yields the folder of its socket, where the user `rung` may do everything.
+
+    `durable`: every commit reaches the disk, as in production; tests do without.
+    """
     tools = Path(needed("postgres", "usr/lib/postgresql/*/bin/postgres", "opt/homebrew/bin/postgres")).parent
     folder = Path(tempfile.mkdtemp(prefix="rung-pg-"))
     owner = _owner(folder)
     data, log = folder / "data", folder / "log"
     _run(owner, tools / "initdb", "-D", data, "-U", "rung", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
     control = (tools / "pg_ctl", "-D", data, "-w")
-    _run(owner, *control, "-l", log, "-o", f"{OPTIONS} -c unix_socket_directories={folder}", "start")
+    options = OPTIONS if durable else f"{OPTIONS} {FORGETFUL}"
+    _run(owner, *control, "-l", log, "-o", f"{options} -c unix_socket_directories={folder}", "start")
     try:
         yield folder
     finally:

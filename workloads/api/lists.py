@@ -95,7 +95,10 @@ def _wanted(request: Request) -> QuerySet[Workload]:
 
 
 def _ordered(rows: QuerySet[Workload], path: str) -> QuerySet[Workload]:
-    """Sorted with the id as the last word, so that pages never overlap."""
-    if path.startswith("-"):
-        return rows.order_by(F(path[1:]).desc(nulls_last=True) if path != "-created_at" else path, "-id")
-    return rows.order_by(path, "id")
+    """Sorted with the id as the last word, so that pages never overlap. Nulls come last, where there may be any."""
+    if path in _MAYBE_NULL:
+        return rows.order_by(F(path[1:]).desc(nulls_last=True), "-id")
+    return rows.order_by(path, "-id" if path.startswith("-") else "id")
+
+
+_MAYBE_NULL: Final = frozenset({"-deleted_at", "-completed_at"})

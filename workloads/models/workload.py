@@ -88,12 +88,26 @@ class Workload(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        # Lists show live rows, newest first unless sorted otherwise; the deleted are few questions of the API.
         indexes = [
-            models.Index(fields=["-created_at", "-id"], name="workloads_newest"),
-            models.Index(fields=["project", "-created_at", "-id"], name="workloads_project_newest"),
-            models.Index(fields=["project", "phase", "-created_at", "-id"], name="workloads_project_phase"),
+            *(
+                models.Index(fields=fields, name=f"workloads_live_{name}", condition=models.Q(deleted_at__isnull=True))
+                for name, fields in {
+                    "newest": ["-created_at", "-id"],
+                    "phase": ["phase", "-created_at", "-id"],
+                    "project": ["project", "-created_at", "-id"],
+                    "project_phase": ["project", "phase", "-created_at", "-id"],
+                    "own": ["submitted_by_kind", "submitted_by_id", "-created_at", "-id"],
+                    "name": ["name", "id"],
+                    "priority": ["-priority_value", "-id"],
+                    "gpus": ["-gpu_milli", "-id"],
+                    "changed": ["-phase_at", "-id"],
+                }.items()
+            ),
             models.Index(
-                fields=["submitted_by_kind", "submitted_by_id", "-created_at", "-id"], name="workloads_own_newest"
+                fields=["-created_at", "-id"],
+                name="workloads_deleted_newest",
+                condition=models.Q(deleted_at__isnull=False),
             ),
             models.Index(fields=["due_at"], name="workloads_due"),
         ]
