@@ -5,9 +5,11 @@ from typing import Any, Final
 from uuid import uuid4
 
 from django import forms
+from django.db.models import Max
 from django.utils.translation import gettext_lazy as _
 
-from clusters.models import NodePool
+from clusters.models import Node, NodePool
+from portal.core.display import gpus_text
 from portal.core.pageforms import PageForm
 from tenants.models import Project
 from workloads.forms import PREEMPTIBILITIES
@@ -151,6 +153,10 @@ class FieldsForm(SubmitBase):
     def __init__(self, *args: Any, types: Sequence[tuple[str, Any]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._choices("type", types)
+        clusters = {project.cluster_id for project in self._projects.values()}
+        if largest := Node.objects.filter(cluster__in=clusters).aggregate(most=Max("gpu_milli"))["most"]:
+            shape = _("A whole number, or a share of one such as 0.5. The largest node has %(gpus)s.")
+            self.fields["gpus"].help_text = shape % {"gpus": gpus_text(largest)}
         self.initial = {"gpus": "1", "type": types[0][0] if types else "", **self.initial}
 
     def clean_environment(self) -> tuple[tuple[str, str], ...]:

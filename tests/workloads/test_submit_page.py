@@ -89,6 +89,10 @@ def test_the_panel_says_pair_and_source_verdict_flavour_and_age(client_of: Clien
     assert not Workload.objects.exists()
 
 
+def test_the_form_names_the_nodes_that_exist(client_of: Clients, alice: User) -> None:
+    assert "The largest node has 8 GPUs." in client_of(alice).get(FORM).content.decode()
+
+
 def test_the_panel_warns_of_what_the_threshold_does(client_of: Clients, alice: User) -> None:
     text = panel(client_of(alice), FORM, filled(priority="high"))
     assert "non-preemptible" in text
