@@ -1,6 +1,6 @@
 """Fixtures over real parts: PostgreSQL, Redis, Chromium, and the rules every test database follows."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,34 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection
+from pytest_django.plugin import blocking_manager_key
 
 from portal.audit import triggers
 from tests.support import database, postgres, real, redis
 
 _numbers = count(1)
+
+
+def commits(item: pytest.Item) -> bool:
+    """True for tests that really commit, and so empty their database afterwards."""
+    marker = item.get_closest_marker("django_db")
+    return marker is not None and bool(marker.kwargs.get("transaction"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a copy of the migrated rows, such as the dictionary, for tests that commit."""
+    for item in items:
+        if commits(item):
+            item.add_marker(pytest.mark.django_db(transaction=True, serialized_rollback=True), append=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Put the migrated rows back for whoever comes next, in whatever order the tests run."""
+    yield
+    if commits(item):
+        with item.config.stash[blocking_manager_key].unblock():
+            connection.creation.deserialize_db_from_string(connection._test_serialized_contents)
 
 
 @pytest.fixture(scope="session")
