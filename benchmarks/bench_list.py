@@ -1,15 +1,24 @@
-"""B5: the workload list, page and API, with 1 thousand and 1 million rows; the deepest page against the first.
+"""B5: the workload list, page and API, with 1 thousand and 1 million rows; deep pages against the first, and a peer.
 
-    python -m benchmarks.bench_list [rows]
+    python -m benchmarks.bench_list [--rows 1000000] [--rounds 12] [--samples 6]
+
+Both databases stand on one PostgreSQL and are asked in turns. Whole requests through Django's test client, without a
+socket. The peer is DRF's PageNumberPagination with a ModelSerializer; against it stands what our API does with the same
+rows, both without HTTP. Samples go to benchmarks/results/list.json.
 """
 
 import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+
+import argparse
 import statistics
-import sys
+from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
-from benchmarks import stage
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -18,14 +27,36 @@ from rest_framework.request import Request
 from rest_framework.serializers import ModelSerializer
 from rest_framework.test import APIRequestFactory
 
-from tenants.models import User
+from benchmarks import stage
+from portal.core.keyset import page_of
+from tenants.models import Membership, Project, Role, User
 from tenants.services.service_accounts import create, exchange
+from tests.support import database, postgres
+from workloads.api.shapes import workload_json
 from workloads.demo.organisation import ACTOR
 from workloads.models import Workload
 
-REPEATS = 60
+SMALL = 1_000
 FILTER = "project=p3&phase=Completed"
 API_FILTER = "filterBy=projectName%3D%3Dp3%2Cphase%3D%3DCompleted"
+PAGE, API = "/workloads/?", "/api/v1/workloads?limit=50&"
+# Name, who asks, where.
+LISTS = (
+    ("page, project + phase", "admin", PAGE + FILTER),
+    ("page, everything", "admin", PAGE),
+    ("page, one phase of everything", "admin", PAGE + "phase=Failed"),
+    ("page, a member's project", "member", PAGE),
+    ("page, a member's project of 20", "tiny", PAGE),
+    ("page by name", "admin", PAGE + "sort=name"),
+    ("page by priority", "admin", PAGE + "sort=priority"),
+    ("page by last change", "admin", PAGE + "sort=changed"),
+    ("API, project + phase", "robot", API + API_FILTER),
+    ("API, everything", "robot", API),
+    ("API by priority", "robot", API + "sortBy=priority&sortOrder=desc"),
+)
+DEEP = "page, everything, deep"
+Act = Callable[[], object]
+Samples = dict[str, list[float]]
 
 
 class Plain(ModelSerializer[Workload]):
@@ -36,81 +67,151 @@ class Plain(ModelSerializer[Workload]):
         exclude = ("spec", "raw")
 
 
-def visitor(user: User) -> Client:
-    """A signed-in browser."""
-    client = Client()
-    client.force_login(user)
-    return client
+def people(rows: int) -> None:
+    """An admin, a member of one tenth of everything, a member of a project that holds the 20 oldest rows, a robot."""
+    stage.organisation()
+    stage.fill(rows)
+    small = Project.objects.get(name="p0")
+    tiny = Project.objects.create(
+        department=small.department, cluster=small.cluster, name="tiny", namespace="runai-tiny"
+    )
+    oldest = Workload.objects.order_by("created_at").values_list("pk", flat=True)[:20]
+    Workload.objects.filter(pk__in=list(oldest)).update(project=tiny)
+    for name, project in {"member": Project.objects.get(name="p3"), "tiny": tiny}.items():
+        user = User.objects.create_user(name, password="bench")
+        Membership.objects.create(user=user, project=project, role=Role.MEMBER)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
 
 
-def deepest(client: Client) -> str:
-    """The URL of a page far down: the cursor a reader of the oldest rows would hold."""
-    from portal.core.keyset import _cursor  # noqa: PLC2701 - the same cursor the page writes
+def visitors() -> dict[str, Client]:
+    """Everybody who asks, signed in."""
+    found = {name: Client() for name in ("admin", "member", "tiny")}
+    for name, client in found.items():
+        client.force_login(User.objects.get(username=name))
+    account, secret = create(name=f"robot-{os.urandom(4).hex()}", actor=ACTOR, role=Role.PLATFORM_ADMIN)
+    found["robot"] = Client(headers={"Authorization": f"Bearer {exchange(account.client_id, secret)}"})
+    return found
 
-    rows = Workload.objects.filter(project__name="p3", phase="Completed").order_by("created_at")
-    return f"/workloads/?{FILTER}&after={_cursor(rows[60], 'created_at')}"
 
-
-def get(client: Client, url: str, **headers: Any) -> Callable[[], object]:
+def get(client: Client, url: str) -> Act:
     """Fetch a page and insist on 200."""
 
     def act() -> object:
-        response = client.get(url, **headers)
+        response = client.get(url)
         assert response.status_code == 200, response.status_code
         return response
 
     return act
 
 
-def peer(page: int) -> Callable[[], object]:
-    """DRF's PageNumberPagination on the same table and filter."""
+def deep_cursor() -> str:
+    """The cursor of a reader who has nearly reached the oldest rows."""
+    oldest = Workload.objects.order_by("created_at")[120]
+    rows = Workload.objects.filter(created_at__lte=oldest.created_at)
+    return page_of(rows, column="-created_at", after="", size=50).next
+
+
+def deep_rows(cursor: str) -> Act:
+    """What our lists read and the API says of a deep page."""
+
+    def act() -> object:
+        rows = Workload.objects.filter(deleted_at__isnull=True)
+        related = rows.select_related("project__department", "project__cluster", "type", "priority")
+        return [workload_json(row) for row in page_of(related, column="-created_at", after=cursor, size=50).rows]
+
+    return act
+
+
+def peer(page: int) -> Act:
+    """The same page of the same rows as DRF's tutorial has it: a count and an offset."""
     paginator = PageNumberPagination()
     paginator.page_size = 50
 
     def act() -> object:
         request = Request(APIRequestFactory().get("/", {"page": page}))
-        rows = Workload.objects.filter(project__name="p3", phase="Completed").order_by("-created_at")
+        rows = Workload.objects.filter(deleted_at__isnull=True).order_by("-created_at")
         return Plain(paginator.paginate_queryset(rows, request), many=True).data
 
     return act
 
 
-def measure(count: int) -> dict[str, list[float]]:
-    """Samples of every kind of list on a database with `count` workloads."""
-    user = stage.organisation()
-    stage.fill(count)
-    account, secret = create(name="bench", actor=ACTOR, role="platform-admin")
-    bearer = {"HTTP_AUTHORIZATION": f"Bearer {exchange(account.client_id, secret)}"}
-    client, page, api = visitor(user), f"/workloads/?{FILTER}", f"/api/v1/workloads?limit=50&{API_FILTER}"
-    with CaptureQueriesContext(connection) as queries:
-        get(client, page)()
-    print(f"{count:>9,} workloads: {len(queries)} queries for the page")
-    last = max(1, Workload.objects.filter(project__name="p3", phase="Completed").count() // 50)
-    return {
-        "page": stage.seconds(get(client, page), REPEATS),
-        "deep": stage.seconds(get(client, deepest(client)), REPEATS),
-        "api": stage.seconds(get(client, api, **bearer), REPEATS),
-        "peer deep": stage.seconds(peer(last), 5),
-    }
+def queries(act: Act) -> int:
+    """How many statements it takes."""
+    act()
+    with CaptureQueriesContext(connection) as captured:
+        act()
+        return len(captured)
 
 
-def main(rows: int) -> None:
-    """Print the ratios."""
-    print(f"PostgreSQL, {os.cpu_count()} cores, {REPEATS} repeats after 3 uncounted")
-    found = {}
+def acts_of(rows: int, counts: dict[str, set[int]]) -> dict[str, Act]:
+    """Every list as something to call, on the database that is the default now; its queries are counted."""
+    known, cursor = visitors(), deep_cursor()
+    acts = {name: get(known[who], url) for name, who, url in LISTS}
+    acts[DEEP] = get(known["admin"], f"{PAGE}after={cursor}")
+    for name, act in acts.items():
+        counts[name].add(queries(act))
+    return {**acts, "deep rows": deep_rows(cursor), **({"peer": peer(rows // 50 - 1)} if rows > SMALL else {})}
+
+
+def measure(folder: Path, options: Any, counts: dict[str, set[int]]) -> dict[int, Samples]:
+    """List by list, a few samples on one database and then on the other, in changing order."""
+    sizes = (SMALL, options.rows)
+    acts: dict[int, dict[str, Act]] = {}
+    found: dict[int, Samples] = {size: defaultdict(list) for size in sizes}
+    for size in sizes:
+        with at(folder, size):
+            acts[size] = acts_of(size, counts)
+    for number in range(options.rounds):
+        for name in acts[options.rows]:
+            for size in sizes if number % 2 else reversed(sizes):
+                if name in acts[size]:
+                    with at(folder, size):
+                        found[size][name] += stage.seconds(acts[size][name], 1 if name == "peer" else options.samples)
+    return found
+
+
+def at(folder: Path, size: int) -> AbstractContextManager[None]:
+    """The database of that size as Django's default."""
+    return database.default_database(postgres.url(folder, f"list_{size}"))
+
+
+def report(small: Samples, large: Samples) -> None:
+    """The ratios with their limits."""
+    for name in [*(name for name, _who, _url in LISTS), DEEP]:
+        stage.ratio(f"{name}: 1M / 1k", large[name], small[name], 1.10)
+        tail = stage.p99(large[name]) / stage.p99(small[name])
+        print(f"{'':<44} {tail:6.2f}  limit  1.30  {'ok' if tail <= 1.3 else 'OVER':<5} (p99)")
+    stage.ratio("deep / first page", large[DEEP], large["page, everything"], 1.10)
+    stage.ratio("deep rows / PageNumberPagination", large["deep rows"], large["peer"], 1 / 50)
+
+
+def main() -> None:
+    """Fill two databases, measure, report; a list whose number of queries grows is an error."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--samples", type=int, default=6)
+    options = parser.parse_args()
+    print(f"PostgreSQL, {os.cpu_count()} cores, {options.rounds} rounds of {options.samples} samples per list")
+    counts: dict[str, set[int]] = defaultdict(set)
     with stage.server() as folder:
-        for count in (1_000, rows):
-            with stage.stage(folder, f"bench_{count}"):
-                found[count] = measure(count)
-    small, large = found[1_000], found[rows]
-    stage.ratio("page, 1M / 1k, median", large["page"], small["page"], 1.10)
-    stage.ratio("API, 1M / 1k, median", large["api"], small["api"], 1.10)
-    stage.ratio("page, deep / first, 1M", large["deep"], large["page"], 1.10)
-    stage.ratio("deep page / DRF PageNumberPagination, 1M", large["deep"], large["peer deep"], 1 / 50)
-    for name in ("page", "api"):
-        print(f"{name} p99, 1M / 1k: {stage.p99(large[name]) / stage.p99(small[name]):.2f} (limit 1.3)")
-    print(f"medians at {rows:,}: page {statistics.median(large['page']) * 1e3:.1f} ms")
+        for size in (SMALL, options.rows):
+            with stage.stage(folder, f"list_{size}"):
+                people(size)
+        found = measure(folder, options, counts)
+    report(found[SMALL], found[options.rows])
+    print("queries:", ", ".join(f"{name} {sorted(each)}" for name, each in counts.items()))
+    assert all(len(each) == 1 for each in counts.values()), "the number of queries depends on the number of rows"
+    plain = {size: {name: summary(each) for name, each in lists.items()} for size, lists in found.items()}
+    stage.keep("list", {"options": vars(options), "milliseconds": plain})
+
+
+def summary(samples: list[float]) -> dict[str, Any]:
+    """Median, p99 and the samples themselves in tenths of a millisecond."""
+    tenths = [round(each * 1e3, 1) for each in samples]
+    return {"p50": statistics.median(tenths), "p99": round(stage.p99(tenths), 1), "samples": tenths}
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    main()

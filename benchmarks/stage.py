@@ -1,11 +1,14 @@
 """What the database benchmarks share: a PostgreSQL of their own, an organisation, many workloads, and fair timing."""
 
+import json
 import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 
@@ -15,10 +18,10 @@ django.setup()
 
 import psycopg
 from django.db import connection
-from tests.support import database, postgres
 
 from clusters.models import Cluster, NodePool
 from tenants.models import Department, Project, ProjectQuota, User
+from tests.support import database, postgres
 from workloads.models import Priority, WorkloadType
 
 # One workload as submission leaves it; the rest of the row is drawn from its number.
@@ -27,13 +30,12 @@ INSERT INTO workloads_workload (id, name, project_id, type_id, spec, raw, catego
   priority_source, preemptibility, preemptibility_source, discarded, warnings, node_pools, gpu_milli, cpu_milli,
   memory_bytes, pod_count, desired_phase, phase, phase_reason, phase_message, phase_at, pool_name,
   allocated_gpu_milli, running_pods, submitted_by, submitted_by_kind, submitted_by_id, channel, created_at,
-  updated_at, pending_seconds, running_seconds, preempted_count, generation, applied_generation, attempts, apply_error
-  {extra_names})
-SELECT md5('w' || n)::uuid, 'job-' || n, %(first)s + n %% %(projects)s, %(type)s, %(spec)s, '{{}}', 'Train',
-  %(priority)s, 40, 'type', 'preemptible', 'type', '[]', '[]', '["h100"]', 8000, 8000, 68719476736, 1, 'Running',
-  (ARRAY['Running', 'Pending', 'Completed', 'Completed', 'Failed'])[1 + n %% 5], '', '', now() - n * interval '1 minute',
+  updated_at, pending_seconds, running_seconds, preempted_count, generation, applied_generation, attempts, apply_error)
+SELECT md5('w' || n)::uuid, 'job-' || n, %(first)s + n %% %(projects)s, %(type)s, %(spec)s, '{}', 'Train',
+  %(priority)s, (ARRAY[25, 40, 65, 90])[1 + n %% 4], 'type', 'preemptible', 'type', '[]', '[]', '["h100"]', 8000, 8000, 68719476736, 1, 'Running',
+  (ARRAY['Running', 'Pending', 'Completed', 'Completed', 'Failed'])[1 + n %% 5], '', '',
+  now() - n * interval '1 minute',
   'h100', 0, 0, 'admin', 'user', '1', 'ui', now() - n * interval '1 minute', now(), 60, 3600, 0, 1, 1, 0, ''
-  {extra_values}
 FROM generate_series(1, %(count)s) AS n
 """
 
@@ -41,7 +43,7 @@ FROM generate_series(1, %(count)s) AS n
 @contextmanager
 def server() -> Iterator[Path]:
     """A PostgreSQL with durable commits, as production has them."""
-    with postgres.server() as folder:
+    with postgres.server(durable=True) as folder:
         yield folder
 
 
@@ -79,7 +81,7 @@ def fill(count: int, projects: int = 10) -> None:
         "count": count,
     }
     with connection.cursor() as cursor:
-        cursor.execute(_FILL.format(extra_names="", extra_values=""), values)
+        cursor.execute(_FILL, values)
         cursor.execute("ANALYZE")
 
 
@@ -107,3 +109,11 @@ def ratio(name: str, ours: list[float], theirs: list[float], limit: float) -> No
     verdict = "ok" if value <= limit else "OVER"
     spread = "; ".join(f"{min(each) * 1e3:.1f}-{max(each) * 1e3:.1f} ms" for each in (ours, theirs))
     print(f"{name:<44} {value:6.2f}  limit {limit:5.2f}  {verdict:<5} (min-max {spread})")
+
+
+def keep(name: str, found: dict[str, Any]) -> None:
+    """Write the samples of a run where they are kept, with the machine they come from."""
+    folder = Path(__file__).parent / "results"
+    folder.mkdir(exist_ok=True)
+    where = {"day": time.strftime("%Y-%m-%d"), "cores": os.cpu_count(), "python": platform.python_version()}
+    (folder / f"{name}.json").write_text(json.dumps({**where, **found}) + "\n")
