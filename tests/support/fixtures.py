@@ -30,10 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
     """Put the migrated rows back for whoever comes next, in whatever order the tests run."""
     yield
-    if commits(item):
+    if commits(item) and nextitem is not None:
         with item.config.stash[blocking_manager_key].unblock():
             connection.creation.deserialize_db_from_string(connection._test_serialized_contents)
 
