@@ -1,6 +1,6 @@
 """B4: submitting a workload against the create of a bare ModelViewSet: one server, one database, one authentication.
 
-    python -m benchmarks.bench_submit [--repeats 7] [--requests 300] [--clients 8]
+    python -m benchmarks.bench_submit [--repeats 7] [--requests 300] [--clients 8] [--projects 10]
 
 Uvicorn with two workers on PostgreSQL with durable commits serves both; runs of ours and of the peer alternate. The
 same again with a broker that accepts connections and never says a word. Samples go to benchmarks/results/submit.json.
@@ -17,7 +17,7 @@ import socket
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,9 @@ def bodies(kind: str, name: str, project: str) -> tuple[dict[str, Any], dict[str
     return {"metadata": metadata, "manifestBase64Encoded": sent}, {"name": name, "project": project, "manifest": sent}
 
 
-def requests_of(kind: str, number: int, project: str, headers: dict[str, str]) -> tuple[list[bytes], list[bytes]]:
-    """So many requests to each side, every name used once."""
-    pairs = [bodies(kind, f"job-{next(_number)}", project) for _ in range(number)]
+def requests_of(kind: str, number: int, ids: list[str], headers: dict[str, str]) -> tuple[list[bytes], list[bytes]]:
+    """So many requests to each side, over these projects in turn; every name is used once."""
+    pairs = [bodies(kind, f"job-{next(_number)}", project) for project in islice(cycle(ids), number)]
     ours = [request("/api/v2/workloads", json.dumps(each).encode(), headers) for each, _ in pairs]
     return ours, [request("/bare/", json.dumps(each).encode(), headers) for _, each in pairs]
 
@@ -159,18 +159,20 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--projects", type=int, default=10)
     options = parser.parse_args()
-    print(f"{os.cpu_count()} cores, {WORKERS} workers, {options.clients} clients, {options.repeats} repeats")
+    print(f"{os.cpu_count()} cores, {WORKERS} workers, {options.repeats} repeats, {options.clients} clients", end=" ")
+    print(f"in {options.projects} projects")
     with stage.server() as folder, stage.stage(folder, "submit"), redis.server() as broker, black_hole() as hole:
         with connection.schema_editor() as editor:
             editor.create_model(Thing)
-        stage.organisation()
+        stage.organisation(options.projects)
         account, secret = create(name="bench", actor=ACTOR, role="platform-admin")
         headers = {"Authorization": f"Bearer {exchange(account.client_id, secret)}"}
-        project = str(Project.objects.get(name="p3").pk)
+        projects = [str(pk) for pk in Project.objects.values_list("pk", flat=True)]
 
         def make(kind: str, number: int) -> tuple[list[bytes], list[bytes]]:
-            return requests_of(kind, number, project, headers)
+            return requests_of(kind, number, projects, headers)
 
         database = postgres.url(folder, "submit")
         found = {

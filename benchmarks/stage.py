@@ -32,7 +32,8 @@ INSERT INTO workloads_workload (id, name, project_id, type_id, spec, raw, catego
   allocated_gpu_milli, running_pods, submitted_by, submitted_by_kind, submitted_by_id, channel, created_at,
   updated_at, pending_seconds, running_seconds, preempted_count, generation, applied_generation, attempts, apply_error)
 SELECT md5('w' || n)::uuid, 'job-' || n, %(first)s + n %% %(projects)s, %(type)s, %(spec)s, '{}', 'Train',
-  %(priority)s, (ARRAY[25, 40, 65, 90])[1 + n %% 4], 'type', 'preemptible', 'type', '[]', '[]', '["h100"]', 8000, 8000, 68719476736, 1, 'Running',
+  %(priority)s, (ARRAY[25, 40, 65, 90])[1 + n %% 4], 'type', 'preemptible', 'type',
+  '[]', '[]', '["h100"]', 8000, 8000, 68719476736, 1, 'Running',
   (ARRAY['Running', 'Pending', 'Completed', 'Completed', 'Failed'])[1 + n %% 5], '', '',
   now() - n * interval '1 minute',
   'h100', 0, 0, 'admin', 'user', '1', 'ui', now() - n * interval '1 minute', now(), 60, 3600, 0, 1, 1, 0, ''

@@ -1,9 +1,13 @@
 """Who may do what where: one table of roles and verbs for pages, REST, admin console and commands.
 
 A role in a department reaches down to its projects; a role without scope reaches everything. Rows are read at every
-question, so a removed membership or a disabled account counts from the next request on.
+question, or once within `grants_read_once`, so a removed membership or a disabled account counts from the next request
+on.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -119,8 +123,30 @@ class Standing:
         return Department.objects.filter(pk__in=[grant.department_id for grant in grants if grant.department_id])
 
 
+_seen: ContextVar[dict[tuple[ActorKind, str], Standing] | None] = ContextVar("_seen", default=None)
+
+
+@contextmanager
+def grants_read_once() -> Iterator[None]:
+    """For one request that asks several times and changes no membership: each subject's grants are read once in it."""
+    before = _seen.set({})
+    try:
+        yield
+    finally:
+        _seen.reset(before)
+
+
 def standing_of(actor: Actor) -> Standing:
     """What the subject holds now, in one query. The system itself may do everything."""
+    seen, subject = _seen.get(), (actor.kind, actor.id)
+    if seen is None:
+        return _standing_of(actor)
+    if subject not in seen:
+        seen[subject] = _standing_of(actor)
+    return seen[subject]
+
+
+def _standing_of(actor: Actor) -> Standing:
     if not actor.id and actor.kind is not ActorKind.SYSTEM:
         return Standing()
     match actor.kind:
@@ -129,7 +155,7 @@ def standing_of(actor: Actor) -> Standing:
         case ActorKind.USER:
             return _standing_of_user(actor.id)
         case ActorKind.SERVICE_ACCOUNT:
-            grants = Membership.objects.filter(service_account__pk=actor.id, service_account__enabled=True)
+            grants = Membership.objects.filter(service_account__pk=actor.id, service_account__enabled=True).order_by()
             return Standing(tuple(Grant(Role(role), *scope) for role, *scope in grants.values_list(*_GRANT)))
 
 

@@ -5,6 +5,9 @@ of project and department can give in any of its pools. What is merely in use no
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from django.db import connection
 
 from clusters.flavours import flavour_for
 from clusters.models import NodePool
@@ -13,14 +16,14 @@ from scheduling.capacity import fits_quota
 from scheduling.model import Queue
 from scheduling.priority import Effective, Preemptibility
 from scheduling.reasons import Pend, Reason
-from scheduling.resources import Resources
+from scheduling.resources import Limit, Resources
 from tenants.models import DepartmentQuota, PriorityCap, Project, ProjectQuota
 from workloads.intake import WorkloadSpec
 
 
 def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
     """Its pools in order of preference: its own, else the project's, else the default. Refuses unknown names."""
-    pools = {pool.name: pool for pool in project.cluster.node_pools.all()}
+    pools = {pool.name: pool for pool in NodePool.objects.filter(cluster=project.cluster_id).order_by("pk")}
     wanted = spec.node_pools or tuple(project.default_node_pools) or _default(pools.values())
     problems = [
         Problem(f"/nodePools/{index}", "pool_unknown", f"There is no node pool {name[:63]!r} here.", tuple(pools))
@@ -54,23 +57,35 @@ def pick_pool(spec: WorkloadSpec, effective: Effective, project: Project, pools:
 
 def queue_paths(project: Project, pools: Sequence[NodePool]) -> dict[int, tuple[Queue, Queue]]:
     """Per pool id the project's and the department's queue, under their people's names. No row: nothing deserved."""
-    ids = [pool.pk for pool in pools]
-    leaves = {row.node_pool_id: row for row in ProjectQuota.objects.filter(project=project, node_pool__in=ids)}
-    parents = {
-        row.node_pool_id: row
-        for row in DepartmentQuota.objects.filter(department=project.department_id, node_pool__in=ids)
+    leaf, parent = f"project {project.name}", f"department {project.department.name}"
+    bounds = _bounds(project)
+    return {
+        pool.pk: (_queue(leaf, pool, bounds.get((LEAF, pool.pk))), _queue(parent, pool, bounds.get((PARENT, pool.pk))))
+        for pool in pools
     }
-    paths = {}
-    for pool in pools:
-        leaf = leaves.get(pool.pk) or ProjectQuota()
-        parent = parents.get(pool.pk) or DepartmentQuota()
-        paths[pool.pk] = (
-            Queue(f"project {project.name}", pool=pool.name, deserved=leaf.deserved, limit=leaf.limit),
-            Queue(
-                f"department {project.department.name}", pool=pool.name, deserved=parent.deserved, limit=parent.limit
-            ),
-        )
-    return paths
+
+
+LEAF, PARENT = "leaf", "parent"
+Bounds = tuple[Limit, Limit]
+_COLUMNS: Final = "gpu_deserved, cpu_deserved, memory_deserved, gpu_limit, cpu_limit, memory_limit"
+# Written out, since this is asked at every submit and the ORM takes four times as long to say the same.
+_BOUNDS: Final = f"""
+SELECT '{LEAF}', node_pool_id, {_COLUMNS} FROM {ProjectQuota._meta.db_table} WHERE project_id = %s
+UNION ALL
+SELECT '{PARENT}', node_pool_id, {_COLUMNS} FROM {DepartmentQuota._meta.db_table} WHERE department_id = %s
+"""  # noqa: S608  # names of tables and columns, nothing that anybody sent
+
+
+def _bounds(project: Project) -> dict[tuple[str, int], Bounds]:
+    """Deserved and limit of the project and of its department, per pool id."""
+    with connection.cursor() as cursor:
+        cursor.execute(_BOUNDS, [project.pk, project.department_id])
+        return {(whose, pool): (Limit(*row[:3]), Limit(*row[3:])) for whose, pool, *row in cursor.fetchall()}
+
+
+def _queue(name: str, pool: NodePool, bounds: Bounds | None) -> Queue:
+    deserved, limit = bounds or (ProjectQuota().deserved, ProjectQuota().limit)
+    return Queue(name, pool=pool.name, deserved=deserved, limit=limit)
 
 
 def _problem(spec: WorkloadSpec, pool: NodePool, pend: Pend) -> Problem:
@@ -118,4 +133,4 @@ def refuse_over_cap(spec: WorkloadSpec, effective: Effective, project: Project) 
 
 def _caps(project: Project, effective: Effective) -> Iterator[PriorityCap]:
     names = {effective.priority.name, effective.priority.canonical}
-    yield from PriorityCap.objects.filter(project=project, priority__in=names)
+    yield from PriorityCap.objects.filter(project=project.pk, priority__in=names).order_by("priority")

@@ -14,7 +14,11 @@ def level_of(priority: Priority) -> Level:
 
 def current_rows() -> dict[str, Priority]:
     """Every entry that may be named, by name: retired ones may not."""
-    return {row.name: row for row in Priority.objects.filter(retired_at__isnull=True).select_related("alias_of")}
+    rows = {row.pk: row for row in Priority.objects.order_by()}
+    for row in rows.values():
+        if row.alias_of_id is not None:
+            row.alias_of = rows[row.alias_of_id]
+    return {row.name: row for row in rows.values() if row.retired_at is None}
 
 
 def dictionary_of(rows: Mapping[str, Priority]) -> Dictionary:

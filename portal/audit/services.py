@@ -16,7 +16,7 @@ from portal.core.errors import RungError
 from portal.core.redaction import redact
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def record(
     actor: Actor,
     action: str,
@@ -41,10 +41,10 @@ def record(
         "result": str(result),
         "project_id": str(project_id),
     }
-    number = chain_for(fields["project_id"], fields["entity_type"], fields["entity_id"])
-    head, _ = AuditChain.objects.select_for_update().get_or_create(number=number)
+    number, clean = chain_for(fields["project_id"], fields["entity_type"], fields["entity_id"]), _storable(detail or {})
+    head = _locked(number)
     fields |= {"chain": number, "position": head.length + 1, "previous": head.head}
-    at, clean = timezone.now(), _storable(detail or {})
+    at = timezone.now()
     row = AuditRecord.objects.create(**fields, at=at, detail=clean, digest=digest_of(fields, at, clean))
     AuditChain.objects.filter(number=number).update(length=row.position, head=row.digest)
     return row
@@ -74,6 +74,12 @@ def record_refusal(
         entity_type=entity_type,
         entity_name=entity_name,
     )
+
+
+def _locked(number: int) -> AuditChain:
+    """The head of a chain, locked until the commit. Only the very first record of a chain finds none."""
+    heads = AuditChain.objects.select_for_update()
+    return next(iter(heads.filter(number=number)), None) or heads.get_or_create(number=number)[0]
 
 
 def _subject(actor: Actor) -> dict[str, Any]:

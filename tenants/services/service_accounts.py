@@ -107,7 +107,7 @@ def subject_of_token(token: str) -> ServiceAccount | None:
 
 def _enabled(account_id: str) -> ServiceAccount | None:
     try:
-        return ServiceAccount.objects.filter(pk=uuid.UUID(account_id), enabled=True).first()
+        return next(iter(ServiceAccount.objects.filter(pk=uuid.UUID(account_id), enabled=True).order_by()), None)
     except ValueError:
         return None
 

@@ -13,7 +13,7 @@ from portal.core.actors import Actor
 from portal.core.errors import BadRequest, Refused
 from portal.core.http import actor_of
 from tenants.models import Project
-from tenants.permissions import visible_projects
+from tenants.permissions import grants_read_once, visible_projects
 from workloads.api.catalogue import REFUSALS
 from workloads.api.schemas import ErrorSchema, NewWorkload, WorkloadV2Schema, WorkloadV2WithSync, checked
 from workloads.api.shapes import workload_v2_json
@@ -48,9 +48,10 @@ class Manifests(APIView):
         """Accepted with the effective values and their sources; refused with a pointer per field."""
         body = checked(NewWorkload, request.data)
         metadata, actor = body["metadata"], actor_of(request)
-        project = _project(actor, metadata)
-        spec = _read(body, project, actor)
-        workload = submit(spec=spec, project=project, actor=actor, raw=body.get("manifest"), key=_key(request))
+        with grants_read_once():
+            project = _project(actor, metadata)
+            spec = _read(body, project, actor)
+            workload = submit(spec=spec, project=project, actor=actor, raw=body.get("manifest"), key=_key(request))
         return Response(_answer(workload), status=202)
 
 
@@ -80,8 +81,8 @@ class OneManifest(APIView):
 def _project(actor: Actor, metadata: dict[str, Any]) -> Project:
     """The project the body names; one that is absent or foreign is refused alike, at its field."""
     wanted = metadata["projectId"]
-    rows = visible_projects(actor).select_related("cluster", "department")
-    found = rows.filter(pk=int(wanted)).first() if wanted.isascii() and wanted.isdigit() else None
+    rows = visible_projects(actor).select_related("cluster", "department").order_by()
+    found = next(iter(rows.filter(pk=int(wanted))), None) if wanted.isascii() and wanted.isdigit() else None
     if found is None:
         raise Refused.at("/metadata/projectId", "unknown_id", "projectId names no project of yours.")
     if str(metadata.get("clusterId", found.cluster_id)) != str(found.cluster_id):

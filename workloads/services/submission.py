@@ -84,8 +84,8 @@ def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
 
 def type_of(spec: WorkloadSpec) -> WorkloadType:
     """The type's row with its category and priority."""
-    rows = WorkloadType.objects.select_related("category", "priority")
-    if (found := rows.filter(name=spec.type_name).first()) is None:
+    rows = WorkloadType.objects.select_related("category", "priority").order_by()
+    if (found := next(iter(rows.filter(name=spec.type_name)), None)) is None:
         raise Refused.at("/kind", "type_unknown", f"There is no workload type {spec.type_name[:63]!r}.")
     return found
 
