@@ -7,7 +7,15 @@ from django.test.utils import CaptureQueriesContext
 from portal.core.actors import SYSTEM, Actor, ActorKind, Channel
 from portal.core.errors import Absent, Denied
 from tenants.models import Department, Membership, Project, Role, User
-from tenants.permissions import Verb, can, require, role_in, visible_departments, visible_projects
+from tenants.permissions import (
+    Verb,
+    can,
+    grants_read_once,
+    require,
+    role_in,
+    visible_departments,
+    visible_projects,
+)
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, ProjectFactory, ServiceAccountFactory, UserFactory
 
@@ -157,3 +165,16 @@ def test_a_question_costs_one_query_however_many_roles_there_are(memberships: in
     ) as queries:
         can(acting(user), Verb.SUBMIT, project=llm_team)
     assert len(queries) == 1
+
+
+@pytest.mark.django_db
+def test_a_request_may_read_everybodys_grants_once_and_the_next_reads_anew() -> None:
+    membership, other = MembershipFactory(role=Role.MEMBER), UserFactory()
+    actor, project = acting(membership.user), membership.project
+    with grants_read_once(), CaptureQueriesContext(connection) as queries:
+        assert all(can(actor, V.SUBMIT, project=project) for _ in range(3))
+        assert not can(acting(other), V.SUBMIT, project=project)
+        membership.delete()
+        assert can(actor, V.SUBMIT, project=project)
+    assert len([each for each in queries if each["sql"].startswith("SELECT")]) == 2
+    assert not can(actor, V.SUBMIT, project=project)
