@@ -45,7 +45,7 @@ lock: $(STAMP) ## Compile the hashed requirements files anew
 	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-header --group dev -o requirements-dev.txt
 
 bench: $(STAMP) ## Run the benchmarks and print their figures
-	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)"; done
 
 clean: ## Remove what the demo and the tools left, and the environment
 	rm -rf .venv var staticfiles .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

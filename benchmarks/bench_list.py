@@ -178,12 +178,18 @@ def at(folder: Path, size: int) -> AbstractContextManager[None]:
 
 def report(small: Samples, large: Samples) -> None:
     """The ratios with their limits."""
-    for name in [*(name for name, _who, _url in LISTS), DEEP]:
-        stage.ratio(f"{name}: 1M / 1k", large[name], small[name], 1.10)
-        tail = stage.p99(large[name]) / stage.p99(small[name])
-        print(f"{'':<44} {tail:6.2f}  limit  1.30  {'ok' if tail <= 1.3 else 'OVER':<5} (p99)")
+    lists = [*(name for name, _who, _url in LISTS), DEEP]
+    for name in lists:
+        stage.ratio(f"{name}: large / small", large[name], small[name], 1.10)
+    tails = [stage.p99(together(each, small, lists)) for each in (large, small)]
+    print(f"{'p99 of all lists together: large / small':<44} {tails[0] / tails[1]:6.2f}  limit  1.30")
     stage.ratio("deep / first page", large[DEEP], large["page, everything"], 1.10)
     stage.ratio("deep rows / PageNumberPagination", large["deep rows"], large["peer"], 1 / 50)
+
+
+def together(samples: Samples, small: Samples, lists: list[str]) -> list[float]:
+    """Samples of all lists in units of each list's median: one list has too few for a tail on a shared machine."""
+    return [each / statistics.median(small[name]) for name in lists for each in samples[name]]
 
 
 def main() -> None:

@@ -109,7 +109,7 @@ def ratio(name: str, ours: list[float], theirs: list[float], limit: float) -> No
     value = statistics.median(ours) / statistics.median(theirs)
     verdict = "ok" if value <= limit else "OVER"
     spread = "; ".join(f"{min(each) * 1e3:.1f}-{max(each) * 1e3:.1f} ms" for each in (ours, theirs))
-    print(f"{name:<44} {value:6.2f}  limit {limit:5.2f}  {verdict:<5} (min-max {spread})")
+    print(f"{name:<44} {value:6.3f}  limit {limit:5.2f}  {verdict:<5} (min-max {spread})")
 
 
 def keep(name: str, found: dict[str, Any]) -> None:
