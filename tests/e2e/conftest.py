@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.enable_socket)
-            item.add_marker(pytest.mark.django_db(transaction=True, serialized_rollback=True))
+            item.add_marker(pytest.mark.django_db(transaction=True))
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from pytest_django.plugin import blocking_manager_key
 from portal.audit import triggers
 from tests.support import database, postgres, real, redis
 
+MIGRATED_ROWS = pytest.StashKey[str]()
 _numbers = count(1)
 
 
@@ -22,8 +23,9 @@ def commits(item: pytest.Item) -> bool:
     return marker is not None and bool(marker.kwargs.get("transaction"))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a copy of the migrated rows, such as the dictionary, for tests that commit."""
+    """Tests that commit leave an empty database behind, without the rows that a flush would make anew."""
     for item in items:
         if commits(item):
             item.add_marker(pytest.mark.django_db(transaction=True, serialized_rollback=True), append=False)
@@ -31,18 +33,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Put the migrated rows back for whoever comes next, in whatever order the tests run."""
+    """Put the migrated rows, such as the dictionary, back for whoever comes next, in whatever order the tests run."""
+    rows = item.config.stash.get(MIGRATED_ROWS, "")
+    if commits(item):  # a browser test has a connection of its own, which Django gave no copy of them
+        connection._test_serialized_contents = rows  # type: ignore[attr-defined]
     yield
     if commits(item) and nextitem is not None:
         with item.config.stash[blocking_manager_key].unblock():
-            connection.creation.deserialize_db_from_string(connection._test_serialized_contents)
+            connection.creation.deserialize_db_from_string(rows)
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+def django_db_setup(request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: Any) -> None:
     """Tests that commit empty their database afterwards; the append-only triggers would refuse that."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         triggers.remove(cursor, connection.vendor)
+        request.config.stash[MIGRATED_ROWS] = connection.creation.serialize_db_to_string()
 
 
 @pytest.fixture(scope="session")
