@@ -78,12 +78,6 @@ class Demo:
                 if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
                     yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
 
-    def children_of(self, parent: int) -> list[int]:
-        """Ids of the processes that this one has started."""
-        with suppress(OSError):
-            return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-        return []
-
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """What the database holds now."""
         file = f"file:{self.folder / 'rung.sqlite3'}?mode=ro"
