@@ -134,9 +134,10 @@ def test_a_changed_rung_goes_through_its_plan(visit: Visitor, organisation: Addr
     assert Priority.objects.get(name="medium").value == 85
 
 
-def test_polling_rests_while_hidden_and_goes_on_when_shown(visit: Visitor, organisation: Addresses, alice: User) -> None:
+def test_polling_rests_while_hidden_and_goes_on_when_seen(visit: Visitor, organisation: Addresses, alice: User) -> None:
     page = visit(alice).open("/workloads/")
-    page.evaluate("() => { window.away = true; Object.defineProperty(document, 'hidden', { get: () => window.away }); }")
+    hidden = "Object.defineProperty(document, 'hidden', { get: () => window.away });"
+    page.evaluate(f"() => {{ window.away = true; {hidden} }}")
     polls: list[str] = []
     page.on("request", lambda request: polls.append(request.url))
     page.wait_for_timeout(6_000)
