@@ -8,273 +8,520 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('clusters', '0001_initial'),
-        ('tenants', '0001_initial'),
+        ("clusters", "0001_initial"),
+        ("tenants", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Plan',
+            name="Plan",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(help_text='priority, type, preset.', max_length=40)),
-                ('title', models.CharField(max_length=254)),
-                ('change', models.JSONField(help_text='The change itself, as data.')),
-                ('effect', models.JSONField(help_text='What it would do: objects per cluster, workloads affected, warnings.')),
-                ('based_on', models.CharField(help_text='Fingerprint of the rows it was computed on.', max_length=64)),
-                ('state', models.CharField(choices=[('open', 'Open'), ('applied', 'Applied'), ('discarded', 'Discarded')], default='open', max_length=10)),
-                ('created_by', models.CharField(max_length=254)),
-                ('created_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField()),
-                ('applied_by', models.CharField(blank=True, max_length=254)),
-                ('applied_at', models.DateTimeField(blank=True, null=True)),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("kind", models.CharField(help_text="priority, type, preset.", max_length=40)),
+                ("title", models.CharField(max_length=254)),
+                ("change", models.JSONField(help_text="The change itself, as data.")),
+                (
+                    "effect",
+                    models.JSONField(help_text="What it would do: objects per cluster, workloads affected, warnings."),
+                ),
+                ("based_on", models.CharField(help_text="Fingerprint of the rows it was computed on.", max_length=64)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("open", "Open"), ("applied", "Applied"), ("discarded", "Discarded")],
+                        default="open",
+                        max_length=10,
+                    ),
+                ),
+                ("created_by", models.CharField(max_length=254)),
+                ("created_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
+                ("applied_by", models.CharField(blank=True, max_length=254)),
+                ("applied_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={
-                'ordering': ['-created_at'],
+                "ordering": ["-created_at"],
             },
         ),
         migrations.CreateModel(
-            name='Priority',
+            name="Priority",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=63, unique=True)),
-                ('value', models.IntegerField(validators=[django.core.validators.MinValueValidator(-2147483648), django.core.validators.MaxValueValidator(1000000000)])),
-                ('preemption_policy', models.CharField(choices=[('PreemptLowerPriority', 'Preempt Lower Priority'), ('Never', 'Never')], default='PreemptLowerPriority', max_length=20)),
-                ('description', models.CharField(blank=True, max_length=500)),
-                ('source', models.CharField(blank=True, help_text='Preset it came from; Run:ai for the seven levels.', max_length=40)),
-                ('retired_at', models.DateTimeField(blank=True, help_text='Retired: still synced and shown, not offered.', null=True)),
-                ('generation', models.PositiveIntegerField(default=1)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('alias_of', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='aliases', to='workloads.priority')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63, unique=True)),
+                (
+                    "value",
+                    models.IntegerField(
+                        validators=[
+                            django.core.validators.MinValueValidator(-2147483648),
+                            django.core.validators.MaxValueValidator(1000000000),
+                        ]
+                    ),
+                ),
+                (
+                    "preemption_policy",
+                    models.CharField(
+                        choices=[("PreemptLowerPriority", "Preempt Lower Priority"), ("Never", "Never")],
+                        default="PreemptLowerPriority",
+                        max_length=20,
+                    ),
+                ),
+                ("description", models.CharField(blank=True, max_length=500)),
+                (
+                    "source",
+                    models.CharField(
+                        blank=True, help_text="Preset it came from; Run:ai for the seven levels.", max_length=40
+                    ),
+                ),
+                (
+                    "retired_at",
+                    models.DateTimeField(
+                        blank=True, help_text="Retired: still synced and shown, not offered.", null=True
+                    ),
+                ),
+                ("generation", models.PositiveIntegerField(default=1)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "alias_of",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="aliases",
+                        to="workloads.priority",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['value', 'name'],
+                "ordering": ["value", "name"],
             },
         ),
         migrations.CreateModel(
-            name='Category',
+            name="Category",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=40, unique=True)),
-                ('description', models.CharField(blank=True, max_length=300)),
-                ('preemptibility', models.CharField(max_length=30)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('priority', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='workloads.priority')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=40, unique=True)),
+                ("description", models.CharField(blank=True, max_length=300)),
+                ("preemptibility", models.CharField(max_length=30)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "priority",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="workloads.priority"
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'categories',
-                'ordering': ['name'],
+                "verbose_name_plural": "categories",
+                "ordering": ["name"],
             },
         ),
         migrations.CreateModel(
-            name='Workload',
+            name="Workload",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=253)),
-                ('spec', models.JSONField(help_text='WorkloadSpec.as_json(): rebuilt from the allowlist.')),
-                ('raw', models.JSONField(default=dict, help_text='What was sent, for its own people to read.')),
-                ('category', models.CharField(blank=True, max_length=40)),
-                ('priority_value', models.IntegerField(help_text='The value when it was last applied; its pods carry this integer.')),
-                ('priority_source', models.CharField(max_length=12)),
-                ('preemptibility', models.CharField(max_length=30)),
-                ('preemptibility_source', models.CharField(max_length=12)),
-                ('discarded', models.JSONField(default=list, help_text='Values that lost: field, source, value, because.')),
-                ('warnings', models.JSONField(default=list)),
-                ('node_pools', models.JSONField(default=list, help_text='Names, in order of preference.')),
-                ('gpu_milli', models.PositiveBigIntegerField(default=0, help_text='Requested by all pods together.')),
-                ('cpu_milli', models.PositiveBigIntegerField(default=0)),
-                ('memory_bytes', models.PositiveBigIntegerField(default=0)),
-                ('pod_count', models.PositiveIntegerField(default=1)),
-                ('desired_phase', models.CharField(choices=[('Running', 'Running'), ('Stopped', 'Stopped'), ('Deleted', 'Deleted')], default='Running', max_length=10)),
-                ('phase', models.CharField(choices=[('Creating', 'Creating'), ('Initializing', 'Initializing'), ('Resuming', 'Resuming'), ('Pending', 'Pending'), ('Deleting', 'Deleting'), ('Running', 'Running'), ('Updating', 'Updating'), ('Stopped', 'Stopped'), ('Stopping', 'Stopping'), ('Degraded', 'Degraded'), ('Failed', 'Failed'), ('Completed', 'Completed'), ('Terminating', 'Terminating'), ('Unknown', 'Unknown')], default='Creating', max_length=14)),
-                ('phase_reason', models.CharField(blank=True, help_text='NonPreemptibleOverQuota, OverLimit, NoRoom …', max_length=64)),
-                ('phase_message', models.TextField(blank=True)),
-                ('phase_at', models.DateTimeField()),
-                ('pool_name', models.CharField(blank=True, help_text='Where it runs now.', max_length=63)),
-                ('allocated_gpu_milli', models.PositiveBigIntegerField(default=0)),
-                ('running_pods', models.PositiveIntegerField(default=0)),
-                ('submitted_by', models.CharField(max_length=254)),
-                ('submitted_by_kind', models.CharField(max_length=20)),
-                ('submitted_by_id', models.CharField(blank=True, max_length=64)),
-                ('channel', models.CharField(max_length=16)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('started_at', models.DateTimeField(blank=True, help_text='Start of the current run.', null=True)),
-                ('completed_at', models.DateTimeField(blank=True, null=True)),
-                ('deleted_at', models.DateTimeField(blank=True, null=True)),
-                ('checkpoint_at', models.DateTimeField(blank=True, null=True)),
-                ('pending_seconds', models.PositiveBigIntegerField(default=0, help_text='Total up to the current phase.')),
-                ('running_seconds', models.PositiveBigIntegerField(default=0)),
-                ('preempted_count', models.PositiveIntegerField(default=0)),
-                ('generation', models.PositiveBigIntegerField(default=1)),
-                ('applied_generation', models.PositiveBigIntegerField(default=0)),
-                ('due_at', models.DateTimeField(blank=True, help_text='When the sweep looks at it next; null: nothing to do.', null=True)),
-                ('attempts', models.PositiveIntegerField(default=0)),
-                ('apply_error', models.TextField(blank=True)),
-                ('priority', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to='workloads.priority')),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to='tenants.project')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=253)),
+                ("spec", models.JSONField(help_text="WorkloadSpec.as_json(): rebuilt from the allowlist.")),
+                ("raw", models.JSONField(default=dict, help_text="What was sent, for its own people to read.")),
+                ("category", models.CharField(blank=True, max_length=40)),
+                (
+                    "priority_value",
+                    models.IntegerField(help_text="The value when it was last applied; its pods carry this integer."),
+                ),
+                ("priority_source", models.CharField(max_length=12)),
+                ("preemptibility", models.CharField(max_length=30)),
+                ("preemptibility_source", models.CharField(max_length=12)),
+                (
+                    "discarded",
+                    models.JSONField(default=list, help_text="Values that lost: field, source, value, because."),
+                ),
+                ("warnings", models.JSONField(default=list)),
+                ("node_pools", models.JSONField(default=list, help_text="Names, in order of preference.")),
+                ("gpu_milli", models.PositiveBigIntegerField(default=0, help_text="Requested by all pods together.")),
+                ("cpu_milli", models.PositiveBigIntegerField(default=0)),
+                ("memory_bytes", models.PositiveBigIntegerField(default=0)),
+                ("pod_count", models.PositiveIntegerField(default=1)),
+                (
+                    "desired_phase",
+                    models.CharField(
+                        choices=[("Running", "Running"), ("Stopped", "Stopped"), ("Deleted", "Deleted")],
+                        default="Running",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "phase",
+                    models.CharField(
+                        choices=[
+                            ("Creating", "Creating"),
+                            ("Initializing", "Initializing"),
+                            ("Resuming", "Resuming"),
+                            ("Pending", "Pending"),
+                            ("Deleting", "Deleting"),
+                            ("Running", "Running"),
+                            ("Updating", "Updating"),
+                            ("Stopped", "Stopped"),
+                            ("Stopping", "Stopping"),
+                            ("Degraded", "Degraded"),
+                            ("Failed", "Failed"),
+                            ("Completed", "Completed"),
+                            ("Terminating", "Terminating"),
+                            ("Unknown", "Unknown"),
+                        ],
+                        default="Creating",
+                        max_length=14,
+                    ),
+                ),
+                (
+                    "phase_reason",
+                    models.CharField(
+                        blank=True, help_text="NonPreemptibleOverQuota, OverLimit, NoRoom …", max_length=64
+                    ),
+                ),
+                ("phase_message", models.TextField(blank=True)),
+                ("phase_at", models.DateTimeField()),
+                ("pool_name", models.CharField(blank=True, help_text="Where it runs now.", max_length=63)),
+                ("allocated_gpu_milli", models.PositiveBigIntegerField(default=0)),
+                ("running_pods", models.PositiveIntegerField(default=0)),
+                ("submitted_by", models.CharField(max_length=254)),
+                ("submitted_by_kind", models.CharField(max_length=20)),
+                ("submitted_by_id", models.CharField(blank=True, max_length=64)),
+                ("channel", models.CharField(max_length=16)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                ("started_at", models.DateTimeField(blank=True, help_text="Start of the current run.", null=True)),
+                ("completed_at", models.DateTimeField(blank=True, null=True)),
+                ("deleted_at", models.DateTimeField(blank=True, null=True)),
+                ("checkpoint_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "pending_seconds",
+                    models.PositiveBigIntegerField(default=0, help_text="Total up to the current phase."),
+                ),
+                ("running_seconds", models.PositiveBigIntegerField(default=0)),
+                ("preempted_count", models.PositiveIntegerField(default=0)),
+                ("generation", models.PositiveBigIntegerField(default=1)),
+                ("applied_generation", models.PositiveBigIntegerField(default=0)),
+                (
+                    "due_at",
+                    models.DateTimeField(
+                        blank=True, help_text="When the sweep looks at it next; null: nothing to do.", null=True
+                    ),
+                ),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("apply_error", models.TextField(blank=True)),
+                (
+                    "priority",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="workloads", to="workloads.priority"
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="workloads", to="tenants.project"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-created_at', '-id'],
+                "ordering": ["-created_at", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='PreemptionRecord',
+            name="PreemptionRecord",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('pod_uid', models.CharField(max_length=64)),
-                ('pod_name', models.CharField(max_length=253)),
-                ('at', models.DateTimeField(help_text='Transition of DisruptionTarget: when the scheduler decided.')),
-                ('preemptor_name', models.CharField(blank=True, max_length=253)),
-                ('preemptor_priority', models.CharField(blank=True, max_length=63)),
-                ('preemptor_value', models.IntegerField(blank=True, null=True)),
-                ('preemptor_project', models.CharField(blank=True, max_length=63)),
-                ('cause', models.CharField(choices=[('preempt', 'Preempt'), ('reclaim', 'Reclaim'), ('unknown', 'Unknown')], max_length=10)),
-                ('message', models.TextField(blank=True, help_text="The scheduler's own words.")),
-                ('node_name', models.CharField(blank=True, max_length=253)),
-                ('grace_seconds', models.PositiveIntegerField(default=30)),
-                ('gone_at', models.DateTimeField(blank=True, null=True)),
-                ('gpu_milli', models.PositiveBigIntegerField(default=0)),
-                ('ran_seconds', models.PositiveBigIntegerField(default=0)),
-                ('checkpoint_at', models.DateTimeField(blank=True, null=True)),
-                ('lost_gpu_seconds', models.PositiveBigIntegerField(default=0, help_text='GPU-seconds since start or last checkpoint.')),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.cluster')),
-                ('preemptor', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='evictions', to='workloads.workload')),
-                ('victim', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='preemptions', to='workloads.workload')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("pod_uid", models.CharField(max_length=64)),
+                ("pod_name", models.CharField(max_length=253)),
+                ("at", models.DateTimeField(help_text="Transition of DisruptionTarget: when the scheduler decided.")),
+                ("preemptor_name", models.CharField(blank=True, max_length=253)),
+                ("preemptor_priority", models.CharField(blank=True, max_length=63)),
+                ("preemptor_value", models.IntegerField(blank=True, null=True)),
+                ("preemptor_project", models.CharField(blank=True, max_length=63)),
+                (
+                    "cause",
+                    models.CharField(
+                        choices=[("preempt", "Preempt"), ("reclaim", "Reclaim"), ("unknown", "Unknown")], max_length=10
+                    ),
+                ),
+                ("message", models.TextField(blank=True, help_text="The scheduler's own words.")),
+                ("node_name", models.CharField(blank=True, max_length=253)),
+                ("grace_seconds", models.PositiveIntegerField(default=30)),
+                ("gone_at", models.DateTimeField(blank=True, null=True)),
+                ("gpu_milli", models.PositiveBigIntegerField(default=0)),
+                ("ran_seconds", models.PositiveBigIntegerField(default=0)),
+                ("checkpoint_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "lost_gpu_seconds",
+                    models.PositiveBigIntegerField(default=0, help_text="GPU-seconds since start or last checkpoint."),
+                ),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="clusters.cluster"
+                    ),
+                ),
+                (
+                    "preemptor",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="evictions",
+                        to="workloads.workload",
+                    ),
+                ),
+                (
+                    "victim",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="preemptions", to="workloads.workload"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-at', '-id'],
+                "ordering": ["-at", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='IdempotencyKey',
+            name="IdempotencyKey",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('subject', models.CharField(help_text='Kind and id of the actor.', max_length=90)),
-                ('key', models.CharField(max_length=200)),
-                ('fingerprint', models.CharField(max_length=64)),
-                ('created_at', models.DateTimeField()),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.project')),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='workloads.workload')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("subject", models.CharField(help_text="Kind and id of the actor.", max_length=90)),
+                ("key", models.CharField(max_length=200)),
+                ("fingerprint", models.CharField(max_length=64)),
+                ("created_at", models.DateTimeField()),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="tenants.project"
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workloads.workload"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='WorkloadEvent',
+            name="WorkloadEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('type', models.CharField(choices=[('phase', 'Phase'), ('action', 'Action'), ('scheduling', 'Scheduling'), ('preemption', 'Preemption'), ('sync', 'Sync')], max_length=12)),
-                ('phase', models.CharField(blank=True, max_length=14)),
-                ('reason', models.CharField(blank=True, max_length=128)),
-                ('message', models.TextField(blank=True)),
-                ('actor', models.CharField(blank=True, max_length=254)),
-                ('detail', models.JSONField(default=dict)),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='timeline', to='workloads.workload')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField()),
+                (
+                    "type",
+                    models.CharField(
+                        choices=[
+                            ("phase", "Phase"),
+                            ("action", "Action"),
+                            ("scheduling", "Scheduling"),
+                            ("preemption", "Preemption"),
+                            ("sync", "Sync"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("phase", models.CharField(blank=True, max_length=14)),
+                ("reason", models.CharField(blank=True, max_length=128)),
+                ("message", models.TextField(blank=True)),
+                ("actor", models.CharField(blank=True, max_length=254)),
+                ("detail", models.JSONField(default=dict)),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="timeline", to="workloads.workload"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-at', '-id'],
+                "ordering": ["-at", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='WorkloadType',
+            name="WorkloadType",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(help_text='A Kubernetes Kind, or a Run:ai native type.', max_length=63, unique=True)),
-                ('title', models.CharField(help_text='As people say it: Distributed training.', max_length=80)),
-                ('group', models.CharField(help_text='API group; core for the core group; run.ai for native types.', max_length=100)),
-                ('native', models.BooleanField(default=False)),
-                ('fixed', models.BooleanField(default=False, help_text='Priority and preemptibility cannot be chosen (NVCF).')),
-                ('preemptibility', models.CharField(blank=True, help_text='Empty: the type has no default.', max_length=30)),
-                ('updated_by', models.CharField(blank=True, max_length=254)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('category', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='types', to='workloads.category')),
-                ('priority', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='types', to='workloads.priority')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                (
+                    "name",
+                    models.CharField(
+                        help_text="A Kubernetes Kind, or a Run:ai native type.", max_length=63, unique=True
+                    ),
+                ),
+                ("title", models.CharField(help_text="As people say it: Distributed training.", max_length=80)),
+                (
+                    "group",
+                    models.CharField(
+                        help_text="API group; core for the core group; run.ai for native types.", max_length=100
+                    ),
+                ),
+                ("native", models.BooleanField(default=False)),
+                (
+                    "fixed",
+                    models.BooleanField(
+                        default=False, help_text="Priority and preemptibility cannot be chosen (NVCF)."
+                    ),
+                ),
+                (
+                    "preemptibility",
+                    models.CharField(blank=True, help_text="Empty: the type has no default.", max_length=30),
+                ),
+                ("updated_by", models.CharField(blank=True, max_length=254)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "category",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="types",
+                        to="workloads.category",
+                    ),
+                ),
+                (
+                    "priority",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="types",
+                        to="workloads.priority",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
+                "ordering": ["name"],
             },
         ),
         migrations.AddField(
-            model_name='workload',
-            name='type',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to='workloads.workloadtype'),
+            model_name="workload",
+            name="type",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="workloads", to="workloads.workloadtype"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='priority',
-            constraint=models.CheckConstraint(condition=models.Q(('value__gte', -2147483648), ('value__lte', 1000000000)), name='workloads_priority_value_range'),
+            model_name="priority",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("value__gte", -2147483648), ("value__lte", 1000000000)),
+                name="workloads_priority_value_range",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='priority',
-            constraint=models.CheckConstraint(condition=models.Q(('name__startswith', 'system-'), _negated=True), name='workloads_priority_not_system'),
+            model_name="priority",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("name__startswith", "system-"), _negated=True), name="workloads_priority_not_system"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='priority',
-            constraint=models.UniqueConstraint(condition=models.Q(('alias_of__isnull', True), ('retired_at__isnull', True)), fields=('value',), name='workloads_priority_value_once'),
+            model_name="priority",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("alias_of__isnull", True), ("retired_at__isnull", True)),
+                fields=("value",),
+                name="workloads_priority_value_once",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='preemptionrecord',
-            constraint=models.UniqueConstraint(fields=('cluster', 'pod_uid', 'at'), name='workloads_preemption_once'),
+            model_name="preemptionrecord",
+            constraint=models.UniqueConstraint(fields=("cluster", "pod_uid", "at"), name="workloads_preemption_once"),
         ),
         migrations.AddConstraint(
-            model_name='idempotencykey',
-            constraint=models.UniqueConstraint(fields=('project', 'subject', 'key'), name='workloads_key_once'),
+            model_name="idempotencykey",
+            constraint=models.UniqueConstraint(fields=("project", "subject", "key"), name="workloads_key_once"),
         ),
         migrations.AddIndex(
-            model_name='workloadevent',
-            index=models.Index(fields=['workload', '-at', '-id'], name='workloads_timeline'),
+            model_name="workloadevent",
+            index=models.Index(fields=["workload", "-at", "-id"], name="workloads_timeline"),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['-created_at', '-id'], name='workloads_live_newest'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)),
+                fields=["-created_at", "-id"],
+                name="workloads_live_newest",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['phase', '-created_at', '-id'], name='workloads_live_phase'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)),
+                fields=["phase", "-created_at", "-id"],
+                name="workloads_live_phase",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['project', '-created_at', '-id'], name='workloads_live_project'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)),
+                fields=["project", "-created_at", "-id"],
+                name="workloads_live_project",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['project', 'phase', '-created_at', '-id'], name='workloads_live_project_phase'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)),
+                fields=["project", "phase", "-created_at", "-id"],
+                name="workloads_live_project_phase",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['submitted_by_kind', 'submitted_by_id', '-created_at', '-id'], name='workloads_live_own'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)),
+                fields=["submitted_by_kind", "submitted_by_id", "-created_at", "-id"],
+                name="workloads_live_own",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['name', 'id'], name='workloads_live_name'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)), fields=["name", "id"], name="workloads_live_name"
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['-priority_value', '-id'], name='workloads_live_priority'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)),
+                fields=["-priority_value", "-id"],
+                name="workloads_live_priority",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['-gpu_milli', '-id'], name='workloads_live_gpus'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)),
+                fields=["-gpu_milli", "-id"],
+                name="workloads_live_gpus",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', True)), fields=['-phase_at', '-id'], name='workloads_live_changed'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", True)),
+                fields=["-phase_at", "-id"],
+                name="workloads_live_changed",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', False)), fields=['-created_at', '-id'], name='workloads_deleted_newest'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", False)),
+                fields=["-created_at", "-id"],
+                name="workloads_deleted_newest",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['due_at'], name='workloads_due'),
+            model_name="workload",
+            index=models.Index(fields=["due_at"], name="workloads_due"),
         ),
         migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.UniqueConstraint(condition=models.Q(('deleted_at__isnull', True)), fields=('project', 'name'), name='workloads_name_once'),
+            model_name="workload",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("deleted_at__isnull", True)), fields=("project", "name"), name="workloads_name_once"
+            ),
         ),
     ]
