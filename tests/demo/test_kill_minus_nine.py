@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -114,7 +115,9 @@ def kill(demo: Demo, name: str) -> None:
 
 
 def settle(demo: Demo, sent: list[Sent]) -> None:
-    """Wait until the portal is green and every row was handed to the cluster."""
+    """Wait until every process has worked since the last kill, and every row was handed to the cluster."""
+    last = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"
+    eventually(lambda: demo.rows("SELECT min(at) FROM core_heartbeat")[0][0] > last, seconds=PATIENCE, log=demo.log)
     eventually(demo.is_ready, seconds=PATIENCE, log=demo.log)
     waiting = "SELECT count(*) FROM workloads_workload WHERE applied_generation < generation"
     eventually(lambda: demo.rows(waiting) == [(0,)], seconds=PATIENCE, log=demo.log)
@@ -167,7 +170,7 @@ def objects_of_workloads(demo: Demo) -> Iterator[tuple[str, str, bool]]:
 def test_every_process_was_killed_and_the_portal_is_green_again(aftermath: Aftermath) -> None:
     assert Counter(aftermath.killed) == dict.fromkeys(NAMES, ROUNDS)
     assert len(aftermath.sent) >= len(aftermath.killed)
-    assert aftermath.demo.is_ready()
+    eventually(aftermath.demo.is_ready, seconds=PATIENCE, log=aftermath.demo.log)
 
 
 def test_no_submission_was_refused_or_left_unanswered(aftermath: Aftermath) -> None:
