@@ -4,7 +4,8 @@ import os
 import tempfile
 
 if "RUNG_DATA" not in os.environ:  # the benchmark itself; the servers it starts are told where
-    os.environ["RUNG_DATA"] = tempfile.mkdtemp(prefix="rung-bench-")
+    _folder = tempfile.TemporaryDirectory(prefix="rung-bench-", ignore_cleanup_errors=True)
+    os.environ["RUNG_DATA"] = _folder.name
     os.environ["RUNG_SECRET_KEY"] = "only-for-benchmarks-0123456789-abcdefghijklmnopqrstuvwxyz"
 os.environ.setdefault("RUNG_LOG_LEVEL", "ERROR")
 
