@@ -3,6 +3,7 @@
 One demo takes all kills, since what one kill leaves behind is what the next one finds. RUNG_FAULT_SEED replays a run.
 """
 
+import json
 import os
 import random
 import signal
@@ -17,7 +18,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import orjson
 import pytest
 
 from clusters.ports import OWNER
@@ -161,7 +161,7 @@ def objects_of_workloads(demo: Demo) -> Iterator[tuple[str, str, bool]]:
     """(workload id, kind, gone) of every managed object that the cluster holds or has held, without pods."""
     rows = demo.rows("SELECT kind, manifest, deleted FROM clusters_sandboxobject WHERE managed AND kind != 'Pod'")
     for kind, manifest, deleted in rows:
-        labels = orjson.loads(manifest)["metadata"].get("labels", {})
+        labels = json.loads(manifest)["metadata"].get("labels", {})
         what, _, owner = labels.get(OWNER, "").partition(".")
         if what == "workload":
             yield owner, kind, bool(deleted)
