@@ -31,7 +31,15 @@ from workloads.views.manifests import as_yaml, clone_text
 Read = Callable[[bool], Sequence[WorkloadSpec]]
 MOST_FORECASTS: Final = 3
 PREFILLED: Final = ("project", "type", "priority", "preemptibility", "node_pool")
-CARDS: Final = ("Training", "Workspace", "Distributed", "Inference", "DistributedInference")
+CARDS: Final = (
+    "Training",
+    "Workspace",
+    "Distributed",
+    "Inference",
+    "NIMInference",
+    "HuggingFaceInference",
+    "DistributedInference",
+)
 
 
 @login_required
