@@ -11,6 +11,7 @@ from tests.demo.installation import Demo
 from tests.demo.web import Answer, Person, Robot, training
 
 PATIENCE = 60.0
+SAID = {"Pending": "Waiting"}  # the pages say it in people's words
 WAITS = {"Pending", "Creating", "Initializing", "Resuming"}
 Found = dict[str, Any]
 Value = TypeVar("Value")
@@ -117,7 +118,8 @@ def test_a_shipped_example_runs_or_says_with_numbers_why_not(name: str, robot: R
     assert row["submittedBy"] == "alice"
 
     def on_its_page() -> bool:
-        return look()["phase"] in alice.open(f"/workloads/{workload_id}/").words
+        phase = look()["phase"]
+        return SAID.get(phase, phase) in alice.open(f"/workloads/{workload_id}/").words
 
     until(on_its_page, bool)
 
