@@ -101,7 +101,8 @@ def children(port: int) -> list[Child]:
     uvicorn = (python, "-m", "uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port", str(port))
     return [
         Child("web", (*uvicorn, "--no-proxy-headers", "--lifespan", "off", "--timeout-graceful-shutdown", "3")),
-        Child("worker", (*celery, "worker", "--concurrency", "2", *quiet)),
+        # Threads: a pool of processes on a broker of files may stop for good when one of them is killed.
+        Child("worker", (*celery, "worker", "--pool", "threads", "--concurrency", "2", *quiet)),
         Child("beat", (*celery, "beat", "--loglevel", "WARNING", "--pidfile", "")),
         Child("observer", (python, "manage.py", "observer")),
     ]

@@ -239,6 +239,6 @@ def test_every_submission_is_in_the_audit_trail_once_and_the_trail_verifies(afte
 
 
 def test_no_killed_process_leaves_children_of_its_own_behind(aftermath: Aftermath) -> None:
-    """The demo itself, web, beat, observer, and a worker with its two children."""
+    """The demo itself, web, worker, beat and observer."""
     demo = aftermath.demo
-    eventually(lambda: len(demo.processes()) == 7)
+    eventually(lambda: len(demo.processes()) == 5)
