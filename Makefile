@@ -25,7 +25,7 @@ demo: $(STAMP) ## Run the whole portal here: RUNG_PORT, RUNG_DATA, RUNG_DEMO_PAS
 
 test: parts check ## Every gate, then every test with coverage; CI runs exactly this
 	$(BIN)/python -m pytest -n 2 --dist loadscope --cov --cov-report=term:skip-covered --cov-fail-under=90
-	@$(BIN)/coverage report --include='scheduling/*' --fail-under=100 > .coverage.scheduling || { cat .coverage.scheduling; exit 1; }
+	@report=$$($(BIN)/coverage report --include='scheduling/*' --fail-under=100) || { echo "$$report"; exit 1; }
 
 check: $(STAMP) ## The gates that need no test run: style, types, layers, templates, migrations, deployment, architecture
 	$(BIN)/ruff check .
