@@ -162,6 +162,7 @@ BUILD = (
         "TaskRun",
         "taskruns",
         (TemplatePath("/spec/taskSpec", role="task", shape=Shape.STEPS),),
+        priority=("/spec/podTemplate/priorityClassName",),
     ),
     WorkloadKind(
         "PipelineRun",

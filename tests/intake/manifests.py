@@ -44,6 +44,13 @@ def _ray(version: str = "2.46.0") -> Manifest:
     return {"rayVersion": version, "headGroupSpec": {"template": template()}, "workerGroupSpecs": [group]}
 
 
+def _bounded() -> Manifest:
+    """A revision with the upper bound that intake would otherwise write."""
+    revision = template()
+    revision["metadata"] = {"annotations": {"autoscaling.knative.dev/max-scale": "1"}}
+    return revision
+
+
 def _task() -> Manifest:
     return {"steps": [{"name": "run", "image": IMAGE, "resources": one_gpu()}]}
 
@@ -104,11 +111,11 @@ VALID: Final[dict[str, Callable[[], Manifest]]] = {
         "ScheduledWorkflow",
         {"trigger": {"periodicSchedule": {"intervalSecond": 3600}}, "workflow": {"spec": _argo()}},
     ),
-    "Service": lambda: manifest("serving.knative.dev/v1", "Service", {"template": template()}),
+    "Service": lambda: manifest("serving.knative.dev/v1", "Service", {"template": _bounded()}),
     "InferenceService": lambda: manifest(
         "serving.kserve.io/v1beta1",
         "InferenceService",
-        {"predictor": {"containers": [container()]}},
+        {"predictor": {"containers": [container()], "maxReplicas": 1}},
     ),
     "LeaderWorkerSet": lambda: manifest(
         "leaderworkerset.x-k8s.io/v1",

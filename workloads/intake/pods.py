@@ -195,8 +195,8 @@ def share_of_gpu(plain: Rule) -> Rule:
     def check(value: Any, place: Place) -> Any:
         rebuilt = plain(value, place)
         if rebuilt is not ABSENT and FRACTION in rebuilt.get("metadata", {}).get("annotations", {}):
-            containers = rebuilt.get("spec", {}).get("containers", [])
-            if any(_whole_gpus(each) for each in containers):
+            spec = rebuilt.get("spec", {})
+            if any(_whole_gpus(each) for each in (*spec.get("containers", []), *spec.get("initContainers", []))):
                 where = place.at("metadata").at("annotations").at(FRACTION)
                 where.refuse("gpu_both_ways", f"A pod asks for a share of a GPU or for {GPU}, not both.")
         return rebuilt

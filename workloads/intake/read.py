@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clusters.kinds import KINDS, WorkloadKind, kind_for
+from scheduling.resources import LARGEST, ZERO
 from workloads.intake.documents import Document, Limits, measure
 from workloads.intake.json_reader import document_from_json
 from workloads.intake.metadata import metadata, pod_object_metadata, preemptibility
@@ -13,12 +14,13 @@ from workloads.intake.problems import MOST_PROBLEMS, IntakeRefused, Problem, Rep
 from workloads.intake.roles import min_member, roles_of
 from workloads.intake.rules import ABSENT, Place, Rule, choice, forbidden, table, type_name
 from workloads.intake.scope import Explicit, Scope
-from workloads.intake.spec import Source, WorkloadSpec
+from workloads.intake.spec import PodRole, Source, WorkloadSpec
 from workloads.intake.specs import SPECS
 from workloads.intake.wishes import take_request
 from workloads.intake.yaml_reader import documents_from_yaml
 
 DEFAULT_LIMITS: Final = Limits()
+MOST_PODS: Final = 10_000
 NOTHING_EXPLICIT: Final = Explicit()
 
 
@@ -143,6 +145,17 @@ def _object(kind: WorkloadKind) -> Rule:
 OBJECTS: Final[Mapping[str, Rule]] = {kind.name: _object(kind) for kind in KINDS if kind.name in SPECS}
 
 
+def _refuse_too_much(roles: tuple[PodRole, ...], report: Report) -> None:
+    """Totals that no cluster holds and no column stores."""
+    pods = sum(role.replicas for role in roles)
+    if pods > MOST_PODS:
+        report.add("/spec", "too_many_pods", f"It becomes {pods} pods; up to {MOST_PODS} are taken.")
+    total = sum((role.total for role in roles), ZERO)
+    if max(total.gpu, total.cpu, total.memory) > LARGEST:
+        report.add("/spec", "too_much", "All pods together ask for more than can be counted.")
+    report.settle()
+
+
 def _compose(
     manifest: dict[str, Any], kind: WorkloadKind, explicit: Explicit, source: Source, type_name: str, report: Report
 ) -> WorkloadSpec:
@@ -151,6 +164,7 @@ def _compose(
     prefix = own.pop("generateName", None)
     own["name"] = own.get("name") or slug(prefix)
     roles = roles_of(manifest, kind)
+    _refuse_too_much(roles, report)
     return WorkloadSpec(
         type_name=type_name,
         kind=kind.kind,

@@ -43,7 +43,7 @@ def whole(most: int, what: str) -> Rule:
     """A plain count of devices: 8 or "8", nothing else that could be read as a number."""
 
     def check(value: Any, place: Place) -> Any:
-        written = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        written = visible(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if not isinstance(written, str):
             return (
                 wrong_type(value, place, f"a whole number of {what}")
@@ -116,10 +116,12 @@ def _compare(name: str, asked: str, limit: str | None, place: Place) -> None:
 
 
 def requested(rebuilt: Mapping[str, Any]) -> Resources:
-    """What one container holds: requests, limits where there is no request. MIG devices count as their slices."""
-    flat = rebuilt if not {"limits", "requests"} & rebuilt.keys() else {}
-    asked = {**rebuilt.get("limits", {}), **rebuilt.get("requests", {}), **flat}
-    devices = sum(int(amount) * slices(name) for name, amount in asked.items() if slices(name))
+    """What one container holds: requests, limits where there is no request; of devices the larger side."""
+    limits, requests = rebuilt.get("limits", {}), rebuilt.get("requests", {})
+    asked = {**limits, **requests}
+    devices = sum(
+        max(int(side.get(name, 0)) for side in (limits, requests)) * slices(name) for name in asked if slices(name)
+    )
     return Resources.of(gpu=devices, cpu=_exact(asked.get("cpu")), memory=_exact(asked.get("memory")))
 
 

@@ -82,7 +82,7 @@ def image_of(container: Part) -> str:
 
 def _pod_requests(found: FoundPart, spec: Part) -> Resources:
     running = sum((_container_requests(each) for each in _containers(found)), ZERO)
-    notes = found.part.get("metadata", {}).get("annotations", {}) if found.shape is Shape.TEMPLATE else {}
+    notes = found.part.get("metadata", {}).get("annotations", {})
     share = Resources.of(gpu=Decimal(notes[FRACTION])) if FRACTION in notes else ZERO
     return _with_init(running, spec.get("initContainers", [])) + share
 

@@ -36,7 +36,7 @@ def _class_pointers(manifest: Manifest, kind: WorkloadKind) -> Iterator[str]:
     for found in parts_in(manifest, kind):
         if found.shape is Shape.TEMPLATE:
             yield f"{found.pointer}/spec/priorityClassName"
-        elif found.shape is Shape.POD:
+        elif found.shape in {Shape.POD, Shape.STEP, Shape.MACHINE}:
             yield f"{found.pointer}/priorityClassName"
 
 

@@ -42,6 +42,22 @@ cron_job: Rule = table(
 )
 
 
+def fixed_scale(plain: Rule) -> Rule:
+    """A group whose written count lies within its bounds: a controller would move it there, past what was counted."""
+
+    def check(value: Any, place: Place) -> Any:
+        rebuilt = plain(value, place)
+        if rebuilt is not ABSENT:
+            count = rebuilt.get("replicas", 1)
+            least, most = rebuilt.get("minReplicas", 0), rebuilt.get("maxReplicas", count)
+            if not least <= count <= most:
+                message = f"{count} replicas are not between {least} and {most}."
+                place.at("replicas").refuse("out_of_range", message)
+        return rebuilt
+
+    return check
+
+
 def selecting(plain: Rule) -> Rule:
     """A spec whose selector must find the pods of its own template."""
 

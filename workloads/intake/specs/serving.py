@@ -26,7 +26,24 @@ _revision_metadata: Rule = table({"labels": labels, "annotations": annotations(R
 _revision: Rule = pod_spec(
     extra={"containerConcurrency": integer(0, 1000), "timeoutSeconds": integer(1, 3600)}, restart=("Always",)
 )
-knative_service: Rule = table({"template": template(_revision, metadata=_revision_metadata)}, required=["template"])
+_LEAST: Final = "autoscaling.knative.dev/min-scale"
+_MOST: Final = "autoscaling.knative.dev/max-scale"
+
+
+def _bounded_revision(value: Any, place: Place) -> Any:
+    """A revision that cannot grow past what was counted: without an upper bound its lower one is written."""
+    rebuilt = template(_revision, metadata=_revision_metadata)(value, place)
+    if rebuilt is not ABSENT:
+        notes = rebuilt.setdefault("metadata", {}).setdefault("annotations", {})
+        least = max(int(notes.get(_LEAST, 1)), 1)
+        if _MOST not in notes:
+            place.report.warn(f"{_MOST} was written as {least}: without it the service could grow.")
+        if int(notes.setdefault(_MOST, str(least))) < least:
+            place.at("metadata").at("annotations").at(_MOST).refuse("out_of_range", f"At least {least} are needed.")
+    return rebuilt
+
+
+knative_service: Rule = table({"template": _bounded_revision}, required=["template"])
 
 _URI: Final = text(2048, r"(s3|gs|pvc|hf|https)://[^\s]+", "a storage address such as s3://bucket/model", shortest=1)
 _model: Rule = table(
@@ -51,8 +68,26 @@ _SCALE: Final[dict[str, Rule]] = {
     "timeout": integer(1, 3600),
     "batcher": forbidden("Batching is not offered."),
 }
-_component: Rule = pod_spec(extra=_SCALE, restart=("Always",))
-_predictor_plain: Rule = pod_spec(extra={**_SCALE, "model": _model}, restart=("Always",), required=())
+
+
+def bounded(plain: Rule) -> Rule:
+    """A component that cannot grow past what was counted: without an upper bound its lower one is written."""
+
+    def check(value: Any, place: Place) -> Any:
+        rebuilt = plain(value, place)
+        if rebuilt is not ABSENT:
+            least = max(rebuilt.get("minReplicas", 1), 1)
+            if "maxReplicas" not in value:
+                place.report.warn(f"maxReplicas was written as {least}: without it the component could grow.")
+            if rebuilt.setdefault("maxReplicas", least) < least:
+                place.at("maxReplicas").refuse("out_of_range", f"At least the {least} of minReplicas are needed.")
+        return rebuilt
+
+    return check
+
+
+_component: Rule = bounded(pod_spec(extra=_SCALE, restart=("Always",)))
+_predictor_plain: Rule = bounded(pod_spec(extra={**_SCALE, "model": _model}, restart=("Always",), required=()))
 
 
 def _predictor(value: Any, place: Place) -> Any:

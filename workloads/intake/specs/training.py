@@ -16,10 +16,11 @@ from workloads.intake.rules import (
     integer,
     listing,
     mapping,
+    only,
     table,
     text,
 )
-from workloads.intake.specs.native import REPLICAS, job_template, not_suspended
+from workloads.intake.specs.native import REPLICAS, fixed_scale, job_template, not_suspended
 
 RESTARTS: Final = choice("Always", "OnFailure", "Never", "ExitCode")
 SECONDS: Final = integer()
@@ -124,10 +125,9 @@ _workers: Rule = table(
 _CLUSTER: Final[dict[str, Rule]] = {
     "rayVersion": text(20, r"[0-9]+(\.[0-9]+){1,3}", "a Ray version such as 2.46.0"),
     "headGroupSpec": _head,
-    "workerGroupSpecs": listing(_workers, 20, unique="groupName"),
-    "enableInTreeAutoscaling": boolean,
-    "autoscalerOptions": table(
-        {"idleTimeoutSeconds": SECONDS, "upscalingMode": choice("Default", "Aggressive", "Conservative")}
+    "workerGroupSpecs": listing(fixed_scale(_workers), 20, unique="groupName"),
+    "enableInTreeAutoscaling": only(
+        allowed=False, why="Rung counts a fixed number of pods: a cluster that grows by itself passes its quota."
     ),
 }
 ray_cluster_spec: Rule = table(_CLUSTER, required=["headGroupSpec"])
@@ -256,7 +256,7 @@ SPECS: Final[dict[str, Rule]] = {
         "Worker",
         slotsPerWorker=integer(1, 64),
         sshAuthMountPath=text(256, r"/[^:]*", "an absolute path"),
-        launcherCreationPolicy=choice("AtStartup", "WaitForWorkersReady"),
+        launcherCreationPolicy=only("AtStartup", "Launcher and workers are one gang and start together."),
         mpiImplementation=choice("OpenMPI", "Intel", "MPICH"),
     ),
     "XGBoostJob": _kubeflow("xgbReplicaSpecs", "xgboost", "Master", "Worker"),
