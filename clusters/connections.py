@@ -1,4 +1,4 @@
-"""How a real cluster is reached: what an admin may give, and nothing else. Values only; addresses are checked elsewhere."""
+"""How a real cluster is reached: what an admin may give, and nothing else. Addresses are checked elsewhere."""
 
 from dataclasses import dataclass, field
 
