@@ -6,6 +6,8 @@ ClusterError
 ├── VersionExpired         transient   410: the watch must list again
 ├── NotSynced              transient   the namespace is not there yet: the next reconcile brings it
 ├── ClusterRefused         permanent   401, 403, 422; carries the server's reason
+│   ├── AddressRefused     permanent   the server's address is none that Rung may connect to
+│   └── CredentialUnreadable permanent no credential is stored, or its seal does not open
 ├── ObjectConflict         permanent   a foreign object or manager holds the name or field
 │   └── VersionConflict    transient   somebody else wrote between our read and our write: read again
 ├── ClusterChanged         permanent   another kube-system uid behind the same address
@@ -57,6 +59,18 @@ class ClusterRefused(ClusterError):
     """401, 403 or 422."""
 
     code = "cluster_refused"
+
+
+class AddressRefused(ClusterRefused):
+    """The server's address is none that Rung may connect to."""
+
+    code = "address_refused"
+
+
+class CredentialUnreadable(ClusterRefused):
+    """No credential is stored, or its seal does not open."""
+
+    code = "credential_unreadable"
 
 
 class ObjectConflict(ClusterError):

@@ -1,12 +1,13 @@
 """`make demo`: the whole portal on this machine, as the children of one process that prepares, watches and ends them.
 
-1. make the secret key once, take the data folder for this process
+1. make the secret keys once, take the data folder for this process
 2. migrate, collect static files, load the demo organisation into an empty database
 3. start web, worker, beat and observer; start again what dies, with growing pauses
 4. print address and logins once `/readyz` says 200
 5. on Ctrl-C or SIGTERM, and even when this process is killed, end every child
 """
 
+import base64
 import fcntl
 import os
 import secrets
@@ -46,7 +47,8 @@ def main() -> int:
         what = f"The data folder {folder} is in use" if lock is None else f"Port {port} is taken"
         print(f"{what}: is another demo running? Set RUNG_DATA and RUNG_PORT.", file=sys.stderr)
         return 1
-    make_secret_key(folder / "secret-key")
+    make_key(folder / "secret-key", secrets.token_urlsafe(48))
+    make_key(folder / "credential-keys", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
     say("Preparing the database and the pages …")
     if not prepare(folder):
         return 1
@@ -76,11 +78,11 @@ def taken(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def make_secret_key(file: Path) -> None:
-    """A key of this data folder, readable by its owner only; kept by later starts."""
+def make_key(file: Path, key: str) -> None:
+    """Keep a key of this data folder, readable by its owner only; the key of an earlier start stays."""
     if not file.exists():
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            stream.write(secrets.token_urlsafe(48))
+            stream.write(key)
 
 
 def prepare(folder: Path) -> bool:

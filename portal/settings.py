@@ -5,6 +5,7 @@ production sets `DATABASE_URL`, `RUNG_BROKER_URL`, `RUNG_SECRET_KEY` and `RUNG_H
 """
 
 from contextlib import suppress
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,14 @@ for folder in (DATA_DIR, BROKER_DIR / "messages", BROKER_DIR / "control"):
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def stored_secret_key() -> str:
-    """The key that `make demo` made for this data folder; empty elsewhere, which the system check core.E001 refuses."""
-    file = DATA_DIR / "secret-key"
+def stored_key(name: str) -> str:
+    """A key that `make demo` made for this data folder; empty elsewhere, which system checks refuse."""
+    file = DATA_DIR / name
     return file.read_text().strip() if file.is_file() else ""
 
 
 DEBUG = env.bool("RUNG_DEBUG", default=False)
-SECRET_KEY = env.str("RUNG_SECRET_KEY", default="") or stored_secret_key()
+SECRET_KEY = env.str("RUNG_SECRET_KEY", default="") or stored_key("secret-key")
 SECRET_KEY_FALLBACKS: list[str] = env.list("RUNG_OLD_SECRET_KEYS", default=[])
 # Health checks ask this machine by its loopback name, whatever the portal is called outside.
 ALLOWED_HOSTS: list[str] = [*env.list("RUNG_HOSTS", default=[]), "127.0.0.1", "localhost", "[::1]"]
@@ -49,6 +50,14 @@ RUNG_IMAGE_REGISTRIES: list[str] = env.list(
 )
 # Digests of the audit trail; empty: derived from the secret key.
 RUNG_AUDIT_KEY = env.str("RUNG_AUDIT_KEY", default="")
+
+# --- real clusters ------------------------------------------------------------------------------------------------
+# Keys that seal the credentials of clusters, the newest first; `manage.py rotate_credentials --new-key` makes one.
+RUNG_CREDENTIAL_KEYS: list[str] = env.list("RUNG_CREDENTIAL_KEYS", default=[]) or stored_key("credential-keys").split()
+# Private or loopback networks in which API servers may be reached, such as 10.20.0.0/16. Empty: public addresses only.
+RUNG_CLUSTER_ADDRESSES = [ip_network(each) for each in env.list("RUNG_CLUSTER_ADDRESSES", default=[])]
+# Whether an admin may connect to a cluster without checking its certificate.
+RUNG_ALLOW_INSECURE_CLUSTERS = env.bool("RUNG_ALLOW_INSECURE_CLUSTERS", default=False)
 
 INSTALLED_APPS = [
     "django.contrib.admin",

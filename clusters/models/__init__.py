@@ -1,5 +1,6 @@
 """Rows of the cluster mechanism, split by topic."""
 
+from clusters.models.credentials import ClusterCredential, CredentialKind
 from clusters.models.estate import Cluster, ClusterState, Node, NodePool, Placement
 from clusters.models.observed import ClusterEvent, ObservedPod, ObserverLease
 from clusters.models.sandbox import SandboxClock, SandboxObject
@@ -7,8 +8,10 @@ from clusters.models.sync import Drift, DriftKind, SyncOutcome, SyncRun, SyncSta
 
 __all__ = [
     "Cluster",
+    "ClusterCredential",
     "ClusterEvent",
     "ClusterState",
+    "CredentialKind",
     "Drift",
     "DriftKind",
     "Node",

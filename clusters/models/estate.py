@@ -41,7 +41,7 @@ class Cluster(models.Model):
     name = models.SlugField(max_length=63, unique=True)
     flavour = models.CharField(max_length=20, help_text="Name of a scheduler flavour: kube, kai.")
     backend = models.CharField(
-        max_length=20, default="sandbox", help_text="How the cluster is reached: sandbox, memory."
+        max_length=20, default="sandbox", help_text="How the cluster is reached: kubernetes, sandbox, memory."
     )
     state = models.CharField(max_length=10, choices=ClusterState.choices, default=ClusterState.ACTIVE)
     paused_reason = models.TextField(blank=True)
@@ -62,6 +62,11 @@ class Cluster(models.Model):
 
     class Meta:
         ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["uid"], condition=Q(backend="kubernetes") & ~Q(uid=""), name="clusters_one_writer_per_cluster"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -1,0 +1,96 @@
+"""The rights Rung needs in a cluster, and the manifests that grant exactly these. Pure.
+
+No secrets, no exec, no impersonation, nothing that hands on rights (`escalate`, `bind`, roles and bindings). Asking
+for one's own rights (SelfSubjectAccessReview) and discovery are open to every signed-in subject by Kubernetes' own
+default roles.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from clusters.flavours import flavour_for
+from clusters.kinds_core import EVENT, KAI_POD_GROUP, KAI_QUEUE, NAMESPACE, NODE, POD, WORKLOAD_KINDS
+from clusters.ports import MANAGER, Kind, Manifest
+
+READ: Final = ("get", "list", "watch")
+WRITE: Final = ("create", "update", "patch", "delete")
+ROLE: Final = "rung"
+EXTRA_READS: Final[dict[str, tuple[Kind, ...]]] = {"kai": (KAI_POD_GROUP,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Verbs on one resource in every namespace, and why Rung needs them."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    subresource: str = ""
+
+    @property
+    def path(self) -> str:
+        """`pods/log`, as a rule names it."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+def required_access(flavour: str) -> tuple[Access, ...]:
+    """Everything Rung does in a cluster of this flavour. Kinds whose CRD is not installed are named all the same.
+
+    KeyError: no such flavour.
+    """
+    owned = {(kind.group, kind.plural): kind for kind in (*flavour_for(flavour).kinds(), *WORKLOAD_KINDS)}
+    return (
+        Access("", NODE.plural, READ, "capacity of the node pools"),
+        Access("", EVENT.plural, READ, "why pods wait and who evicted them"),
+        Access("", POD.plural, READ + WRITE, "status of workloads; bare pods that were submitted"),
+        Access("", POD.plural, ("get",), "logs on the workload's page", subresource="log"),
+        *(Access(kind.group, kind.plural, READ + WRITE, _why(kind)) for kind in owned.values() if kind != POD),
+        *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in EXTRA_READS.get(flavour, ())),
+    )
+
+
+def _why(kind: Kind) -> str:
+    if kind == NAMESPACE:
+        return "one namespace per project; the uid of kube-system is the cluster's identity"
+    if kind in WORKLOAD_KINDS:
+        return "workloads that were submitted"
+    return "queues and their quotas" if kind == KAI_QUEUE else "priorities and quotas of projects"
+
+
+def manifests_for(flavour: str, *, namespace: str = "rung-system", account: str = "rung") -> list[Manifest]:
+    """Namespace, ServiceAccount, ClusterRole and its binding, in the order in which they are applied."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": _labelled(namespace)},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**_labelled(account), "namespace": namespace}},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": _labelled(ROLE),
+            "rules": list(_rules(required_access(flavour))),
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": _labelled(ROLE),
+            "roleRef": role,
+            "subjects": [subject],
+        },
+    ]
+
+
+def _labelled(name: str) -> dict[str, object]:
+    """Part of Rung, but not managed by it: its own account is none of the objects that it may delete."""
+    return {"name": name, "labels": {"app.kubernetes.io/part-of": MANAGER}}
+
+
+def _rules(accesses: Sequence[Access]) -> Iterable[dict[str, list[str]]]:
+    """One rule per API group and set of verbs."""
+    grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for access in accesses:
+        grouped.setdefault((access.group, access.verbs), []).append(access.path)
+    for (group, verbs), resources in grouped.items():
+        yield {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
