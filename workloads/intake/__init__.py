@@ -4,7 +4,7 @@ Allowlist and rebuild, never filter: known fields are taken into a fresh object,
 JSON pointer. Pure: no database, no cluster, no clock.
 """
 
-from workloads.intake.documents import Limits
+from portal.core.strict.documents import Limits
 from workloads.intake.forms import FormFields, read_form
 from workloads.intake.problems import IntakeRefused, Problem
 from workloads.intake.read import read_json, read_object, read_yaml

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clusters.kinds import KINDS, WorkloadKind, kind_for
+from portal.core.strict.documents import Document, Limits, measure
+from portal.core.strict.json_reader import document_from_json
+from portal.core.strict.yaml_reader import documents_from_yaml
 from scheduling.resources import LARGEST, ZERO
-from workloads.intake.documents import Document, Limits, measure
-from workloads.intake.json_reader import document_from_json
 from workloads.intake.metadata import metadata, pod_object_metadata, preemptibility
 from workloads.intake.names import slug
 from workloads.intake.pods import priority_class, share_of_gpu
@@ -17,7 +18,6 @@ from workloads.intake.scope import Explicit, Scope
 from workloads.intake.spec import PodRole, Source, WorkloadSpec
 from workloads.intake.specs import SPECS
 from workloads.intake.wishes import take_request
-from workloads.intake.yaml_reader import documents_from_yaml
 
 DEFAULT_LIMITS: Final = Limits()
 MOST_PODS: Final = 10_000

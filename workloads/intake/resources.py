@@ -6,9 +6,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
+from portal.core.strict.documents import Unreadable
 from scheduling.resources import LARGEST, Resources, parse_quantity
 from workloads.intake.problems import visible
-from workloads.intake.rules import ABSENT, Place, Rule, Unreadable, table, wrong_type
+from workloads.intake.rules import ABSENT, Place, Rule, table, wrong_type
 
 GPU: Final = "nvidia.com/gpu"
 MIG: Final = re.compile(r"nvidia\.com/(mig-([1-9])g\.[0-9]{1,3}gb(?:\.me)?)")

@@ -11,21 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from portal.core.strict.documents import Unreadable
 from workloads.intake.problems import BIDI_CONTROLS, Report, token, visible
 from workloads.intake.scope import Scope
 
 ABSENT: Final[Any] = object()
 LARGEST: Final = 2**31 - 1
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufeff\ufffe\uffff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A scalar that was written but stands for nothing: NaN, Infinity, an integer of 400 digits."""
-
-    text: str
-    code: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

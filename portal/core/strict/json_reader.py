@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from workloads.intake.documents import (
+from portal.core.strict.documents import (
     Document,
     Limits,
     decode,
@@ -20,7 +20,7 @@ from workloads.intake.documents import (
     too_many_nodes,
     whole_number,
 )
-from workloads.intake.problems import refused, token, visible
+from portal.core.strict.problems import refused, token, visible
 
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]|,', re.DOTALL)
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}:,]|[^\s\[\]{}:,"]+|\n', re.DOTALL)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from workloads.intake.problems import nowhere, refused, visible
-from workloads.intake.rules import Unreadable
+from portal.core.strict.problems import nowhere, refused, visible
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 LONGEST_INTEGER: Final = 19
@@ -15,8 +14,17 @@ _UNSTORABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A scalar that was written but stands for nothing: NaN, Infinity, an integer of 400 digits."""
+
+    text: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on one submission. Nodes are keys, values and items together."""
+    """Caps on one text. Nodes are keys, values and items together."""
 
     size: int = 256 * 1024
     depth: int = 40

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from workloads.intake.documents import (
+from portal.core.strict.documents import (
     Document,
     Limits,
     decode,
@@ -21,7 +21,7 @@ from workloads.intake.documents import (
     too_many_nodes,
     whole_number,
 )
-from workloads.intake.problems import IntakeRefused, refused, token, visible
+from portal.core.strict.problems import DocumentRefused, refused, token, visible
 
 _DOCUMENT = re.compile(r"^---(?:\s|$)", re.MULTILINE)
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
@@ -45,7 +45,7 @@ def documents_from_yaml(data: bytes, limits: Limits) -> list[Document]:
         raise _syntax(error) from None
 
 
-def _syntax(error: yaml.YAMLError) -> IntakeRefused:
+def _syntax(error: yaml.YAMLError) -> DocumentRefused:
     mark = getattr(error, "problem_mark", None)
     said = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
     line = mark.line + 1 if mark is not None else None
@@ -115,7 +115,7 @@ class _Builder:
 
 
 def _refuse_indirection(event: Any, pointer: str, line: int) -> None:
-    """Aliases multiply, anchors serve only aliases, and tags construct objects: none has a use in a manifest."""
+    """Aliases multiply, anchors serve only aliases, and tags construct objects: none has a use here."""
     if isinstance(event, yaml.AliasEvent):
         raise refused(
             422,
