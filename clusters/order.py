@@ -1,9 +1,10 @@
 """In which order changes are safe: lower before raise, what others stand on first, deletions last. Pure."""
 
 import copy
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from clusters.diff import Change, Changes, Create, Delete, FieldChange, Update
 from clusters.kinds_core import KAI_QUEUE, LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
@@ -20,18 +21,29 @@ AMOUNTS: Final[Mapping[str, tuple[str, ...]]] = {
     KAI_QUEUE.key: ("/spec/resources/",),
 }
 ENDLESS: Final = float("inf")
+Wave: TypeAlias = tuple[int, int, int]
+"""Phase, rank of the kind, depth in the tree of queues."""
 
 _RANK: Final = {kind.key: number for number, kind in enumerate(STANDS_ON)}
 
 
-def in_safe_order(changes: Iterable[Change]) -> list[Change]:
-    """Quotas that shrink or go, then everything that is built up (parents first), then what goes (children first).
+def in_waves(changes: Iterable[Change]) -> list[list[Change]]:
+    """Changes that do not stand on each other, wave after wave: each begins when the one before it has ended.
 
-    An update that lowers one amount and raises another becomes two, one for each place in the order.
+    1. quotas that shrink or go, 2. everything that is built up, parents first, 3. what goes, children first.
+    An update that lowers one amount and raises another becomes two, so an object is in a wave once at most.
     """
     known = [step for change in changes for step in _steps(change)]
     depths = _depths(known)
-    return sorted(known, key=lambda change: _key(change, depths.get(change.ref.name, 0)))
+    waves: dict[Wave, list[Change]] = defaultdict(list)
+    for step in known:
+        waves[_wave(step, depths.get(step.ref.name, 0))].append(step)
+    return [sorted(waves[wave], key=_place) for wave in sorted(waves)]
+
+
+def in_safe_order(changes: Iterable[Change]) -> list[Change]:
+    """The same one after another."""
+    return [change for wave in in_waves(changes) for change in wave]
 
 
 def is_lowering(change: Change) -> bool:
@@ -76,14 +88,17 @@ def _put(manifest: Manifest, pointer: str, value: Any) -> None:
     node[last] = value
 
 
-def _key(change: Change, depth: int) -> tuple[int, int, int, str, str]:
+def _wave(change: Change, depth: int) -> Wave:
     rank = _RANK.get(change.ref.kind.key, len(STANDS_ON))
-    place = (change.ref.namespace, change.ref.name)
     if is_lowering(change):
-        return (LOWERING, -rank, -depth, *place)
+        return (LOWERING, -rank, -depth)
     if isinstance(change, Delete):
-        return (CLEARING, -rank, -depth, *place)
-    return (BUILDING, rank, depth, *place)
+        return (CLEARING, -rank, -depth)
+    return (BUILDING, rank, depth)
+
+
+def _place(change: Change) -> tuple[str, str]:
+    return (change.ref.namespace, change.ref.name)
 
 
 def _depths(changes: Iterable[Change]) -> dict[str, int]:
