@@ -2,7 +2,7 @@
 
 from clusters.models.credentials import ClusterCredential, CredentialKind
 from clusters.models.estate import Cluster, ClusterState, Node, NodePool, Placement
-from clusters.models.observed import ClusterEvent, ObservedPod, ObserverLease
+from clusters.models.observed import ClusterEvent, ObservedObject, ObservedPod, ObserverLease, ObserverSeat
 from clusters.models.sandbox import SandboxClock, SandboxObject
 from clusters.models.sync import Drift, DriftKind, SyncOutcome, SyncRun, SyncState
 
@@ -16,8 +16,10 @@ __all__ = [
     "DriftKind",
     "Node",
     "NodePool",
+    "ObservedObject",
     "ObservedPod",
     "ObserverLease",
+    "ObserverSeat",
     "Placement",
     "SandboxClock",
     "SandboxObject",

@@ -32,6 +32,7 @@ class ObservedPod(models.Model):
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
     deletion_at = models.DateTimeField(null=True, blank=True, help_text="deletionTimestamp: when its grace ends.")
+    ended_at = models.DateTimeField(null=True, blank=True, help_text="When its last container ended, by its node.")
     disrupted_at = models.DateTimeField(null=True, blank=True, help_text="Transition of DisruptionTarget.")
     disruption_reason = models.CharField(max_length=64, blank=True)
     disruption_message = models.TextField(blank=True)
@@ -44,6 +45,7 @@ class ObservedPod(models.Model):
         indexes = [
             models.Index(fields=["owner_id"], name="clusters_pod_owner"),
             models.Index(fields=["cluster", "gone_at", "node_name"], name="clusters_pod_live"),
+            models.Index(fields=["cluster", "name"], name="clusters_pod_name", condition=models.Q(gone_at=None)),
         ]
 
     def __str__(self) -> str:
@@ -51,7 +53,10 @@ class ObservedPod(models.Model):
 
 
 class ClusterEvent(models.Model):
-    """A Kubernetes event about one of our objects, kept after the API server has forgotten it."""
+    """A Kubernetes event about one of our objects, kept after the API server has forgotten it.
+
+    Without an owner it is about an object that was not seen yet: the owner follows with the object, or it is dropped.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="events")
     uid = models.CharField(max_length=64)
@@ -64,14 +69,55 @@ class ClusterEvent(models.Model):
     reason = models.CharField(max_length=128)
     message = models.TextField(blank=True)
     source = models.CharField(max_length=128, blank=True)
-    at = models.DateTimeField()
+    count = models.PositiveIntegerField(default=1, help_text="How often it has happened so far.")
+    resource_version = models.CharField(max_length=32, blank=True)
+    at = models.DateTimeField(help_text="When it happened last.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="clusters_event_uid_once")]
-        indexes = [models.Index(fields=["owner_id", "-at"], name="clusters_event_owner")]
+        indexes = [
+            models.Index(fields=["owner_id", "-at"], name="clusters_event_owner"),
+            models.Index(fields=["at"], name="clusters_event_at"),
+            models.Index(
+                fields=["cluster", "object_uid"], name="clusters_event_unowned", condition=models.Q(owner_id="")
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.reason} {self.name}"
+
+
+class ObservedObject(models.Model):
+    """One of our own objects as it was last seen: whose it is, and a fingerprint of what it says."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="objects_seen")
+    kind = models.CharField(max_length=128, help_text="Kind.group, such as Job.batch.")
+    uid = models.CharField(max_length=64)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    owner_id = models.CharField(max_length=64, blank=True, help_text="The workload's id, for a workload's object.")
+    applied_hash = models.CharField(max_length=64, blank=True, help_text="Our annotation on it.")
+    fingerprint = models.CharField(max_length=64, blank=True, help_text="Of what it says, without status.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="clusters_object_uid_once")]
+        indexes = [
+            models.Index(fields=["cluster", "kind"], name="clusters_object_kind"),
+            models.Index(fields=["owner_id"], name="clusters_object_owner"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class ObserverSeat(models.Model):
+    """An observer that lives. Those with a fresh seat share the clusters out evenly."""
+
+    holder = models.CharField(max_length=100, primary_key=True)
+    seen_at = models.DateTimeField(help_text="By the database's clock.")
+
+    def __str__(self) -> str:
+        return self.holder
 
 
 class ObserverLease(models.Model):

@@ -13,7 +13,7 @@ from workloads.models import PreemptionRecord, Workload, WorkloadEvent
 
 # Only rows of the demo's own story. The audit trail is never touched: it says when the demo was loaded.
 MOMENTS: Final[Mapping[type[models.Model], tuple[str, ...]]] = {
-    ObservedPod: ("created_at", "started_at", "deletion_at", "disrupted_at", "gone_at"),
+    ObservedPod: ("created_at", "started_at", "deletion_at", "ended_at", "disrupted_at", "gone_at"),
     ClusterEvent: ("at",),
     Workload: ("phase_at", "created_at", "started_at", "completed_at", "deleted_at", "checkpoint_at", "due_at"),
     WorkloadEvent: ("at",),

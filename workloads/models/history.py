@@ -53,6 +53,9 @@ class PreemptionRecord(models.Model):
     at = models.DateTimeField(help_text="Transition of DisruptionTarget: when the scheduler decided.")
     victim = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="preemptions")
     preemptor = models.ForeignKey(Workload, on_delete=models.SET_NULL, null=True, blank=True, related_name="evictions")
+    preemptor_uid = models.CharField(
+        max_length=64, blank=True, help_text="Its pod's uid, as the scheduler said it; resolved once that pod is seen."
+    )
     preemptor_name = models.CharField(max_length=253, blank=True)
     preemptor_priority = models.CharField(max_length=63, blank=True)
     preemptor_value = models.IntegerField(null=True, blank=True)
@@ -62,6 +65,9 @@ class PreemptionRecord(models.Model):
     node_name = models.CharField(max_length=253, blank=True)
     grace_seconds = models.PositiveIntegerField(default=30)
     gone_at = models.DateTimeField(null=True, blank=True)
+    grace_used_seconds = models.PositiveIntegerField(
+        null=True, blank=True, help_text="From SIGTERM until its containers had ended; unknown until it is gone."
+    )
     gpu_milli = models.PositiveBigIntegerField(default=0)
     ran_seconds = models.PositiveBigIntegerField(default=0)
     checkpoint_at = models.DateTimeField(null=True, blank=True)
@@ -72,6 +78,13 @@ class PreemptionRecord(models.Model):
     class Meta:
         ordering = ["-at", "-id"]
         constraints = [models.UniqueConstraint(fields=["cluster", "pod_uid", "at"], name="workloads_preemption_once")]
+        indexes = [
+            models.Index(
+                fields=["cluster", "preemptor_uid"],
+                name="workloads_preemption_unnamed",
+                condition=models.Q(preemptor=None, preemptor_name="") & ~models.Q(preemptor_uid=""),
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.pod_name} by {self.preemptor_name or 'unknown'}"
