@@ -96,6 +96,7 @@ class ProjectSpec:
     priority_caps: Mapping[str, int]
     owner: str
     generation: int
+    pod_security: str = "restricted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ class JobSpec:
     min_member: int
     generation: int
     suspended: bool = False
+    pod_security: str = "restricted"
 
 
 @dataclass(frozen=True, slots=True)

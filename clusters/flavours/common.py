@@ -8,11 +8,7 @@ from clusters.ownership import owned
 from clusters.ports import DesiredState, Manifest, PriorityLevel, ProjectSpec
 
 POOL: Final = "rung.dev/node-pool"
-RESTRICTED: Final = {
-    f"pod-security.kubernetes.io/{mode}{suffix}": value
-    for mode in ("enforce", "audit", "warn")
-    for suffix, value in (("", "restricted"), ("-version", "latest"))
-}
+SECURITY_MODES: Final = ("enforce", "audit", "warn")
 
 
 def priority_class(level: PriorityLevel) -> Manifest:
@@ -29,13 +25,19 @@ def priority_class(level: PriorityLevel) -> Manifest:
 
 
 def namespace(project: ProjectSpec) -> Manifest:
-    """A project's namespace under Pod Security `restricted`."""
-    labels = {**RESTRICTED, "rung.dev/project": project.name}
+    """A project's namespace under the Pod Security level of its cluster."""
+    labels = {**_pod_security(project.pod_security), "rung.dev/project": project.name}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": owned(project.namespace, owner=project.owner, generation=project.generation, labels=labels),
     }
+
+
+def _pod_security(level: str) -> dict[str, str]:
+    """What the level forbids is refused, and warned of and audited alike."""
+    sides = (("", level), ("-version", "latest"))
+    return {f"pod-security.kubernetes.io/{mode}{side}": text for mode in SECURITY_MODES for side, text in sides}
 
 
 def shared_objects(state: DesiredState) -> Iterator[Manifest]:

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from clusters.flavours.common import POOL
+from clusters.flavours.hardening import TOKEN, harden_container, harden_containers, harden_context, harden_pod
 from clusters.kinds import FoundPart, Shape, WorkloadKind, kind_for, parts_in
 from clusters.ports import GENERATION, MANAGED_BY, MANAGER, OWNER, JobSpec, Manifest, PoolSpec
 
 ROLE: Final = "rung.dev/role"
 MIN_MEMBER: Final = "rung.dev/min-member"
 PRIORITY_LABEL: Final = "priorityClassName"
+REVISION: Final = "revision"
 PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
 # In a tenant's body any of these would speak for another owner, queue, pool or policy.
 RESERVED: Final = (
@@ -34,7 +36,7 @@ def render_job(job: JobSpec, *, labels: Mapping[str, str], scheduler: str = "") 
     """The workload's one object; nothing when it is suspended and its kind cannot be.
 
     1. take the rebuilt body, name it, make it ours
-    2. write priority, labels, node selector and scheduler at every place that describes pods
+    2. write priority, labels, node selector, scheduler and what Pod Security demands at every place that describes pods
     3. suspend or resume it where the kind knows how
     """
     body = copy.deepcopy(job.manifest)
@@ -46,6 +48,7 @@ def render_job(job: JobSpec, *, labels: Mapping[str, str], scheduler: str = "") 
     body.pop("status", None)
     for part in parts_in(body, kind):
         _dress(part, job, every, scheduler)
+        _harden(part, job)
     for pointer in kind.priority:
         _set(body, pointer, job.priority_class, only_if_there=True)
     _dress_elsewhere(body, job, kind, scheduler)
@@ -111,6 +114,23 @@ def _dress(part: FoundPart, job: JobSpec, labels: Mapping[str, str], scheduler: 
             pass  # no pod fields here; the owner's labels and `_dress_elsewhere` carry the values
 
 
+def _harden(found: FoundPart, job: JobSpec) -> None:
+    """Pod Security at one place. What the operator of a kind adds beside it is the operator's to secure."""
+    part: Any = found.part
+    match found.shape:
+        case Shape.TEMPLATE if found.role == REVISION:  # Knative takes no securityContext of a pod
+            harden_containers(part["spec"], job.pod_security, alone=True)
+            part["spec"].setdefault(TOKEN, False)
+        case Shape.TEMPLATE:
+            harden_pod(part["spec"], job.pod_security)
+        case Shape.POD:
+            harden_pod(part, job.pod_security)
+        case Shape.STEPS | Shape.STEP:
+            harden_containers(part, job.pod_security)
+        case _:
+            pass  # machines and operators' own pods have no such fields; `_dress_elsewhere` writes where there are some
+
+
 def _mark(metadata: dict[str, Any], job: JobSpec, labels: Mapping[str, str]) -> None:
     metadata["labels"] = {**_harmless(metadata.get("labels")), **labels}
     metadata["annotations"] = {**_harmless(metadata.get("annotations")), **_gang(job)}
@@ -128,26 +148,43 @@ def _workflow(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
     spec = body["spec"]
     spec = spec["workflow"]["spec"] if body["kind"] == "ScheduledWorkflow" else spec
     _dress_pod(spec, job, scheduler, priority="podPriorityClassName")
+    harden_context(spec, job.pod_security)  # its executor needs the token, so that is left as the cluster has it
     spec.setdefault("podMetadata", {})["labels"] = dict(body["metadata"]["labels"])
 
 
 def _tekton(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
     spec = body["spec"]
     parent = spec if body["kind"] == "TaskRun" else spec.setdefault("taskRunTemplate", {})
-    _dress_pod(parent.setdefault("podTemplate", {}), job, scheduler)
+    template = parent.setdefault("podTemplate", {})
+    _dress_pod(template, job, scheduler)
+    harden_context(template, job.pod_security)
+    template.setdefault(TOKEN, False)
 
 
 def _dynamo(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
     for service in body["spec"].get("services", {}).values():
         service["labels"] = {**_harmless(service.get("labels")), **body["metadata"]["labels"]}
-        _dress_pod(service.setdefault("extraPodSpec", {}), job, scheduler)
+        pod = service.setdefault("extraPodSpec", {})
+        _dress_pod(pod, job, scheduler)
+        harden_pod(pod, job.pod_security)
 
 
 def _devworkspace(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
     attributes = body["spec"]["template"].setdefault("attributes", {})
     overrides = attributes.setdefault("pod-overrides", {})
     overrides.setdefault("metadata", {})["labels"] = dict(body["metadata"]["labels"])
-    _dress_pod(overrides.setdefault("spec", {}), job, scheduler)
+    pod = overrides.setdefault("spec", {})
+    _dress_pod(pod, job, scheduler)
+    harden_context(pod, job.pod_security)
+    pod.setdefault(TOKEN, False)
+    for component in body["spec"]["template"].get("components", []):
+        harden_container(_overrides(component), job.pod_security)
+
+
+def _overrides(component: dict[str, Any]) -> dict[str, Any]:
+    attributes: dict[str, Any] = component.setdefault("attributes", {})
+    overrides: dict[str, Any] = attributes.setdefault("container-overrides", {})
+    return overrides
 
 
 def _nim(body: dict[str, Any], job: JobSpec, _scheduler: str) -> None:
