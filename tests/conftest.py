@@ -1,3 +1,3 @@
 """Plugins only: the shared cast, and real parts to test against."""
 
-pytest_plugins = ["tests.support.fixtures", "tests.factories.cast"]
+pytest_plugins = ["tests.support.fixtures", "tests.support.lab", "tests.factories.cast"]

@@ -19,7 +19,11 @@ def needed(name: str, *folders: str) -> str:
 
 def missing(name: str) -> NoReturn:
     """No such program: a failure in CI, elsewhere a skip that says what to install."""
-    hint = f"{name} is not installed: apt-get install -y --no-install-recommends {PACKAGES[name]}"
+    unavailable(f"{name} is not installed: apt-get install -y --no-install-recommends {PACKAGES[name]}")
+
+
+def unavailable(hint: str) -> NoReturn:
+    """Something real is not there: a failure in CI, elsewhere a skip that says how to get it."""
     if os.environ.get("CI") == "true":
         pytest.fail(hint, pytrace=False)
     pytest.skip(hint)

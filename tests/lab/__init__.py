@@ -1,0 +1,1 @@
+"""The lab itself: control planes come, work and go."""

@@ -1,0 +1,190 @@
+"""A real control plane for tests: one for the whole run, whatever the number of workers; nothing of it is left.
+
+Tests that ask for `lab_cluster` or `fresh_lab_cluster` are marked `lab` and may use sockets. Everybody shares the one
+control plane of the run, so a test works in names of its own (`unique`), or asks for a cluster of its own.
+"""
+
+import fcntl
+import os
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from clusters.rbac import manifests_for
+from tests.support import real
+from tests.support.kube import KubeClient
+from tests.support.processes import eventually
+from tests.support.repository import ROOT
+
+FIXTURES = {"lab_cluster", "fresh_lab_cluster"}
+NAMESPACE, ACCOUNT = "rung-system", "rung"
+POOL = "lab"
+NODES = 4
+GPUS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LabCluster:
+    """A running cluster: an admin's client, and what Rung is given to reach it, an account with few rights."""
+
+    admin: KubeClient
+    kubeconfig: Path
+    server: str
+    ca: str
+    token: str
+
+
+class Lab:
+    """`lab/cluster` with a folder for its clusters."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder = folder
+        self._env = {**os.environ, "LAB_WORK": str(folder), "LAB_BIN": str(programs)}
+
+    def run(self, *arguments: str) -> str:
+        """One command; answers what it printed."""
+        command = [str(ROOT / "lab" / "cluster"), *arguments]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def start(self, name: str) -> Path:
+        """Bring up a cluster with scheduler, or find it up; answers its kubeconfig."""
+        return Path(self.run("up", name, "--scheduler"))
+
+    @contextmanager
+    def starting(self, name: str) -> Iterator[None]:
+        """A start that is killed on leaving, once its first process runs."""
+        command = [str(ROOT / "lab" / "cluster"), "up", name]
+        process = subprocess.Popen(command, env=self._env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            eventually(lambda: self.processes(name), seconds=30)
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+    def processes(self, name: str) -> dict[int, str]:
+        """Every process of the cluster: their programs are started from its folder."""
+        mark = f"{self.folder}/clusters/{name}/bin/".encode()
+        found = {}
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdigit() and (line := (entry / "cmdline").read_bytes()).startswith(mark):
+                    found[int(entry.name)] = line.split(b"\0")[0].decode()
+        return found
+
+
+@cache
+def programs() -> Path:
+    """The folder of the built programs. Missing: skip, in CI fail. A test never builds."""
+    done = subprocess.run([ROOT / "lab" / "build", "--where"], capture_output=True, text=True, check=False)
+    return Path(done.stdout.strip()) if done.returncode == 0 else real.unavailable("the lab is not built: lab/build")
+
+
+def furnish(kubeconfig: Path) -> None:
+    """Nodes, and the account Rung runs under."""
+    admin = KubeClient(kubeconfig)
+    for manifest in manifests_for("kube", namespace=NAMESPACE, account=ACCOUNT):
+        admin.apply(manifest, manager="lab")
+    admin.gpu_nodes(NODES, GPUS, POOL)
+    admin.close()
+
+
+@contextmanager
+def reached(kubeconfig: Path) -> Iterator[LabCluster]:
+    """A furnished cluster as tests see it."""
+    admin = KubeClient(kubeconfig)
+    try:
+        yield LabCluster(admin, kubeconfig, admin.server, admin.ca, admin.token(NAMESPACE, ACCOUNT))
+    finally:
+        admin.close()
+
+
+def _folder() -> Path:
+    """Where the clusters of all test runs of this machine are."""
+    return Path(os.environ.get("LAB_CACHE", Path.home() / ".cache" / "rung-lab")) / "tests"
+
+
+def _lab() -> Lab:
+    _folder().mkdir(parents=True, exist_ok=True)
+    return Lab(_folder(), programs())
+
+
+def _run_name() -> str:
+    """One name per test run: the workers of pytest-xdist are children of the process that ends the cluster."""
+    return f"run-{os.getppid() if 'PYTEST_XDIST_WORKER' in os.environ else os.getpid()}"
+
+
+def _sweep(lab: Lab) -> None:
+    """End what a killed test run could not."""
+    for line in lab.run("list").splitlines():
+        name = line.split()[0]
+        pid = name.split("-")[1]
+        if not Path(f"/proc/{pid}").exists():
+            lab.run("down", name)
+
+
+@contextmanager
+def _alone(lab: Lab) -> Iterator[None]:
+    with (lab.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def lab_cluster() -> Iterator[LabCluster]:
+    """The control plane of this test run, with scheduler, controllers, and four nodes of eight GPUs in the pool lab."""
+    lab, name = _lab(), _run_name()
+    furnished = lab.folder / f"{name}.furnished"
+    with _alone(lab):
+        if not furnished.exists():
+            _sweep(lab)
+            furnish(lab.start(name))
+            furnished.touch()
+    with reached(lab.folder / f"{name}.kubeconfig") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fresh_lab_cluster() -> Iterator[LabCluster]:
+    """A cluster that only this test sees."""
+    lab, name = _lab(), f"own-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    try:
+        with _alone(lab):
+            kubeconfig = lab.start(name)
+        furnish(kubeconfig)
+        with reached(kubeconfig) as cluster:
+            yield cluster
+    finally:
+        lab.run("down", name)
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """Names of this test's own: the cluster is everybody's."""
+    mark = uuid.uuid4().hex[:8]
+    return lambda name: f"{name}-{mark}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for a cluster may speak to it, and is marked."""
+    for item in items:
+        if FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.lab)
+            item.add_marker(pytest.mark.enable_socket)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last to leave ends the cluster."""
+    furnished = _folder() / f"{_run_name()}.furnished"
+    if not hasattr(config, "workerinput") and furnished.exists():
+        _lab().run("down", _run_name())
+        furnished.unlink()
