@@ -1,11 +1,15 @@
 """What can go wrong between Rung and an API server.
 
 ClusterError
-├── ClusterUnreachable     transient   refused, timed out, DNS, TLS
-├── ClusterBusy            transient   429, 503; carries `retry_after` seconds
+├── ClusterUnreachable     transient   refused, timed out, DNS, TLS, an answer that cannot be read
+├── ClusterBusy            transient   429, 5xx; carries `retry_after` seconds
 ├── VersionExpired         transient   410: the watch must list again
 ├── NotSynced              transient   the namespace is not there yet: the next reconcile brings it
-├── ClusterRefused         permanent   401, 403, 422; carries the server's reason
+├── ClusterRefused         permanent   the server, or a rule of ours, says no; carries the reason
+│   ├── NotAuthorized      permanent   401, or 403 because the account may not do this
+│   ├── Invalid            permanent   400, 422: the object itself; the message is the server's own sentence
+│   ├── QuotaExceeded      permanent   403 because a quota of the namespace has no room
+│   ├── NotServed          permanent   404 because the cluster does not know the kind
 │   ├── AddressRefused     permanent   the server's address is none that Rung may connect to
 │   └── CredentialUnreadable permanent no credential is stored, or its seal does not open
 ├── ObjectConflict         permanent   a foreign object or manager holds the name or field
@@ -38,13 +42,13 @@ class TransientClusterError(ClusterError):
 
 
 class ClusterUnreachable(TransientClusterError):
-    """Refused, timed out, DNS or TLS."""
+    """Refused, timed out, DNS, TLS, or an answer that cannot be read."""
 
     code = "cluster_unreachable"
 
 
 class ClusterBusy(TransientClusterError):
-    """429 or 503."""
+    """429 or 5xx."""
 
     code = "cluster_busy"
 
@@ -56,9 +60,33 @@ class VersionExpired(TransientClusterError):
 
 
 class ClusterRefused(ClusterError):
-    """401, 403 or 422."""
+    """The server says no, and will say so again."""
 
     code = "cluster_refused"
+
+
+class NotAuthorized(ClusterRefused):
+    """The credential is not accepted, or its account may not do this."""
+
+    code = "not_authorized"
+
+
+class Invalid(ClusterRefused):
+    """The object is not valid: the message is the server's own sentence."""
+
+    code = "invalid"
+
+
+class QuotaExceeded(ClusterRefused):
+    """A quota of the namespace has no room for the object."""
+
+    code = "quota_exceeded"
+
+
+class NotServed(ClusterRefused):
+    """The cluster does not know the kind."""
+
+    code = "not_served"
 
 
 class AddressRefused(ClusterRefused):
