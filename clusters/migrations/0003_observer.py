@@ -43,10 +43,15 @@ class Migration(migrations.Migration):
                         blank=True, help_text="The workload's id, for a workload's object.", max_length=64
                     ),
                 ),
+                ("generation", models.PositiveBigIntegerField(default=0, help_text="Our annotation on it.")),
                 ("applied_hash", models.CharField(blank=True, help_text="Our annotation on it.", max_length=64)),
                 (
                     "fingerprint",
-                    models.CharField(blank=True, help_text="Of what it says, without status.", max_length=64),
+                    models.CharField(blank=True, help_text="Of what it says now, without status.", max_length=64),
+                ),
+                (
+                    "agreed",
+                    models.CharField(blank=True, help_text="Of what it said after our last write.", max_length=64),
                 ),
             ],
         ),

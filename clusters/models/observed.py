@@ -96,8 +96,10 @@ class ObservedObject(models.Model):
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
     owner_id = models.CharField(max_length=64, blank=True, help_text="The workload's id, for a workload's object.")
+    generation = models.PositiveBigIntegerField(default=0, help_text="Our annotation on it.")
     applied_hash = models.CharField(max_length=64, blank=True, help_text="Our annotation on it.")
-    fingerprint = models.CharField(max_length=64, blank=True, help_text="Of what it says, without status.")
+    fingerprint = models.CharField(max_length=64, blank=True, help_text="Of what it says now, without status.")
+    agreed = models.CharField(max_length=64, blank=True, help_text="Of what it said after our last write.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="clusters_object_uid_once")]
