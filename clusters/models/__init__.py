@@ -4,9 +4,10 @@ from clusters.models.credentials import ClusterCredential, CredentialKind
 from clusters.models.estate import Cluster, ClusterState, Node, NodePool, Placement
 from clusters.models.observed import ClusterEvent, ObservedObject, ObservedPod, ObserverLease, ObserverSeat
 from clusters.models.sandbox import SandboxClock, SandboxObject
-from clusters.models.sync import Drift, DriftKind, SyncOutcome, SyncRun, SyncState
+from clusters.models.sync import Adoption, Drift, DriftKind, SyncOutcome, SyncRun, SyncState, Touch
 
 __all__ = [
+    "Adoption",
     "Cluster",
     "ClusterCredential",
     "ClusterEvent",
@@ -26,4 +27,5 @@ __all__ = [
     "SyncOutcome",
     "SyncRun",
     "SyncState",
+    "Touch",
 ]

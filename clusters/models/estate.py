@@ -54,6 +54,10 @@ class Cluster(models.Model):
     sync_due_at = models.DateTimeField(
         null=True, blank=True, help_text="When the next reconcile is due; the sweep claims it."
     )
+    resync_due_at = models.DateTimeField(
+        null=True, blank=True, help_text="Until then a run may look at what has changed only."
+    )
+    failures = models.PositiveSmallIntegerField(default=0, help_text="Runs in a row that did not succeed.")
     synced_at = models.DateTimeField(null=True, blank=True)
     observed_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

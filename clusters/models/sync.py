@@ -21,6 +21,7 @@ class SyncRun(models.Model):
     state = models.CharField(max_length=10, choices=SyncState.choices, default=SyncState.RUNNING)
     trigger = models.CharField(max_length=20, default="sweep", help_text="sweep, wake-up, manual, dry-run.")
     dry_run = models.BooleanField(default=False)
+    scope = models.TextField(blank=True, help_text="Owners it was about, one a line; empty: everything.")
     generation = models.PositiveBigIntegerField(default=0)
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
@@ -80,6 +81,7 @@ class Drift(models.Model):
     name = models.CharField(max_length=253)
     message = models.TextField(blank=True)
     changes = models.JSONField(default=list)
+    object_uid = models.CharField(max_length=64, blank=True, help_text="Of the foreign object that is in the way.")
     seen_at = models.DateTimeField()
 
     class Meta:
@@ -92,3 +94,35 @@ class Drift(models.Model):
 
     def __str__(self) -> str:
         return f"{self.category} {self.kind} {self.name}"
+
+
+class Touch(models.Model):
+    """From this generation on an owner's objects may differ from the database. The empty owner: everything."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="touches")
+    owner = models.CharField(max_length=100, blank=True)
+    generation = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "owner"], name="clusters_touch_once")]
+
+    def __str__(self) -> str:
+        return f"{self.owner or 'everything'} at {self.generation}"
+
+
+class Adoption(models.Model):
+    """An admin's word that one foreign object, known by its uid, may become Rung's. Gone once it has."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="adoptions")
+    kind = models.CharField(max_length=128)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    uid = models.CharField(max_length=64)
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="clusters_adoption_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
