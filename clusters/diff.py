@@ -71,12 +71,13 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Somebody else's object holds the name, or the namespace it should be in. Never overwritten."""
+    """Something is in the way: somebody else's object (`observed`, never overwritten), its namespace, a deletion."""
 
     ref: ObjectRef
     desired: Manifest
     reason: str
     changes: Changes = ()
+    observed: Manifest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +104,34 @@ def diff(observed: Iterable[Manifest], desired: Iterable[Manifest]) -> list[Chan
     """What would make the cluster equal to the desired state; empty when it already is. The order is not yet safe."""
     live = {ref_of(manifest): manifest for manifest in observed}
     wanted = {ref_of(manifest): stamped(manifest) for manifest in desired}
-    foreign = {ref.name for ref in wanted if ref.kind == NAMESPACE and ref in live and not is_managed(live[ref])}
+    blocked = {ref.name: no for ref in wanted if ref.kind == NAMESPACE and ref in live and (no := _unusable(live[ref]))}
     changes: list[Change] = []
     for ref, manifest in wanted.items():
-        if ref.namespace in foreign:
-            reason = f"The namespace {ref.namespace} is not managed by Rung."
-            changes.append(Conflict(ref, manifest, reason))
+        if ref.namespace in blocked:
+            changes.append(Conflict(ref, manifest, blocked[ref.namespace]))
         elif change := _compare(ref, live.get(ref), manifest):
             changes.append(change)
-    extra = (Delete(ref, manifest) for ref, manifest in live.items() if ref not in wanted and is_managed(manifest))
-    return [*changes, *extra]
+    extra = (Delete(ref, each) for ref, each in live.items() if ref not in wanted and is_managed(each))
+    return [*changes, *(change for change in extra if not is_leaving(change.observed))]
+
+
+def conflict_with(ref: ObjectRef, observed: Manifest, desired: Manifest) -> Conflict:
+    """Somebody else's object in the way, with what it would take to make it ours."""
+    reason = f"{ref.kind.kind} {ref.name} exists and is not managed by Rung."
+    return Conflict(ref, desired, reason, field_changes(observed, desired), observed)
+
+
+def is_leaving(manifest: Mapping[str, Any]) -> bool:
+    """Its deletion has been asked for: it cannot be kept any more."""
+    return bool(manifest["metadata"].get("deletionTimestamp"))
+
+
+def _unusable(namespace: Manifest) -> str:
+    """Why nothing may be written into the namespace; empty: it may."""
+    name = namespace["metadata"]["name"]
+    if not is_managed(namespace):
+        return f"The namespace {name} is not managed by Rung."
+    return f"The namespace {name} is being deleted; it is made anew once it is gone." if is_leaving(namespace) else ""
 
 
 def field_changes(observed: Manifest, desired: Manifest) -> Changes:
@@ -124,7 +143,11 @@ def _compare(ref: ObjectRef, observed: Manifest | None, desired: Manifest) -> Ch
     if observed is None:
         return Create(ref, desired)
     if not is_managed(observed):
-        return Conflict(ref, desired, f"{ref.kind.kind} {ref.name} exists and is not managed by Rung.")
+        return conflict_with(ref, observed, desired)
+    if is_leaving(observed):
+        return Conflict(ref, desired, f"{ref.kind.kind} {ref.name} is being deleted; it is made anew once it is gone.")
+    if _holds(observed, desired):
+        return None
     changes = field_changes(observed, desired)
     if not changes and hash_of(observed) == hash_of(desired):
         return None
@@ -133,6 +156,18 @@ def _compare(ref: ObjectRef, observed: Manifest | None, desired: Manifest) -> Ch
     if any(change.path in IMMUTABLE.get(ref.kind.key, ()) for change in changes):
         return Replace(ref, desired, observed, changes)
     return Update(ref, desired, observed, changes)
+
+
+def _holds(observed: Manifest, desired: Manifest) -> bool:
+    """Written by Rung with this very content, and still literally so: the cheap answer for nearly every object."""
+    if hash_of(observed) != hash_of(desired):
+        return False
+    theirs, ours = observed["metadata"], desired["metadata"]
+    return (
+        all(observed.get(key) == value for key, value in desired.items() if key != "metadata")
+        and theirs["labels"].items() >= ours["labels"].items()
+        and all(theirs["annotations"].get(key) == text for key, text in ours["annotations"].items() if key != GENERATION)
+    )
 
 
 def _leaves(observed: Any, desired: Any, path: str, key: str) -> Iterator[FieldChange]:

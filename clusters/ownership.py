@@ -1,10 +1,10 @@
 """What marks an object as Rung's: label, owner, generation and the hash of what was written. Pure."""
 
-import copy
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
+
+import orjson
 
 from clusters.ports import APPLIED_HASH, GENERATION, MANAGED_BY, MANAGER, OWNER, Manifest
 
@@ -49,16 +49,16 @@ def hash_of(manifest: Mapping[str, Any]) -> str:
 
 
 def stamped(manifest: Manifest) -> Manifest:
-    """A copy with its applied-hash. The hash leaves generation out: a newer row that wants the same writes nothing."""
-    result = copy.deepcopy(manifest)
-    annotations = result["metadata"].setdefault("annotations", {})
-    generation = annotations.pop(GENERATION, None)
-    annotations.pop(APPLIED_HASH, None)
-    text = json.dumps(result, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    if generation is not None:
-        annotations[GENERATION] = generation
-    annotations[APPLIED_HASH] = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return result
+    """The manifest with its applied-hash, its other parts shared with the one given: change neither in place.
+
+    The hash leaves the generation out: a newer row that wants the same writes nothing.
+    """
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations") or {}
+    plain = {key: text for key, text in annotations.items() if key not in {GENERATION, APPLIED_HASH}}
+    content = {**manifest, "metadata": {**metadata, "annotations": plain}}
+    digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+    return {**manifest, "metadata": {**metadata, "annotations": {**annotations, APPLIED_HASH: digest}}}
 
 
 def _part(manifest: Mapping[str, Any], part: str) -> Mapping[str, Any]:
