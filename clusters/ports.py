@@ -164,7 +164,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """ADDED, MODIFIED or DELETED, with the object as it then stood."""
+    """ADDED, MODIFIED or DELETED, with the object as it then stood; BOOKMARK with a resourceVersion only."""
 
     type: str
     manifest: Manifest
@@ -173,8 +173,19 @@ class WatchEvent:
 class ClusterGateway(Protocol):
     """What Rung needs of an API server. Raises only `clusters.errors.ClusterError`, which says if a retry can help."""
 
-    def list(self, kind: Kind, *, namespace: str = "", managed_only: bool = True) -> tuple[list[Manifest], str]:
-        """Every object of the kind with the list's resourceVersion."""
+    def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        managed_only: bool = True,
+        metadata_only: bool = False,
+        stale: bool = False,
+    ) -> tuple[list[Manifest], str]:
+        """Every object of the kind with the list's resourceVersion. `NotServed`: the cluster does not know the kind.
+
+        `metadata_only`: apiVersion, kind and metadata will do. `stale`: an answer from a cache, perhaps older, will do.
+        """
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         """The object, or None."""
@@ -185,20 +196,28 @@ class ClusterGateway(Protocol):
     def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
         """Replace what Rung owns; `VersionConflict` unless the observed resourceVersion still holds.
 
-        Status, identity and foreign labels and annotations stay as they are.
+        A field that Rung wrote before and that is not in the manifest goes. What others wrote, what the server filled
+        in, status and identity stay as they are.
         """
 
     def delete(self, ref: ObjectRef, *, uid: str | None = None) -> None:
         """Delete with the object's own grace; gone already is success; another uid is left alone."""
 
-    def watch(self, kind: Kind, *, since: str) -> Iterator[WatchEvent]:
-        """Changes after a resourceVersion, ending when there are no more for now. `VersionExpired`: list again."""
+    def watch(self, kind: Kind, *, since: str, wait: float = 0.0, metadata_only: bool = False) -> Iterator[WatchEvent]:
+        """Changes after a resourceVersion. `VersionExpired`: list again. `ClusterUnreachable`: cut off or silent.
+
+        Without `wait` it ends when there is nothing more for now; with it, it goes on for at most so many seconds
+        where the cluster can. Bookmarks carry nothing but a newer `metadata.resourceVersion`.
+        """
 
     def logs(self, ref: ObjectRef, *, container: str = "", tail: int = 200) -> Sequence[str]:
         """The last lines a pod wrote."""
 
     def identity(self) -> tuple[str, str]:
         """(uid of kube-system, server version)."""
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether the cluster knows the kind."""
 
 
 class SchedulerFlavour(Protocol):

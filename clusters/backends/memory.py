@@ -65,7 +65,15 @@ class MemoryGateway:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def list(self, kind: Kind, *, namespace: str = "", managed_only: bool = True) -> tuple[list[Manifest], str]:
+    def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        managed_only: bool = True,
+        metadata_only: bool = False,
+        stale: bool = False,
+    ) -> tuple[list[Manifest], str]:
         with self.store.lock:
             found = [
                 copy.deepcopy(manifest)
@@ -113,7 +121,7 @@ class MemoryGateway:
                 for inside in [each for (_, space, _), each in self.store.objects.items() if space == ref.name]:
                     self._remove(ref_of(inside), inside)
 
-    def watch(self, kind: Kind, *, since: str) -> Iterator[WatchEvent]:
+    def watch(self, kind: Kind, *, since: str, wait: float = 0.0, metadata_only: bool = False) -> Iterator[WatchEvent]:
         with self.store.lock:
             if not since.isdecimal() or int(since) < self.store.oldest:
                 raise VersionExpired(f"Nothing is known of version {since} any more: list again.")
@@ -129,6 +137,10 @@ class MemoryGateway:
     def identity(self) -> tuple[str, str]:
         kube_system = self.get(ObjectRef(NAMESPACE, "kube-system"))
         return (kube_system["metadata"]["uid"] if kube_system else ""), "memory"
+
+    def serves(self, kind: Kind) -> bool:
+        """Every kind that Rung knows."""
+        return True
 
     def _write(self, type_: str, ref: ObjectRef, manifest: Manifest) -> Manifest:
         stored = copy.deepcopy(manifest)

@@ -28,7 +28,15 @@ class SandboxGateway:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def list(self, kind: Kind, *, namespace: str = "", managed_only: bool = True) -> tuple[list[Manifest], str]:
+    def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        managed_only: bool = True,
+        metadata_only: bool = False,
+        stale: bool = False,
+    ) -> tuple[list[Manifest], str]:
         """Read the version first: objects written meanwhile are merely seen again by the watch."""
         version = self._version()
         rows = self._rows(kind).filter(deleted=False)
@@ -65,7 +73,7 @@ class SandboxGateway:
                 admission.delete(store, found)
                 store.flush()
 
-    def watch(self, kind: Kind, *, since: str) -> Iterator[WatchEvent]:
+    def watch(self, kind: Kind, *, since: str, wait: float = 0.0, metadata_only: bool = False) -> Iterator[WatchEvent]:
         """Changes are compacted: an object changed twice since then comes once, as it stands now."""
         start = self._start(since)
         rows = self._rows(kind).filter(version__gt=start).exclude(Q(deleted=True) & Q(created_version__gt=start))
@@ -88,6 +96,10 @@ class SandboxGateway:
 
     def identity(self) -> tuple[str, str]:
         return str(uuid.uuid5(self._cluster.pk, "kube-system")), VERSION
+
+    def serves(self, kind: Kind) -> bool:
+        """Every kind that Rung knows."""
+        return True
 
     def _open(self) -> Store:
         return Store.open(self._cluster, now=timezone.now())

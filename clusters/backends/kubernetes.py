@@ -1,0 +1,212 @@
+"""A real API server as a `ClusterGateway`: plain dictionaries in and out, one field manager, errors of our own only."""
+
+import math
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import orjson
+
+from clusters.backends.kubernetes_answers import error_for, is_absent, parsed
+from clusters.backends.kubernetes_paths import OURS, collection, group, inside, place, query
+from clusters.backends.kubernetes_transport import LIMITS, Answer, Limits, Silence, Transport
+from clusters.backends.kubernetes_watch import events
+from clusters.connections import Connection, Target
+from clusters.errors import ClusterRefused, ClusterUnreachable, VersionConflict, VersionExpired
+from clusters.kinds_core import NAMESPACE, ref_of
+from clusters.ownership import is_managed
+from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, WatchEvent
+
+PAGE: Final = 500
+BOOKMARKS: Final = 75.0  # seconds: API servers send a bookmark about every minute
+QUIET: Final = 0.2  # seconds without a byte after which a watch that does not wait has told everything
+SLACK: Final = 5.0  # seconds that a server may take to end a watch whose time is over
+LOG_BYTES: Final = 1 << 20
+DISCOVERY_AGE: Final = 600.0
+METADATA_ONE: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+BORN_WITH: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"})
+Manifests = list[Manifest]
+Listed = tuple[Manifests, str]
+SYSTEM: Final = ObjectRef(NAMESPACE, "kube-system")
+
+
+class KubernetesGateway:
+    """One cluster through one credential. Thread-safe; made after a fork, never before one."""
+
+    def __init__(
+        self, connection: Connection, target: Target, *, name: str, manager: str = MANAGER, limits: Limits = LIMITS
+    ) -> None:
+        self.name = name
+        self._manager = manager
+        self._transport = Transport(connection, target, connections=16, limits=limits)
+        self._watches = Transport(connection, target, connections=16, limits=limits)
+        self._served: dict[str, tuple[float, frozenset[str]]] = {}
+        self._lock = threading.Lock()
+
+    def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        managed_only: bool = True,
+        metadata_only: bool = False,
+        stale: bool = False,
+    ) -> Listed:
+        """Page by page. `stale`: what the server's cache holds will do. An expired continuation begins anew, once."""
+        selector = OURS if managed_only else ""
+        first: dict[str, str | int] = {"limit": PAGE, "labelSelector": selector}
+        if stale:
+            first["resourceVersion"] = "0"
+        path, accept = collection(kind, namespace), METADATA_LIST if metadata_only else ""
+        try:
+            return self._pages(kind, path, first, accept)
+        except VersionExpired:
+            return self._pages(kind, path, first, accept)
+
+    def get(self, ref: ObjectRef) -> Manifest | None:
+        answer = self._transport.ask("GET", place(ref))
+        return None if is_absent(answer.status, answer.body) else _object(answer)
+
+    def create(self, manifest: Manifest) -> Manifest:
+        metadata = {key: value for key, value in manifest["metadata"].items() if key not in BORN_WITH}
+        path = inside(_ref(manifest)) + query(fieldManager=self._manager, fieldValidation="Strict")
+        return _object(self._transport.ask("POST", path, body=orjson.dumps({**manifest, "metadata": metadata})))
+
+    def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
+        path = place(_ref(manifest)) + query(fieldManager=self._manager, fieldValidation="Strict")
+        return _object(self._transport.ask("PUT", path, body=orjson.dumps(merged(manifest, observed))))
+
+    def delete(self, ref: ObjectRef, *, uid: str | None = None) -> None:
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        answer = self._transport.ask("DELETE", place(ref), body=orjson.dumps(options))
+        if is_absent(answer.status, answer.body):
+            return
+        try:
+            _checked(answer)
+        except VersionConflict:
+            if not self._is_gone(ref, uid):
+                raise
+
+    def watch(self, kind: Kind, *, since: str, wait: float = 0.0, metadata_only: bool = False) -> Iterator[WatchEvent]:
+        if not (since.isascii() and since.isdecimal()):
+            raise VersionExpired(f"Nothing can be followed from version {since[:32]!r}: list again.")
+        seconds = max(1, math.floor(wait * random.uniform(0.8, 1.0)))  # noqa: S311 - spreads the ends of watches
+        path = collection(kind) + query(
+            watch=1, resourceVersion=since, allowWatchBookmarks="true", timeoutSeconds=seconds
+        )
+        until = time.monotonic() + seconds + SLACK
+        with self._watches.stream(path, accept=METADATA_ONE if metadata_only else "") as stream:
+            if stream.status != 200:
+                raise error_for(stream.status, stream.headers, stream.body())
+            try:
+                yield from events(stream.lines(until=until, quiet=BOOKMARKS if wait else QUIET), _tidied)
+            except Silence as silence:
+                if wait:
+                    raise ClusterUnreachable("The watch fell silent.") from silence
+
+    def logs(self, ref: ObjectRef, *, container: str = "", tail: int = 200) -> Sequence[str]:
+        """The last lines, of at most LOG_BYTES together; what is not UTF-8 is replaced."""
+        path = f"{place(ref)}/log" + query(container=container, tailLines=tail, limitBytes=LOG_BYTES)
+        answer = self._transport.ask("GET", path, accept="*/*", cap=2 * LOG_BYTES)
+        if answer.status != 200:
+            raise error_for(answer.status, answer.headers, answer.body)
+        lines = answer.body[:LOG_BYTES].decode(errors="replace").splitlines()
+        return lines[-tail:] if tail else []
+
+    def identity(self) -> tuple[str, str]:
+        """(uid of kube-system, gitVersion)."""
+        system = self.get(SYSTEM)
+        if system is None:
+            raise ClusterRefused("There is no namespace kube-system: this is no Kubernetes cluster.")
+        version = _checked(self._transport.ask("GET", "/version", cap=1 << 16))
+        return str(system["metadata"]["uid"]), str(version.get("gitVersion", ""))[:63]
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether the cluster knows the kind; what it said is believed for ten minutes."""
+        path = group(kind)
+        with self._lock:
+            at, plurals = self._served.get(path, (-math.inf, frozenset()))
+        if time.monotonic() - at > DISCOVERY_AGE:
+            plurals = self._discovered(path)
+            with self._lock:
+                self._served[path] = (time.monotonic(), plurals)
+        return kind.plural in plurals
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._transport.close()
+        self._watches.close()
+
+    def _pages(self, kind: Kind, path: str, first: dict[str, str | int], accept: str) -> Listed:
+        found: Manifests = []
+        parameters = first
+        while True:
+            page = _checked(self._transport.ask("GET", path + query(**parameters), accept=accept))
+            metadata = page.get("metadata")
+            if not isinstance(metadata, dict):
+                raise ClusterUnreachable("The answer is no list.")
+            found.extend(_member(kind, item) for item in page.get("items") or [])
+            if not (token := metadata.get("continue")):
+                return found, str(metadata.get("resourceVersion", ""))
+            parameters = {**first, "resourceVersion": "", "continue": str(token)}
+
+    def _discovered(self, path: str) -> frozenset[str]:
+        answer = self._transport.ask("GET", path, cap=4 << 20)
+        if answer.status == 404:
+            return frozenset()
+        resources = _checked(answer).get("resources") or []
+        return frozenset(str(each.get("name")) for each in resources if isinstance(each, dict))
+
+    def _is_gone(self, ref: ObjectRef, uid: str | None) -> bool:
+        """Another object holds the name, or this one is on its way out already."""
+        found = self.get(ref)
+        if found is None or uid not in {None, found["metadata"]["uid"]}:
+            return True
+        return "deletionTimestamp" in found["metadata"]
+
+
+def merged(manifest: Manifest, observed: Manifest) -> Manifest:
+    theirs, ours = observed["metadata"], manifest["metadata"]
+    maps = {part: {**theirs.get(part, {}), **ours.get(part, {})} for part in ("labels", "annotations")}
+    return {**observed, **manifest, "metadata": {**theirs, **maps}}
+
+
+def _ref(manifest: Manifest) -> ObjectRef:
+    try:
+        return ref_of(manifest)
+    except KeyError as error:
+        raise ClusterRefused(f"No such kind is served: {error.args[0]}.") from error
+
+
+def _checked(answer: Answer) -> dict[str, Any]:
+    if not 200 <= answer.status < 300:
+        raise error_for(answer.status, answer.headers, answer.body)
+    return parsed(answer.body)
+
+
+def _object(answer: Answer) -> Manifest:
+    found = _checked(answer)
+    if not isinstance(found.get("metadata"), dict):
+        raise ClusterUnreachable("The answer is no object.")
+    return _tidied(found)
+
+
+def _member(kind: Kind, item: Any) -> Manifest:
+    """Items of a list do not say what they are."""
+    if not isinstance(item, dict) or not isinstance(item.get("metadata"), dict):
+        raise ClusterUnreachable("The list holds something that is no object.")
+    item["apiVersion"], item["kind"] = kind.api_version, kind.kind
+    return _tidied(item)
+
+
+def _tidied(manifest: Manifest) -> Manifest:
+    """Without the record of who owns which field; of what is ours, our own entries stay: an update prunes by them."""
+    fields = manifest["metadata"].pop("managedFields", None)
+    if fields and is_managed(manifest):
+        manifest["metadata"]["managedFields"] = [each for each in fields if each.get("manager") == MANAGER]
+    return manifest

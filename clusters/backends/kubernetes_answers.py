@@ -1,0 +1,129 @@
+"""What an API server's answer means: its JSON, and the error that stands for a status. Pure."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from clusters.errors import (
+    ClusterBusy,
+    ClusterError,
+    ClusterRefused,
+    ClusterUnreachable,
+    Invalid,
+    NotAuthorized,
+    NotServed,
+    NotSynced,
+    ObjectConflict,
+    QuotaExceeded,
+    VersionConflict,
+    VersionExpired,
+)
+
+DEEP: Final = 254  # levels of nesting: as many as orjson writes; it reads 1024, too many to walk through in Python
+LONGEST_MESSAGE: Final = 1000
+LONGEST_WAIT: Final = 600  # seconds of Retry-After that are believed
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")
+_MAY_NOT: Final = re.compile(r'User "[^"]*" cannot |^Forbidden$|anonymous')
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """A JSON object. ClusterUnreachable: it is none, is cut off, or is nested too deeply."""
+    try:
+        found = orjson.loads(data)
+        if data.count(b"{") + data.count(b"[") > DEEP:
+            orjson.dumps(found)
+    except (orjson.JSONDecodeError, TypeError) as error:
+        raise ClusterUnreachable(
+            "The answer cannot be read: it is no JSON, is cut off or is nested too deeply."
+        ) from error
+    if not isinstance(found, dict):
+        raise ClusterUnreachable("The answer is no JSON object.")
+    return found
+
+
+def error_for(status: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
+    """The error that an answer other than 2xx stands for."""
+    said = _status(body)
+    return error_of(said, status=status, retry_after=_seconds(headers) or _seconds(said.get("details") or {}))
+
+
+def error_of(said: Mapping[str, Any], *, status: int, retry_after: int | None = None) -> ClusterError:
+    """The same for a `Status` object, such as a watch sends."""
+    message = _message(said) or f"The API server answered {status}."
+    if status in _DECIDE:
+        return _DECIDE[status](said, message)
+    if status in _BUSY or status >= 500:
+        return ClusterBusy(message, retry_after=retry_after)
+    if 300 <= status < 400:
+        return ClusterRefused("The server answers with a redirect, which is not followed.")
+    return _SAYS.get(status, ClusterRefused)(message)
+
+
+def is_absent(status: int, body: bytes) -> bool:
+    """404 of an object, not of a path that nobody serves."""
+    return status == 404 and _named(_status(body))
+
+
+def _forbidden(said: Mapping[str, Any], message: str) -> ClusterError:
+    """403 is also what admission answers: only a missing right is a matter of the credential."""
+    if _has_cause(said, "NamespaceTerminating"):
+        return NotSynced(message)
+    if "exceeded quota" in message or "failed quota" in message:
+        return QuotaExceeded(message)
+    if not said or _MAY_NOT.search(message):
+        return NotAuthorized(message)
+    return ClusterRefused(message)
+
+
+def _conflict(said: Mapping[str, Any], message: str) -> ClusterError:
+    return ObjectConflict(message) if said.get("reason") == "AlreadyExists" else VersionConflict(message)
+
+
+def _absent(said: Mapping[str, Any], message: str) -> ClusterError:
+    return ClusterRefused(message) if _named(said) else NotServed(message)
+
+
+def _named(said: Mapping[str, Any]) -> bool:
+    details = said.get("details")
+    return isinstance(details, dict) and bool(details.get("name"))
+
+
+def _has_cause(said: Mapping[str, Any], reason: str) -> bool:
+    details = said.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return isinstance(causes, list) and any(isinstance(each, dict) and each.get("reason") == reason for each in causes)
+
+
+def _status(body: bytes) -> dict[str, Any]:
+    """The `Status` in a body; empty when it holds something else, such as a proxy's page."""
+    try:
+        found = parsed(body)
+    except ClusterUnreachable:
+        return {}
+    return found if found.get("kind") == "Status" else {}
+
+
+def _message(said: Mapping[str, Any]) -> str:
+    return _CONTROL.sub(" ", str(said.get("message") or ""))[:LONGEST_MESSAGE].strip()
+
+
+def _seconds(source: Mapping[str, Any]) -> int | None:
+    """Whole seconds of a Retry-After header or of `details.retryAfterSeconds`; dates are not used by API servers."""
+    text = str(source.get("Retry-After") or source.get("retryAfterSeconds") or "")
+    return min(int(text), LONGEST_WAIT) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+_SAYS: Final[Mapping[int, type[ClusterError]]] = {
+    400: Invalid,
+    401: NotAuthorized,
+    410: VersionExpired,
+    422: Invalid,
+}
+_DECIDE: Final[Mapping[int, Callable[[Mapping[str, Any], str], ClusterError]]] = {
+    403: _forbidden,
+    404: _absent,
+    409: _conflict,
+}
+_BUSY: Final = frozenset({408, 429})

@@ -1,0 +1,288 @@
+"""Bytes to an API server and back, through the official client's connection pool and nothing else of it.
+
+Nothing ambient takes part: no default configuration, no proxy or .netrc of the environment, no redirect, no retry, no
+name resolution. Every wait has an end: the deadline holds for the whole answer, however slowly its bytes come.
+"""
+
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any, Final
+
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.rest import RESTClientObject
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
+from urllib3.exceptions import HTTPError
+
+from clusters.addresses import server_of
+from clusters.connections import Connection, Target
+from clusters.errors import ClusterRefused, ClusterUnreachable
+
+CHUNK: Final = 1 << 16
+FOREIGN: Final = (HTTPError, HTTPException, OSError, ValueError)
+"""What the layers below raise. ssl.SSLError and timeouts are OSErrors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long to wait (seconds) and how much to read (bytes)."""
+
+    connect: float = 5.0
+    read: float = 15.0
+    total: float = 60.0
+    body: int = 64 << 20
+    line: int = 16 << 20
+
+
+LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Silence(Exception):
+    """Nothing came for as long as the reader wanted to wait. The stream is over."""
+
+
+class _Clock(threading.local):
+    """The instant (monotonic) until which this thread waits for bytes now."""
+
+    until: float | None = None
+
+
+_clock = _Clock()
+
+
+@contextmanager
+def _deadline(until: float) -> Iterator[None]:
+    before, _clock.until = _clock.until, until
+    try:
+        yield
+    finally:
+        _clock.until = before
+
+
+class _DeadlineSocket(ssl.SSLSocket):
+    """A socket whose every read and write ends at the thread's deadline: timeouts alone start anew with each byte."""
+
+    def recv_into(self, *args: Any, **kwargs: Any) -> int:
+        with self._bounded():
+            return super().recv_into(*args, **kwargs)
+
+    def send(self, *args: Any, **kwargs: Any) -> int:
+        with self._bounded():
+            return super().send(*args, **kwargs)
+
+    @contextmanager
+    def _bounded(self) -> Iterator[None]:
+        if _clock.until is None:
+            yield
+            return
+        left = _clock.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the deadline is over")
+        before = self.gettimeout()
+        self.settimeout(left if before is None else min(before, left))
+        try:
+            yield
+        finally:
+            if self.fileno() != -1:
+                self.settimeout(before)
+
+
+class Transport:
+    """One API server, one credential, one pool of connections. Thread-safe. Raises only ClusterError."""
+
+    def __init__(self, connection: Connection, target: Target, *, connections: int, limits: Limits = LIMITS) -> None:
+        self._limits = limits
+        self._client, self._pool = _pool(connection, target, connections)
+        self._root = server_of(connection.server).path
+        host = f"[{target.host}]" if ":" in target.host else target.host
+        self._headers = {
+            "Host": host if target.port == 443 else f"{host}:{target.port}",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": "rung",
+            **({"Authorization": f"Bearer {connection.token}"} if connection.token else {}),
+        }
+
+    def ask(self, method: str, path: str, *, body: bytes | None = None, accept: str = "", cap: int = 0) -> Answer:
+        """One request, one whole answer of at most `cap` bytes. ClusterUnreachable: there is none."""
+        cap = cap or self._limits.body
+        with _deadline(time.monotonic() + self._limits.total), _translated():
+            response = self._send(method, path, body, accept, self._limits.read)
+            try:
+                data = response.read(cap + 1, decode_content=False)
+            except BaseException:
+                response.close()
+                raise
+        if len(data) > cap:
+            response.close()
+            raise ClusterUnreachable(f"The answer is longer than {cap} bytes.")
+        return Answer(response.status, response.headers, data)
+
+    @contextmanager
+    def stream(self, path: str, *, accept: str = "") -> Iterator["Stream"]:
+        """An answer that is read while it comes."""
+        with _deadline(time.monotonic() + self._limits.total), _translated():
+            response = self._send("GET", path, None, accept, self._limits.read)
+        try:
+            yield Stream(response, self._limits)
+        finally:
+            response.close()
+
+    def close(self) -> None:
+        """Close idle connections. Those in use end with their request."""
+        self._pool.close()
+        self._client.close()
+
+    def _send(self, method: str, path: str, body: bytes | None, accept: str, read: float) -> BaseHTTPResponse:
+        headers = {**self._headers}
+        if accept:
+            headers["Accept"] = accept
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        return self._pool.urlopen(
+            method,
+            f"{self._root}{path}",
+            body=body,
+            headers=headers,
+            retries=False,
+            redirect=False,
+            assert_same_host=False,
+            timeout=Timeout(connect=self._limits.connect, read=read),
+            preload_content=False,
+            decode_content=False,
+        )
+
+
+class Stream:
+    """The lines of an answer that has begun."""
+
+    def __init__(self, response: BaseHTTPResponse, limits: Limits) -> None:
+        self._response = response
+        self._limits = limits
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    def body(self) -> bytes:
+        """The rest of a short answer: a refusal."""
+        with _deadline(time.monotonic() + self._limits.read), _translated():
+            return self._response.read(CHUNK, decode_content=False)
+
+    def lines(self, *, until: float, quiet: float) -> Iterator[bytes]:
+        """Complete lines until the server ends, or Silence. ClusterUnreachable: cut off, in a line or between two.
+
+        `until` is the last instant (monotonic) to read at, `quiet` how long nothing may come.
+        """
+        rest: list[bytes] = []
+        size = 0
+        while chunk := self._chunk(min(until, time.monotonic() + quiet)):
+            size += len(chunk)
+            if size > self._limits.line:
+                raise ClusterUnreachable(f"A line is longer than {self._limits.line} bytes.")
+            rest.append(chunk)
+            if b"\n" in chunk:
+                *whole, last = b"".join(rest).split(b"\n")
+                rest, size = [last], len(last)
+                yield from filter(None, whole)
+        if size:
+            raise ClusterUnreachable("The stream ended in the middle of a line.")
+
+    def _chunk(self, until: float) -> bytes:
+        try:
+            with _deadline(until):
+                return self._response.read1(CHUNK, decode_content=False)
+        except FOREIGN as error:
+            if _timed_out(error):
+                raise Silence from error
+            raise ClusterUnreachable(_reason(error)) from error
+
+
+def _pool(connection: Connection, target: Target, connections: int) -> tuple[RESTClientObject, HTTPConnectionPool]:
+    """The official client's pool, with a TLS context of our own in the place of files and defaults."""
+    configuration = Configuration(host=f"https://{target.host}:{target.port}", proxy="", no_proxy="", retries=False)
+    configuration.connection_pool_maxsize = connections
+    configuration.verify_ssl = not connection.insecure
+    configuration.tls_server_name = connection.tls_server_name or target.host
+    client = RESTClientObject(configuration)
+    options = client.pool_manager.connection_pool_kw
+    for name in ("ca_certs", "ca_cert_data", "cert_file", "key_file"):
+        options.pop(name, None)
+    options["ssl_context"] = _tls(connection)
+    return client, client.pool_manager.connection_from_host(target.address, target.port, "https")
+
+
+def _tls(connection: Connection) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslsocket_class = _DeadlineSocket
+    try:
+        if connection.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif connection.ca:
+            context.load_verify_locations(cadata=connection.ca)
+        else:
+            context.load_default_certs()
+        if connection.certificate:
+            _load_certificate(context, connection)
+    except (OSError, ValueError):
+        raise ClusterRefused("The certificate authority, certificate or key cannot be read.") from None
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, connection: Connection) -> None:
+    """OpenSSL takes a client certificate from a file only: one that nobody else can read, gone a moment later."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(f"{connection.certificate}\n{connection.key}\n".encode())
+        file.flush()
+        context.load_cert_chain(file.name, password=_no_password)
+
+
+def _no_password() -> str:
+    """OpenSSL would ask the terminal for the password of an encrypted key."""
+    raise ValueError("the key is encrypted")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except FOREIGN as error:
+        raise ClusterUnreachable(_reason(error)) from error
+
+
+def _timed_out(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, TimeoutError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _reason(error: BaseException) -> str:
+    """What a person can act on, without the address that everybody knows and without a byte of the request."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return f"The server's certificate is not accepted: {each.verify_message}."
+        if isinstance(each, ssl.SSLError):
+            return f"TLS fails: {(each.reason or 'unknown').replace('_', ' ').lower()}."
+        if isinstance(each, ConnectionRefusedError):
+            return "The connection was refused."
+        each = each.__cause__ or each.__context__
+    if _timed_out(error):
+        return "No answer in time."
+    return f"The connection broke ({type(error).__name__})."
