@@ -35,9 +35,12 @@ class Placed:
 
 
 class Board:
-    """Mutable, one per cycle. `mark` and `undo` bracket an attempt."""
+    """Mutable, one per cycle. `mark` and `undo` bracket an attempt.
 
-    def __init__(self, snapshot: Snapshot, *, default: Strategy) -> None:
+    counts_on_leaving: does the scheduler give out room that pods on their way out will leave behind?
+    """
+
+    def __init__(self, snapshot: Snapshot, *, default: Strategy, counts_on_leaving: bool = True) -> None:
         self.rooms = Rooms(snapshot.nodes)
         self.ledger = Ledger(snapshot.queues)
         self.nodes: dict[str, list[Node]] = defaultdict(list)
@@ -47,6 +50,7 @@ class Board:
         self._sizes: dict[Selection, tuple[frozenset[Resources], Resources]] = {}
         self._strategies = dict(snapshot.strategies)
         self._default = default
+        self._counts_on_leaving = counts_on_leaving
         self._journal: list[Callable[[], None]] = []
         for node in snapshot.nodes:
             self.nodes[node.pool].append(node)
@@ -63,8 +67,9 @@ class Board:
         self.seats_of[group.name] = seats
         for seat in seats:
             if seat.room is not None:
-                asked = seat.pod.requests
-                self.rooms.change(seat.room, idle=ZERO - asked, future=ZERO if seat.leaving else ZERO - asked)
+                taken = ZERO - seat.pod.requests
+                stays = not (seat.leaving and self._counts_on_leaving)
+                self.rooms.change(seat.room, idle=taken, future=taken if stays else ZERO, pods=-stays)
                 self.seats_on[seat.room.node.name].append(seat)
 
     def sizes(self, group: PodGroup) -> tuple[frozenset[Resources], Resources]:
@@ -100,8 +105,8 @@ class Board:
     def _move_out(self, seat: Seat, *, leaving: bool) -> None:
         freed = seat.pod.requests if leaving else ZERO - seat.pod.requests
         seat.leaving = leaving
-        if seat.room is not None:
-            self.rooms.change(seat.room, future=freed)
+        if seat.room is not None and self._counts_on_leaving:
+            self.rooms.change(seat.room, future=freed, pods=1 if leaving else -1)
         self._count(seat.group, ZERO - freed, -1 if leaving else 1)
 
     def place(self, group: PodGroup, pod: Pod, room: Room, *, now: bool) -> None:
@@ -111,7 +116,7 @@ class Board:
 
     def _take(self, group: PodGroup, asked: Resources, room: Room, *, now: bool, sign: int) -> None:
         change = asked * -sign
-        self.rooms.change(room, idle=change if now else ZERO, future=change)
+        self.rooms.change(room, idle=change if now else ZERO, future=change, pods=-sign)
         self._count(group, asked * sign, sign)
 
     def _count(self, group: PodGroup, amount: Resources, pods: int) -> None:

@@ -23,7 +23,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of one node pool. `order` breaks ties between otherwise equal nodes."""
+    """A node of one node pool. `order` breaks ties between otherwise equal nodes. max_pods: None is no limit."""
 
     name: str
     pool: str
@@ -31,6 +31,7 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     ready: bool = True
     order: int = 0
+    max_pods: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,16 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod; `node` is None while it waits. A terminating pod still holds its room, but is about to free it."""
+    """One pod; `node` is None while it waits. A terminating pod still holds its room, but is about to free it.
+
+    nominated: the node on which somebody was evicted for it (kube-scheduler's nominatedNodeName).
+    """
 
     name: str
     requests: Resources
     node: str | None = None
     terminating: bool = False
+    nominated: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,31 +2,36 @@
 
 A room knows two amounts: `idle`, free this moment, and `future`, free once everything on its way out is gone and every
 newcomer that waits for it has moved in. A pod starts now where both suffice; where only the future does, it waits.
+What a pod does not ask for never keeps it out, however overfull the node is.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from scheduling.model import Node, PodGroup, Strategy
 from scheduling.resources import ZERO, Resources
+
+NO_LIMIT: Final = 2**31
 
 Selection = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Room:
-    """The free part of one node. Changed through `Rooms` only."""
+    """The free part of one node. `pods_left`: how many more pods its kubelet takes. Changed through `Rooms` only."""
 
-    __slots__ = ("future", "idle", "index", "node", "version")
+    __slots__ = ("future", "idle", "index", "node", "pods_left", "version")
 
     def __init__(self, node: Node, index: int) -> None:
         self.node = node
         self.index = index
         self.idle = node.capacity
         self.future = node.capacity
+        self.pods_left = NO_LIMIT if node.max_pods is None else node.max_pods
         self.version = 0
 
     def fits(self, asked: Resources, *, now: bool) -> bool:
-        return asked.fits_in(self.future) and (not now or asked.fits_in(self.idle))
+        return self.pods_left > 0 and asked.served_by(self.future) and (not now or asked.served_by(self.idle))
 
 
 class Rooms:
@@ -45,8 +50,8 @@ class Rooms:
     def get(self, name: str | None) -> Room | None:
         return None if name is None else self._by_name.get(name)
 
-    def change(self, room: Room, *, idle: Resources = ZERO, future: Resources = ZERO) -> None:
-        """Add to what is free; negative amounts take."""
+    def change(self, room: Room, *, idle: Resources = ZERO, future: Resources = ZERO, pods: int = 0) -> None:
+        """Add to what is free, and to the pods that may still come; negative amounts take."""
         if future.gpu:
             gpu, index = room.future.gpu, room.index
             del self._fullest[bisect_left(self._fullest, (gpu, index))]
@@ -55,6 +60,7 @@ class Rooms:
             insort(self._emptiest, (-gpu - future.gpu, index))
         room.idle += idle
         room.future += future
+        room.pods_left += pods
         room.version += 1
         self.changes.append(room)
 
@@ -72,7 +78,8 @@ class Rooms:
     def find(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Room | None:
         """The best node that fits. Bin-pack: the fullest; spread: the emptiest; ties by node order."""
         spread = strategy is Strategy.SPREAD
-        fitting = (room for room in self.with_gpus(group, asked.gpu, spread=spread) if room.fits(asked, now=now))
+        rooms = self.with_gpus(group, asked.gpu, spread=spread) if asked.gpu else self.matching(group)
+        fitting = (room for room in rooms if room.fits(asked, now=now))
         if asked.gpu:
             return next(fitting, None)
         sign = -1 if spread else 1

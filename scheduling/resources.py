@@ -87,6 +87,14 @@ class Resources:
         """True when no dimension is larger than the same dimension of `free`."""
         return self.gpu <= free.gpu and self.cpu <= free.cpu and self.memory <= free.memory
 
+    def served_by(self, free: "Resources") -> bool:
+        """True when every dimension that is asked for is free; the others may be overdrawn."""
+        return (
+            (not self.gpu or self.gpu <= free.gpu)
+            and (not self.cpu or self.cpu <= free.cpu)
+            and (not self.memory or self.memory <= free.memory)
+        )
+
     def within(self, limit: "Limit") -> bool:
         """True when no dimension passes its limit."""
         return self.beyond(limit) is None

@@ -172,7 +172,8 @@ def _group(draft: _Draft, pools: Mapping[str, str] | None) -> PodGroup:
 
 
 def _pod(pod: Manifest) -> Pod:
-    return Pod(pod["metadata"]["uid"], requests_of(pod), pod["spec"].get("nodeName"), is_leaving(pod))
+    nominated = (pod.get("status") or {}).get("nominatedNodeName")
+    return Pod(pod["metadata"]["uid"], requests_of(pod), pod["spec"].get("nodeName"), is_leaving(pod), nominated or None)
 
 
 def _started(pod: Manifest) -> int | None:

@@ -1,13 +1,17 @@
 """Plain kube-scheduler: pod by pod, by priority over all namespaces.
 
-Source: kube-scheduler's default preemption, checked on recorded decisions of a real one (docs/model.md).
+Source: kube-scheduler's default preemption, checked decision by decision against a real one (docs/model.md).
 
 - Nothing knows queues or gangs; a queue in the snapshot acts as a ResourceQuota: over it a pod is not even created, so
   nothing is evicted for it.
+- Room that ending pods will leave is nobody's yet. They count as victims like any other: taking them costs nothing
+  more, but the order below does not spare others for their sake.
+- Room promised to a nominated pod is kept from pods of equal or lower priority, not from stronger ones.
 - On one node all lower-priority pods are taken away, then given back by priority, older start first, while the newcomer
-  still fits. Preemptibility protects nobody.
+  still fits. A pod that has not started is the youngest. Preemptibility protects nobody.
 - The node: lowest highest-priority victim, then smallest sum of priorities (each shifted up by 2^31, so fewer victims
   nearly always win), fewest victims, latest start of the top victims, first node.
+- Who waits for victims on its nominated node evicts nobody else meanwhile.
 - A class with preemptionPolicy Never evicts nobody. Disruption budgets are not modelled.
 """
 
@@ -22,10 +26,11 @@ from scheduling.explain import impossible, no_room
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy
 from scheduling.placement import Room, Rooms, Selection, selection
 from scheduling.reasons import Pend, Reason
-from scheduling.resources import Resources
-from scheduling.victims import evictable, evictions, held, not_given_back
+from scheduling.resources import ZERO, Resources
+from scheduling.victims import evictions, held
 
 PRIORITY_SHIFT: Final = 2**31
+NOT_STARTED: Final = 2**63
 
 NodeScore = tuple[int, int, int, int]
 
@@ -45,23 +50,58 @@ class KubeRules:
 
     def decide(self, snapshot: Snapshot) -> list[Decision]:
         """Every waiting pod once, highest priority first, then the older group."""
-        cycle = _KubeCycle(Board(snapshot, default=Strategy.SPREAD))
         waiting = [group for group in snapshot.groups if group.waiting]
         waiting.sort(key=lambda group: (-group.priority, group.created, group.name))
+        cycle = _KubeCycle(Board(snapshot, default=Strategy.SPREAD, counts_on_leaving=False), waiting)
         return [decision for group in waiting for decision in cycle.turn(group)]
 
 
+class _Promises:
+    """Rooms that waiting pods were nominated to in earlier cycles, kept from who is not stronger."""
+
+    def __init__(self, rooms: Rooms, waiting: list[PodGroup]) -> None:
+        self._rooms = rooms
+        self._priorities: dict[str, int] = {}
+        self._coming: list[tuple[int, Pod, Room]] = []
+        self._kept: dict[str, tuple[Pod, Room]] = {}
+        for group in reversed(waiting):
+            for pod in group.waiting:
+                if room := rooms.get(pod.nominated):
+                    self._coming.append((group.priority, pod, room))
+
+    def keep(self, priority: int) -> None:
+        """From now on keep the promises made to pods of at least this priority."""
+        while self._coming and self._coming[-1][0] >= priority:
+            _priority, pod, room = self._coming.pop()
+            self._rooms.change(room, future=ZERO - pod.requests, pods=-1)
+            self._kept[pod.name] = (pod, room)
+
+    def redeem(self, pod: Pod) -> Room | None:
+        """The room promised to a pod whose turn has come; from now on it is free again."""
+        found = self._kept.pop(pod.name, None)
+        if found is None:
+            return None
+        self._rooms.change(found[1], future=pod.requests, pods=1)
+        return found[1]
+
+    def forget(self, room: Room) -> None:
+        """Somebody stronger evicts on this node: who was promised room there looks for another."""
+        self._coming = [promise for promise in self._coming if promise[2] is not room]
+
+
 class _KubeCycle:
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, waiting: list[PodGroup]) -> None:
         self.board = board
+        self._promises = _Promises(board.rooms, waiting)
         self._rankings: dict[tuple[Selection, Resources, int], _Ranking] = {}
 
     def turn(self, group: PodGroup) -> list[Decision]:
         """Start what fits, evict for the rest."""
         turn = _Turn()
         refused: set[Resources] = set()
+        self._promises.keep(group.priority)
         for pod in group.waiting:
-            if pod.requests not in refused and (pend := self._pod(group, pod, turn)):
+            if (pod.nominated or pod.requests not in refused) and (pend := self._pod(group, pod, turn)):
                 turn.pend = turn.pend or pend
                 refused.add(pod.requests)
         decisions: list[Decision] = []
@@ -77,26 +117,41 @@ class _KubeCycle:
 
     def _pod(self, group: PodGroup, pod: Pod, turn: _Turn) -> Pend | None:
         """One pod: now, later, by eviction, or why not."""
+        promised = self._promises.redeem(pod)
         if pend := self.board.refusal(group, pod.requests) or impossible(self.board, group, (pod,)):
             return pend
-        if room := self.board.find(group, pod.requests, now=True):
+        if room := self._fitting(group, pod, promised):
             self.board.place(group, pod, room, now=True)
             turn.placements[pod.name] = room.node.name
             return None
-        found = self.board.find(group, pod.requests, now=False) or self._preempt(group, pod, turn)
+        found = self._awaited(group, promised) or self._preempt(group, pod, turn)
         if found is None:
             return self._nobody_to_evict(group, pod)
         self.board.place(group, pod, found, now=False)
         turn.nominated[pod.name] = found.node.name
         return None
 
+    def _fitting(self, group: PodGroup, pod: Pod, promised: Room | None) -> Room | None:
+        """The promised node if there is room by now, else the best one that has."""
+        if promised and promised.fits(pod.requests, now=True):
+            return promised
+        return self.board.find(group, pod.requests, now=True)
+
+    def _awaited(self, group: PodGroup, promised: Room | None) -> Room | None:
+        """The promised node while weaker pods are still ending there."""
+        if promised is None or group.never_preempts:
+            return None
+        return promised if any(seat.leaving for seat in self._weaker(promised, group.priority)) else None
+
     def _preempt(self, group: PodGroup, pod: Pod, turn: _Turn) -> Room | None:
-        """Evict on the best node."""
+        """Evict on the best node; who is ending there already needs no second eviction."""
         room = None if group.never_preempts else self._best_node(group, pod.requests)
         if room is not None:
+            self._promises.forget(room)
             for seat in self._victims(room, pod.requests, group.priority):
-                self.board.evict(seat)
-                turn.victims.append(seat)
+                if not seat.leaving:
+                    self.board.evict(seat)
+                    turn.victims.append(seat)
         return room
 
     def _nobody_to_evict(self, group: PodGroup, pod: Pod) -> Pend:
@@ -113,22 +168,36 @@ class _KubeCycle:
             )
         return self._rankings[key].best()
 
-    def _victims(self, room: Room, asked: Resources, priority: int) -> tuple[Seat, ...]:
-        lower = [seat for seat in evictable(self.board, room.node.name) if seat.group.priority < priority]
-        headroom = room.future + held(lower)
-        if not asked.fits_in(headroom):
-            return ()
-        lower.sort(key=lambda seat: (-seat.group.priority, seat.group.age_key))
-        return not_given_back(lower, headroom, asked)
+    def _weaker(self, room: Room, priority: int) -> list[Seat]:
+        return [seat for seat in self.board.seats_on[room.node.name] if seat.group.priority < priority]
+
+    def _victims(self, room: Room, asked: Resources, priority: int) -> list[Seat]:
+        """Who has to go from this node; empty when it cannot be made free enough."""
+        weaker = self._weaker(room, priority)
+        free, pods_left = room.future + held(weaker), room.pods_left + len(weaker)
+        if not (pods_left > 0 and asked.served_by(free)):
+            return []
+        victims = []
+        for seat in sorted(weaker, key=lambda seat: (-seat.group.priority, _start(seat))):
+            left = free - seat.pod.requests
+            if pods_left > 1 and asked.served_by(left):
+                free, pods_left = left, pods_left - 1
+            else:
+                victims.append(seat)
+        return victims
 
     @staticmethod
-    def _cost(victims: tuple[Seat, ...]) -> NodeScore | None:
+    def _cost(victims: list[Seat]) -> NodeScore | None:
         if not victims:
             return None
         priorities = [seat.group.priority for seat in victims]
-        top = max(priorities)
-        oldest_of_top = min(seat.group.age_key for seat in victims if seat.group.priority == top)
+        top = priorities[0]
+        oldest_of_top = min(_start(seat) for seat in victims if seat.group.priority == top)
         return (top, sum(priorities) + PRIORITY_SHIFT * len(victims), len(victims), -oldest_of_top)
+
+
+def _start(seat: Seat) -> int:
+    return NOT_STARTED if seat.group.started is None else seat.group.started
 
 
 class _Ranking:
