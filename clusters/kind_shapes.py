@@ -20,6 +20,15 @@ class Shape(StrEnum):
     MACHINE = "machine"  # a virtual machine: domain resources and passed-through GPUs
 
 
+class OnChange(StrEnum):
+    """What happens when pods are to be described otherwise while some of them run: what another priority needs."""
+
+    ANEW = "anew"  # the API server never changes the template: the object is made anew once no pod of it runs
+    RESTART = "restart"  # its controller would restart every pod at once: written once no pod of it runs
+    NEW_PODS = "new-pods"  # written at once: pods that are there stay, pods created later have it
+    NEXT_RUN = "next-run"  # written at once: the run that is under way stays, the next one has it
+
+
 @dataclass(frozen=True, slots=True)
 class TemplatePath:
     """Where pods are described; '*' stands for every key or item.
@@ -59,7 +68,8 @@ class WorkloadKind:
     """One manifest type: `name` is Run:ai's type name, `versions` the accepted ones with the preferred first.
 
     `suspend` points to the boolean that holds it back; `gang`: its pods start together, except the roles in `later`, or
-    as many as stand at `minimum`; `priority` are places of a priority class beside the pod templates.
+    as many as stand at `minimum`; `priority` are places of a priority class beside the pod templates; `on_change` is
+    what becomes of running pods when templates are to change.
     """
 
     name: str
@@ -73,6 +83,7 @@ class WorkloadKind:
     priority: tuple[str, ...] = ()
     minimum: str = ""
     later: tuple[str, ...] = ()
+    on_change: OnChange = OnChange.ANEW
     api_versions: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:

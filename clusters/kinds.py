@@ -5,12 +5,22 @@ added in one place. Sources: Run:ai's list of workload types; the public API gro
 AMLJob and SPOTRequest have no public schema: what stands here is a small guess around the part KAI reads, no more.
 """
 
-from clusters.kind_shapes import FoundPart, FoundTemplate, Shape, TemplatePath, WorkloadKind, parts_in, templates_in
+from clusters.kind_shapes import (
+    FoundPart,
+    FoundTemplate,
+    OnChange,
+    Shape,
+    TemplatePath,
+    WorkloadKind,
+    parts_in,
+    templates_in,
+)
 
 __all__ = [
     "KINDS",
     "FoundPart",
     "FoundTemplate",
+    "OnChange",
     "Shape",
     "TemplatePath",
     "WorkloadKind",
@@ -40,8 +50,9 @@ def _kubeflow(name: str, replica_specs: str, *, versions: tuple[str, ...] = ("v1
     )
 
 
-def _apps(name: str, plural: str) -> WorkloadKind:
-    return WorkloadKind(name, "apps", ("v1",), name, plural, (TemplatePath("/spec/template", REPLICAS, "replica"),))
+def _apps(name: str, plural: str, on_change: OnChange = OnChange.RESTART) -> WorkloadKind:
+    paths = (TemplatePath("/spec/template", REPLICAS, "replica"),)
+    return WorkloadKind(name, "apps", ("v1",), name, plural, paths, on_change=on_change)
 
 
 def _ray_paths(cluster: str) -> tuple[TemplatePath, ...]:
@@ -51,7 +62,12 @@ def _ray_paths(cluster: str) -> tuple[TemplatePath, ...]:
     )
 
 
-def _ray(name: str, paths: tuple[TemplatePath, ...], suspend: str | None = "/spec/suspend") -> WorkloadKind:
+def _ray(
+    name: str,
+    paths: tuple[TemplatePath, ...],
+    suspend: str | None = "/spec/suspend",
+    on_change: OnChange = OnChange.RESTART,
+) -> WorkloadKind:
     return WorkloadKind(
         name,
         "ray.io",
@@ -63,6 +79,7 @@ def _ray(name: str, paths: tuple[TemplatePath, ...], suspend: str | None = "/spe
         gang=True,
         priority=("/metadata/labels/ray.io~1priority-class-name",),
         later=("submitter",),
+        on_change=on_change,
     )
 
 
@@ -85,10 +102,10 @@ NATIVE = (
         "CronJob",
         "cronjobs",
         (TemplatePath("/spec/jobTemplate/spec/template", PARALLEL, "job"),),
-        "/spec/suspend",
+        on_change=OnChange.NEXT_RUN,  # and none to suspend: that would let the run under way go on
     ),
     _apps("Deployment", "deployments"),
-    _apps("ReplicaSet", "replicasets"),
+    _apps("ReplicaSet", "replicasets", OnChange.NEW_PODS),
     _apps("StatefulSet", "statefulsets"),
 )
 
@@ -109,7 +126,11 @@ TRAINING = (
         gang=True,
     ),
     _ray("RayCluster", _ray_paths("/spec")),
-    _ray("RayJob", (*_ray_paths("/spec/rayClusterSpec"), TemplatePath("/spec/submitterPodTemplate", role="submitter"))),
+    _ray(
+        "RayJob",
+        (*_ray_paths("/spec/rayClusterSpec"), TemplatePath("/spec/submitterPodTemplate", role="submitter")),
+        on_change=OnChange.ANEW,
+    ),
     _ray("RayService", _ray_paths("/spec/rayClusterConfig"), None),
     WorkloadKind(
         "AMLJob",
@@ -146,6 +167,7 @@ BUILD = (
         "Notebook",
         "notebooks",
         (TemplatePath("/spec/template", role="notebook"),),
+        on_change=OnChange.RESTART,
     ),
     WorkloadKind(
         "DevWorkspace",
@@ -154,6 +176,7 @@ BUILD = (
         "DevWorkspace",
         "devworkspaces",
         (TemplatePath("/spec/template", role="workspace", shape=Shape.DEVFILE),),
+        on_change=OnChange.RESTART,
     ),
     WorkloadKind(
         "TaskRun",
@@ -191,6 +214,7 @@ BUILD = (
         "ScheduledWorkflow",
         "scheduledworkflows",
         (TemplatePath("/spec/workflow/spec/templates/*", shape=Shape.STEP),),
+        on_change=OnChange.NEXT_RUN,
     ),
 )
 
@@ -202,6 +226,7 @@ SERVING = (
         "Service",
         "services",
         (TemplatePath("/spec/template", ("metadata/annotations/autoscaling.knative.dev~1max-scale",), "revision"),),
+        on_change=OnChange.RESTART,
     ),
     WorkloadKind(
         "InferenceService",
@@ -214,6 +239,7 @@ SERVING = (
             TemplatePath("/spec/transformer", ("maxReplicas",), "transformer", Shape.POD),
         ),
         priority=("/spec/predictor/priorityClassName", "/spec/transformer/priorityClassName"),
+        on_change=OnChange.RESTART,
     ),
     WorkloadKind(
         "LeaderWorkerSet",
@@ -232,6 +258,7 @@ SERVING = (
         ),
         gang=True,
         minimum="/spec/leaderWorkerTemplate/size",
+        on_change=OnChange.RESTART,
     ),
     WorkloadKind(
         "SeldonDeployment",
@@ -240,6 +267,7 @@ SERVING = (
         "SeldonDeployment",
         "seldondeployments",
         (TemplatePath("/spec/predictors/*/componentSpecs/*", ("../../replicas",)),),
+        on_change=OnChange.RESTART,
     ),
     WorkloadKind(
         "NIMServices",
@@ -248,6 +276,7 @@ SERVING = (
         "NIMService",
         "nimservices",
         (TemplatePath("/spec", ("replicas",), "nim", Shape.CONTAINER),),
+        on_change=OnChange.RESTART,
     ),
     WorkloadKind(
         "NIMCache",
@@ -265,6 +294,7 @@ SERVING = (
         "dynamographdeployments",
         (TemplatePath("/spec/services/*", ("replicas", "multinode/nodeCount"), shape=Shape.CONTAINER),),
         gang=True,
+        on_change=OnChange.RESTART,
     ),
 )
 

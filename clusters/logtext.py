@@ -16,7 +16,8 @@ _STRING = r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
 _SHORT = r"\x1b[ -/]*[0-~]?"
 _SEQUENCE: Final = re.compile(f"{_STRING}|{_CSI}|{_SHORT}")
-_CONTROL: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_REORDERING: Final = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
+_CONTROL: Final = re.compile(f"[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff{_REORDERING}]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ RESERVED: Final = (
     MIN_MEMBER,
     POOL,
     "rung.dev/applied-hash",
+    "rung.dev/pods-hash",
     "kai.scheduler/queue",
     "kai.scheduler/node-pool",
     "kueue.x-k8s.io/",

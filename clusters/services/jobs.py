@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from clusters.descriptions import described, needs_replacing, writable
 from clusters.diff import field_changes
 from clusters.errors import NotSynced, ObjectConflict, VersionConflict
 from clusters.flavours import flavour_for
@@ -14,20 +15,23 @@ from clusters.ports import ClusterGateway, JobSpec, Manifest, ObjectRef
 TRIES: Final = 3
 
 
-def apply_job(cluster: Cluster, job: JobSpec) -> None:
+def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None:
     """Make the cluster hold the job as its row wants it. Again changes nothing. Raises only ClusterError.
+
+    `pods_run`: how pods are described is left as it is where writing it would end running ones.
 
     1. render it in the cluster's flavour; a suspended job whose kind cannot be suspended renders to nothing
     2. nothing: delete what is there
     3. absent: create, but only inside a namespace that is ours
-    4. there: write unless it is equal, or already of a later generation
+    4. there: write unless it is equal, or already of a later generation; what the API server never changes goes and is
+       created anew, which takes another try: NotSynced says so
     """
     gateway = gateway_for(cluster)
-    manifests = [stamped(manifest) for manifest in flavour_for(cluster.flavour).render(job)]
+    manifests = [stamped(described(manifest)) for manifest in flavour_for(cluster.flavour).render(job)]
     if not manifests:
         _delete(gateway, job)
     for manifest in manifests:
-        _apply(gateway, manifest)
+        _apply(gateway, manifest, pods_run=pods_run)
 
 
 def delete_job(cluster: Cluster, job: JobSpec) -> None:
@@ -35,11 +39,11 @@ def delete_job(cluster: Cluster, job: JobSpec) -> None:
     _delete(gateway_for(cluster), job)
 
 
-def _apply(gateway: ClusterGateway, manifest: Manifest) -> None:
+def _apply(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) -> None:
     """Read, decide, write; somebody else's write in between (a controller's status) means to read again."""
     for attempt in range(TRIES):
         try:
-            _write_once(gateway, manifest)
+            _write_once(gateway, manifest, pods_run=pods_run)
         except VersionConflict:
             if attempt == TRIES - 1:
                 raise
@@ -47,7 +51,7 @@ def _apply(gateway: ClusterGateway, manifest: Manifest) -> None:
             return
 
 
-def _write_once(gateway: ClusterGateway, manifest: Manifest) -> None:
+def _write_once(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) -> None:
     ref = ref_of(manifest)
     observed = gateway.get(ref)
     if observed is None:
@@ -57,8 +61,20 @@ def _write_once(gateway: ClusterGateway, manifest: Manifest) -> None:
     if not is_managed(observed) or owner_of(observed) != owner_of(manifest):
         raise ObjectConflict(f"{ref.kind.kind} {ref.namespace}/{ref.name} exists and is not this workload's.")
     ahead = generation_of(manifest) - generation_of(observed)
-    if ahead > 0 or (ahead == 0 and field_changes(observed, manifest)):
-        gateway.update(manifest, observed=observed)
+    if ahead < 0:
+        return
+    _refuse_leaving(observed, ref)
+    if needs_replacing(observed, manifest) and not pods_run:
+        gateway.delete(ref, uid=observed["metadata"]["uid"])
+        raise NotSynced(f"{ref.kind.kind} {ref.name} cannot be changed: it was taken away and is made anew.")
+    body = writable(observed, manifest, pods_run=pods_run)
+    if ahead > 0 or field_changes(observed, body):
+        gateway.update(body, observed=observed)
+
+
+def _refuse_leaving(observed: Manifest, ref: ObjectRef) -> None:
+    if observed["metadata"].get("deletionTimestamp"):
+        raise NotSynced(f"{ref.kind.kind} {ref.name} is still ending; it is made anew once it is gone.")
 
 
 def _delete(gateway: ClusterGateway, job: JobSpec) -> None:

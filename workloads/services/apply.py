@@ -16,12 +16,14 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from clusters.descriptions import AT_ONCE
 from clusters.errors import ClusterChanged, ClusterError
 from clusters.models import ClusterState, ObservedPod
 from clusters.services.jobs import apply_job, delete_job
 from workloads.lifecycle import ENDED
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.queues import job_spec
+from workloads.reprioritising import on_change_of
 from workloads.services.moves import move, note
 
 log = structlog.get_logger(__name__)
@@ -108,13 +110,13 @@ def _act(workload: Workload) -> None:
     elif workload.desired_phase == DesiredPhase.RUNNING and (stale := _stale_pods(workload)):
         _renew(workload, running=any(pod.started_at for pod in stale))
     else:
-        apply_job(cluster, job)
+        apply_job(cluster, job, pods_run=_live_pods(workload))
         _after_apply(workload)
 
 
 def _stale_pods(workload: Workload) -> list[ObservedPod]:
-    """Pods of an earlier application that carry another priority than the row now wants."""
-    if workload.applied_generation in {0, workload.generation}:
+    """Pods of an earlier application that carry another priority than the row now wants, where that is in the way."""
+    if workload.applied_generation in {0, workload.generation} or on_change_of(workload) in AT_ONCE:
         return []
     pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at__isnull=True, deletion_at__isnull=True)
     return [

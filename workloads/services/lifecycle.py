@@ -17,6 +17,7 @@ from workloads.intake import WorkloadSpec
 from workloads.lifecycle import ENDED, HOLDING, RESUMABLE, STOPPABLE
 from workloads.models import DesiredPhase, EventType, Phase, Priority, Workload
 from workloads.permissions import require_manage
+from workloads.reprioritising import consequence
 from workloads.resolution import current_dictionary
 from workloads.services.denials import verb
 from workloads.services.moves import move, note
@@ -56,8 +57,8 @@ def delete(*, workload: Workload, actor: Actor) -> Workload:
 def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workload:
     """Give it another priority. Its stored preemptibility stays, also where the threshold now disagrees.
 
-    Pods copy the integer when they are created, so running pods keep the old one: the new value is stored, shown with
-    that remark, and applied to new pods.
+    Pods copy the integer when they are created, so running pods keep the old one: the new value is stored, and its kind
+    says when it reaches pods (`workloads.reprioritising`).
     """
     with verb(actor=actor, action="workload.change_priority", **_entity(workload)):
         _ready(workload, actor)
@@ -114,9 +115,7 @@ def _priority_warnings(workload: Workload, level: Level) -> list[dict[str, str]]
         )
         warnings.append({"code": "threshold_disagrees", "message": message})
     if workload.phase in HOLDING and level.value != workload.priority_value:
-        message = (
-            f"Its running pods keep {workload.priority_value} until they are created anew; new pods get {level.value}."
-        )
+        message = f"From {workload.priority_value} to {level.value}: {consequence(workload)}"
         warnings.append({"code": "new_pods_only", "message": message})
     return warnings
 

@@ -14,6 +14,7 @@ from portal.core.http import actor_of
 from workloads.lifecycle import ENDED, RESUMABLE, STOPPABLE
 from workloads.models import DesiredPhase, Priority, Workload
 from workloads.permissions import may_manage
+from workloads.reprioritising import consequence
 from workloads.selectors import (
     events_of,
     logs,
@@ -77,6 +78,7 @@ def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[s
         "timeline": timeline(workload),
         "stories": stories_of(workload, actor),
         "priorities": offered,
+        "consequence": consequence(workload),
     }
 
 

@@ -1,0 +1,32 @@
+"""What another priority does to a workload that is in its cluster already: by its kind, in words people see before."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from clusters.kinds import OnChange, kind_for
+from workloads.models import Workload
+
+WORDS: Final[Mapping[OnChange, str]] = {
+    OnChange.ANEW: (
+        "Running pods keep the old number, and so do pods that its controller makes for it meanwhile: the API server "
+        "never changes this kind. Once none of its pods runs (evicted, or stopped and resumed) Rung makes it anew "
+        "with the new number."
+    ),
+    OnChange.RESTART: (
+        "Running pods keep the old number: writing the new one would restart all of them at once, so Rung waits until "
+        "none runs. Stop and resume it for the new number now."
+    ),
+    OnChange.NEW_PODS: "Pods that are there keep the old number; pods created from now on get the new one.",
+    OnChange.NEXT_RUN: "A run that is under way keeps the old number; the next run gets the new one.",
+}
+
+
+def on_change_of(workload: Workload) -> OnChange:
+    """What its kind does when its pods are to be described otherwise."""
+    kind = kind_for(str(workload.spec.get("api_version")), str(workload.spec.get("kind")))
+    return kind.on_change if kind else OnChange.ANEW
+
+
+def consequence(workload: Workload) -> str:
+    """One or two sentences for the page, before the priority is changed."""
+    return WORDS[on_change_of(workload)]
