@@ -15,7 +15,7 @@ from typing import Final
 from clusters.addresses import server_of
 from clusters.connections import Connection
 from clusters.errors import AddressRefused
-from clusters.pem import BadPem, belong_together, certificates, ends_at, private_key
+from clusters.pem import BadPem, authorities, belong_together, certificates, ends_at, private_key
 from portal.core.errors import Problem, Refused
 
 LONGEST_TOKEN: Final = 8192
@@ -85,7 +85,7 @@ def connection_from(
         problems.add("server", "required", "The address of the API server is missing.")
     connection = Connection(
         server=problems.checked("server", lambda text: server_of(text).url, entered.server.strip()),
-        ca=problems.checked("ca", certificates, entered.ca),
+        ca=problems.checked("ca", authorities, entered.ca),
         token=_token(entered.token.strip(), problems),
         certificate=problems.checked("certificate", certificates, entered.certificate),
         key=problems.checked("key", private_key, entered.key),

@@ -4,6 +4,7 @@ Pure. No message ever holds a part of what was read.
 """
 
 import re
+import ssl
 from datetime import datetime
 from typing import Final
 
@@ -21,6 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 LONGEST_BUNDLE: Final = 64 * 1024
 LONGEST_KEY: Final = 8 * 1024
 MOST_CERTIFICATES: Final = 20
+NO_CERTIFICATE: Final = "This is no certificate in PEM form (-----BEGIN CERTIFICATE-----)."
+_BLOCK: Final = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _PRIVATE: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEYS: Final = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey, ed25519.Ed25519PrivateKey)
 
@@ -34,9 +37,26 @@ class BadPem(Exception):
         self.message = message
 
 
+def authorities(text: str) -> str:
+    """The certificates of authorities in a PEM text, written anew, if OpenSSL takes them. Raises BadPem.
+
+    OpenSSL judges because it will use them; it takes serial numbers of zero, which tools for small clusters write.
+    """
+    _refuse_by_look(text)
+    blocks = _BLOCK.findall(text)
+    try:
+        written = "".join(ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(block)) for block in blocks)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=written)
+    except (ValueError, ssl.SSLError):
+        raise BadPem("not_pem", NO_CERTIFICATE) from None
+    if len(blocks) > MOST_CERTIFICATES:
+        raise BadPem("too_many", f"{len(blocks)} certificates; {MOST_CERTIFICATES} are read.")
+    return written
+
+
 def certificates(text: str) -> str:
-    """The certificates of a PEM text, written anew. Raises BadPem."""
-    return _text(_certificates(text))
+    """A client's certificate, with those that lead to its authority, written anew. Raises BadPem."""
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in _certificates(text))
 
 
 def ends_at(certificate: str) -> datetime:
@@ -61,23 +81,23 @@ def belong_together(certificate: str, key: str) -> bool:
     return public.public_bytes(*form) == ours.public_bytes(*form)
 
 
-def _certificates(text: str) -> list[x509.Certificate]:
+def _refuse_by_look(text: str) -> None:
     if len(text) > LONGEST_BUNDLE:
         raise BadPem("too_large", f"Certificates of {len(text)} characters; {LONGEST_BUNDLE} are read.")
     if _PRIVATE.search(text):
         raise BadPem("private_key", "A private key stands among the certificates: remove it here.")
+
+
+def _certificates(text: str) -> list[x509.Certificate]:
+    _refuse_by_look(text)
     try:
         found = x509.load_pem_x509_certificates(text.encode())
         ends = [each.not_valid_after_utc for each in found]  # read lazily: a bad date shows only now
     except (ValueError, UnsupportedAlgorithm):
-        raise BadPem("not_pem", "This is no certificate in PEM form (-----BEGIN CERTIFICATE-----).") from None
+        raise BadPem("not_pem", NO_CERTIFICATE) from None
     if len(ends) > MOST_CERTIFICATES:
         raise BadPem("too_many", f"{len(found)} certificates; {MOST_CERTIFICATES} are read.")
     return found
-
-
-def _text(found: list[x509.Certificate]) -> str:
-    return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
 
 
 def _private_key(text: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey:

@@ -4,7 +4,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -123,8 +123,18 @@ class KubernetesGateway:
         system = self.get(SYSTEM)
         if system is None:
             raise ClusterRefused("There is no namespace kube-system: this is no Kubernetes cluster.")
-        version = _checked(self._transport.ask("GET", "/version", cap=1 << 16))
-        return str(system["metadata"]["uid"]), str(version.get("gitVersion", ""))[:63]
+        return str(system["metadata"]["uid"]), self.version()
+
+    def version(self) -> str:
+        """The server's gitVersion, such as v1.36.3."""
+        return str(_checked(self._transport.ask("GET", "/version", cap=1 << 16)).get("gitVersion", ""))[:63]
+
+    def review(self, kind: Kind, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """The status that the server gives to a question which it does not store, such as a SelfSubjectAccessReview."""
+        question = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
+        answer = _checked(self._transport.ask("POST", collection(kind), body=orjson.dumps(question), cap=1 << 20))
+        status = answer.get("status")
+        return status if isinstance(status, dict) else {}
 
     def serves(self, kind: Kind) -> bool:
         """Whether the cluster knows the kind; what it said is believed for ten minutes."""

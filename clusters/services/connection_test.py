@@ -1,0 +1,216 @@
+"""Ask a cluster who we are there and what we may do. Only questions: nothing is written, no transaction is open.
+
+What the cluster answers is a stranger's text: cut, stripped of control characters, and never believed further.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from clusters.connections import Connection
+from clusters.errors import ClusterError
+from clusters.gateways import gateway_to
+from clusters.kinds_core import KAI_QUEUE
+from clusters.ports import Kind
+from clusters.rbac import Access, required_access
+from portal.core.strict.problems import visible
+
+ACCESS_REVIEW: Final = Kind(
+    "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
+)
+SUBJECT_REVIEW: Final = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False)
+THREADS: Final = 8
+DEADLINE: Final = 20.0
+"""Seconds for all questions together; what was not answered by then is not known."""
+
+EXCESS: Final = (
+    (Access("*", "*", ("*",), "everything: this is a cluster admin"), "*"),
+    (Access("", "secrets", ("get",), "secrets of everybody"), "get"),
+    (Access("", "pods", ("create",), "commands inside pods", subresource="exec"), "create"),
+    (Access("", "users", ("impersonate",), "the identity of others"), "impersonate"),
+)
+SCHEDULERS: Final[tuple[tuple[Kind, str, str], ...]] = (
+    (KAI_QUEUE, "KAI Scheduler", "kai"),
+    (Kind("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False), "Kueue", "kueue"),
+    (Kind("kueue.x-k8s.io", "v1beta1", "ClusterQueue", "clusterqueues", namespaced=False), "Kueue", "kueue"),
+    (Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False), "Volcano", "volcano"),
+    (Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads"), "in-tree gang scheduling", ""),
+)
+
+
+class Asked(Protocol):
+    """What a test needs of a gateway."""
+
+    def version(self) -> str: ...
+    def identity(self) -> tuple[str, str]: ...
+    def review(self, kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]: ...
+    def serves(self, kind: Kind) -> bool: ...
+    def close(self) -> None: ...
+
+
+Opens = Callable[[Connection], Asked]
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A right Rung needs: which of its verbs are granted, refused, or could not be asked."""
+
+    access: Access
+    missing: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def granted(self) -> bool:
+        """Every verb is allowed."""
+        return not (self.missing or self.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionReport:
+    """What a test found. `error` is empty when the cluster let itself be asked; then the rest is known."""
+
+    error: str = ""
+    code: str = ""
+    uid: str = ""
+    version: str = ""
+    username: str = ""
+    milliseconds: int = 0
+    permissions: tuple[Permission, ...] = ()
+    excess: tuple[str, ...] = ()
+    schedulers: tuple[tuple[str, str], ...] = ()  # title, flavour (empty: none of its own)
+    fitting: str = "kube"
+
+    @property
+    def lacking(self) -> tuple[Permission, ...]:
+        """Rights that are missing or unknown."""
+        return tuple(each for each in self.permissions if not each.granted)
+
+    @property
+    def works(self) -> bool:
+        """Reached, known by its identity, and every right is there."""
+        return not self.error and bool(self.uid) and not self.lacking
+
+
+def open_gateway(connection: Connection) -> Asked:
+    """The real thing, to the checked address and with the given credential only."""
+    return gateway_to(connection, name="connection test")
+
+
+def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_gateway) -> ConnectionReport:
+    """Everything worth knowing before Rung works there. Never raises for what the cluster says or fails to say.
+
+    1. reach it: address, TLS, version, and how long that takes
+    2. who are we there, and which cluster is it
+    3. ask for every right Rung needs, and for some it should not have
+    4. which schedulers are installed
+    """
+    started = time.monotonic()
+    try:
+        gateway = opens(connection)
+    except ClusterError as error:
+        return _unreached(error)
+    try:
+        version = cut(gateway.version(), 40)
+        milliseconds = round((time.monotonic() - started) * 1000)
+        reviews = _Reviews(gateway, until=started + DEADLINE)
+        schedulers = _schedulers(gateway)
+        return ConnectionReport(
+            uid=_uid(gateway),
+            version=version,
+            username=_username(gateway),
+            milliseconds=milliseconds,
+            permissions=reviews.permissions(required_access(flavour)),
+            excess=reviews.excess(),
+            schedulers=schedulers,
+            fitting=next((flavour for _title, flavour in schedulers if flavour), "kube"),
+        )
+    except ClusterError as error:
+        return _unreached(error)
+    finally:
+        gateway.close()
+
+
+def identify(connection: Connection, *, opens: Opens = open_gateway) -> tuple[str, str]:
+    """(uid of kube-system, version) of whoever answers. Raises ClusterError."""
+    gateway = opens(connection)
+    try:
+        uid, version = gateway.identity()
+        return cut(uid, 64), cut(version, 40)
+    finally:
+        gateway.close()
+
+
+def cut(text: object, longest: int) -> str:
+    """A stranger's text, fit to be stored and shown."""
+    return visible(text, longest - 1)[:longest]
+
+
+def _unreached(error: ClusterError) -> ConnectionReport:
+    return ConnectionReport(error=cut(error.message, 500), code=error.code)
+
+
+def _uid(gateway: Asked) -> str:
+    """Empty where the account may not read the namespace; that right is listed as missing."""
+    try:
+        return cut(gateway.identity()[0], 64)
+    except ClusterError:
+        return ""
+
+
+def _username(gateway: Asked) -> str:
+    """Who the API server thinks we are; empty where it does not say."""
+    try:
+        info = gateway.review(SUBJECT_REVIEW, {}).get("userInfo")
+    except ClusterError:
+        return ""
+    return cut(info.get("username", ""), 253) if isinstance(info, Mapping) else ""
+
+
+def _schedulers(gateway: Asked) -> tuple[tuple[str, str], ...]:
+    found = {}
+    for kind, title, flavour in SCHEDULERS:
+        try:
+            if title not in found and gateway.serves(kind):
+                found[title] = flavour
+        except ClusterError:
+            continue
+    return tuple(found.items())
+
+
+class _Reviews:
+    """Asks for rights, a few at a time, until the deadline."""
+
+    def __init__(self, gateway: Asked, *, until: float) -> None:
+        self._gateway = gateway
+        self._until = until
+
+    def permissions(self, accesses: Sequence[Access]) -> tuple[Permission, ...]:
+        """One permission per access, in its order."""
+        questions = [(access, verb) for access in accesses for verb in access.verbs]
+        with ThreadPoolExecutor(THREADS) as pool:
+            answers = dict(zip(questions, pool.map(lambda each: self._may(*each), questions), strict=True))
+        return tuple(
+            Permission(
+                access,
+                missing=tuple(verb for verb in access.verbs if answers[access, verb] is False),
+                unknown=tuple(verb for verb in access.verbs if answers[access, verb] is None),
+            )
+            for access in accesses
+        )
+
+    def excess(self) -> tuple[str, ...]:
+        """What the account may that Rung never needs."""
+        return tuple(access.why for access, verb in EXCESS if self._may(access, verb))
+
+    def _may(self, access: Access, verb: str) -> bool | None:
+        if time.monotonic() > self._until:
+            return None
+        attributes = {"group": access.group, "resource": access.resource, "verb": verb}
+        if access.subresource:
+            attributes["subresource"] = access.subresource
+        try:
+            return self._gateway.review(ACCESS_REVIEW, {"resourceAttributes": attributes}).get("allowed") is True
+        except ClusterError:
+            return None
