@@ -152,9 +152,9 @@ def lab_cluster() -> Iterator[LabCluster]:
         yield cluster
 
 
-@pytest.fixture
-def fresh_lab_cluster() -> Iterator[LabCluster]:
-    """A cluster that only this test sees."""
+@contextmanager
+def own_cluster() -> Iterator[LabCluster]:
+    """A furnished cluster beside the run's, gone afterwards."""
     lab, name = _lab(), f"own-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         with _alone(lab):
@@ -164,6 +164,13 @@ def fresh_lab_cluster() -> Iterator[LabCluster]:
             yield cluster
     finally:
         lab.run("down", name)
+
+
+@pytest.fixture
+def fresh_lab_cluster() -> Iterator[LabCluster]:
+    """A cluster that only this test sees."""
+    with own_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture
