@@ -1,6 +1,7 @@
 """How a job object stands, read from the status its own controller writes. Pure; one table for all kinds.
 
-Sources: status shapes of batch/v1, Kubeflow training, JobSet, Ray, Argo, Tekton and the common conditions.
+Sources: status shapes of batch/v1, Kubeflow training, JobSet, Ray, Argo, Tekton and the common conditions. A Job whose
+end is decided (SuccessCriteriaMet, FailureTarget) still has pods that are ending: it is over with Complete or Failed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ def job_status(manifest: Manifest) -> JobStatus:
     for word in WORDS:
         if phase := BY_WORD.get(str(status.get(word, "")).lower()):
             return JobStatus(phase, str(status.get("reason", "")), str(status.get("message", "")))
-    return _tekton(conditions) or _refused(held) or JobStatus(ACTIVE)
+    return _tekton(conditions) or _refused(held) or _between_runs(manifest, status) or JobStatus(ACTIVE)
 
 
 def _tekton(conditions: Sequence[Mapping[str, Any]]) -> JobStatus | None:
@@ -72,3 +73,11 @@ def _refused(held: Sequence[Mapping[str, Any]]) -> JobStatus | None:
         if each.get("reason") == "FailedCreate":
             return JobStatus(BLOCKED, "FailedCreate", str(each.get("message", "")))
     return None
+
+
+def _between_runs(manifest: Manifest, status: Mapping[str, Any]) -> JobStatus | None:
+    """A CronJob has no pods for most of the time, and nobody else says why."""
+    if manifest.get("kind") != "CronJob" or status.get("active"):
+        return None
+    when = (manifest.get("spec") or {}).get("schedule", "")
+    return JobStatus(ACTIVE, "BetweenRuns", f"It runs by its schedule {when}; no run is under way.")

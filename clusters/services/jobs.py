@@ -4,7 +4,7 @@ from typing import Final
 
 from clusters.descriptions import described, needs_replacing, writable
 from clusters.diff import field_changes
-from clusters.errors import NotSynced, ObjectConflict, VersionConflict
+from clusters.errors import ClusterRefused, NotSynced, ObjectConflict, VersionConflict
 from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
 from clusters.kinds_core import NAMESPACE, kind_of, ref_of
@@ -13,6 +13,7 @@ from clusters.ownership import generation_of, is_managed, owner_of, stamped
 from clusters.ports import ClusterGateway, JobSpec, Manifest, ObjectRef
 
 TRIES: Final = 3
+NO_CLASS: Final = "no PriorityClass with name"
 
 
 def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None:
@@ -56,7 +57,7 @@ def _write_once(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) 
     observed = gateway.get(ref)
     if observed is None:
         _refuse_foreign_namespace(gateway, ref.namespace)
-        gateway.create(manifest)
+        _create(gateway, manifest)
         return
     if not is_managed(observed) or owner_of(observed) != owner_of(manifest):
         raise ObjectConflict(f"{ref.kind.kind} {ref.namespace}/{ref.name} exists and is not this workload's.")
@@ -70,6 +71,15 @@ def _write_once(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) 
     body = writable(observed, manifest, pods_run=pods_run)
     if ahead > 0 or field_changes(observed, body):
         gateway.update(body, observed=observed)
+
+
+def _create(gateway: ClusterGateway, manifest: Manifest) -> None:
+    try:
+        gateway.create(manifest)
+    except ClusterRefused as refusal:
+        if NO_CLASS in refusal.message:  # gone for a moment while a new value replaces it
+            raise NotSynced(refusal.message) from refusal
+        raise
 
 
 def _refuse_leaving(observed: Manifest, ref: ObjectRef) -> None:

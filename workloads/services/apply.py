@@ -19,18 +19,21 @@ from django.utils import timezone
 from clusters.descriptions import AT_ONCE
 from clusters.errors import ClusterChanged, ClusterError
 from clusters.models import ClusterState, ObservedPod
+from clusters.ports import Reading
 from clusters.services.jobs import apply_job, delete_job
 from workloads.lifecycle import ENDED
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.queues import job_spec
 from workloads.reprioritising import on_change_of
 from workloads.services.moves import move, note
+from workloads.services.reasons import keep_reason, room_is_missing
 
 log = structlog.get_logger(__name__)
 
 LEASE: Final = timedelta(seconds=20)
 LONGEST_WAIT: Final = timedelta(minutes=5)
 SETTLE: Final = timedelta(seconds=2)
+ROOM_WAIT: Final = timedelta(seconds=30)
 MOST_ATTEMPTS: Final = 10
 BATCH: Final = 20
 SWEEP_SECONDS: Final = 4.0
@@ -168,10 +171,24 @@ def _failed(workload: Workload, error: ClusterError) -> None:
     if error.transient or isinstance(error, ClusterChanged):
         pause = max(_pause(workload.attempts), timedelta(seconds=error.retry_after or 0))
         _again(workload, pause, error.message, counts=False)
-    elif workload.desired_phase == DesiredPhase.RUNNING:
-        _give_up(workload, error.code, error.message)
-    else:
+    elif workload.desired_phase != DesiredPhase.RUNNING:
         _again(workload, LONGEST_WAIT, error.message, counts=False)
+    elif reading := room_is_missing(workload, error):
+        _wait_for_room(workload, reading)
+    else:
+        _give_up(workload, error.code, error.message)
+
+
+def _wait_for_room(workload: Workload, reading: Reading) -> None:
+    """A quota has no room for a bare pod: nobody but Rung asks for it again, so it waits like others do."""
+    now = timezone.now()
+    if workload.phase in {Phase.CREATING, Phase.RESUMING}:
+        said: dict[str, Any] = {"reason": reading.reason, "message": reading.message, "detail": reading.numbers}
+        move(workload=workload, to=Phase.PENDING, at=now, **said)
+    else:
+        keep_reason(workload, reading, now)
+    pause = min(_pause(workload.attempts), ROOM_WAIT)
+    _write(workload, due_at=now + pause, attempts=min(workload.attempts, MOST_ATTEMPTS - 1), apply_error="")
 
 
 def _pause(attempts: int) -> timedelta:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from clusters.flavours import flavour_for
+from clusters.job_status import ACTIVE, BLOCKED, MISSING
 from clusters.models import Cluster, ObservedPod
 from clusters.observation import JobStatus, Observation
 from clusters.ports import Reading
@@ -15,10 +15,8 @@ from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.owners import workload_ids
 from workloads.services.evictions import record_evictions
 from workloads.services.moves import move, note
+from workloads.services.reasons import FAILED_CREATE, keep_reason, reading_of_refusal
 from workloads.standings import NO_JOB, holding_of, reading_of, standing_of
-
-BLOCKED = "blocked"
-MISSING = "missing"
 
 
 def on_observation(cluster: Cluster, observation: Observation) -> None:
@@ -28,12 +26,15 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
     2. record evictions, once each
     3. bring each row to what its pods hold and do
     """
-    owners = {pod.owner_id for pod in observation.pods} | observation.jobs.keys()
+    refusals = {event.owner_id: event.message for event in observation.events if event.reason == FAILED_CREATE}
+    owners = {pod.owner_id for pod in observation.pods} | observation.jobs.keys() | refusals.keys()
     workloads = _workloads(cluster, owners)
     pods = _pods(cluster, workloads)
     record_evictions(cluster, observation.pods, workloads, observation.readings)
     for owner, workload in workloads.items():
         job = observation.jobs.get(owner, NO_JOB)
+        if owner in refusals and job.phase in {"", ACTIVE}:
+            job = JobStatus(BLOCKED, FAILED_CREATE, refusals[owner])
         _take_in(workload, pods[owner], job, observation)
 
 
@@ -109,7 +110,7 @@ def _advance(
     if following != workload.phase:
         _move(workload, following, pods, job, reading, observation.at)
     elif following in WAITING and reading.reason:
-        _keep_reason(workload, reading, observation.at)
+        keep_reason(workload, reading, observation.at)
 
 
 def _reading(
@@ -117,10 +118,9 @@ def _reading(
 ) -> Reading:
     """The scheduler's words; where no pod could even be created, its controller's."""
     if job.phase == BLOCKED:
-        flavour = flavour_for(workload.project.cluster.flavour)
-        found = flavour.interpret({}, [{"reason": job.reason, "message": job.message}])
-        return found if found.reason else Reading(job.reason, job.message)
-    return reading_of(pods, readings)
+        return reading_of_refusal(workload, job.message)
+    found = reading_of(pods, readings)
+    return found if found.reason or not job.reason else Reading(job.reason, job.message)
 
 
 def _move(
@@ -135,20 +135,3 @@ def _move(
         changes["due_at"] = at
     reason, message = (job.reason, job.message) if to in ENDED else (reading.reason, reading.message)
     move(workload=workload, to=to, at=at, reason=reason, message=message, detail=reading.numbers, **changes)
-
-
-def _keep_reason(workload: Workload, reading: Reading, at: datetime) -> None:
-    """Still waiting, for another reason or with other numbers; only another reason is worth a line."""
-    if (workload.phase_reason, workload.phase_message) == (reading.reason[:64], reading.message):
-        return
-    changed = workload.phase_reason != reading.reason[:64]
-    values = {"phase_reason": reading.reason[:64], "phase_message": reading.message}
-    if Workload.objects.filter(pk=workload.pk, phase=workload.phase).update(**values) == 1 and changed:
-        note(
-            workload=workload,
-            at=at,
-            type_=EventType.SCHEDULING,
-            reason=reading.reason,
-            message=reading.message,
-            detail=reading.numbers,
-        )
