@@ -79,6 +79,7 @@ class Drift(models.Model):
     kind = models.CharField(max_length=128)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
+    owner = models.CharField(max_length=100, blank=True, help_text="Whose object it is: the value of our label.")
     message = models.TextField(blank=True)
     changes = models.JSONField(default=list)
     object_uid = models.CharField(max_length=64, blank=True, help_text="Of the foreign object that is in the way.")
