@@ -9,7 +9,8 @@ BIN := .venv/bin
 # The environment is current when it carries the stamp of the locked requirements.
 STAMP := .venv/locked-$(shell cksum < requirements-dev.txt | tr ' ' -)
 # What `manage.py check --deploy` is told: a configuration as in production.
-PRODUCTION := RUNG_SECRET_KEY=$$(printf 'only-for-this-check-%s' {a..z}) RUNG_HTTPS=true RUNG_HOSTS=rung.example.org RUNG_DATA=$$(mktemp -d)
+PRODUCTION := RUNG_SECRET_KEY=$$(printf 'only-for-this-check-%s' {a..z}) RUNG_HTTPS=true RUNG_HOSTS=rung.example.org RUNG_DATA=$$(mktemp -d) \
+	RUNG_CREDENTIAL_KEYS=$$(head -c 32 /dev/urandom | base64 | tr '+/' '-_')
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -9,14 +9,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import yaml
+
 from clusters.flavours import flavour_for
-from clusters.kinds_core import EVENT, KAI_POD_GROUP, KAI_QUEUE, NAMESPACE, NODE, POD, WORKLOAD_KINDS
+from clusters.kinds_core import EVENT, KAI_POD_GROUP, KAI_QUEUE, NODE, POD, WORKLOAD_KINDS
+from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.ports import MANAGER, Kind, Manifest
 
 READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "update", "patch", "delete")
 ROLE: Final = "rung"
+NAMESPACE: Final = "rung-system"
+ACCOUNT: Final = "rung"
 EXTRA_READS: Final[dict[str, tuple[Kind, ...]]] = {"kai": (KAI_POD_GROUP,)}
+
+
+HEAD: Final = """\
+# The account Rung works with in a cluster with the scheduler flavour {flavour}, and its rights.
+#   kubectl apply -f this-file
+# A token (for as long as the API server allows), and the authority that signed the API server's certificate:
+#   kubectl -n {namespace} create token {account} --duration=8760h
+#   kubectl -n {namespace} get configmap kube-root-ca.crt -o jsonpath='{{.data.ca\\.crt}}'
+# Take everything back: kubectl delete -f this-file
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +67,14 @@ def required_access(flavour: str) -> tuple[Access, ...]:
 
 
 def _why(kind: Kind) -> str:
-    if kind == NAMESPACE:
+    if kind == NAMESPACE_KIND:
         return "one namespace per project; the uid of kube-system is the cluster's identity"
     if kind in WORKLOAD_KINDS:
         return "workloads that were submitted"
     return "queues and their quotas" if kind == KAI_QUEUE else "priorities and quotas of projects"
 
 
-def manifests_for(flavour: str, *, namespace: str = "rung-system", account: str = "rung") -> list[Manifest]:
+def manifests_for(flavour: str, *, namespace: str = NAMESPACE, account: str = ACCOUNT) -> list[Manifest]:
     """Namespace, ServiceAccount, ClusterRole and its binding, in the order in which they are applied."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE}
@@ -80,6 +95,13 @@ def manifests_for(flavour: str, *, namespace: str = "rung-system", account: str 
             "subjects": [subject],
         },
     ]
+
+
+def as_yaml(flavour: str, *, namespace: str = NAMESPACE, account: str = ACCOUNT) -> str:
+    """The manifests as one YAML text, headed by how to apply them and how to get a token."""
+    head = HEAD.format(flavour=flavour, namespace=namespace, account=account)
+    manifests = manifests_for(flavour, namespace=namespace, account=account)
+    return head + yaml.safe_dump_all(manifests, sort_keys=False, explicit_start=True)
 
 
 def _labelled(name: str) -> dict[str, object]:

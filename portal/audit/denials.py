@@ -16,9 +16,18 @@ def verb(*, actor: Actor, action: str, entity_type: str, entity_name: str, proje
 
     What the actor may not see is answered without a record: it would name a thing that is not theirs.
     """
+    with (
+        recorded(actor=actor, action=action, entity_type=entity_type, entity_name=entity_name, project_id=project_id),
+        transaction.atomic(),
+    ):
+        yield
+
+
+@contextmanager
+def recorded(*, actor: Actor, action: str, entity_type: str, entity_name: str, project_id: str = "") -> Iterator[None]:
+    """The same for a block that opens its transactions itself, because it also waits for others."""
     try:
-        with transaction.atomic():
-            yield
+        yield
     except Absent:
         raise
     except RungError as error:

@@ -5,10 +5,13 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 HIDDEN = "[redacted]"
-SECRET_FIELD = re.compile(r"pass(word|wd)|secret|token|authorization|credential|kubeconfig|cookie|private_?key", re.I)
+SECRET_FIELD = re.compile(
+    r"pass(word|wd)|secret|token|authorization|credential|kubeconfig|cookie|sealed|(private|client)[-_]?key", re.I
+)
 SECRET_TEXT = re.compile(
     r"\b(?:bearer|basic)\s+[\w.~+/=-]{8,}"  # credentials in a header
     r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"  # a JSON web token
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*"
     r"|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"  # user and password in an address
     r"|\b(?:password|passwd|secret|token)s?\s?[=:]\s?[^\s,;]+",  # written out
     re.IGNORECASE,

@@ -1,0 +1,40 @@
+"""System checks of what real clusters need."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+from django.core.checks import Warning as Caution
+
+from clusters.sealing import NoKey, Sealer
+
+
+def credentials_can_be_sealed(**_kwargs: Any) -> list[CheckMessage]:
+    """A key that is none would be found only when somebody connects a cluster."""
+    try:
+        Sealer(settings.RUNG_CREDENTIAL_KEYS)
+    except NoKey:
+        return []
+    except ValueError:
+        hint = "Make one with `manage.py rotate_credentials --new-key`."
+        return [Error("RUNG_CREDENTIAL_KEYS holds a key that is none.", hint=hint, id="clusters.E002")]
+    return []
+
+
+def a_key_is_set(**_kwargs: Any) -> list[CheckMessage]:
+    """In production; the demo makes its own."""
+    if settings.RUNG_CREDENTIAL_KEYS:
+        return []
+    hint = "Make one with `manage.py rotate_credentials --new-key`; without it no real cluster can be connected."
+    return [Error("RUNG_CREDENTIAL_KEYS is empty.", hint=hint, id="clusters.E001")]
+
+
+def certificates_are_checked(**_kwargs: Any) -> list[CheckMessage]:
+    """Whoever sits between could read every credential."""
+    if not settings.RUNG_ALLOW_INSECURE_CLUSTERS:
+        return []
+    return [Caution("RUNG_ALLOW_INSECURE_CLUSTERS is on.", hint="Give the authority instead.", id="clusters.W003")]
+
+
+ALWAYS = (credentials_can_be_sealed,)
+IN_PRODUCTION = (a_key_is_set, certificates_are_checked)

@@ -1,0 +1,27 @@
+"""Prints what an admin of a cluster applies before connecting it: Rung's account and its rights."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from clusters.flavours import FLAVOURS
+from clusters.rbac import ACCOUNT, NAMESPACE, as_yaml
+
+
+class Command(BaseCommand):
+    """`manage.py cluster_rbac --flavour kube | kubectl apply -f -`."""
+
+    help = "Print the ServiceAccount, ClusterRole and binding that Rung needs in a cluster."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The scheduler, and where the account lives."""
+        parser.add_argument("--flavour", choices=sorted(FLAVOURS), default="kube")
+        parser.add_argument("--namespace", default=NAMESPACE)
+        parser.add_argument("--account", default=ACCOUNT)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """YAML, with the commands for a token as comments."""
+        self.stdout.write(
+            as_yaml(options["flavour"], namespace=options["namespace"], account=options["account"]), ending=""
+        )

@@ -1,0 +1,35 @@
+"""Seals the stored credentials of clusters under the newest key."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from clusters.sealing import NoKey, new_key
+from clusters.services.credentials import rotate_credentials
+from portal.core.actors import SYSTEM, Actor, Channel
+
+OPERATOR = Actor(SYSTEM.kind, SYSTEM.id, SYSTEM.name, Channel.COMMAND)
+
+
+class Command(BaseCommand):
+    """`manage.py rotate_credentials`, after a new key was put before the others in RUNG_CREDENTIAL_KEYS."""
+
+    help = "Seal the stored credentials of clusters under the first key of RUNG_CREDENTIAL_KEYS."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Or only make a key."""
+        parser.add_argument("--new-key", action="store_true", help="only print a fresh key; nothing is changed")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """The counts; exit code 1 while some credential does not open."""
+        if options["new_key"]:
+            self.stdout.write(new_key())
+            return
+        try:
+            done = rotate_credentials(actor=OPERATOR)
+        except (NoKey, ValueError) as error:
+            raise CommandError(f"RUNG_CREDENTIAL_KEYS holds no usable key: {error}") from error
+        self.stdout.write(f"{done.renewed} sealed anew, {done.current} were already, {done.broken} do not open.")
+        if done.broken:
+            raise CommandError("Enter those credentials again, or bring the key back that sealed them.")

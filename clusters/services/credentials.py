@@ -1,0 +1,42 @@
+"""Seal stored credentials anew under the newest key. Again changes nothing."""
+
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from clusters.credentials import sealer
+from clusters.models import ClusterCredential
+from clusters.sealing import SealBroken
+from portal.audit.services import record
+from portal.core.actors import Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """How many rows were sealed anew, were already, or do not open with any key."""
+
+    renewed: int
+    current: int
+    broken: int
+
+
+@transaction.atomic
+def rotate_credentials(*, actor: Actor) -> Rotation:
+    """Seal every credential under the first of `RUNG_CREDENTIAL_KEYS`. Raises NoKey without one.
+
+    A row that is changed meanwhile was sealed under the newest key by that change.
+    """
+    keys = sealer()
+    old = ClusterCredential.objects.select_for_update().exclude(key_id=keys.key_id)
+    current = ClusterCredential.objects.filter(key_id=keys.key_id).count()
+    renewed = broken = 0
+    for row in old:
+        try:
+            sealed = keys.renewed(row.sealed)
+        except SealBroken:
+            broken += 1
+            continue
+        renewed += ClusterCredential.objects.filter(pk=row.pk).update(sealed=sealed, key_id=keys.key_id)
+    if renewed:
+        record(actor, "cluster.rotate_credentials", None, detail={"renewed": renewed, "broken": broken})
+    return Rotation(renewed, current, broken)
