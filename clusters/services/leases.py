@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from clusters.models import Cluster, ClusterState, ObserverLease
-from clusters.services.observe import lease_of
+from clusters.services.storing import lease_of
 
 LEASE: Final = timedelta(seconds=15)
 

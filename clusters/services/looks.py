@@ -1,15 +1,20 @@
 """List, then watch: what of one kind has changed in a cluster since the version that is kept.
 
-A version that is no longer known means listing again; what was known and is not listed has gone meanwhile.
+A version that is no longer known means listing again; what was known and is not listed has gone meanwhile. An event
+that is older than the one before it cannot be trusted to be all that went wrong: that, too, means listing again.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol, TypeVar, runtime_checkable
 
 from clusters.errors import ClusterBusy, VersionExpired
 from clusters.ownership import is_managed
-from clusters.ports import ClusterGateway, Kind, Manifest
+from clusters.ports import ClusterGateway, Kind, Manifest, WatchEvent
+
+CHUNK = 1000  # rows in one statement
+Item = TypeVar("Item")
 
 
 @runtime_checkable
@@ -36,34 +41,73 @@ class Look:
         return not (self.present or self.gone or self.whole)
 
 
+@dataclass(slots=True)
+class Gathering:
+    """What lists and watches of one kind say, put together until somebody takes it."""
+
+    kind: Kind
+    version: str
+    managed_only: bool
+    whole: bool = False
+    present: dict[str, Manifest] = field(default_factory=dict)
+    gone: dict[str, Manifest] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.present) + len(self.gone)
+
+    def listed(self, found: Sequence[Manifest], version: str) -> None:
+        """Everything there is. ClusterBusy: it is older than what was seen; another server may know more."""
+        if number(version) < number(self.version):
+            raise ClusterBusy(f"The list of {self.kind.plural} ({version}) is older than what was seen: {self.version}")
+        self.version, self.whole = version, True
+        self.present = {each["metadata"]["uid"]: _trimmed(each) for each in found}
+
+    def told(self, event: WatchEvent) -> None:
+        """One event of the watch. VersionExpired: it is older than the one before."""
+        version = str(event.manifest["metadata"].get("resourceVersion", ""))
+        if number(version) < number(self.version):
+            raise VersionExpired(f"{self.kind.plural} went back from {self.version} to {version}.")
+        self.version = version
+        if event.type != "BOOKMARK":
+            self._fold(event)
+
+    def _fold(self, event: WatchEvent) -> None:
+        """An object that lost our label has left, as far as we are concerned."""
+        manifest = _trimmed(event.manifest)
+        uid = manifest["metadata"]["uid"]
+        if event.type == "DELETED" or (self.managed_only and not is_managed(manifest)):
+            self.gone[uid] = manifest
+            self.present.pop(uid, None)
+        else:
+            self.present[uid] = manifest
+            self.gone.pop(uid, None)
+
+    def take(self) -> Look:
+        """What came since the last time; the version stays."""
+        taken = Look(self.kind, self.version, list(self.present.values()), list(self.gone.values()), self.whole)
+        self.present, self.gone, self.whole = {}, {}, False
+        return taken
+
+
 def look(gateway: ClusterGateway, kind: Kind, *, since: str, managed_only: bool) -> Look:
     """Watch from `since`, or list when there is none or it has expired. Raises ClusterError."""
     if since:
+        gathering = Gathering(kind, since, managed_only)
         try:
-            return _watched(gateway, kind, since, managed_only=managed_only)
+            for event in gateway.watch(kind, since=since):
+                gathering.told(event)
+            return gathering.take()
         except VersionExpired:
             pass
-    found, version = gateway.list(kind, managed_only=managed_only)
-    if since and number(version) < number(since):
-        raise ClusterBusy(f"The list of {kind.plural} ({version}) is older than what was seen ({since}).")
-    return Look(kind, version, found, whole=True)
+    gathering = Gathering(kind, since, managed_only)
+    gathering.listed(*gateway.list(kind, managed_only=managed_only))
+    return gathering.take()
 
 
-def _watched(gateway: ClusterGateway, kind: Kind, since: str, *, managed_only: bool) -> Look:
-    present: dict[str, Manifest] = {}
-    gone: dict[str, Manifest] = {}
-    version = since
-    for event in gateway.watch(kind, since=since):
-        meta = event.manifest["metadata"]
-        version = newer(version, str(meta.get("resourceVersion", "")))
-        if managed_only and not is_managed(event.manifest):
-            continue
-        if event.type == "DELETED":
-            gone[meta["uid"]] = event.manifest
-            present.pop(meta["uid"], None)
-        elif meta["uid"] not in gone:
-            present[meta["uid"]] = event.manifest
-    return Look(kind, version, list(present.values()), list(gone.values()))
+def _trimmed(manifest: Manifest) -> Manifest:
+    """Who manages which field is a third of an object and never looked at."""
+    manifest["metadata"].pop("managedFields", None)
+    return manifest
 
 
 def newer(one: str, other: str) -> str:
@@ -74,3 +118,10 @@ def newer(one: str, other: str) -> str:
 def number(version: str) -> int:
     """A resourceVersion as a number; 0 when it is none."""
     return int(version) if version.isascii() and version.isdecimal() else 0
+
+
+def batched(items: Iterable[Item], size: int = CHUNK) -> Iterator[list[Item]]:
+    """The items in lists of at most `size`."""
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part

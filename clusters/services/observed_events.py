@@ -1,68 +1,97 @@
-"""Kubernetes events about our objects, kept after the API server has forgotten them."""
+"""Kubernetes events about our objects, kept after the API server has forgotten them.
 
-from collections.abc import Mapping
+An event may come before the object it is about: it then waits in its row, without an owner, for the object to be seen.
+What happens again and again is one event whose count and time grow: its row grows with it.
+"""
+
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
 
-from clusters.errors import ClusterError
-from clusters.kinds_core import kind_of
-from clusters.models import Cluster, ClusterEvent, ObservedPod
+from django.db.models import Q
+
+from clusters.kinds_core import WORKLOAD_KINDS
+from clusters.models import Cluster, ClusterEvent, ObservedObject, ObservedPod
 from clusters.pods import moment_of
-from clusters.ports import ClusterGateway, Manifest, ObjectRef
-from clusters.services.looks import Look
-from clusters.services.observed_pods import workload_id
+from clusters.ports import Manifest
+from clusters.services.looks import CHUNK, Look, batched, number
 
-MANY = 5000
-
-
-def owners_of_events(gateway: ClusterGateway, look: Look, owners: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Workload id by uid, also of job objects that are not known yet. Asks the cluster: not inside a transaction."""
-    known = {uid: owner for kept in owners.values() for uid, owner in kept.items()}
-    for event in look.present[-MANY:]:
-        about = event.get("involvedObject") or {}
-        uid = str(about.get("uid", ""))
-        if about.get("kind") != "Pod" and uid and uid not in known:
-            known[uid] = _ask(gateway, about)
-    return known
+KINDS = frozenset(kind.kind for kind in WORKLOAD_KINDS)  # what our events can be about; pods are one of them
+FIELDS = ["owner_id", "type", "reason", "message", "count", "resource_version", "at"]
 
 
-def _ask(gateway: ClusterGateway, about: Mapping[str, Any]) -> str:
-    try:
-        kind = kind_of(about)
-        found = gateway.get(ObjectRef(kind, str(about["name"]), str(about.get("namespace", ""))))
-    except (KeyError, ClusterError):
-        return ""
-    return workload_id(found) if found and found["metadata"]["uid"] == about.get("uid") else ""
+def store_events(cluster: Cluster, look: Look, *, at: datetime) -> list[ClusterEvent]:
+    """Write what is new, and what happened again, about our objects; those rows, oldest first."""
+    rows = [row for part in batched(look.present) for row in _rows(cluster, part, at)]
+    ClusterEvent.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["cluster", "uid"], update_fields=FIELDS, batch_size=CHUNK
+    )
+    return sorted((row for row in rows if row.owner_id), key=lambda row: row.at)
 
 
-def store_events(cluster: Cluster, look: Look, owners: Mapping[str, str], *, at: datetime) -> list[ClusterEvent]:
-    """Write new events about our pods and jobs; the new rows, oldest first."""
-    events = list(look.present[-MANY:])
-    by_uid = {each["metadata"]["uid"]: each for each in events}
-    seen = set(ClusterEvent.objects.filter(cluster=cluster, uid__in=by_uid).values_list("uid", flat=True))
-    news = [event for uid, event in by_uid.items() if uid not in seen]
-    about = {str((event.get("involvedObject") or {}).get("uid", "")) for event in news}
-    pods = ObservedPod.objects.filter(cluster=cluster, uid__in=about).exclude(owner_id="")
-    known = {**owners, **dict(pods.values_list("uid", "owner_id"))}
-    rows = [row for event in news if (row := _row(cluster, event, known, at)).owner_id]
-    rows.sort(key=lambda row: row.at)
-    return ClusterEvent.objects.bulk_create(rows)
+def adopt_events(cluster: Cluster, fresh: Iterable[ObservedPod | ObservedObject]) -> list[ClusterEvent]:
+    """Events that came before their objects find their owner; those about somebody else's objects go."""
+    adopted: list[ClusterEvent] = []
+    for part in batched(fresh):
+        owners = {each.uid: each.owner_id for each in part}
+        found = list(ClusterEvent.objects.filter(cluster=cluster, owner_id="", object_uid__in=owners))
+        for event in found:
+            event.owner_id = owners[event.object_uid]
+        ours = [event for event in found if event.owner_id]
+        ClusterEvent.objects.bulk_update(ours, ["owner_id"])
+        ClusterEvent.objects.filter(pk__in=[event.pk for event in found if not event.owner_id]).delete()
+        adopted += ours
+    return adopted
 
 
-def _row(cluster: Cluster, event: Manifest, owners: Mapping[str, str], at: datetime) -> ClusterEvent:
-    about = event.get("involvedObject") or {}
-    uid = str(about.get("uid", ""))
+def _rows(cluster: Cluster, events: list[Manifest], at: datetime) -> Iterator[ClusterEvent]:
+    news = {each["metadata"]["uid"]: each for each in events if _about(each).get("kind") in KINDS}
+    stored = ClusterEvent.objects.filter(cluster=cluster, uid__in=news)
+    for uid, version in stored.values_list("uid", "resource_version"):
+        if number(_version(news[uid])) <= number(version):
+            del news[uid]
+    owners = _owners(cluster, {str(_about(each).get("uid", "")) for each in news.values()})
+    for event in news.values():
+        owner = owners.get(str(_about(event).get("uid", "")))
+        if owner != "":
+            yield _row(cluster, event, owner or "", at)
+
+
+def _owners(cluster: Cluster, uids: set[str]) -> dict[str, str]:
+    """Workload by the uid of its pod or object; empty for somebody else's pod, absent for what was not seen yet."""
+    about = Q(cluster=cluster, uid__in=uids)
+    pods = ObservedPod.objects.filter(about).values_list("uid", "owner_id")
+    return {**dict(pods), **dict(ObservedObject.objects.filter(about).values_list("uid", "owner_id"))}
+
+
+def _about(event: Manifest) -> Manifest:
+    return event.get("involvedObject") or {}
+
+
+def _version(event: Manifest) -> str:
+    return str(event["metadata"].get("resourceVersion", ""))
+
+
+def _row(cluster: Cluster, event: Manifest, owner: str, at: datetime) -> ClusterEvent:
+    about, series = _about(event), event.get("series") or {}
     return ClusterEvent(
         cluster=cluster,
         uid=event["metadata"]["uid"],
         namespace=event["metadata"].get("namespace", ""),
-        owner_id=owners.get(uid, ""),
+        owner_id=owner,
         kind=str(about.get("kind", ""))[:63],
         name=str(about.get("name", ""))[:253],
-        object_uid=uid[:64],
+        object_uid=str(about.get("uid", ""))[:64],
         type=str(event.get("type", "Normal"))[:16],
         reason=str(event.get("reason", ""))[:128],
         message=str(event.get("message", "")),
         source=str(event.get("reportingComponent") or (event.get("source") or {}).get("component", ""))[:128],
-        at=moment_of(event.get("lastTimestamp") or event.get("eventTime")) or at,
+        count=max(int(series.get("count") or event.get("count") or 1), 1),
+        resource_version=_version(event)[:32],
+        at=_last(event, series) or at,
     )
+
+
+def _last(event: Manifest, series: Manifest) -> datetime | None:
+    """Old events count in themselves, new ones in a series; a new one that happened once has an event time only."""
+    said = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((moment for each in said if (moment := moment_of(each))), None)

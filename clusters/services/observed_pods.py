@@ -22,10 +22,11 @@ from clusters.pods import (
     requests_of,
 )
 from clusters.ports import Manifest, Reading, SchedulerFlavour
-from clusters.services.looks import Look, number
+from clusters.services.looks import CHUNK, Look, batched, number
 from scheduling.priority import Preemptibility
 
 FIELDS = [each.name for each in ObservedPod._meta.concrete_fields if each.name not in {"id", "cluster", "uid"}]
+SAID = [each.attname for each in ObservedPod._meta.concrete_fields if each.name in FIELDS[:-2]]  # not when it was seen
 WORKLOAD = "workload."
 
 
@@ -35,6 +36,7 @@ class PodChanges:
 
     rows: list[ObservedPod] = field(default_factory=list)
     readings: dict[str, Reading] = field(default_factory=dict)
+    fresh: list[ObservedPod] = field(default_factory=list)  # seen for the first time
 
 
 def workload_id(manifest: Manifest) -> str:
@@ -55,49 +57,76 @@ class PodStore:
     def store(self, look: Look) -> PodChanges:
         """Write what changed.
 
-        1. pods that are there and newer than their row
+        1. pods that are there, newer than their row, and saying something else than it
         2. pods whose deletion was told, with their last state
         3. rows that nobody listed, and rows whose name another uid has taken: gone unseen
         """
         changes = PodChanges()
-        uids = [each["metadata"]["uid"] for each in (*look.present, *look.gone)]
-        known = {row.uid: row for row in self._rows().filter(uid__in=uids)}
+        known = self._known([each["metadata"]["uid"] for each in (*look.present, *look.gone)])
         for manifest in look.present:
-            if _is_news(manifest, known):
-                self._add(changes, manifest, gone=False)
+            row = known.get(manifest["metadata"]["uid"])
+            if row is None or _is_news(manifest, row):
+                self._add(changes, manifest, row)
         for manifest in look.gone:
             row = known.get(manifest["metadata"]["uid"])
             if row is None or row.gone_at is None:
-                self._add(changes, manifest, gone=True)
-        changes.rows += self._gone_unseen(look, changes.rows)
+                self._add(changes, manifest, row, gone=True)
+        changes.rows += self._lost(look) if look.whole else self._replaced(changes)
         ObservedPod.objects.bulk_create(
-            changes.rows, update_conflicts=True, unique_fields=["cluster", "uid"], update_fields=FIELDS
+            changes.rows,
+            update_conflicts=True,
+            unique_fields=["cluster", "uid"],
+            update_fields=FIELDS,
+            batch_size=CHUNK,
         )
         return changes
 
     def _rows(self) -> QuerySet[ObservedPod]:
         return ObservedPod.objects.filter(cluster=self.cluster)
 
-    def _add(self, changes: PodChanges, manifest: Manifest, *, gone: bool) -> None:
+    def _known(self, uids: list[str]) -> dict[str, ObservedPod]:
+        parts = (self._rows().filter(uid__in=part) for part in batched(uids))
+        return {row.uid: row for part in parts for row in part}
+
+    def _add(self, changes: PodChanges, manifest: Manifest, before: ObservedPod | None, *, gone: bool = False) -> None:
         reading = self.flavour.interpret(manifest)
         row = self._row(manifest, reading)
         row.gone_at = self.at if gone else None
+        if before is not None and before.deletion_at:
+            row.deletion_at, row.grace_seconds = (
+                before.deletion_at,
+                before.grace_seconds,
+            )  # the node's own last word is 0
+        if before is None:
+            changes.fresh.append(row)
+        elif not _differs(row, before):
+            return
         changes.rows.append(row)
         changes.readings[row.uid] = reading
 
-    def _gone_unseen(self, look: Look, written: Iterable[ObservedPod]) -> list[ObservedPod]:
+    def _lost(self, look: Look) -> list[ObservedPod]:
+        """A list names everything: live rows that it does not name have gone."""
+        listed = {each["metadata"]["uid"] for each in look.present} | {each["metadata"]["uid"] for each in look.gone}
         live = self._rows().filter(gone_at__isnull=True)
-        if look.whole:
-            lost = list(live.exclude(uid__in=[each["metadata"]["uid"] for each in look.present]))
-        else:
-            here = {(row.namespace, row.name): row.uid for row in written if row.gone_at is None}
-            told = {row.uid for row in written}
-            same_name = live.filter(name__in=[name for _namespace, name in here])
-            lost = [row for row in same_name if (row.namespace, row.name) in here and row.uid not in told]
-        for row in lost:
+        missed = [uid for uid in live.values_list("uid", flat=True) if uid not in listed]
+        return self._ended(self._known(missed).values())
+
+    def _replaced(self, changes: PodChanges) -> list[ObservedPod]:
+        """A name that a new pod has taken belongs to no other one any more."""
+        new = {(row.namespace, row.name): row.uid for row in changes.fresh if row.gone_at is None}
+        told = {row.uid for row in changes.rows}
+        parts = (
+            self._rows().filter(gone_at__isnull=True, name__in=part) for part in batched({name for _, name in new})
+        )
+        same = (row for part in parts for row in part)
+        return self._ended(row for row in same if (row.namespace, row.name) in new and row.uid not in told)
+
+    def _ended(self, rows: Iterable[ObservedPod]) -> list[ObservedPod]:
+        ended = list(rows)
+        for row in ended:
             row.gone_at = self.at
             row.observed_at = self.at
-        return lost
+        return ended
 
     def _row(self, pod: Manifest, reading: Reading) -> ObservedPod:
         meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
@@ -121,10 +150,11 @@ class PodStore:
             gpu_milli=asked.gpu,
             cpu_milli=asked.cpu,
             memory_bytes=asked.memory,
-            grace_seconds=int(spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)),
+            grace_seconds=_grace(pod),
             created_at=moment_of(meta.get("creationTimestamp")) or self.at,
             started_at=moment_of(status.get("startTime")),
             deletion_at=moment_of(meta.get("deletionTimestamp")),
+            ended_at=_ended_at(pod),
             resource_version=str(meta.get("resourceVersion", "")),
             observed_at=self.at,
             **_disruption(pod, self.at),
@@ -141,9 +171,29 @@ class PodStore:
         return next((pool.name for pool in self.pools if pool.is_default), "")
 
 
-def _is_news(manifest: Manifest, known: dict[str, ObservedPod]) -> bool:
-    row = known.get(manifest["metadata"]["uid"])
-    return row is None or number(str(manifest["metadata"].get("resourceVersion", ""))) > number(row.resource_version)
+def _is_news(manifest: Manifest, row: ObservedPod) -> bool:
+    return number(str(manifest["metadata"].get("resourceVersion", ""))) > number(row.resource_version)
+
+
+def _differs(row: ObservedPod, before: ObservedPod) -> bool:
+    """Many changes of a pod are of no interest here: a probe's time, an annotation."""
+    return any(getattr(row, name) != getattr(before, name) for name in SAID)
+
+
+def _grace(pod: Manifest) -> int:
+    """What its deletion granted it, once it is being deleted; what it asks for until then."""
+    granted = pod["metadata"].get("deletionGracePeriodSeconds")
+    asked = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return next((int(each) for each in (granted, asked) if each is not None), DEFAULT_GRACE)
+
+
+def _ended_at(pod: Manifest) -> datetime | None:
+    """When the last of its containers ended, if its node said so for all of them."""
+    ends = [
+        moment_of(((each.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        for each in (pod.get("status") or {}).get("containerStatuses") or []
+    ]
+    return max((end for end in ends if end), default=None) if all(ends) else None
 
 
 def _end_reason(pod: Manifest) -> str:

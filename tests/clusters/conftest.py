@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters import sources
+from clusters import observation, sources
 from clusters.backends.memory import Store, forget_all, store_of
 from clusters.models import Cluster
 from clusters.ports import DesiredState
 from tests.clusters.specs import Wanted
+from tests.clusters.told import Told
 from tests.factories.clusters import build_cluster
 
 
@@ -42,3 +43,11 @@ def plain(db: None) -> Cluster:
 def store(cluster: Cluster) -> Store:
     """What the KAI cluster holds."""
     return store_of(str(cluster.pk))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """The only handler of observations during the test."""
+    handler = Told()
+    monkeypatch.setattr(observation, "_handlers", [handler])
+    return handler

@@ -46,7 +46,7 @@ def watching(observer: Observer) -> Iterator[Observer]:
 class Away(SandboxGateway):
     """Cannot be reached."""
 
-    def list(self, kind: Kind, *, namespace: str = "", managed_only: bool = True) -> tuple[list[Manifest], str]:
+    def list(self, kind: Kind, **_asked: Any) -> tuple[list[Manifest], str]:
         raise ClusterUnreachable("connection refused")
 
 
@@ -55,7 +55,7 @@ class Stuck(SandboxGateway):
 
     free = threading.Event()
 
-    def list(self, kind: Kind, *, namespace: str = "", managed_only: bool = True) -> tuple[list[Manifest], str]:
+    def list(self, kind: Kind, **_asked: Any) -> tuple[list[Manifest], str]:
         self.free.wait(SECONDS)
         raise ClusterUnreachable("timed out")
 

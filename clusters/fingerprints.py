@@ -1,0 +1,19 @@
+"""What an object says, in 32 digits: to notice a change without keeping the object. Pure."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+OURS: Final = "rung.dev/"  # foreign annotations, such as kubectl's own, say nothing that Rung wants
+BESIDE: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
+
+
+def fingerprint_of(manifest: Mapping[str, Any]) -> str:
+    """Of labels, our annotations and everything outside metadata and status; leaving is a change, too."""
+    metadata = manifest.get("metadata") or {}
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith(OURS)}
+    says = {key: value for key, value in manifest.items() if key not in BESIDE}
+    whole = [says, metadata.get("labels") or {}, annotations, bool(metadata.get("deletionTimestamp"))]
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

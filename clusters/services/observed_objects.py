@@ -1,0 +1,82 @@
+"""Our own objects as compact rows, so that a loss or a foreign hand is noticed after a restart too."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from clusters.fingerprints import fingerprint_of
+from clusters.models import Cluster, ObservedObject
+from clusters.ownership import generation_of, hash_of
+from clusters.ports import Manifest
+from clusters.services.looks import CHUNK, Look
+from clusters.services.observed_pods import workload_id
+
+FIELDS: Final = ("namespace", "name", "owner_id", "generation", "applied_hash", "fingerprint", "agreed")
+
+
+@dataclass(slots=True)
+class Kept:
+    """Of one kind: its rows now, what stood in them before by uid, and the rows that are no more."""
+
+    rows: list[ObservedObject] = field(default_factory=list)
+    before: dict[str, ObservedObject] = field(default_factory=dict)
+    lost: list[ObservedObject] = field(default_factory=list)
+
+    @property
+    def fresh(self) -> list[ObservedObject]:
+        """Those seen for the first time."""
+        return [row for row in self.rows if row.uid not in self.before]
+
+
+def keep_objects(cluster: Cluster, look: Look, present: Sequence[Manifest]) -> Kept:
+    """Bring the rows of one kind up to what was seen: `present` are those of the look that are ours."""
+    kept = Kept()
+    here = {each["metadata"]["uid"] for each in present}
+    gone = {each["metadata"]["uid"] for each in look.gone} - here
+    stored = _stored(cluster, look, here | gone)
+    kept.lost = [row for uid, row in stored.items() if uid in gone or (look.whole and uid not in here)]
+    kept.before = {uid: row for uid, row in stored.items() if uid in here}
+    kept.rows = [_row(cluster, look, each, kept.before.get(each["metadata"]["uid"])) for each in present]
+    _write(kept)
+    return kept
+
+
+def _stored(cluster: Cluster, look: Look, uids: set[str]) -> dict[str, ObservedObject]:
+    rows = ObservedObject.objects.filter(cluster=cluster, kind=look.kind.key)
+    return {row.uid: row for row in (rows if look.whole else rows.filter(uid__in=uids))}
+
+
+def _write(kept: Kept) -> None:
+    changed = [row for row in kept.rows if row.uid not in kept.before or differs(row, kept.before[row.uid])]
+    ObservedObject.objects.bulk_create(
+        changed,
+        update_conflicts=True,
+        unique_fields=["cluster", "uid"],
+        update_fields=["kind", *FIELDS],
+        batch_size=CHUNK,
+    )
+    if kept.lost:
+        ObservedObject.objects.filter(pk__in=[row.pk for row in kept.lost]).delete()
+
+
+def differs(row: ObservedObject, before: ObservedObject) -> bool:
+    """Does it say something else than it did?"""
+    return any(getattr(row, name) != getattr(before, name) for name in FIELDS)
+
+
+def _row(cluster: Cluster, look: Look, manifest: Manifest, before: ObservedObject | None) -> ObservedObject:
+    """What was agreed changes with our hash only: a foreign hand changes the rest."""
+    meta, written, says = manifest["metadata"], hash_of(manifest), fingerprint_of(manifest)
+    agreed = before.agreed if before and before.applied_hash == written else says
+    return ObservedObject(
+        cluster=cluster,
+        kind=look.kind.key,
+        uid=meta["uid"],
+        namespace=meta.get("namespace", ""),
+        name=meta["name"],
+        owner_id=workload_id(manifest),
+        generation=generation_of(manifest),
+        applied_hash=written[:64],
+        fingerprint=says,
+        agreed=agreed,
+    )
