@@ -4,6 +4,7 @@ The caller stays awake: between answers `idle` is called, at least once a second
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
@@ -37,10 +38,9 @@ class _Team(Generic[Task, Result]):
     """Threads that take the next task until there is none."""
 
     def __init__(self, tasks: Sequence[Task], act: Callable[[Task], Result], size: int) -> None:
-        self._next = iter(tasks)
+        self._waiting = deque(tasks)
         self._left = len(tasks)
         self._act = act
-        self._lock = threading.Lock()
         self._stopped = False
         self._done: SimpleQueue[tuple[Task, Result] | BaseException] = SimpleQueue()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(size)]
@@ -68,12 +68,12 @@ class _Team(Generic[Task, Result]):
 
     def _work(self) -> None:
         while not self._stopped:
-            with self._lock:
-                task = next(self._next, self)
-            if task is self:
+            try:
+                task = self._waiting.popleft()
+            except IndexError:
                 return
             try:
                 self._done.put((task, self._act(task)))
-            except BaseException as error:
-                self._done.put(error)  # whatever it is, it is the asking thread's to raise
+            except BaseException as error:  # whatever it is, it is the asking thread's to raise
+                self._done.put(error)
                 return

@@ -5,7 +5,7 @@ applied-hash says whether Rung wrote this very content; the live fields are comp
 hand that kept the annotation is found. A field that only the observed object has belongs to somebody else.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -100,16 +100,25 @@ QUANTITIES: Final = frozenset({"hard", "default", "defaultRequest", "max", "min"
 IGNORED: Final = frozenset(f"/metadata/annotations/{name.replace('/', '~1')}" for name in (APPLIED_HASH, GENERATION))
 
 
-def diff(observed: Iterable[Manifest], desired: Iterable[Manifest]) -> list[Change]:
-    """What would make the cluster equal to the desired state; empty when it already is. The order is not yet safe."""
+def diff(
+    observed: Iterable[Manifest], desired: Iterable[Manifest], *, adopted: Container[str] = frozenset()
+) -> list[Change]:
+    """What would make the cluster equal to the desired state; empty when it already is. The order is not yet safe.
+
+    `adopted`: uids of foreign objects that may become ours.
+    """
     live = {ref_of(manifest): manifest for manifest in observed}
     wanted = {ref_of(manifest): stamped(manifest) for manifest in desired}
-    blocked = {ref.name: no for ref in wanted if ref.kind == NAMESPACE and ref in live and (no := _unusable(live[ref]))}
+    blocked = {
+        ref.name: no
+        for ref in wanted
+        if ref.kind == NAMESPACE and ref in live and (no := _unusable(live[ref], adopted))
+    }
     changes: list[Change] = []
     for ref, manifest in wanted.items():
         if ref.namespace in blocked:
             changes.append(Conflict(ref, manifest, blocked[ref.namespace]))
-        elif change := _compare(ref, live.get(ref), manifest):
+        elif change := _compare(ref, live.get(ref), manifest, adopted):
             changes.append(change)
     extra = (Delete(ref, each) for ref, each in live.items() if ref not in wanted and is_managed(each))
     return [*changes, *(change for change in extra if not is_leaving(change.observed))]
@@ -126,10 +135,10 @@ def is_leaving(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest["metadata"].get("deletionTimestamp"))
 
 
-def _unusable(namespace: Manifest) -> str:
+def _unusable(namespace: Manifest, adopted: Container[str]) -> str:
     """Why nothing may be written into the namespace; empty: it may."""
     name = namespace["metadata"]["name"]
-    if not is_managed(namespace):
+    if not (is_managed(namespace) or namespace["metadata"].get("uid") in adopted):
         return f"The namespace {name} is not managed by Rung."
     return f"The namespace {name} is being deleted; it is made anew once it is gone." if is_leaving(namespace) else ""
 
@@ -139,10 +148,10 @@ def field_changes(observed: Manifest, desired: Manifest) -> Changes:
     return tuple(each for each in _leaves(observed, desired, "", "") if each.path not in IGNORED)
 
 
-def _compare(ref: ObjectRef, observed: Manifest | None, desired: Manifest) -> Change | None:
+def _compare(ref: ObjectRef, observed: Manifest | None, desired: Manifest, adopted: Container[str]) -> Change | None:
     if observed is None:
         return Create(ref, desired)
-    if not is_managed(observed):
+    if not (is_managed(observed) or observed["metadata"].get("uid") in adopted):
         return conflict_with(ref, observed, desired)
     if is_leaving(observed):
         return Conflict(ref, desired, f"{ref.kind.kind} {ref.name} is being deleted; it is made anew once it is gone.")
@@ -166,7 +175,9 @@ def _holds(observed: Manifest, desired: Manifest) -> bool:
     return (
         all(observed.get(key) == value for key, value in desired.items() if key != "metadata")
         and theirs["labels"].items() >= ours["labels"].items()
-        and all(theirs["annotations"].get(key) == text for key, text in ours["annotations"].items() if key != GENERATION)
+        and all(
+            theirs["annotations"].get(key) == text for key, text in ours["annotations"].items() if key != GENERATION
+        )
     )
 
 

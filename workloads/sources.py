@@ -6,12 +6,13 @@ from django.db.models import Q
 
 from clusters.models import Cluster
 from clusters.ports import DesiredState, PriorityLevel
+from clusters.sources import EVERYBODY
 from workloads.drafts import Entry
 from workloads.models import Priority, Workload
 
 
-def desired_state(_cluster: Cluster) -> DesiredState:
-    """The same levels on every cluster, weakest first."""
+def desired_state(_cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
+    """The same levels on every cluster, weakest first; all of them for any owner, whose quotas name classes."""
     live = Workload.objects.filter(deleted_at__isnull=True).values("priority")
     rows = Priority.objects.filter(Q(retired_at__isnull=True) | Q(pk__in=live))
     return DesiredState(levels=tuple(_level(row) for row in rows))

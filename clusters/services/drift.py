@@ -1,26 +1,70 @@
 """What differs between cluster and database at the last look, one row per object. Differences are values until here."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from django.db import transaction
 from django.db.models import Q
 
-from clusters.diff import Change, Conflict, Create, Delete, Fenced
+from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace
 from clusters.models import Cluster, Drift, DriftKind, ObservedPod
+from clusters.naming import names_of
+from clusters.order import body_of
+from clusters.ownership import is_managed, owner_of
 from clusters.ports import ObjectRef, PriorityLevel
 
-LIVE_PHASES = ("Pending", "Running")
+LIVE_PHASES: Final = ("Pending", "Running")
+NAMED: Final = 20
+"""How many pods are named in one sentence."""
 
 
 @transaction.atomic
 def record_drift(
-    cluster: Cluster, changes: Iterable[Change], *, levels: Sequence[PriorityLevel], at: datetime
+    cluster: Cluster,
+    changes: Iterable[Change],
+    *,
+    levels: Sequence[PriorityLevel],
+    at: datetime,
+    refs: Collection[ObjectRef] | None = None,
 ) -> list[Drift]:
-    """Rewrite the cluster's drift rows: what still differs, and pods whose integer is not their class's any more."""
-    rows = [*_rows(cluster, changes, at), *_stale(cluster, levels, at)]
-    Drift.objects.filter(cluster=cluster).delete()
+    """Rewrite the cluster's drift rows: what still differs, and pods whose integer is not their class's any more.
+
+    With `refs` only the rows of these objects.
+    """
+    rows = [*_rows(cluster, changes, at), *(_stale(cluster, levels, at) if refs is None else ())]
+    known = Drift.objects.filter(cluster=cluster)
+    if refs is not None:
+        places = {(ref.kind.key, ref.namespace, ref.name) for ref in refs}
+        named = known.filter(name__in={ref.name for ref in refs}).exclude(category=DriftKind.STALE)
+        known = Drift.objects.filter(pk__in=[row.pk for row in named if (row.kind, row.namespace, row.name) in places])
+    known.delete()
     return Drift.objects.bulk_create(rows, batch_size=500)
+
+
+def keepers(cluster: Cluster, changes: Iterable[Change], *, levels: Sequence[PriorityLevel]) -> dict[ObjectRef, str]:
+    """For every PriorityClass about to be replaced: which living pods keep the integer they were born with."""
+    replaced = {change.ref.name: change.ref for change in changes if isinstance(change, Replace)}
+    if not replaced:
+        return {}
+    pods: dict[str, list[ObservedPod]] = {}
+    for pod, _value in stale_pods(cluster, [level for level in levels if level.name in replaced]):
+        pods.setdefault(pod.priority_class, []).append(pod)
+    names = names_of(pod.owner_id for found in pods.values() for pod in found)
+    return {ref: _kept_by(pods.get(name, []), names) for name, ref in replaced.items()}
+
+
+def _kept_by(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> str:
+    if not pods:
+        return "No living pod keeps the old integer."
+    told = ", ".join(_called(pod, names) for pod in pods[:NAMED])
+    more = f" and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
+    return f"{len(pods)} living pods keep the integer they have until they are made anew: {told}{more}."
+
+
+def _called(pod: ObservedPod, names: Mapping[str, str]) -> str:
+    workload = names.get(pod.owner_id)
+    return f"{pod.namespace}/{pod.name} ({workload}, {pod.priority})" if workload else f"{pod.namespace}/{pod.name}"
 
 
 def stale_pods(cluster: Cluster, levels: Sequence[PriorityLevel]) -> Iterator[tuple[ObservedPod, int]]:
@@ -36,7 +80,10 @@ def stale_pods(cluster: Cluster, levels: Sequence[PriorityLevel]) -> Iterator[tu
 
 def _stale(cluster: Cluster, levels: Sequence[PriorityLevel], at: datetime) -> Iterator[Drift]:
     seen: set[tuple[str, str]] = set()
-    for pod, value in stale_pods(cluster, levels):
+    found = list(stale_pods(cluster, levels))
+    names = names_of(pod.owner_id for pod, _ in found)
+    for pod, value in found:
+        workload = names.get(pod.owner_id)
         if (pod.namespace, pod.name) in seen:
             continue
         seen.add((pod.namespace, pod.name))
@@ -46,7 +93,8 @@ def _stale(cluster: Cluster, levels: Sequence[PriorityLevel], at: datetime) -> I
             kind="Pod",
             namespace=pod.namespace,
             name=pod.name,
-            message=f"Runs with {pod.priority} of class {pod.priority_class}, which is {value} for new pods.",
+            message=f"Runs with {pod.priority} of class {pod.priority_class}, which is {value} for new pods."
+            + (f" Workload: {workload}." if workload else ""),
             changes=[["/spec/priority", pod.priority, value]],
             seen_at=at,
         )
@@ -73,8 +121,16 @@ def _row(cluster: Cluster, change: Change, at: datetime) -> Drift:
         name=change.ref.name,
         message=message,
         changes=[each.as_row() for each in change.changes],
+        owner=owner_of(body_of(change)),
+        object_uid=_foreign_uid(change),
         seen_at=at,
     )
+
+
+def _foreign_uid(change: Change) -> str:
+    """Names the very object that an admin may take over; empty where there is none."""
+    observed = change.observed if isinstance(change, Conflict) else None
+    return "" if observed is None or is_managed(observed) else str(observed["metadata"]["uid"])
 
 
 def _category(change: Change) -> tuple[DriftKind, str]:

@@ -11,6 +11,7 @@ from clusters.enqueue import wake_sync
 from clusters.flavours import FLAVOURS
 from clusters.gateways import BACKENDS
 from clusters.models import Cluster, ClusterState, NodePool, Placement
+from clusters.services import touches
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
@@ -50,8 +51,9 @@ def pause(*, cluster: Cluster, reason: str, actor: Actor) -> None:
 def unpause(*, cluster: Cluster, actor: Actor, adopt: bool = False) -> None:
     """Work with the cluster again. `adopt` takes over another identity behind the same address, which must be said."""
     identity = {"uid": ""} if adopt else {}
+    now = timezone.now()
     changed = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.PAUSED).update(
-        state=ClusterState.ACTIVE, paused_reason="", sync_due_at=timezone.now(), **identity
+        state=ClusterState.ACTIVE, paused_reason="", sync_due_at=now, resync_due_at=now, failures=0, **identity
     )
     cluster.refresh_from_db()
     if changed:
@@ -62,16 +64,24 @@ def unpause(*, cluster: Cluster, actor: Actor, adopt: bool = False) -> None:
 @transaction.atomic
 def request_reconcile(cluster: Cluster, actor: Actor) -> None:
     """Make a reconcile due now and wake a worker. Conflict when the cluster is paused."""
-    changed = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.ACTIVE).update(sync_due_at=timezone.now())
+    now = timezone.now()
+    active = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.ACTIVE)
+    changed = active.update(sync_due_at=now, resync_due_at=now)
     if not changed:
         raise Conflict(f"{cluster.name} is paused: {cluster.paused_reason}", code="cluster_paused")
     record(actor, "cluster.reconcile", cluster)
     wake_sync(cluster.pk)
 
 
-def touch(cluster: Cluster) -> None:
-    """What the cluster should hold has changed: next generation, due now. Call it in the transaction of the change."""
-    Cluster.objects.filter(pk=cluster.pk).update(generation=F("generation") + 1, sync_due_at=timezone.now())
+@transaction.atomic
+def touch(cluster: Cluster, *, owner: str = touches.EVERYTHING) -> None:
+    """What the cluster should hold has changed: next generation, due now. Call it in the transaction of the change.
+
+    Name the owner where only its own objects change and none of them goes: a change of one then costs one.
+    """
+    row = Cluster.objects.filter(pk=cluster.pk)
+    row.update(generation=F("generation") + 1, sync_due_at=timezone.now())
+    touches.note(cluster.pk, [owner], row.values_list("generation", flat=True).get())
     wake_sync(cluster.pk)
 
 

@@ -1,38 +1,27 @@
 """Make one cluster equal to what the database says. Level-triggered: run it again at any time, from any worker."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from django.utils import timezone
 
-from clusters.diff import Change, diff
 from clusters.errors import ClusterChanged, ClusterError, ClusterRefused, TransientClusterError
-from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
-from clusters.kinds_core import NAMESPACE, ref_of
 from clusters.models import Cluster, ClusterState, SyncRun
-from clusters.order import in_safe_order
-from clusters.ports import ClusterGateway, DesiredState, Manifest
+from clusters.order import body_of
+from clusters.ownership import owner_of
+from clusters.ports import ClusterGateway
 from clusters.services import runs
-from clusters.services.drift import record_drift
+from clusters.services.drift import keepers, record_drift
 from clusters.services.estate import pause
-from clusters.services.writing import foresee, write
-from clusters.sources import desired_state
+from clusters.services.looking import look_at
+from clusters.services.repairs import forget_adoptions
+from clusters.services.runs import Journal
+from clusters.services.writing import Pen, foresee
 from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import Conflict as StateConflict
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at the cluster found: the changes in safe order, and the state they lead to."""
-
-    state: DesiredState
-    generation: int
-    listed: int
-    changes: list[Change]
 
 
 def reconcile(cluster: Cluster, *, actor: Actor = SYSTEM, trigger: str = "sweep", dry_run: bool = False) -> SyncRun:
@@ -40,7 +29,7 @@ def reconcile(cluster: Cluster, *, actor: Actor = SYSTEM, trigger: str = "sweep"
 
     1. claim the cluster's single live run
     2. make sure that it is still the same cluster behind the address
-    3. list what is ours, then ask the sources what should be there, and compare
+    3. look: at the owners that were touched if that is all there is to do, else at everything that is ours
     4. write in a safe order, one outcome per changed object; a dry run only records what it would do
     5. rewrite the drift rows and close the run
 
@@ -53,28 +42,43 @@ def reconcile(cluster: Cluster, *, actor: Actor = SYSTEM, trigger: str = "sweep"
         return runs.holder(cluster)
     log.info("reconcile.started", cluster=cluster.name, trigger=trigger, dry_run=dry_run, actor=actor.name)
     try:
-        _attempt(run, gateway_for(cluster))
+        _attempt(Journal(run), gateway_for(cluster))
     except runs.RunLost:
         log.warning("reconcile.lost", cluster=cluster.name)
     except ClusterError as error:
-        runs.finish(run, error_code=error.code, error=error.message)
+        runs.finish(run, error=error)
         if isinstance(error, TransientClusterError):
             raise
-    except Exception as error:
-        runs.finish(run, error_code="unexpected", error=f"{type(error).__name__}")
+    except Exception as error:  # a fault of our own: the run must not stay open, and the fault must not stay hidden
+        runs.finish(run, error_code="unexpected", message=type(error).__name__)
         raise
     run.refresh_from_db()
     return run
 
 
-def _attempt(run: SyncRun, gateway: ClusterGateway) -> None:
-    _recognize(run.cluster, gateway)
-    look = _look(run, gateway)
-    run.generation, run.listed = look.generation, look.listed
-    remaining = (foresee if run.dry_run else write)(run, gateway, look.changes)
-    runs.show_life(run)
-    record_drift(run.cluster, remaining, levels=look.state.levels, at=timezone.now())
-    runs.finish(run)
+def _attempt(journal: Journal, gateway: ClusterGateway) -> None:
+    try:
+        _make_equal(journal, gateway)
+    finally:
+        journal.flush()
+
+
+def _make_equal(journal: Journal, gateway: ClusterGateway) -> None:
+    run, cluster = journal.run, journal.run.cluster
+    _recognize(cluster, gateway)
+    look = look_at(journal, gateway)
+    run.generation, run.listed, run.scope = look.generation, look.listed, "\n".join(sorted(look.owners or ()))
+    remarks = keepers(cluster, look.changes, levels=look.state.levels)
+    if run.dry_run:
+        remaining = foresee(journal, gateway, look.changes, remarks)
+    else:
+        remaining = Pen(journal, gateway, partial(_recognize, cluster, gateway), remarks).write(look.changes)
+        if look.adopted:
+            forget_adoptions(cluster, look.changes, remaining)
+    journal.show_life()
+    refs = None if look.owners is None else look.refs
+    record_drift(cluster, remaining, levels=look.state.levels, at=timezone.now(), refs=refs)
+    runs.finish(run, owners=look.owners, left={owner_of(body_of(change)) for change in remaining})
 
 
 def _recognize(cluster: Cluster, gateway: ClusterGateway) -> None:
@@ -93,28 +97,3 @@ def _recognize(cluster: Cluster, gateway: ClusterGateway) -> None:
     if (cluster.uid, cluster.version) != (uid, version):
         Cluster.objects.filter(pk=cluster.pk).update(uid=uid, version=version)
         cluster.uid, cluster.version = uid, version
-
-
-def _look(run: SyncRun, gateway: ClusterGateway) -> Look:
-    """Observed before desired: what a later generation has just made is then always wanted, never extra."""
-    flavour = flavour_for(run.cluster.flavour)
-    observed: list[Manifest] = []
-    for kind in flavour.kinds():
-        runs.show_life(run)
-        observed += gateway.list(kind)[0]
-    generation = Cluster.objects.values_list("generation", flat=True).get(pk=run.cluster_id)
-    state = desired_state(run.cluster)
-    wanted = list(flavour.objects_for(state))
-    foreign = list(_in_the_way(gateway, observed, wanted))
-    return Look(state, generation, len(observed), in_safe_order(diff([*observed, *foreign], wanted)))
-
-
-def _in_the_way(
-    gateway: ClusterGateway, observed: Iterable[Manifest], wanted: Iterable[Manifest]
-) -> Iterator[Manifest]:
-    """Foreign objects that hold a wanted name. What would stand in a namespace that is not there cannot exist."""
-    ours = {ref_of(manifest) for manifest in observed}
-    spaces = {ref.name for ref in ours if ref.kind == NAMESPACE}
-    for ref in map(ref_of, wanted):
-        if ref not in ours and ref.namespace in {"", *spaces} and (found := gateway.get(ref)):
-            yield found

@@ -1,21 +1,30 @@
 """Sync runs: who may write to a cluster now, proof of life while it does, and the record of how it ended."""
 
-from datetime import timedelta
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from random import uniform
 from typing import Final
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
-from django.db.models.functions import Greatest, Now
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update
 from clusters.enqueue import wake_sync
 from clusters.errors import ClusterError
 from clusters.models import Cluster, SyncOutcome, SyncRun, SyncState
+from clusters.services import touches
 
 DEAD_AFTER: Final = timedelta(seconds=60)
 RESYNC: Final = timedelta(seconds=60)
 RETRY: Final = timedelta(seconds=15)
+LONGEST_RETRY: Final = timedelta(minutes=5)
+BEAT: Final = 1.0
+"""Seconds between two proofs of life."""
+FRESH: Final = 30.0
+"""How old (seconds, this machine's monotonic clock) proof of life may be for a write: half of DEAD_AFTER."""
+BATCH: Final = 500
 
 ACTIONS: Final = {
     Create: "create",
@@ -54,44 +63,85 @@ def claim(cluster: Cluster, *, trigger: str, dry_run: bool) -> SyncRun | None:
         return None
 
 
-def show_life(run: SyncRun) -> None:
-    """Call before every write to the cluster. Raises RunLost when the run is no longer ours."""
-    if not SyncRun.objects.filter(pk=run.pk, state=SyncState.RUNNING).update(heartbeat_at=Now()):
-        raise RunLost
+class Journal:
+    """What a run has done, written in batches, and its proof of life. Only `require_fresh` is for other threads."""
 
+    def __init__(self, run: SyncRun) -> None:
+        self.run = run
+        self._rows: list[SyncOutcome] = []
+        self._shown = time.monotonic()
 
-def note(run: SyncRun, change: Change, error: ClusterError | None) -> None:
-    """What happened to one object, or would happen in a dry run."""
-    SyncOutcome.objects.create(
-        run=run,
-        action=ACTIONS[type(change)],
-        kind=change.ref.kind.key,
-        namespace=change.ref.namespace,
-        name=change.ref.name,
-        ok=error is None,
-        code=error.code if error else "",
-        message=error.message[:2000] if error else "",
-        changes=[each.as_row() for each in change.changes],
-    )
+    def show_life(self) -> None:
+        """Tell the database, with every outcome so far. Raises RunLost when the run is no longer ours."""
+        self.flush()
+        asked = time.monotonic()
+        if not SyncRun.objects.filter(pk=self.run.pk, state=SyncState.RUNNING).update(heartbeat_at=Now()):
+            raise RunLost
+        self._shown = asked
+
+    def keep_up(self) -> None:
+        """The same when it is due."""
+        if time.monotonic() - self._shown >= BEAT:
+            self.show_life()
+        elif len(self._rows) >= BATCH:
+            self.flush()
+
+    def require_fresh(self) -> None:
+        """Call right before a write: a worker that was stopped past its claim wakes up here. Raises RunLost."""
+        if time.monotonic() - self._shown > FRESH:
+            raise RunLost
+
+    def note(self, change: Change, error: ClusterError | None, message: str = "") -> None:
+        """What happened to one object, or would happen in a dry run."""
+        row = SyncOutcome(
+            run=self.run,
+            action=ACTIONS[type(change)],
+            kind=change.ref.kind.key,
+            namespace=change.ref.namespace,
+            name=change.ref.name,
+            ok=error is None,
+            code=error.code if error else "",
+            message=(error.message if error else message)[:2000],
+            changes=[each.as_row() for each in change.changes],
+        )
+        self._rows.append(row)
+
+    def flush(self) -> None:
+        """Write the outcomes noted since the last time."""
+        rows, self._rows = self._rows, []
+        SyncOutcome.objects.bulk_create(rows, batch_size=BATCH)
 
 
 @transaction.atomic
-def finish(run: SyncRun, *, error_code: str = "", error: str = "") -> None:
+def finish(
+    run: SyncRun,
+    *,
+    error: ClusterError | None = None,
+    error_code: str = "",
+    message: str = "",
+    owners: frozenset[str] | None = None,
+    left: Iterable[str] = (),
+) -> None:
     """Close the run and say when the next one is due. A run that was taken over is left as it stands.
 
-    Synced means that every object is as this generation wants it; a newer generation is due at once.
+    `owners`: what the run was about (None: everything); `left`: owners of what still differs. A cluster is synced to
+    the generation before the first that an owner still waits for; a newer generation is due at once.
     """
-    run.state = _state_of(run, error_code)
+    code = error.code if error else error_code
+    run.state = _state_of(run, code)
     run.finished_at = timezone.now()
-    run.error_code, run.error = error_code, error[:2000]
+    run.error_code, run.error = code, (error.message if error else message)[:2000]
     closed = SyncRun.objects.filter(pk=run.pk, state=SyncState.RUNNING).update(
         **{name: getattr(run, name) for name in CLOSING}
     )
-    if closed and not run.dry_run:
-        _note_on_cluster(run)
+    if not closed or run.dry_run:
+        return
+    if not code:
+        touches.settle(run.cluster_id, run.generation, owners=owners, left=left)
+    _plan_next(run, whole=owners is None, pause=error.retry_after if error else None)
 
 
-CLOSING: Final = ("state", "finished_at", "error_code", "error", "generation", "listed", "written", "failed")
+CLOSING: Final = ("state", "finished_at", "error_code", "error", "generation", "listed", "written", "failed", "scope")
 
 
 def _state_of(run: SyncRun, error_code: str) -> SyncState:
@@ -100,17 +150,33 @@ def _state_of(run: SyncRun, error_code: str) -> SyncState:
     return SyncState.PARTIAL if run.written else SyncState.FAILED
 
 
-def _note_on_cluster(run: SyncRun) -> None:
-    """Plan the next run. The generation is compared by the very update, so that a change in between is not lost."""
+def _plan_next(run: SyncRun, *, whole: bool, pause: int | None) -> None:
+    """The generation is compared by the very update, so that a change in between is not lost."""
     clusters = Cluster.objects.filter(pk=run.cluster_id)
-    if run.state == SyncState.SUCCEEDED:
-        clusters.update(synced_generation=Greatest(F("synced_generation"), run.generation), synced_at=run.finished_at)
     now = timezone.now()
-    wait = RESYNC if run.state == SyncState.SUCCEEDED else RETRY
+    good = run.state == SyncState.SUCCEEDED
+    failures = 0 if good else clusters.values_list("failures", flat=True).get() + 1
+    if not run.error_code and whole:
+        clusters.update(resync_due_at=now + RESYNC)
+    if good and whole:
+        clusters.update(synced_at=now)
+    clusters.update(failures=min(failures, 1000))
     seen = clusters.filter(generation__lte=run.generation) if run.generation else clusters
-    if not seen.update(sync_due_at=now + wait):
+    due = _due(now, failures, ended=bool(run.error_code), pause=pause)
+    resync = clusters.values_list("resync_due_at", flat=True).get()
+    if not seen.update(sync_due_at=min(due, resync) if resync and good else due):
         clusters.update(sync_due_at=now)
         wake_sync(run.cluster_id)
+
+
+def _due(now: datetime, failures: int, *, ended: bool, pause: int | None) -> datetime:
+    """Further and further apart while it fails, up to minutes where the whole cluster does; with jitter."""
+    if not failures:
+        return now + RESYNC
+    longest = LONGEST_RETRY if ended else RESYNC
+    doublings: int = 1 << min(failures - 1, 10)
+    wait = min(RETRY * doublings, longest) * uniform(0.8, 1.2)  # noqa: S311 - jitter, no secret
+    return now + max(wait, timedelta(seconds=min(pause or 0, LONGEST_RETRY.total_seconds())))
 
 
 def holder(cluster: Cluster) -> SyncRun:

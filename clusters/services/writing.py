@@ -1,34 +1,66 @@
-"""Apply changes to a cluster one by one, each with its outcome. A refused change does not stop the others."""
+"""Apply changes to a cluster, wave after wave, side by side inside each. A refused change does not stop the others."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update
+from clusters.abreast import abreast
+from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update, conflict_with
 from clusters.errors import (
     ClusterError,
     ClusterUnreachable,
     LaterGeneration,
     NamespaceInUse,
+    NotAuthorized,
     ObjectConflict,
+    VersionConflict,
     WaitsForLowering,
 )
 from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS
-from clusters.models import SyncRun
-from clusters.order import body_of, is_lowering, is_raising
-from clusters.ownership import owner_of
-from clusters.ports import ClusterGateway, Manifest, ObjectRef
-from clusters.services import runs
+from clusters.order import body_of, in_waves, is_lowering, is_raising
+from clusters.ownership import is_managed, owner_of
+from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef
+from clusters.services.runs import Journal
 
 NAMED: Final = 3
 """How many objects in the way of a namespace's deletion are named."""
+FEW: Final = 5
+"""Up to so many namespaces are asked one by one what lives in them; for more, the whole cluster is listed once."""
+
+Remarks: TypeAlias = Mapping[ObjectRef, str]
+"""What an outcome says beside what was done."""
+NO_REMARKS: Final[Remarks] = MappingProxyType({})
+
+
+@runtime_checkable
+class TakesMany(Protocol):
+    """A gateway that may be used from several threads, and says from how many now."""
+
+    @property
+    def at_once(self) -> int:
+        """Calls that the cluster takes at a time."""
+
+
+def threads_of(gateway: ClusterGateway) -> int:
+    """How many calls may be made at a time; 1: only from the thread that asks."""
+    return max(1, gateway.at_once) if isinstance(gateway, TakesMany) else 1
 
 
 class Guard:
     """What is not even tried, and why. It learns from what fails."""
 
     def __init__(self, gateway: ClusterGateway, changes: Sequence[Change]) -> None:
-        self._inhabited = dict(_inhabited(gateway, changes))
+        self._inhabited = _inhabited(gateway, changes)
         self._holding: set[str] = set()
+        self._foreign: set[str] = set()
+
+    def seen(self, change: Change) -> Change:
+        """The change as what was learnt makes it: in a namespace of somebody else's, a conflict."""
+        name = change.ref.namespace
+        if name not in self._foreign or not isinstance(change, Create | Update):
+            return change
+        return Conflict(change.ref, change.desired, f"The namespace {name} is not managed by Rung.")
 
     def refuses(self, change: Change) -> ClusterError | None:
         """The reason to leave the change alone; None: try it."""
@@ -45,77 +77,143 @@ class Guard:
         return None
 
     def learn(self, change: Change) -> None:
-        """The change failed: what it would have given back is still taken."""
+        """The change failed: what it would have given back is still taken, what stands in its way stays."""
         if is_lowering(change):
             self._holding.add(owner_of(body_of(change)))
+        if isinstance(change, Conflict) and change.ref.kind == NAMESPACE:
+            self._foreign.add(change.ref.name)
 
 
-def foresee(run: SyncRun, gateway: ClusterGateway, changes: Sequence[Change]) -> Sequence[Change]:
+def foresee(
+    journal: Journal, gateway: ClusterGateway, changes: Sequence[Change], remarks: Remarks = NO_REMARKS
+) -> list[Change]:
     """A dry run's outcomes: what would be done and what would be refused. Nothing is written."""
     guard = Guard(gateway, changes)
-    for change in changes:
-        error = guard.refuses(change)
-        run.failed += error is not None
-        runs.note(run, change, error)
-    return changes
+    for wave in in_waves(changes):
+        for change in wave:
+            error = guard.refuses(change)
+            journal.run.failed += error is not None
+            journal.note(change, error, remarks.get(change.ref, ""))
+            journal.keep_up()
+    return list(changes)
 
 
-def write(run: SyncRun, gateway: ClusterGateway, changes: Sequence[Change]) -> Sequence[Change]:
-    """Apply one by one; returns what still differs. An unreachable cluster ends the attempt, a refusal does not."""
-    guard = Guard(gateway, changes)
-    remaining: list[Change] = []
-    stored: dict[ObjectRef, Manifest] = {}
-    for change in changes:
-        runs.show_life(run)
-        error = guard.refuses(change) or _apply(gateway, change, stored)
-        runs.note(run, change, error)
-        run.written += error is None
+@dataclass(slots=True)
+class Pen:
+    """Writes one run's changes. `doubt` asks again who the cluster is, and raises when it does not know us any more."""
+
+    journal: Journal
+    gateway: ClusterGateway
+    doubt: Callable[[], None]
+    remarks: Remarks = field(default_factory=dict)
+    remaining: list[Change] = field(default_factory=list)
+    _stored: dict[ObjectRef, Manifest] = field(default_factory=dict)
+    _doubted: bool = False
+
+    def write(self, changes: Sequence[Change]) -> list[Change]:
+        """Each change with its outcome; returns what still differs.
+
+        A wave begins when the one before it has ended: at no instant are more amounts granted than before or after.
+        An unreachable cluster, or one that does not know us any more, ends the attempt; a refusal does not.
+        """
+        guard = Guard(self.gateway, changes)
+        for wave in in_waves(changes):
+            self._wave(guard, wave)
+        return self.remaining
+
+    def _wave(self, guard: Guard, wave: Sequence[Change]) -> None:
+        self.journal.show_life()
+        tried: list[Change] = []
+        for change in map(guard.seen, wave):
+            if error := guard.refuses(change):
+                self._note(guard, change, error)
+            else:
+                tried.append(change)
+        threads = threads_of(self.gateway)
+        for _, (change, error) in abreast(tried, self._apply, threads=threads, idle=self.journal.keep_up):
+            self._note(guard, change, error)
+            self._end_if_broken(error)
+
+    def _note(self, guard: Guard, change: Change, error: ClusterError | None) -> None:
+        run = self.journal.run
+        self.journal.note(change, error, self.remarks.get(change.ref, ""))
         if error is None:
-            continue
+            run.written += 1
+            return
         run.failed += 1
-        remaining.append(change)
+        self.remaining.append(change)
         guard.learn(change)
+
+    def _end_if_broken(self, error: ClusterError | None) -> None:
         if isinstance(error, ClusterUnreachable):
             raise error
-    return remaining
+        if isinstance(error, NotAuthorized) and not self._doubted:
+            self._doubted = True
+            self.doubt()
+
+    def _apply(self, change: Change) -> tuple[Change, ClusterError | None]:
+        """One change, in any thread. What our own first step wrote is what a second step to the object builds on."""
+        self.journal.require_fresh()
+        try:
+            match change:
+                case Create():
+                    return self._create(change)
+                case Update():
+                    observed = self._stored.get(change.ref, change.observed)
+                    self._stored[change.ref] = self.gateway.update(change.desired, observed=observed)
+                case Replace():
+                    self.gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
+                    self.gateway.create(change.desired)
+                case Delete():
+                    self.gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
+                case Conflict() | Fenced():
+                    pass  # refused before anything is tried
+        except ClusterError as error:
+            return change, error
+        return change, None
+
+    def _create(self, change: Create) -> tuple[Change, ClusterError | None]:
+        """Nobody asked before whether the name is free: who holds it is asked only when it is not."""
+        try:
+            self.gateway.create(change.desired)
+        except VersionConflict as error:
+            return change, error
+        except ObjectConflict as error:
+            found = self.gateway.get(change.ref)
+            if found is None or is_managed(found):
+                return change, VersionConflict(f"{change.ref.kind.kind} {change.ref.name} came or went meanwhile.")
+            return conflict_with(change.ref, found, change.desired), error
+        return change, None
 
 
-def _apply(gateway: ClusterGateway, change: Change, stored: dict[ObjectRef, Manifest]) -> ClusterError | None:
-    """`stored` keeps what our own first step wrote, so that a second step to the same object builds on it."""
-    try:
-        match change:
-            case Create():
-                gateway.create(change.desired)
-            case Update():
-                observed = stored.get(change.ref, change.observed)
-                stored[change.ref] = gateway.update(change.desired, observed=observed)
-            case Replace():
-                gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
-                gateway.create(change.desired)
-            case Delete():
-                gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
-            case Conflict() | Fenced():
-                pass  # refused before anything is tried
-    except ClusterError as error:
-        return error
-    return None
-
-
-def _inhabited(gateway: ClusterGateway, changes: Iterable[Change]) -> Iterator[tuple[str, NamespaceInUse]]:
+def _inhabited(gateway: ClusterGateway, changes: Iterable[Change]) -> dict[str, NamespaceInUse]:
     """Owners whose unwanted namespace still holds work of anybody: its deletion would take that along.
 
     Nothing of such an owner is deleted, so that its quotas keep bounding the work until it has ended.
     """
-    for change in changes:
-        if isinstance(change, Delete) and change.ref.kind == NAMESPACE:
-            name = change.ref.name
-            if inside := list(_inhabitants(gateway, name)):
-                named = ", ".join(inside[:NAMED])
-                message = f"{name} still holds {len(inside)} objects ({named}); it goes once they are gone."
-                yield owner_of(change.observed), NamespaceInUse(message)
+    owners = {
+        change.ref.name: owner_of(change.observed)
+        for change in changes
+        if isinstance(change, Delete) and change.ref.kind == NAMESPACE
+    }
+    inside: dict[str, list[str]] = {}
+    for namespace in owners if len(owners) <= FEW else [""]:
+        for name, found in _inhabitants(gateway, namespace):
+            if name in owners:
+                inside.setdefault(name, []).append(found)
+    return {owners[name]: _in_use(name, found) for name, found in inside.items()}
 
 
-def _inhabitants(gateway: ClusterGateway, namespace: str) -> Iterator[str]:
-    for kind in dict.fromkeys((POD, *WORKLOAD_KINDS)):
-        for manifest in gateway.list(kind, namespace=namespace, managed_only=False)[0]:
-            yield f"{kind.kind} {manifest['metadata']['name']}"
+def _in_use(name: str, inside: Sequence[str]) -> NamespaceInUse:
+    named = ", ".join(inside[:NAMED])
+    return NamespaceInUse(f"{name} still holds {len(inside)} objects ({named}); it goes once they are gone.")
+
+
+def _inhabitants(gateway: ClusterGateway, namespace: str) -> Iterator[tuple[str, str]]:
+    """(namespace, what) of every pod and workload, in one namespace or in all."""
+    kinds: Iterable[Kind] = dict.fromkeys((POD, *WORKLOAD_KINDS))
+    for kind in kinds:
+        if gateway.serves(kind):
+            for manifest in gateway.list(kind, namespace=namespace, managed_only=False, metadata_only=True)[0]:
+                metadata = manifest["metadata"]
+                yield str(metadata.get("namespace", "")), f"{kind.kind} {metadata['name']}"

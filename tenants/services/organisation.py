@@ -106,7 +106,7 @@ def create_project(
     _refuse_reserved(project.namespace)
     with unless_taken("/name"):
         sign(project, actor=actor).save()
-    touch(project.cluster)
+    touch(project.cluster, owner=project.owner)
     detail = {"department": department.name, "namespace": project.namespace}
     record(actor, "project.create", project, detail=detail, project_id=str(project.pk))
     return project

@@ -210,5 +210,5 @@ def _changed(
 ) -> None:
     """What follows every change of desired state: the fence moves, the record is written, the cluster is woken."""
     bump(owner)
-    touch(owner.cluster)
+    touch(owner.cluster, owner=owner.owner)
     record(actor, action, owner, detail=detail, project_id=project_id)

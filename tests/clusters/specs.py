@@ -26,7 +26,7 @@ class Wanted:
     state: DesiredState
     asked: list[str] = field(default_factory=list)
 
-    def __call__(self, cluster: Cluster) -> DesiredState:
+    def __call__(self, cluster: Cluster, *, owner: str = "") -> DesiredState:
         self.asked.append(cluster.name)
         return self.state
 

@@ -1,0 +1,235 @@
+"""Look at a cluster: what it holds, what it should hold, and what is between. As little as answers the question.
+
+Near: some owners, because only theirs changed. Warm: what has happened since this process last looked. Whole: all.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils import timezone
+
+from clusters.abreast import abreast
+from clusters.diff import Change, diff
+from clusters.errors import VersionExpired
+from clusters.flavours import flavour_for
+from clusters.kinds_core import NAMESPACE, ref_of
+from clusters.models import Adoption, Cluster, Drift, DriftKind, Touch
+from clusters.order import body_of
+from clusters.ownership import owner_of
+from clusters.ports import ClusterGateway, DesiredState, Kind, Manifest, ObjectRef
+from clusters.services import sightings, touches
+from clusters.services.repairs import adopted_uids
+from clusters.services.runs import Journal
+from clusters.services.sightings import Sighting
+from clusters.services.writing import threads_of
+from clusters.sources import desired_state, uncounted_state
+
+TRIES: Final = 3
+FEW: Final = 20
+"""Absent objects that a dry run asks for one by one; for more of a kind it lists everybody's."""
+
+Listed = list[tuple[Kind, list[Manifest]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look found. `owners`: whose objects it was about; None: everybody's. `refs`: the objects it knows of."""
+
+    state: DesiredState
+    generation: int
+    listed: int
+    changes: Sequence[Change] = ()
+    owners: frozenset[str] | None = None
+    refs: frozenset[ObjectRef] = frozenset()
+    adopted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """Some owners' objects, as they are and as they should be at a generation."""
+
+    state: DesiredState
+    generation: int
+    observed: list[Manifest]
+    wanted: list[Manifest]
+
+
+def look_at(journal: Journal, gateway: ClusterGateway) -> Look:
+    """Raises ClusterError. A dry run looks at everything and leaves no trace."""
+    cluster = journal.run.cluster
+    if journal.run.dry_run:
+        return _whole(journal, gateway)
+    owners = touches.scope_of(cluster, now=timezone.now())
+    if owners is None:
+        return _warm(journal, gateway) or _whole(journal, gateway)
+    near = _near(journal, gateway, owners)
+    return _whole(journal, gateway) if near is None else _as_look(cluster, near, owners)
+
+
+def _as_look(cluster: Cluster, near: _Near, owners: frozenset[str] | None) -> Look:
+    adopted = adopted_uids(cluster)
+    changes = diff(near.observed, near.wanted, adopted=adopted)
+    refs = frozenset(map(ref_of, (*near.observed, *near.wanted)))
+    return Look(near.state, near.generation, len(near.observed), changes, owners, refs, adopted)
+
+
+def _whole(journal: Journal, gateway: ClusterGateway) -> Look:
+    """Observed before desired: what a later generation has just made is then always wanted, never extra."""
+    cluster = journal.run.cluster
+    flavour = flavour_for(cluster.flavour)
+    versions: dict[str, str] = {}
+    listed: Listed = []
+    kinds = list(flavour.kinds())
+    for kind, (found, version) in abreast(kinds, gateway.list, threads=threads_of(gateway), idle=journal.keep_up):
+        versions[kind.key] = version
+        listed.append((kind, found))
+    uncounted = uncounted_state(cluster)
+    generation = _generation(cluster)
+    state = desired_state(cluster)
+    wanted = list(flavour.objects_for(state))
+    observed = [each for _, found in listed for each in found]
+    adopted = adopted_uids(cluster)
+    foreign = list(_in_the_way(journal, gateway, observed, wanted))
+    changes = diff([*observed, *foreign], wanted, adopted=adopted)
+    if not journal.run.dry_run:
+        _remember(cluster, uncounted, versions, listed, changes)
+    return Look(state, generation, len(observed), changes, adopted=adopted)
+
+
+def _remember(
+    cluster: Cluster, state: DesiredState, versions: dict[str, str], listed: Listed, changes: Iterable[Change]
+) -> None:
+    """Worth it only where the next look can be nearer than this one."""
+    suspects = {owner_of(body_of(change)) for change in changes}
+    if len(suspects) > touches.MOST:
+        sightings.forget(cluster.pk)
+        return
+    objects = sightings.objects_of(listed)
+    sightings.remember(cluster.pk, Sighting(cluster.uid, cluster.flavour, state, versions, objects, suspects))
+
+
+def _warm(journal: Journal, gateway: ClusterGateway) -> Look | None:
+    """Everything is as it was seen, but for what has been touched here or there since. None: list it all.
+
+    Whatever changed in the database since then waits as a touch, or a run has settled it: then its writes are events.
+    """
+    cluster = journal.run.cluster
+    uncounted = uncounted_state(cluster)
+    seen = sightings.recall(cluster.pk)
+    if seen is None or not seen.holds_for(uid=cluster.uid, flavour=cluster.flavour, state=uncounted):
+        return None
+    generation = _generation(cluster)
+    seen.suspects.update(Touch.objects.filter(cluster=cluster).values_list("owner", flat=True))
+    followed = _follow(journal, gateway, seen)
+    if not followed or len(seen.suspects) > touches.MOST or touches.EVERYTHING in seen.suspects:
+        sightings.forget(cluster.pk)
+        return None
+    if not seen.suspects:
+        return Look(uncounted, generation, len(seen.objects))
+    owners = frozenset(seen.suspects)
+    near = _near(journal, gateway, owners)
+    if near is None:
+        return None
+    look = _as_look(cluster, near, None)
+    if not look.changes:
+        kinds = {kind.kind: kind for kind in flavour_for(cluster.flavour).kinds()}
+        seen.learn(owners, kinds, near.observed)
+    return look
+
+
+def _follow(journal: Journal, gateway: ClusterGateway, seen: Sighting) -> bool:
+    """Read what has happened to each kind; False: too long ago, or more than can be followed."""
+    kinds = list(flavour_for(journal.run.cluster.flavour).kinds())
+
+    def follow(kind: Kind) -> bool:
+        return seen.take(kind, gateway.watch(kind, since=seen.versions[kind.key]))
+
+    try:
+        known = list(abreast(kinds, follow, threads=threads_of(gateway), idle=journal.keep_up))
+    except VersionExpired:
+        return False
+    return all(followed for _, followed in known)
+
+
+def _near(journal: Journal, gateway: ClusterGateway, owners: frozenset[str]) -> _Near | None:
+    """These owners' objects; None where one of them wants none any more: what it left is found by a whole look.
+
+    What to ask for is desired state, so it is read before and after: if it has moved on meanwhile, ask again.
+    """
+    cluster = journal.run.cluster
+    for _ in range(TRIES):
+        generation = _generation(cluster)
+        state, wanted = _wanted_by(cluster, owners)
+        if {owner_of(each) for each in wanted} != owners:
+            return None
+        observed = list(_asked(journal, gateway, wanted))
+        if _generation(cluster) == generation:
+            return _Near(state, generation, observed, wanted)
+    return None
+
+
+def _wanted_by(cluster: Cluster, owners: frozenset[str]) -> tuple[DesiredState, list[Manifest]]:
+    flavour = flavour_for(cluster.flavour)
+    states = [(owner, desired_state(cluster, owner=owner)) for owner in sorted(owners)]
+    wanted = [each for owner, state in states for each in flavour.objects_for(state) if owner_of(each) == owner]
+    return states[0][1], wanted
+
+
+def _asked(journal: Journal, gateway: ClusterGateway, wanted: Iterable[Manifest]) -> Iterator[Manifest]:
+    """By name what belongs to the whole cluster, by list what stands in the namespaces concerned."""
+    cluster = journal.run.cluster
+    known = _known_conflicts(cluster)
+    refs = [ref_of(each) for each in wanted]
+    named = [ref for ref in refs if not ref.kind.namespaced or _row(ref) in known]
+    threads = threads_of(gateway)
+    found = {ref: each for ref, each in abreast(named, gateway.get, threads=threads, idle=journal.keep_up) if each}
+    yield from found.values()
+    absent = {ref.name for ref in named if ref.kind == NAMESPACE} - {ref.name for ref in found}
+    kinds = [kind for kind in flavour_for(cluster.flavour).kinds() if kind.namespaced]
+    spaces = dict.fromkeys(ref.namespace for ref in refs if ref.namespace and ref.namespace not in absent)
+    lists = [(kind, space) for space in spaces for kind in kinds]
+
+    def listed(task: tuple[Kind, str]) -> list[Manifest]:
+        return gateway.list(task[0], namespace=task[1])[0]
+
+    for _, inside in abreast(lists, listed, threads=threads, idle=journal.keep_up):
+        yield from (each for each in inside if ref_of(each) not in found)
+
+
+def _in_the_way(
+    journal: Journal, gateway: ClusterGateway, observed: Iterable[Manifest], wanted: Iterable[Manifest]
+) -> Iterator[Manifest]:
+    """Foreign objects that hold a wanted name. What would stand in a namespace that is not there cannot exist.
+
+    A run asks for those it knows of and finds others when it creates; a dry run creates nothing, so it asks for all.
+    """
+    ours = {ref_of(manifest) for manifest in observed}
+    absent = [ref for ref in map(ref_of, wanted) if ref not in ours]
+    if not journal.run.dry_run:
+        known = _known_conflicts(journal.run.cluster) if absent else frozenset()
+        yield from filter(None, (gateway.get(ref) for ref in absent if _row(ref) in known))
+        return
+    spaces = {ref.name for ref in ours if ref.kind == NAMESPACE}
+    for kind in dict.fromkeys(ref.kind for ref in absent):
+        journal.keep_up()
+        refs = {ref for ref in absent if ref.kind == kind and ref.namespace in {"", *spaces}}
+        if len(refs) > FEW:
+            everybodys = gateway.list(kind, managed_only=False)[0]
+            yield from (each for each in everybodys if ref_of(each) in refs)
+        else:
+            yield from filter(None, map(gateway.get, refs))
+
+
+def _known_conflicts(cluster: Cluster) -> frozenset[tuple[str, str, str]]:
+    fields = ("kind", "namespace", "name")
+    drifts = Drift.objects.filter(cluster=cluster, category=DriftKind.CONFLICT).values_list(*fields)
+    return frozenset({*drifts, *Adoption.objects.filter(cluster=cluster).values_list(*fields)})
+
+
+def _row(ref: ObjectRef) -> tuple[str, str, str]:
+    return (ref.kind.key, ref.namespace, ref.name)
+
+
+def _generation(cluster: Cluster) -> int:
+    return Cluster.objects.values_list("generation", flat=True).get(pk=cluster.pk)

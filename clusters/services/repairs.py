@@ -1,0 +1,73 @@
+"""What an admin asks for one difference: repair it now, or take a foreign object over. A worker then does it."""
+
+from collections.abc import Iterable
+
+from django.db import transaction
+from django.utils import timezone
+
+from clusters.diff import Change, Conflict
+from clusters.enqueue import wake_sync
+from clusters.models import Adoption, Cluster, ClusterState, Drift, DriftKind
+from clusters.services import touches
+from portal.audit.services import record
+from portal.core.actors import Actor
+from portal.core.errors import Conflict as StateConflict
+
+REPAIRABLE = (DriftKind.MISSING, DriftKind.CHANGED, DriftKind.EXTRA)
+
+
+@transaction.atomic
+def repair(*, drift: Drift, actor: Actor) -> None:
+    """Make this object as it should be, now. Conflict where a reconcile cannot, or the cluster is paused."""
+    if drift.category not in REPAIRABLE:
+        raise StateConflict(f"{drift.kind} {drift.name} is not Rung's to repair: {drift.message}", code="not_ours")
+    _ask_for(drift)
+    record(actor, "cluster.repair", drift.cluster, detail={**_named(drift), "changes": drift.changes})
+
+
+@transaction.atomic
+def adopt(*, drift: Drift, uid: str, actor: Actor) -> None:
+    """Let Rung take over the foreign object that was shown, known by its uid, and make it as it should be.
+
+    Conflict when nothing foreign is there, another object is there by now, or the cluster is paused.
+    """
+    if drift.category != DriftKind.CONFLICT or not drift.object_uid or drift.object_uid != uid:
+        raise StateConflict(f"{drift.kind} {drift.name} is not the object that was shown.", code="not_adoptable")
+    _ask_for(drift)
+    Adoption.objects.get_or_create(
+        cluster=drift.cluster,
+        uid=uid,
+        defaults={
+            "kind": drift.kind,
+            "namespace": drift.namespace,
+            "name": drift.name,
+            "created_by": actor.name,
+        },
+    )
+    record(actor, "cluster.adopt", drift.cluster, detail={**_named(drift), "uid": uid, "changes": drift.changes})
+
+
+def adopted_uids(cluster: Cluster) -> frozenset[str]:
+    """Foreign objects that may become ours."""
+    return frozenset(Adoption.objects.filter(cluster=cluster).values_list("uid", flat=True))
+
+
+def forget_adoptions(cluster: Cluster, changes: Iterable[Change], remaining: Iterable[Change]) -> None:
+    """Those that have been taken over, and those whose object has been replaced by another one meanwhile."""
+    left = {change.ref for change in remaining}
+    gone = [change.ref for change in changes if change.ref not in left or isinstance(change, Conflict)]
+    for ref in gone:
+        Adoption.objects.filter(cluster=cluster, kind=ref.kind.key, namespace=ref.namespace, name=ref.name).delete()
+
+
+def _ask_for(drift: Drift) -> None:
+    """The owner's objects are looked at next, without waiting for the time of everything."""
+    active = Cluster.objects.filter(pk=drift.cluster_id, state=ClusterState.ACTIVE)
+    if not active.update(sync_due_at=timezone.now()):
+        raise StateConflict(f"{drift.cluster.name} is paused: {drift.cluster.paused_reason}", code="cluster_paused")
+    touches.note(drift.cluster_id, [drift.owner], active.values_list("generation", flat=True).get())
+    wake_sync(drift.cluster_id)
+
+
+def _named(drift: Drift) -> dict[str, str]:
+    return {"kind": drift.kind, "namespace": drift.namespace, "name": drift.name}

@@ -1,0 +1,54 @@
+"""What has changed since a cluster was last made equal to the database, owner by owner: so that one change costs one.
+
+Each row says: from this generation on, this owner's objects may differ. The empty owner means everything. Rows are
+removed once a run has brought about what they stand for, so a lost message or a dead worker loses none of them.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.db.models import Min
+
+from clusters.models import Cluster, Touch
+
+EVERYTHING: Final = ""
+MOST: Final = 16
+"""Owners that are looked at one by one; more of them cost more than listing everything."""
+
+
+def note(cluster_id: UUID, owners: Iterable[str], generation: int) -> None:
+    """These owners wait for this generation; call it in the transaction of the change."""
+    rows = [Touch(cluster_id=cluster_id, owner=owner, generation=generation) for owner in owners]
+    Touch.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["cluster", "owner"], update_fields=["generation"]
+    )
+
+
+def scope_of(cluster: Cluster, *, now: datetime) -> frozenset[str] | None:
+    """The owners a run has to look at; None: everything, because it is time, or nobody said what has changed."""
+    due = Cluster.objects.values_list("resync_due_at", flat=True).get(pk=cluster.pk)
+    if due is None or due <= now:
+        return None
+    owners = list(Touch.objects.filter(cluster=cluster).values_list("owner", flat=True)[: MOST + 1])
+    if not owners or len(owners) > MOST or EVERYTHING in owners:
+        return None
+    return frozenset(owners)
+
+
+def settle(cluster_id: UUID, generation: int, *, owners: frozenset[str] | None, left: Iterable[str]) -> None:
+    """A run has made the cluster equal to this generation, except for the owners that are left.
+
+    `synced_generation` becomes the one before the first that somebody still waits for.
+    """
+    waiting = set(left)
+    done = Touch.objects.filter(cluster_id=cluster_id, generation__lte=generation)
+    if owners is not None:
+        done = done.filter(owner__in=owners)
+    done.exclude(owner__in=waiting).delete()
+    known = set(Touch.objects.filter(cluster_id=cluster_id, owner__in=waiting).values_list("owner", flat=True))
+    note(cluster_id, waiting - known if len(waiting) <= MOST else {EVERYTHING}, generation)
+    first = Touch.objects.filter(cluster_id=cluster_id).aggregate(first=Min("generation"))["first"]
+    reached = generation if first is None else min(generation, first - 1)
+    Cluster.objects.filter(pk=cluster_id, synced_generation__lt=reached).update(synced_generation=reached)
