@@ -24,8 +24,8 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None
     1. render it in the cluster's flavour; a suspended job whose kind cannot be suspended renders to nothing
     2. nothing: delete what is there
     3. absent: create, but only inside a namespace that is ours
-    4. there: write unless it is equal, or already of a later generation; what the API server never changes goes and is
-       created anew, which takes another try: NotSynced says so
+    4. there: write unless it is equal, or already of a later generation; what the API server never changes is deleted
+       and created anew (NotSynced: it is still ending)
     """
     gateway = gateway_for(cluster)
     manifests = [stamped(described(manifest)) for manifest in flavour_for(cluster.flavour).render(job)]
@@ -66,8 +66,8 @@ def _write_once(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) 
         return
     _refuse_leaving(observed, ref)
     if needs_replacing(observed, manifest) and not pods_run:
-        gateway.delete(ref, uid=observed["metadata"]["uid"])
-        raise NotSynced(f"{ref.kind.kind} {ref.name} cannot be changed: it was taken away and is made anew.")
+        _replace(gateway, ref, observed, manifest)
+        return
     body = writable(observed, manifest, pods_run=pods_run)
     if ahead > 0 or field_changes(observed, body):
         gateway.update(body, observed=observed)
@@ -80,6 +80,14 @@ def _create(gateway: ClusterGateway, manifest: Manifest) -> None:
         if NO_CLASS in refusal.message:  # gone for a moment while a new value replaces it
             raise NotSynced(refusal.message) from refusal
         raise
+
+
+def _replace(gateway: ClusterGateway, ref: ObjectRef, observed: Manifest, manifest: Manifest) -> None:
+    """Delete, create. What takes its grace to go is waited for by another try."""
+    gateway.delete(ref, uid=observed["metadata"]["uid"])
+    if (leaving := gateway.get(ref)) is not None:
+        _refuse_leaving(leaving, ref)
+    _create(gateway, manifest)
 
 
 def _refuse_leaving(observed: Manifest, ref: ObjectRef) -> None:
