@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from scheduling.board import Board, Seat
+from scheduling.board import Seat
 from scheduling.decisions import Cause, Evict
 from scheduling.model import PodGroup
 from scheduling.resources import ZERO, Resources

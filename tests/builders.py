@@ -20,10 +20,12 @@ RUNAI_VALUES: Final = {
 RUNAI: Final = Dictionary(Level(name, value) for name, value in RUNAI_VALUES.items())
 
 
-def node(name: str, gpus: Amount = 8, *, pool: str = "default", order: int = 0, **labels: str) -> Node:
+def node(
+    name: str, gpus: Amount = 8, *, pool: str = "default", order: int = 0, max_pods: int | None = None, **labels: str
+) -> Node:
     """A ready node with GPUs and no end of CPU and memory."""
     capacity = Resources.of(gpu=gpus, cpu=1000, memory="16Ti")
-    return Node(name, pool, capacity, labels=labels, order=order)
+    return Node(name, pool, capacity, labels=labels, order=order, max_pods=max_pods)
 
 
 def queue(  # one keyword per quota field
@@ -54,6 +56,7 @@ def gang(  # one keyword per property a test may care about
     preemptible: bool | None = None,
     nodes: tuple[str, ...] = (),
     terminating: bool = False,
+    nominated: str | None = None,
     started: int | None = None,
     created: int = 0,
     pool: str = "default",
@@ -72,7 +75,7 @@ def gang(  # one keyword per property a test may care about
         priority=value,
         preemptible=value < 100 if preemptible is None else preemptible,
         pods=tuple(
-            Pod(f"{name}-{index}", requests, place, terminating=terminating and place is not None)
+            Pod(f"{name}-{index}", requests, place, terminating=terminating and place is not None, nominated=nominated)
             for index, place in enumerate(places)
         ),
         min_member=len(places) if min_member is None else min_member,

@@ -1,0 +1,87 @@
+"""How often the model agrees with a real kube-scheduler, by family of scenarios.
+
+    python -m tests.real.agreement KUBECONFIG [COUNT] [SEED]
+
+runs COUNT scenarios (default 120) from SEED on (default 0) on a cluster of `lab/cluster up NAME --scheduler` and prints
+a table, then every disagreement.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pprint import pformat
+
+from tests.real.scenarios.by_model import foretell, foretell_earlier
+from tests.real.scenarios.generator import FAMILIES, scenario
+from tests.real.scenarios.plain import Kind, Scenario, Verdict
+from tests.real.scenarios.stage import Stage
+from tests.support.kube import KubeClient
+
+SIDE_BY_SIDE = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One decision of the real scheduler, and the model's."""
+
+    scenario: Scenario
+    seen: Verdict
+    foretold: Verdict
+
+    @property
+    def agrees(self) -> bool:
+        return self.seen.agrees(self.foretold)
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.scenario.seed} ({self.scenario.family})\n"
+            f"  kube-scheduler: {self.seen}\n  model:          {self.foretold}\n{pformat(self.scenario, width=150)}\n"
+        )
+
+
+def answers(admin: KubeClient, seeds: Sequence[int]) -> Iterator[Answer]:
+    """Every decision in the scenarios of these seeds."""
+    stage = Stage(admin)
+    for start in range(0, len(seeds), SIDE_BY_SIDE):
+        if start:
+            stage.clear()
+        yield from _side_by_side(stage, [scenario(seed) for seed in seeds[start : start + SIDE_BY_SIDE]])
+
+
+def _side_by_side(stage: Stage, scenarios: Sequence[Scenario]) -> Iterator[Answer]:
+    stage.furnish(scenarios)
+    first = stage.decide([(each, each.earlier) for each in scenarios if each.earlier])
+    last = stage.decide([(each, each.candidate) for each in scenarios])
+    for each in scenarios:
+        if each.earlier:
+            yield Answer(each, first[each.seed], foretell_earlier(each))
+        yield Answer(each, last[each.seed], foretell(each, first.get(each.seed)))
+
+
+def table(found: Sequence[Answer]) -> str:
+    """Markdown: families, decisions, what became of the candidates, agreement."""
+    lines = ["| scenarios | decisions | placed | waits | preempts | victims | agree |", "|---|---|---|---|---|---|---|"]
+    for family in (*FAMILIES, "all"):
+        mine = [each for each in found if family in {each.scenario.family, "all"}]
+        kinds = Counter(each.seen.kind for each in mine)
+        counts = [len(mine), kinds[Kind.PLACED], kinds[Kind.WAITS], kinds[Kind.PREEMPTS]]
+        counts += [sum(len(each.seen.victims) for each in mine), sum(each.agrees for each in mine)]
+        lines.append(f"| {family} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines)
+
+
+def main(kubeconfig: str, count: str = "120", seed: str = "0") -> None:
+    """Compare, print, clear up."""
+    admin = KubeClient(Path(kubeconfig))
+    try:
+        found = list(answers(admin, range(int(seed), int(seed) + int(count))))
+    finally:
+        Stage(admin).clear()
+    sys.stdout.write(f"{table(found)}\n\n")
+    sys.stdout.write("".join(f"{each}\n" for each in found if not each.agrees))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,46 @@
+"""The model says of a pod what the real kube-scheduler then does: placed, waits or preempts, with the same victims.
+
+RUNG_REALITY_SEED replays the scenario of one seed; RUNG_REALITY_COUNT puts more of them to the scheduler.
+"""
+
+import os
+from collections import Counter
+
+from tests.real.agreement import Answer, answers, table
+from tests.real.scenarios.generator import FAMILIES, scenario
+from tests.real.scenarios.plain import Kind
+from tests.support.lab import LabCluster
+
+COUNT = 120
+
+
+def seeds() -> range:
+    """One seed where one is named, else as many as wanted."""
+    if named := os.environ.get("RUNG_REALITY_SEED"):
+        return range(int(named), int(named) + 1)
+    return range(int(os.environ.get("RUNG_REALITY_COUNT", COUNT)))
+
+
+def explained(found: list[Answer]) -> str:
+    return "\n".join([*(str(each) for each in found if not each.agrees), table(found)])
+
+
+def test_same_verdict_and_same_victims_in_every_scenario(fresh_lab_cluster: LabCluster) -> None:
+    found = list(answers(fresh_lab_cluster.admin, seeds()))
+    assert len({each.scenario.seed for each in found}) == len(seeds())
+    assert all(each.agrees for each in found), explained(found)
+    if len(seeds()) >= COUNT:
+        kinds = Counter(each.seen.kind for each in found)
+        assert min(kinds[kind] for kind in Kind) > len(found) / 10, explained(found)
+
+
+def test_a_seed_is_the_same_scenario_for_ever() -> None:
+    assert [scenario(seed) for seed in range(50)] == [scenario(seed) for seed in range(50)]
+    assert scenario(17).family == list(FAMILIES)[17 % len(FAMILIES)]
+    assert scenario(17) != scenario(17 + len(FAMILIES))
+
+
+def test_no_two_pods_of_a_scenario_started_together() -> None:
+    for seed in range(200):
+        starts = [pod.start for pod in scenario(seed).pods]
+        assert len(set(starts)) == len(starts)
