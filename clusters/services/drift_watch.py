@@ -3,12 +3,15 @@
 Only a hint: what really differs is for reconcile to find, and the periodic one finds it without any hint.
 """
 
+from collections.abc import Sequence
+
 import structlog
 from django.db.models.functions import Now
 
 from clusters.enqueue import wake_sync
 from clusters.models import Cluster, ObservedObject
-from clusters.ownership import is_managed
+from clusters.ownership import is_managed, owner_of
+from clusters.services import touches
 from clusters.services.looks import Look
 from clusters.services.observed_objects import Kept, keep_objects
 
@@ -19,20 +22,28 @@ def note_changes(cluster: Cluster, look: Look) -> bool:
     """Keep the managed objects of one look; true when the cluster was marked due. Runs in the look's transaction.
 
     Whole objects are compared: a quota's numbers can change without a word in its metadata. A deletion is always a
-    reason to look, since nothing in it says whose it was.
+    reason to look. Only the owners concerned are looked at, where the look still says whose the objects were.
     """
     kept = keep_objects(cluster, look, [each for each in look.present if is_managed(each)])
     strange = _strange(kept)
     if strange:
-        log.info("observe.foreign_hand", cluster=cluster.name, kind=look.kind.key, objects=strange[:5])
-        Cluster.objects.filter(pk=cluster.pk).update(sync_due_at=Now())
+        names = [row.name for row in strange[:5]]
+        log.info("observe.foreign_hand", cluster=cluster.name, kind=look.kind.key, objects=names)
+        row = Cluster.objects.filter(pk=cluster.pk)
+        row.update(sync_due_at=Now())
+        touches.note(cluster.pk, _owners(look, strange), row.values_list("generation", flat=True).get())
         wake_sync(cluster.pk)
     return bool(strange)
 
 
-def _strange(kept: Kept) -> list[str]:
-    changed = [row.name for row in kept.rows if _by_another(row, kept.before.get(row.uid))]
-    return changed + [row.name for row in kept.lost]
+def _strange(kept: Kept) -> list[ObservedObject]:
+    return [row for row in kept.rows if _by_another(row, kept.before.get(row.uid))] + kept.lost
+
+
+def _owners(look: Look, strange: Sequence[ObservedObject]) -> set[str]:
+    """Whose they are; everybody's where that is not known."""
+    owners = {each["metadata"]["uid"]: owner_of(each) for each in (*look.gone, *look.present)}
+    return {owners.get(row.uid, touches.EVERYTHING) for row in strange}
 
 
 def _by_another(row: ObservedObject, before: ObservedObject | None) -> bool:
