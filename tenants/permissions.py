@@ -1,8 +1,8 @@
 """Who may do what where: one table of roles and verbs for pages, REST, admin console and commands.
 
 A role in a department reaches down to its projects; a role without scope reaches everything. Rows are read at every
-question, or once within `grants_read_once`, so a removed membership or a disabled account counts from the next request
-on.
+question, or once within `grants_read_once`, or kept while no mark has moved (`portal.core.marks`): a removed membership
+or a disabled account counts from the next request on.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from portal.core.actors import Actor, ActorKind
 from portal.core.errors import Absent, Denied
+from portal.core.marks import Kept
 from tenants.models import Department, Membership, Project, Role, User
 
 
@@ -137,7 +138,7 @@ def grants_read_once() -> Iterator[None]:
 
 
 def standing_of(actor: Actor) -> Standing:
-    """What the subject holds now, in one query. The system itself may do everything."""
+    """What the subject holds now, in one query at most. The system itself may do everything."""
     seen, subject = _seen.get(), (actor.kind, actor.id)
     if seen is None:
         return _standing_of(actor)
@@ -146,17 +147,21 @@ def standing_of(actor: Actor) -> Standing:
     return seen[subject]
 
 
+_standings: Final = Kept[Standing]("access")
+
+
 def _standing_of(actor: Actor) -> Standing:
-    if not actor.id and actor.kind is not ActorKind.SYSTEM:
+    if actor.kind is ActorKind.SYSTEM:
+        return Standing((EVERYTHING,))
+    if not actor.id:
         return Standing()
-    match actor.kind:
-        case ActorKind.SYSTEM:
-            return Standing((EVERYTHING,))
-        case ActorKind.USER:
-            return _standing_of_user(actor.id)
-        case ActorKind.SERVICE_ACCOUNT:
-            grants = Membership.objects.filter(service_account__pk=actor.id, service_account__enabled=True).order_by()
-            return Standing(tuple(Grant(Role(role), *scope) for role, *scope in grants.values_list(*_GRANT)))
+    read = _standing_of_user if actor.kind is ActorKind.USER else _standing_of_account
+    return _standings.of((actor.kind, actor.id), lambda: read(actor.id))
+
+
+def _standing_of_account(account_id: str) -> Standing:
+    grants = Membership.objects.filter(service_account__pk=account_id, service_account__enabled=True).order_by()
+    return Standing(tuple(Grant(Role(role), *scope) for role, *scope in grants.values_list(*_GRANT)))
 
 
 _GRANT: Final = ("role", "project_id", "department_id")

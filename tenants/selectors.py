@@ -4,16 +4,26 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from django.db.models import Sum
 from django.utils.translation import gettext as _
 
 from clusters.models import Node, NodePool, ObservedPod
 from portal.core.display import gpu_text, gpus_text
+from portal.core.marks import Kept
 from scheduling.resources import Limit, Resources
 from tenants.models import Department, DepartmentQuota, Project, ProjectQuota
 from tenants.queues import by_owner_and_pool
 from tenants.usage import Usage, UsageByQueue, usage_by_queue
+
+_projects: Final = Kept[Project | None]("rules")
+
+
+def project_by_id(project_id: int) -> Project | None:
+    """The project with its department and cluster, for whoever asks. Shared where it is kept: not to be changed."""
+    rows = Project.objects.select_related("cluster", "department").order_by()
+    return _projects.of(project_id, lambda: next(iter(rows.filter(pk=project_id)), None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Only what can never come true is refused: more than the limit, or non-preemptibl
 of project and department can give in any of its pools. What is merely in use now is accepted and waits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from django.db import connection
@@ -12,6 +12,7 @@ from django.db import connection
 from clusters.flavours import flavour_for
 from clusters.models import NodePool
 from portal.core.errors import Problem, Refused
+from portal.core.marks import Kept
 from scheduling.capacity import fits_quota
 from scheduling.model import Queue
 from scheduling.priority import Effective, Preemptibility
@@ -23,7 +24,7 @@ from workloads.intake import WorkloadSpec
 
 def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
     """Its pools in order of preference: its own, else the project's, else the default. Refuses unknown names."""
-    pools = {pool.name: pool for pool in NodePool.objects.filter(cluster=project.cluster_id).order_by("pk")}
+    pools = _pools.of(project.cluster_id, lambda: _read_pools(project))
     wanted = spec.node_pools or tuple(project.default_node_pools) or _default(pools.values())
     problems = [
         Problem(f"/nodePools/{index}", "pool_unknown", f"There is no node pool {name[:63]!r} here.", tuple(pools))
@@ -35,6 +36,13 @@ def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
     if problems:
         raise Refused(problems[0].message, code=problems[0].code, problems=problems)
     return [pools[name] for name in wanted]
+
+
+_pools: Final = Kept[Mapping[str, NodePool]]("rules")
+
+
+def _read_pools(project: Project) -> Mapping[str, NodePool]:
+    return {pool.name: pool for pool in NodePool.objects.filter(cluster=project.cluster_id).order_by("pk")}
 
 
 def _default(pools: Iterable[NodePool]) -> tuple[str, ...]:
@@ -58,7 +66,7 @@ def pick_pool(spec: WorkloadSpec, effective: Effective, project: Project, pools:
 def queue_paths(project: Project, pools: Sequence[NodePool]) -> dict[int, tuple[Queue, Queue]]:
     """Per pool id the project's and the department's queue, under their people's names. No row: nothing deserved."""
     leaf, parent = f"project {project.name}", f"department {project.department.name}"
-    bounds = _bounds(project)
+    bounds = _bounds.of(project.pk, lambda: _read_bounds(project))
     return {
         pool.pk: (_queue(leaf, pool, bounds.get((LEAF, pool.pk))), _queue(parent, pool, bounds.get((PARENT, pool.pk))))
         for pool in pools
@@ -67,8 +75,9 @@ def queue_paths(project: Project, pools: Sequence[NodePool]) -> dict[int, tuple[
 
 LEAF, PARENT = "leaf", "parent"
 Bounds = tuple[Limit, Limit]
+_bounds: Final = Kept[Mapping[tuple[str, int], Bounds]]("rules")
 _COLUMNS: Final = "gpu_deserved, cpu_deserved, memory_deserved, gpu_limit, cpu_limit, memory_limit"
-# Written out, since this is asked at every submit and the ORM takes four times as long to say the same.
+# Written out: the ORM takes four times as long to say the same.
 _BOUNDS: Final = f"""
 SELECT '{LEAF}', node_pool_id, {_COLUMNS} FROM {ProjectQuota._meta.db_table} WHERE project_id = %s
 UNION ALL
@@ -76,7 +85,7 @@ SELECT '{PARENT}', node_pool_id, {_COLUMNS} FROM {DepartmentQuota._meta.db_table
 """  # noqa: S608  # names of tables and columns, nothing that anybody sent
 
 
-def _bounds(project: Project) -> dict[tuple[str, int], Bounds]:
+def _read_bounds(project: Project) -> Mapping[tuple[str, int], Bounds]:
     """Deserved and limit of the project and of its department, per pool id."""
     with connection.cursor() as cursor:
         cursor.execute(_BOUNDS, [project.pk, project.department_id])
@@ -118,7 +127,7 @@ def refuse_unenforceable(effective: Effective, project: Project) -> None:
 
 def refuse_over_cap(spec: WorkloadSpec, effective: Effective, project: Project) -> None:
     """The project's GPU cap on this priority, where there is one."""
-    needed, most = spec.total.gpu, _caps(project)
+    needed, most = spec.total.gpu, _caps.of(project.pk, lambda: _read_caps(project))
     for name in sorted({effective.priority.name, effective.priority.canonical} & most.keys()):
         if needed > most[name]:
             wanted, cap = str(Resources(gpu=needed)), str(Resources(gpu=most[name]))
@@ -134,8 +143,10 @@ def refuse_over_cap(spec: WorkloadSpec, effective: Effective, project: Project) 
 
 _CAPS: Final = f"SELECT priority, gpu_limit FROM {PriorityCap._meta.db_table} WHERE project_id = %s"  # noqa: S608  # as above
 
+_caps: Final = Kept[Mapping[str, int]]("rules")
 
-def _caps(project: Project) -> dict[str, int]:
+
+def _read_caps(project: Project) -> Mapping[str, int]:
     """GPU thousandths by the name of a priority."""
     with connection.cursor() as cursor:
         cursor.execute(_CAPS, [project.pk])

@@ -8,6 +8,8 @@ class WorkloadsConfig(AppConfig):
 
     name = "workloads"
     default_auto_field = "django.db.models.BigAutoField"
+    # Changes of these decide about submits.
+    marked = {"rules": {"Priority": (), "Category": (), "WorkloadType": ()}}
 
     def ready(self) -> None:
         """Models exist only from here on."""

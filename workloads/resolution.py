@@ -1,7 +1,9 @@
 """The dictionary and a type's defaults as values for the pure resolution in `scheduling.priority`."""
 
 from collections.abc import Mapping
+from typing import Final
 
+from portal.core.marks import Kept
 from scheduling.priority import Dictionary, Effective, Level, Preemptibility, Source, TypeDefaults
 from workloads.models import Priority, Workload, WorkloadType
 
@@ -12,8 +14,15 @@ def level_of(priority: Priority) -> Level:
     return Level(priority.name, priority.value, priority.preemption_policy, alias)
 
 
-def current_rows() -> dict[str, Priority]:
+_rows: Final = Kept[Mapping[str, Priority]]("rules")
+
+
+def current_rows() -> Mapping[str, Priority]:
     """Every entry that may be named, by name: retired ones may not."""
+    return _rows.of("", _read_rows)
+
+
+def _read_rows() -> Mapping[str, Priority]:
     rows = {row.pk: row for row in Priority.objects.order_by()}
     for row in rows.values():
         if row.alias_of_id is not None:
@@ -21,14 +30,12 @@ def current_rows() -> dict[str, Priority]:
     return {row.name: row for row in rows.values() if row.retired_at is None}
 
 
-def dictionary_of(rows: Mapping[str, Priority]) -> Dictionary:
-    """Rows as the pure resolution wants them."""
-    return Dictionary(level_of(row) for row in rows.values())
+_dictionary: Final = Kept[Dictionary]("rules")
 
 
 def current_dictionary() -> Dictionary:
     """Every entry that may be named, as values."""
-    return dictionary_of(current_rows())
+    return _dictionary.of("", lambda: Dictionary(level_of(row) for row in current_rows().values()))
 
 
 def defaults_of(type_: WorkloadType) -> TypeDefaults:

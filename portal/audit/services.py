@@ -13,6 +13,7 @@ from portal.audit.chain import chain_for, digest_of
 from portal.audit.models import AuditChain, AuditRecord, Result
 from portal.core.actors import Actor
 from portal.core.errors import RungError
+from portal.core.inserting import insert
 from portal.core.redaction import redact
 
 
@@ -45,7 +46,8 @@ def record(
     length, head = _locked(number)
     fields |= {"chain": number, "position": length + 1, "previous": head}
     at = timezone.now()
-    row = AuditRecord.objects.create(**fields, at=at, detail=clean, digest=digest_of(fields, at, clean))
+    row = AuditRecord(**fields, at=at, detail=clean, digest=digest_of(fields, at, clean))
+    insert(row)
     _move(number, row.position, row.digest)
     return row
 

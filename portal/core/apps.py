@@ -2,6 +2,7 @@
 
 from django.apps import AppConfig
 from django.core.checks import register
+from django.db.models.signals import post_migrate
 
 from portal.core import checks
 
@@ -14,6 +15,9 @@ class CoreConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Bad configuration is found at start."""
+        """Bad configuration is found at start; triggers are made anew by every migration."""
+        from portal.core import mark_triggers
+
         for check in checks.ALL:
             register(check, "rung")
+        post_migrate.connect(mark_triggers.install, dispatch_uid="core.marks")

@@ -36,3 +36,14 @@ class LimiterBucket(models.Model):
 
     def __str__(self) -> str:
         return f"{self.count} since {self.started_at:%H:%M:%S}"
+
+
+class ChangeMark(models.Model):
+    """One row with a random mark per topic, drawn anew by triggers with every change; see `portal.core.marks`."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    access = models.CharField(max_length=36)
+    rules = models.CharField(max_length=36)
+
+    def __str__(self) -> str:
+        return f"access {self.access}, rules {self.rules}"

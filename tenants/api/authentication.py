@@ -10,6 +10,7 @@ from rest_framework.request import Request
 
 from portal.core.actors import Actor
 from portal.core.http import client_ip, request_id
+from portal.core.marks import Marks, steady
 from tenants.models import ServiceAccount
 from tenants.services.service_accounts import actor_for, subject_of_token
 
@@ -33,9 +34,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What `request.auth` holds: the actor of the request."""
+    """What `request.auth` holds: the actor of the request, and the marks under which it was let in."""
 
     actor: Actor
+    marks: Marks
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -46,15 +48,21 @@ class BearerAuthentication(BaseAuthentication):
         parts = get_authorization_header(request).split()
         if not parts or parts[0].lower() != SCHEME:
             return None
-        account = subject_of_token(parts[1].decode("latin-1")) if len(parts) == 2 else None
+        with steady() as marks:
+            account = subject_of_token(parts[1].decode("latin-1")) if len(parts) == 2 else None
         if account is None:
             raise AuthenticationFailed("This token is not valid, or no longer.", code="bad_token")
         actor = actor_for(account, source_ip=client_ip(request), request_id=request_id())
-        return Subject(account), Credential(actor)
+        return Subject(account), Credential(actor, marks)
 
     def authenticate_header(self, request: Request) -> str:
         """Named in a 401."""
         return "Bearer"
+
+
+def marks_of(request: Request) -> Marks | None:
+    """The marks under which the request was let in; None when it came in by another door."""
+    return request.auth.marks if isinstance(request.auth, Credential) else None
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # the library leaves it untyped

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from portal.audit.services import record, record_refusal
 from portal.core.actors import Actor, ActorKind, Channel
 from portal.core.errors import BadRequest
+from portal.core.marks import Kept
 from tenants import secrets, tokens
 from tenants.models import Department, Project, ServiceAccount
 from tenants.permissions import Verb, require
@@ -98,18 +99,23 @@ def exchange(client_id: str, secret: str, *, source_ip: str | None = None, reque
 
 
 def subject_of_token(token: str) -> ServiceAccount | None:
-    """The account behind a bearer token, read anew at every use: None once it is disabled, removed or rotated."""
+    """The account behind a bearer token as it is now: None once it is disabled, removed or rotated."""
     claims = tokens.read(token)
     if claims is None or (account := _enabled(claims.account_id)) is None:
         return None
     return account if constant_time_compare(claims.stamp, secrets.stamp_of(account.secret_hash)) else None
 
 
+_accounts: Final = Kept[ServiceAccount | None]("access")
+
+
 def _enabled(account_id: str) -> ServiceAccount | None:
     try:
-        return next(iter(ServiceAccount.objects.filter(pk=uuid.UUID(account_id), enabled=True).order_by()), None)
+        wanted = uuid.UUID(account_id)
     except ValueError:
         return None
+    rows = ServiceAccount.objects.filter(pk=wanted, enabled=True).order_by()
+    return _accounts.of(wanted, lambda: next(iter(rows), None))
 
 
 def actor_for(account: ServiceAccount, *, source_ip: str | None = None, request_id: str = "") -> Actor:

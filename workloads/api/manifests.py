@@ -12,8 +12,11 @@ from rest_framework.views import APIView
 from portal.core.actors import Actor
 from portal.core.errors import BadRequest, Refused
 from portal.core.http import actor_of
+from portal.core.marks import steady
+from tenants.api.authentication import marks_of
 from tenants.models import Project
-from tenants.permissions import grants_read_once, visible_projects
+from tenants.permissions import Verb, can, grants_read_once
+from tenants.selectors import project_by_id
 from workloads.api.catalogue import REFUSALS
 from workloads.api.schemas import ErrorSchema, NewWorkload, WorkloadV2Schema, WorkloadV2WithSync, checked
 from workloads.api.shapes import workload_v2_json
@@ -48,7 +51,7 @@ class Manifests(APIView):
         """Accepted with the effective values and their sources; refused with a pointer per field."""
         body = checked(NewWorkload, request.data)
         metadata, actor = body["metadata"], actor_of(request)
-        with grants_read_once():
+        with steady(marks_of(request)), grants_read_once():
             project = _project(actor, metadata)
             spec = _read(body, project, actor)
             workload = submit(spec=spec, project=project, actor=actor, raw=body.get("manifest"), key=_key(request))
@@ -81,9 +84,8 @@ class OneManifest(APIView):
 def _project(actor: Actor, metadata: dict[str, Any]) -> Project:
     """The project the body names; one that is absent or foreign is refused alike, at its field."""
     wanted = metadata["projectId"]
-    rows = visible_projects(actor).select_related("cluster", "department").order_by()
-    found = next(iter(rows.filter(pk=int(wanted))), None) if wanted.isascii() and wanted.isdigit() else None
-    if found is None:
+    found = project_by_id(int(wanted)) if wanted.isascii() and wanted.isdigit() else None
+    if found is None or not can(actor, Verb.VIEW_PROJECT, project=found):
         raise Refused.at("/metadata/projectId", "unknown_id", "projectId names no project of yours.")
     if str(metadata.get("clusterId", found.cluster_id)) != str(found.cluster_id):
         raise Refused.at("/metadata/clusterId", "wrong_cluster", f"{found.name} is on cluster {found.cluster_id}.")

@@ -1,7 +1,7 @@
 """What intake hands on: a workload that was read, rebuilt and counted."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from scheduling.priority import Request
@@ -74,8 +74,9 @@ class WorkloadSpec:
         return replace(self, name=name, generate_name=False, manifest={**self.manifest, "metadata": metadata})
 
     def as_json(self) -> dict[str, Any]:
-        """A form any JSON column holds; `from_json` gives back an equal spec."""
-        return asdict(self)
+        """A form any JSON column holds; `from_json` gives back an equal spec. The manifest is the spec's own."""
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**parts, "roles": [asdict(role) for role in self.roles], "request": asdict(self.request)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

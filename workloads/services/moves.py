@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from portal.core.actors import SYSTEM, Actor
+from portal.core.inserting import insert
 from workloads.lifecycle import HOLDING, WAITING, may_move
 from workloads.models import EventType, Workload, WorkloadEvent
 
@@ -20,7 +21,7 @@ def note(
     detail: Mapping[str, Any] | None = None,
 ) -> WorkloadEvent:
     """Write one timeline entry. The system's own entries name nobody."""
-    return WorkloadEvent.objects.create(
+    event = WorkloadEvent(
         workload=workload,
         at=at,
         type=type_,
@@ -30,6 +31,8 @@ def note(
         actor="" if actor == SYSTEM else actor.name,
         detail=dict(detail or {}),
     )
+    insert(event)
+    return event
 
 
 def move(

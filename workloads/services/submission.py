@@ -11,6 +11,8 @@ from clusters.models import NodePool
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
+from portal.core.inserting import insert
+from portal.core.marks import Kept, steady
 from scheduling.priority import (
     EXPLICIT_PREEMPTIBILITY,
     EXPLICIT_PRIORITY,
@@ -25,8 +27,8 @@ from tenants.permissions import Verb, require
 from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_unenforceable
 from workloads.enqueue import wake_apply
 from workloads.intake import WorkloadSpec
-from workloads.models import EventType, Priority, Workload, WorkloadType
-from workloads.resolution import current_rows, defaults_of, dictionary_of
+from workloads.models import EventType, Workload, WorkloadType
+from workloads.resolution import current_dictionary, current_rows, defaults_of
 from workloads.services.denials import verb
 from workloads.services.idempotency import Ticket, keep, replay, ticket_for
 from workloads.services.moves import note
@@ -65,7 +67,7 @@ def submit_all(
     names = ", ".join(spec.name for spec in specs)[:254]
     scope = {"entity_type": "workload", "entity_name": names, "project_id": str(project.pk)}
     try:
-        with verb(actor=actor, action="workload.submit", **scope):
+        with verb(actor=actor, action="workload.submit", **scope), steady():
             require(actor, Verb.SUBMIT, project=project)
             return [
                 replay(ticket) or _accept(spec, project, actor, raw, ticket)
@@ -77,21 +79,27 @@ def submit_all(
 
 def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
     """The effective pair for this spec, with sources. Refused where nothing may be resolved."""
-    effective = _resolved(spec, type_of(spec), current_rows())
+    effective = _resolved(spec, type_of(spec))
     refuse_unenforceable(effective, project)
     return effective
 
 
 def type_of(spec: WorkloadSpec) -> WorkloadType:
     """The type's row with its category and priority."""
-    rows = WorkloadType.objects.select_related("category", "priority").order_by()
-    if (found := next(iter(rows.filter(name=spec.type_name)), None)) is None:
+    if (found := _types.of("", _read_types).get(spec.type_name)) is None:
         raise Refused.at("/kind", "type_unknown", f"There is no workload type {spec.type_name[:63]!r}.")
     return found
 
 
-def _resolved(spec: WorkloadSpec, type_: WorkloadType, rows: Mapping[str, Priority]) -> Effective:
-    answer = resolve(spec.request, defaults=defaults_of(type_), dictionary=dictionary_of(rows))
+_types: Final = Kept[Mapping[str, WorkloadType]]("rules")
+
+
+def _read_types() -> Mapping[str, WorkloadType]:
+    return {row.name: row for row in WorkloadType.objects.select_related("category", "priority").order_by()}
+
+
+def _resolved(spec: WorkloadSpec, type_: WorkloadType) -> Effective:
+    answer = resolve(spec.request, defaults=defaults_of(type_), dictionary=current_dictionary())
     if isinstance(answer, Refusal):
         pointer = POINTERS.get(answer.field, answer.field)
         raise Refused.at(pointer, answer.code, answer.message, allowed=answer.allowed)
@@ -117,17 +125,17 @@ def _padded(raws: Sequence[Mapping[str, Any]], length: int) -> Sequence[Mapping[
 def _accept(
     spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any], ticket: Ticket | None
 ) -> Workload:
-    type_, rows = type_of(spec), current_rows()
-    effective = _resolved(spec, type_, rows)
+    type_ = type_of(spec)
+    effective = _resolved(spec, type_)
     refuse_unenforceable(effective, project)
     refuse_over_cap(spec, effective, project)
     pools = pools_for(spec, project)
     pool = pick_pool(spec, effective, project, pools)
     workload = _draft(spec, type_, effective, project, actor)
-    workload.priority = rows[effective.priority.name]
+    workload.priority = current_rows()[effective.priority.name]
     _place(workload, pools, pool)
     workload.raw = dict(raw)
-    workload.save(force_insert=True)
+    insert(workload)
     keep(ticket, workload)
     _tell(workload, effective, actor)
     return workload

@@ -1,0 +1,43 @@
+"""New rows of the hot paths in one statement each, whose text is made once per process.
+
+The ORM says the same at three times the cost. No signals are sent, and nothing else happens but the INSERT.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from django.db import connection
+from django.db.models import Field, Model
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """The statement of one model, the fields it fills, and the key that the database draws, if it does."""
+
+    statement: str
+    fields: tuple["Field[Any, Any]", ...]
+    drawn: str
+
+
+def insert(row: Model) -> None:
+    """Write a new row as `save(force_insert=True)` does; its key is set when the database draws it."""
+    how = _insertion(type(row), connection.vendor)
+    values = [field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in how.fields]
+    with connection.cursor() as cursor:
+        cursor.execute(how.statement, values)
+        if how.drawn:
+            setattr(row, how.drawn, cursor.fetchone()[0])
+    row._state.adding, row._state.db = False, connection.alias
+
+
+@lru_cache(maxsize=64)
+def _insertion(model: type[Model], _vendor: str) -> Insertion:
+    meta, quote = model._meta, connection.ops.quote_name
+    drawn = meta.pk.attname if meta.pk.db_returning else ""
+    fields = tuple(field for field in meta.local_concrete_fields if field.attname != drawn)
+    names = ", ".join(quote(str(field.column)) for field in fields)
+    marks = ", ".join(["%s"] * len(fields))
+    statement = f"INSERT INTO {quote(meta.db_table)} ({names}) VALUES ({marks})"  # noqa: S608  # names of the model's own
+    returning = f" RETURNING {quote(str(meta.pk.column))}" if drawn else ""
+    return Insertion(statement + returning, fields, drawn)

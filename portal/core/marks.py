@@ -1,0 +1,89 @@
+"""What was read from the database may be kept in a process for as long as nothing it was made of has changed.
+
+The database holds a mark per topic, random and drawn anew by triggers with every change of the rows that apps name in
+their configuration: no writer can forget it, and no mark ever comes back, neither after a rollback nor in another
+process. A reader asks for the marks first, in one statement, and reads anew whatever it kept under other ones.
+
+- `access`: accounts and what they may do
+- `rules`: what decides about a submit: projects, quotas, caps, node pools, the dictionary, the workload types
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar, cast
+
+from django.db import connection
+
+from portal.core.models import ChangeMark
+
+Topic = Literal["access", "rules"]
+MOST_KEPT: Final = 10_000
+_READ: Final = f"SELECT access, rules FROM {ChangeMark._meta.db_table}"  # noqa: S608  # the table's own name
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The marks at one moment; empty where nothing may be kept."""
+
+    access: str = ""
+    rules: str = ""
+
+
+_now: ContextVar[Marks | None] = ContextVar("_now", default=None)
+
+
+def read_marks() -> Marks:
+    """The marks as the current transaction sees them. Before the first change there are none."""
+    with connection.cursor() as cursor:
+        cursor.execute(_READ)
+        found = cursor.fetchone()
+    return Marks(*found) if found else Marks()
+
+
+@contextmanager
+def steady(marks: Marks | None = None) -> Iterator[Marks]:
+    """Within it `Kept` values are taken as they are if they were read under these marks; by default those of now."""
+    marks = read_marks() if marks is None else marks
+    before = _now.set(marks)
+    try:
+        yield marks
+    finally:
+        _now.reset(before)
+
+
+class Kept(Generic[Value]):
+    """Values of this process by key, all read under one mark of a topic. They are shared: nobody changes them."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._held: tuple[str, dict[Hashable, Value]] = ("", {})
+
+    def of(self, key: Hashable, read: Callable[[], Value]) -> Value:
+        """What was read for the key under the current mark, else `read()`. Outside of `steady` always the latter."""
+        values = self._values()
+        if values is None:
+            return read()
+        found = values.get(key, _ABSENT)
+        if found is _ABSENT:
+            found = read()
+            if len(values) >= MOST_KEPT:
+                values.clear()
+            values[key] = found
+        return cast("Value", found)
+
+    def _values(self) -> dict[Hashable, Any] | None:
+        """The values under the current mark: each mark has a dictionary of its own, so a late thread spoils none."""
+        mark = getattr(_now.get(), self._topic, "")
+        if not mark:
+            return None
+        held, values = self._held
+        if held != mark:
+            values = {}
+            self._held = (mark, values)
+        return values
+
+
+_ABSENT: Final = object()
