@@ -49,6 +49,11 @@ class Access:
         """`pods/log`, as a rule names it."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
+    @property
+    def full_name(self) -> str:
+        """`jobs.batch`, as people tell groups apart."""
+        return f"{self.path}.{self.group}" if self.group else self.path
+
 
 def required_access(flavour: str) -> tuple[Access, ...]:
     """Everything Rung does in a cluster of this flavour. Kinds whose CRD is not installed are named all the same.

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants.views import audit, clusters, projects
+from tenants.views import audit, clusters, connections, pools, projects
 
 app_name = "tenants"
 urlpatterns = [
@@ -11,5 +11,13 @@ urlpatterns = [
     path("clusters/", clusters.cluster_list, name="clusters"),
     path("clusters/<slug:name>/", clusters.cluster_detail, name="cluster"),
     path("clusters/<slug:name>/reconcile/", clusters.reconcile_now, name="reconcile"),
+    path("clusters/<slug:name>/connection/", connections.connection, name="connection"),
+    path("clusters/<slug:name>/connection/test/", connections.try_connection, name="try-connection"),
+    path("clusters/<slug:name>/hold/", connections.hold, name="hold"),
+    path("clusters/<slug:name>/leave/", connections.leave, name="leave"),
+    path("clusters/<slug:name>/pools/", pools.pools, name="pools"),
+    path("clusters/<slug:name>/pools/<slug:pool>/remove/", pools.remove, name="remove-pool"),
+    path("connect-cluster/", connections.connect, name="connect"),
+    path("connect-cluster/rights/<slug:flavour>.yaml", connections.rights, name="rights"),
     path("audit/", audit.trail, name="audit"),
 ]

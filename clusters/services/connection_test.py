@@ -68,6 +68,16 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Resources that lack the same verbs for the same purpose."""
+
+    missing: tuple[str, ...]
+    unknown: tuple[str, ...]
+    why: str
+    resources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionReport:
     """What a test found. `error` is empty when the cluster let itself be asked; then the rest is known."""
 
@@ -86,6 +96,14 @@ class ConnectionReport:
     def lacking(self) -> tuple[Permission, ...]:
         """Rights that are missing or unknown."""
         return tuple(each for each in self.permissions if not each.granted)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What is lacking, like with like."""
+        alike: dict[tuple[tuple[str, ...], tuple[str, ...], str], list[str]] = {}
+        for each in self.lacking:
+            alike.setdefault((each.missing, each.unknown, each.access.why), []).append(each.access.full_name)
+        return tuple(Gap(*key, tuple(names)) for key, names in alike.items())
 
     @property
     def works(self) -> bool:

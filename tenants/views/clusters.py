@@ -31,7 +31,8 @@ TABS: Final = {
 def cluster_list(request: HttpRequest) -> HttpResponse:
     """Every cluster with its figures."""
     titles = {name: flavour.title for name, flavour in FLAVOURS.items()}
-    context = {"rows": cluster_rows(), "titles": titles}
+    may_connect = can(actor_of(request), Verb.MANAGE_CLUSTERS)
+    context = {"rows": cluster_rows(), "titles": titles, "may_connect": may_connect}
     return render_page(request, "tenants/clusters.html", context, parts=("clusters",))
 
 

@@ -1,0 +1,162 @@
+"""Forms of the clusters' pages. They carry what was typed; what it means is decided by the services."""
+
+from typing import Any, Final
+
+from django import forms
+from django.conf import settings
+from django.utils.translation import gettext_lazy as _
+
+from clusters.entered import Entered
+from clusters.flavours import FLAVOURS
+from clusters.models import ClusterCredential
+from clusters.services.estate import POOL_LABEL
+from portal.core.errors import Problem, RungError
+from portal.core.pageforms import NOTHING, PageForm
+
+KUBECONFIG: Final = "kubeconfig"
+PARTS: Final = "parts"
+WAYS: Final = ((KUBECONFIG, _("Paste a kubeconfig")), (PARTS, _("Server, authority and token")))
+OF_PARTS: Final = frozenset({"/server", "/ca", "/token", "/tls_server_name", "/insecure", "/name", "/flavour"})
+
+
+class SecretText(forms.Textarea):
+    """A field that is never sent back: what was typed is shown to nobody, also not to its author."""
+
+    def format_value(self, value: Any) -> str:
+        """Always empty."""
+        return ""
+
+
+def _secret(rows: int, **attributes: str) -> SecretText:
+    quiet = {"spellcheck": "false", "autocomplete": "off", "autocapitalize": "off", "class": "mono"}
+    return SecretText(attrs={"rows": rows, **quiet, **attributes})
+
+
+class ConnectionForm(PageForm):
+    """How a cluster is reached: a kubeconfig, or its parts."""
+
+    way = forms.ChoiceField(choices=WAYS, initial=KUBECONFIG, widget=forms.RadioSelect, label=_("How do you have it?"))
+    kubeconfig = forms.CharField(
+        required=False,
+        strip=False,
+        label=_("Kubeconfig"),
+        widget=_secret(10),
+        help_text=_(
+            "With one context and its data inside, as kubectl config view --minify --flatten --raw writes it. "
+            "Files, programs and proxies it names are refused, never used."
+        ),
+    )
+    server = forms.CharField(
+        required=False,
+        max_length=500,
+        label=_("Server"),
+        widget=forms.TextInput(attrs={"placeholder": "https://10.20.0.1:6443", "class": "mono", "spellcheck": "false"}),
+    )
+    ca = forms.CharField(
+        required=False,
+        strip=False,
+        label=_("Authority"),
+        widget=forms.Textarea(attrs={"rows": 5, "class": "mono", "spellcheck": "false"}),
+        help_text=_("Certificates in PEM form that the server's certificate is signed by; empty: a public authority."),
+    )
+    tls_server_name = forms.CharField(
+        required=False,
+        max_length=253,
+        label=_("TLS server name"),
+        help_text=_("Only where the certificate names another host than the address."),
+    )
+    token = forms.CharField(required=False, label=_("Token"), widget=_secret(3))
+    insecure = forms.BooleanField(required=False, label=_("Do not check the server's certificate"))
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not settings.RUNG_ALLOW_INSECURE_CLUSTERS:
+            del self.fields["insecure"]
+
+    @property
+    def source(self) -> bytes | Entered:
+        """What was typed, as the services read it."""
+        typed = self.cleaned_data
+        if typed.get("way") == KUBECONFIG:
+            return str(typed.get("kubeconfig", "")).encode("utf-8", "replace")
+        return Entered(
+            server=typed.get("server", ""),
+            ca=typed.get("ca", ""),
+            token=typed.get("token", ""),
+            tls_server_name=typed.get("tls_server_name", ""),
+            insecure=bool(typed.get("insecure")),
+        )
+
+    def show(self, error: RungError, fields: Any = NOTHING) -> None:
+        """A problem inside the kubeconfig stands at its field, with its place in the text."""
+        inside = [problem for problem in error.problems if problem.pointer not in OF_PARTS]
+        for problem in inside:
+            self.add_error(KUBECONFIG if self._pasted else None, _told(problem))
+        if len(inside) < len(error.problems) or not error.problems:
+            rest = [problem for problem in error.problems if problem not in inside]
+            super().show(type(error)(error.message, code=error.code, problems=rest), fields)
+
+    @property
+    def _pasted(self) -> bool:
+        return self.cleaned_data.get("way") == KUBECONFIG
+
+
+class ConnectForm(ConnectionForm):
+    """A new cluster."""
+
+    name = forms.CharField(
+        max_length=63, label=_("Name"), help_text=_("Lower-case letters, digits and inner dashes; it stays.")
+    )
+    flavour = forms.ChoiceField(
+        choices=[(name, flavour.title) for name, flavour in sorted(FLAVOURS.items(), reverse=True)],
+        label=_("Scheduler"),
+        help_text=_("A test says which ones are installed."),
+    )
+    field_order = ("name", "flavour", "way")
+
+
+class ReconnectForm(ConnectionForm):
+    """Another way to a known cluster. What is public of the way it has now is filled in."""
+
+    def __init__(self, *args: Any, row: ClusterCredential, **kwargs: Any) -> None:
+        known = ("server", "ca", "tls_server_name", "insecure")
+        super().__init__(*args, initial={"way": PARTS, **{name: getattr(row, name) for name in known}}, **kwargs)
+        self.fields["token"].help_text = _(
+            "Empty: the stored credential stays. Another server, TLS name or check of its certificate needs it again."
+        )
+
+
+class PoolForm(PageForm):
+    """A node pool: its name and the label of its nodes."""
+
+    name = forms.CharField(
+        max_length=63, label=_("Name"), help_text=_("Lower-case letters, digits and inner dashes; it stays.")
+    )
+    label_key = forms.CharField(max_length=317, initial=POOL_LABEL, label=_("Label of its nodes"))
+    label_value = forms.CharField(max_length=63, label=_("Value of the label"))
+    is_default = forms.BooleanField(required=False, label=_("Use it where nobody names a pool"))
+
+
+class LeaveForm(PageForm):
+    """Says the cluster's name, so that no wrong one is left."""
+
+    confirm = forms.CharField(
+        max_length=63, label=_("Name of the cluster"), widget=forms.TextInput(attrs={"autocomplete": "off"})
+    )
+
+    def __init__(self, *args: Any, name: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._name = name
+
+    def clean_confirm(self) -> str:
+        """Exactly the name."""
+        typed = str(self.cleaned_data["confirm"])
+        if typed != self._name:
+            raise forms.ValidationError(_("This is not the name of this cluster."))
+        return typed
+
+
+def _told(problem: Problem) -> str:
+    line = f"line {problem.line}: " if problem.line else ""
+    place = f"{problem.pointer}: " if problem.pointer else ""
+    return f"{line}{place}{problem.message}"

@@ -1,0 +1,48 @@
+"""Node pools of a cluster: the nodes that carry one label. For platform admins."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from clusters.models import Cluster, NodePool
+from clusters.services.estate import create_node_pool, delete_node_pool
+from portal.core.errors import RungError
+from portal.core.http import actor_of
+from portal.core.pageforms import sent
+from tenants.forms import PoolForm
+from tenants.permissions import Verb, require
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def pools(request: HttpRequest, name: str) -> HttpResponse:
+    """The pools, and one more."""
+    actor = actor_of(request)
+    require(actor, Verb.MANAGE_CLUSTERS)
+    cluster = get_object_or_404(Cluster, name=name)
+    form = PoolForm(sent(request))
+    if request.method == "POST" and form.is_valid():
+        try:
+            pool = create_node_pool(cluster=cluster, actor=actor, **form.cleaned_data)
+        except RungError as error:
+            form.show(error)
+        else:
+            messages.success(request, _("The node pool %(name)s is there.") % {"name": pool.name})
+            return redirect("tenants:pools", name=cluster.name)
+    context = {"cluster": cluster, "pools": cluster.node_pools.all(), "form": form}
+    return render(request, "tenants/pools.html", context, status=422 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def remove(request: HttpRequest, name: str, pool: str) -> HttpResponse:
+    """Remove a pool that no quota names."""
+    actor = actor_of(request)
+    require(actor, Verb.MANAGE_CLUSTERS)
+    row = get_object_or_404(NodePool, cluster__name=name, name=pool)
+    delete_node_pool(pool=row, actor=actor)
+    messages.success(request, _("The node pool %(name)s is removed.") % {"name": pool})
+    return redirect("tenants:pools", name=name)
