@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from clusters.backends.kubernetes_answers import error_for, is_absent, parsed
+from clusters.backends.kubernetes_fields import merged
 from clusters.backends.kubernetes_paths import OURS, collection, group, inside, place, query
 from clusters.backends.kubernetes_transport import LIMITS, Answer, Limits, Silence, Transport
 from clusters.backends.kubernetes_watch import events
@@ -77,7 +78,9 @@ class KubernetesGateway:
 
     def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
         path = place(_ref(manifest)) + query(fieldManager=self._manager, fieldValidation="Strict")
-        return _object(self._transport.ask("PUT", path, body=orjson.dumps(merged(manifest, observed))))
+        return _object(
+            self._transport.ask("PUT", path, body=orjson.dumps(merged(manifest, observed, manager=self._manager)))
+        )
 
     def delete(self, ref: ObjectRef, *, uid: str | None = None) -> None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
@@ -178,12 +181,6 @@ class KubernetesGateway:
         if found is None or uid not in {None, found["metadata"]["uid"]}:
             return True
         return "deletionTimestamp" in found["metadata"]
-
-
-def merged(manifest: Manifest, observed: Manifest) -> Manifest:
-    theirs, ours = observed["metadata"], manifest["metadata"]
-    maps = {part: {**theirs.get(part, {}), **ours.get(part, {})} for part in ("labels", "annotations")}
-    return {**observed, **manifest, "metadata": {**theirs, **maps}}
 
 
 def _ref(manifest: Manifest) -> ObjectRef:
