@@ -3,7 +3,9 @@
 import json
 import os
 import platform
+import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ import django
 django.setup()
 
 import psycopg
-from django.db import connection
+from django.db import connection, connections
 
 from clusters.models import Cluster, NodePool
 from tenants.models import Department, Project, ProjectQuota, User
@@ -55,6 +57,35 @@ def stage(folder: Path, name: str) -> Iterator[None]:
         admin.execute(f'CREATE DATABASE "{name}"'.encode())
     with database.default_database(postgres.url(folder, name)):
         database.migrate()
+        yield
+
+
+@contextmanager
+def template() -> Iterator[Path]:
+    """A migrated SQLite file, to copy for every sample."""
+    with tempfile.TemporaryDirectory(prefix="rung-bench-") as folder:
+        file = Path(folder) / "template.sqlite3"
+        with _sqlite(file):
+            database.migrate()
+            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        yield file
+
+
+@contextmanager
+def copy_of(file: Path) -> Iterator[None]:
+    """A copy of a migrated file as Django's default database, with the settings the portal gives SQLite."""
+    with tempfile.TemporaryDirectory(prefix="rung-bench-") as folder:
+        copy = Path(folder) / "rung.sqlite3"
+        shutil.copyfile(file, copy)
+        with _sqlite(copy):
+            yield
+
+
+@contextmanager
+def _sqlite(file: Path) -> Iterator[None]:
+    options = connections.settings["default"].get("OPTIONS", {})
+    with database.default_database(f"sqlite:///{file}"):
+        connections.settings["default"]["OPTIONS"] = options
         yield
 
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from clusters import observation, sources
-from clusters.backends.memory import Store, forget_all, store_of
+from clusters.backends.memory import MemoryGateway, Store, forget_all, store_of
 from clusters.models import Cluster
 from clusters.ports import DesiredState
+from clusters.services.reconcile import reconcile
 from tests.clusters.specs import Wanted
+from tests.clusters.synced import FULL
 from tests.clusters.told import Told
 from tests.factories.clusters import build_cluster
 
@@ -51,3 +53,18 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     handler = Told()
     monkeypatch.setattr(observation, "_handlers", [handler])
     return handler
+
+
+@pytest.fixture
+def gateway(store: Store) -> MemoryGateway:
+    """The KAI cluster as everybody else reaches it."""
+    return MemoryGateway(store)
+
+
+@pytest.fixture
+def synced(cluster: Cluster, wanted: Wanted) -> Cluster:
+    """A cluster that holds two priorities, one department and one project."""
+    wanted.state = FULL
+    reconcile(cluster)
+    cluster.refresh_from_db()
+    return cluster

@@ -1,0 +1,135 @@
+"""B1: the first sync of many projects to a real API server, against `kubectl apply --server-side` and against floors.
+
+    python -m benchmarks.bench_sync [--projects 1000] [--repeats 5]
+
+Every sample has a fresh etcd and kube-apiserver (no controllers, no nodes). Ours is `reconcile()` with everything it
+does: desired state from the database, comparison, writes, an outcome row per object. kubectl gets the same objects in
+one file, and once more in shares to eight processes at a time. The floors send the same bodies over eight or sixteen
+kept connections, without reading, comparing or recording anything: POST creates, and server-side-apply PATCHes.
+Samples go to benchmarks/results/sync.json.
+"""
+
+from benchmarks import stage  # isort: skip - it sets Django up
+
+import argparse
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from benchmarks.many import OBJECTS_EACH, as_file, check, registered, wanted
+from benchmarks.plane import TOKEN, Plane, plane
+from benchmarks.raw import request, send_all
+from clusters.backends.kubernetes_paths import inside, place
+from clusters.kinds_core import NAMESPACE, ref_of
+from clusters.models import Cluster
+from clusters.ports import Manifest
+from clusters.services.reconcile import reconcile
+
+SHARES = 8
+KUBECTL, EIGHT, OURS = "kubectl apply --server-side", "xargs -P8 kubectl apply --server-side", "ours"
+Contender = Callable[[Plane, Cluster, list[Manifest], Path], None]
+
+
+def ours(_plane: Plane, cluster: Cluster, manifests: list[Manifest], _folder: Path) -> None:
+    check(reconcile(cluster), written=len(manifests))
+
+
+def kubectl(plane: Plane, _cluster: Cluster, _manifests: list[Manifest], folder: Path) -> None:
+    _apply([*plane.kubectl, "apply", "--server-side", "-f", str(folder / "all.yaml")])
+
+
+def eight_kubectls(plane: Plane, _cluster: Cluster, _manifests: list[Manifest], folder: Path) -> None:
+    """Namespaces and classes first: what stands in a namespace needs it."""
+    apply = " ".join(["xargs", "-P8", "-n1", *plane.kubectl, "apply", "--server-side", "-f"])
+    _apply(["sh", "-c", f"ls {folder}/first-*.yaml | {apply} && ls {folder}/then-*.yaml | {apply}"])
+
+
+def floor(method: str, connections: int) -> Contender:
+    """The unavoidable requests and nothing else."""
+
+    def send(plane: Plane, _cluster: Cluster, manifests: list[Manifest], _folder: Path) -> None:
+        apis = [plane.api() for _ in range(connections)]
+        requests = [(each["kind"] == NAMESPACE.kind, _request(method, each)) for each in manifests]
+        for spaces in (True, False):
+            send_all(apis, [request for is_space, request in requests if is_space == spaces], {200, 201})
+
+    return send
+
+
+CONTENDERS: dict[str, Contender] = {
+    OURS: ours,
+    KUBECTL: kubectl,
+    EIGHT: eight_kubectls,
+    "floor, POST, 8 connections": floor("POST", 8),
+    "floor, POST, 16 connections": floor("POST", 16),
+    "floor, apply PATCH, 8 connections": floor("PATCH", 8),
+    "floor, apply PATCH, 16 connections": floor("PATCH", 16),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--projects", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=5)
+    asked = parser.parse_args()
+    samples: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    with stage.template() as template:
+        for repeat in range(asked.repeats):
+            names = list(CONTENDERS)
+            for name in names if repeat % 2 == 0 else reversed(names):
+                samples[name].append(sample(template, CONTENDERS[name], asked.projects))
+                print(f"{name:<40} {samples[name][-1]:7.2f} s", flush=True)
+    report(samples)
+    stage.keep("sync", {"projects": asked.projects, "objects": asked.projects * OBJECTS_EACH + 7, "seconds": samples})
+
+
+def sample(template: Path, contender: Contender, projects: int) -> float:
+    """Seconds of one contender on a fresh API server and in a fresh database."""
+    with plane() as server, stage.copy_of(template), tempfile.TemporaryDirectory(prefix="rung-bench-") as name:
+        cluster = registered(server, projects)
+        manifests = wanted(cluster)
+        _files(manifests, Path(name))
+        start = time.perf_counter()
+        contender(server, cluster, manifests, Path(name))
+        return time.perf_counter() - start
+
+
+def report(samples: dict[str, list[float]]) -> None:
+    best = min(
+        (name for name in samples if name.startswith("floor")), key=lambda name: statistics.median(samples[name])
+    )
+    stage.ratio(f"{OURS} / {KUBECTL}", samples[OURS], samples[KUBECTL], 0.36)
+    stage.ratio(f"{OURS} / {EIGHT}", samples[OURS], samples[EIGHT], 0.8)
+    stage.ratio(f"{OURS} / {best}", samples[OURS], samples[best], 1.15)
+
+
+def _files(manifests: list[Manifest], folder: Path) -> None:
+    as_file(manifests, folder)
+    spaces = [each for each in manifests if "namespace" not in each["metadata"]]
+    inside_them = [each for each in manifests if "namespace" in each["metadata"]]
+    for part, members in (("first", spaces), ("then", inside_them)):
+        for number in range(SHARES):
+            if share := members[number::SHARES]:
+                (folder / f"{part}-{number}.yaml").write_text("\n---\n".join(map(json.dumps, share)))
+
+
+def _request(method: str, manifest: Manifest) -> bytes:
+    ref, body = ref_of(manifest), orjson.dumps(manifest)
+    if method == "POST":
+        return request(TOKEN, "POST", f"{inside(ref)}?fieldManager=floor", body)
+    path = f"{place(ref)}?fieldManager=floor&force=true"
+    return request(TOKEN, "PATCH", path, body, "application/apply-patch+yaml")
+
+
+def _apply(command: list[str]) -> None:
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+
+if __name__ == "__main__":
+    main()

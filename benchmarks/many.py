@@ -1,0 +1,64 @@
+"""An organisation of many projects in the database, its cluster, and the very objects Rung wants there."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.plane import Plane
+from clusters.flavours import flavour_for
+from clusters.gateways import forget_gateways
+from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS
+from clusters.models import Cluster, NodePool, SyncRun
+from clusters.ownership import stamped
+from clusters.ports import Manifest
+from clusters.services.registration import register_cluster
+from clusters.sources import desired_state
+from portal.core.actors import SYSTEM
+from tenants.models import Department, PriorityCap, Project, ProjectQuota
+
+OBJECTS_EACH = 6  # namespace, default requests, four quotas: limit, deserved, two caps
+FIRST = (PRIORITY_CLASS.kind, NAMESPACE.kind)
+
+
+def organisation(cluster: Cluster, projects: int) -> None:
+    """That many projects, each with a limit, a deserved quota and two caps."""
+    pool = NodePool.objects.create(cluster=cluster, name="h100", label_value="h100", is_default=True)
+    department = Department.objects.create(cluster=cluster, name=f"bench-{cluster.name}")
+    rows = Project.objects.bulk_create(
+        Project(department=department, cluster=cluster, name=f"p{number}", namespace=f"runai-p{number}")
+        for number in range(projects)
+    )
+    ProjectQuota.objects.bulk_create(
+        ProjectQuota(project=row, node_pool=pool, gpu_deserved=4000, gpu_limit=8000) for row in rows
+    )
+    PriorityCap.objects.bulk_create(
+        PriorityCap(project=row, priority=name, gpu_limit=2000) for row in rows for name in ("high", "very-high")
+    )
+
+
+def registered(plane: Plane, projects: int, name: str = "bench") -> Cluster:
+    """The API server taken into the estate as an admin would, with its projects."""
+    forget_gateways()
+    cluster, _report = register_cluster(name=name, flavour="kube", source=plane.kubeconfig.read_bytes(), actor=SYSTEM)
+    organisation(cluster, projects)
+    return cluster
+
+
+def wanted(cluster: Cluster) -> list[Manifest]:
+    """Every object as Rung writes it, what others stand on first."""
+    found = [stamped(each) for each in flavour_for(cluster.flavour).objects_for(desired_state(cluster))]
+    return sorted(found, key=lambda each: FIRST.index(each["kind"]) if each["kind"] in FIRST else len(FIRST))
+
+
+def as_file(manifests: Sequence[Manifest], folder: Path) -> Path:
+    """One file of many documents, as `kubectl apply -f` takes it."""
+    file = folder / "all.yaml"
+    file.write_text("\n---\n".join(json.dumps(each) for each in manifests))
+    return file
+
+
+def check(run: SyncRun, *, written: int) -> None:
+    """A run that did something else than it should is no measurement."""
+    if (run.state, run.written, run.failed) != ("succeeded", written, 0):
+        said = list(run.outcomes.filter(ok=False).values_list("kind", "name", "message")[:3])
+        raise RuntimeError(f"{run.state}: {run.written} written, {run.failed} failed, {run.error} {said}")
