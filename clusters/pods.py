@@ -11,6 +11,7 @@ from clusters.flavours.rendering import PREEMPTIBILITY_LABEL
 from clusters.ports import Manifest
 from scheduling.priority import THRESHOLD, Preemptibility
 from scheduling.resources import ZERO, Resources, parse_quantity
+from scheduling.taints import Taint, Toleration
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 MIG_PREFIX: Final = "nvidia.com/mig-"
@@ -61,6 +62,36 @@ def _asked(container: Mapping[str, Any]) -> Resources:
 def _fraction(pod: Manifest) -> int:
     text = annotations(pod).get(GPU_FRACTION, "")
     return int(Fraction(scaled(text, 1000))) if text else 0
+
+
+def max_pods(node: Manifest) -> int | None:
+    """How many pods its kubelet takes; None when it does not say."""
+    said = ((node.get("status") or {}).get("allocatable") or {}).get("pods")
+    return None if said is None else scaled(str(said), 1)
+
+
+def taints_of(node: Manifest) -> tuple[Taint, ...]:
+    """What keeps pods away; a preference does not."""
+    found: Iterable[Mapping[str, Any]] = (node.get("spec") or {}).get("taints") or []
+    return tuple(
+        Taint(str(each.get("key", "")), str(each.get("value") or ""), str(each.get("effect", "")))
+        for each in found
+        if each.get("effect") != "PreferNoSchedule"
+    )
+
+
+def tolerations_of(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    """Of a pod's spec."""
+    found: Iterable[Mapping[str, Any]] = spec.get("tolerations") or []
+    return tuple(
+        Toleration(
+            str(each.get("key") or ""),
+            str(each.get("operator") or "Equal"),
+            str(each.get("value") or ""),
+            str(each.get("effect") or ""),
+        )
+        for each in found
+    )
 
 
 def labels(manifest: Manifest) -> dict[str, str]:

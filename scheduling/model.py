@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from scheduling.resources import UNLIMITED, ZERO, Limit, Resources
+from scheduling.taints import Taint, Toleration
 
 NO_GUARANTEE: Final = Limit(gpu=0)
 DEFAULT_RANK: Final = 100
@@ -32,6 +33,7 @@ class Node:
     ready: bool = True
     order: int = 0
     max_pods: int | None = None
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class PodGroup:
     pool: str = "default"
     never_preempts: bool = False
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
 
     @property
     def waiting(self) -> tuple[Pod, ...]:

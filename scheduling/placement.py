@@ -11,10 +11,11 @@ from typing import Final
 
 from scheduling.model import Node, PodGroup, Strategy
 from scheduling.resources import ZERO, Resources
+from scheduling.taints import Toleration, welcome
 
 NO_LIMIT: Final = 2**31
 
-Selection = tuple[str, tuple[tuple[str, str], ...]]
+Selection = tuple[str, tuple[tuple[str, str], ...], tuple[Toleration, ...]]
 
 
 class Room:
@@ -65,7 +66,7 @@ class Rooms:
         self.changes.append(room)
 
     def matching(self, group: PodGroup) -> list[Room]:
-        """Ready nodes of the group's pool that carry every label it selects."""
+        """Ready nodes of the group's pool that it may use."""
         return self._match(group)[0]
 
     def _match(self, group: PodGroup) -> tuple[list[Room], frozenset[int]]:
@@ -110,8 +111,10 @@ class Rooms:
 
 
 def matches(node: Node, group: PodGroup) -> bool:
-    """True when the node is in the group's pool and carries every label the group selects."""
-    return node.pool == group.pool and all(node.labels.get(key) == value for key, value in group.node_selector.items())
+    """True when the node is in the group's pool, carries every label it selects, and has no taint it does not bear."""
+    if node.pool != group.pool or not welcome(node.taints, group.tolerations):
+        return False
+    return all(node.labels.get(key) == value for key, value in group.node_selector.items())
 
 
 def slots(free: Resources, asked: Resources) -> int:
@@ -127,4 +130,4 @@ def by_size(amount: Resources) -> tuple[int, int, int]:
 
 def selection(group: PodGroup) -> Selection:
     """What decides which nodes a group may use."""
-    return (group.pool, tuple(sorted(group.node_selector.items())))
+    return (group.pool, tuple(sorted(group.node_selector.items())), group.tolerations)

@@ -23,7 +23,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ForecastVictim:
-    """Who would be evicted. Not the reader's to see: `workload` is None and `label` says "another project"."""
+    """Who would be evicted. `workload` is None for a pod that is no workload's, then named in `label`, and for what is
+    not the reader's to see: "another project", "another tenant's pod"."""
 
     workload: Workload | None
     label: str

@@ -13,19 +13,23 @@ from typing import Final
 from clusters.flavours import common, flavour_for
 from clusters.flavours.kai import RANK_TO_PRIORITY
 from clusters.models import Cluster, NodePool, ObservedPod
+from clusters.pods import TERMINAL
 from clusters.ports import DesiredState, ProjectSpec, QueueSpec
 from clusters.sources import desired_state
 from scheduling.cycle import Flavour
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot, Strategy
 from scheduling.priority import THRESHOLD, Preemptibility
 from scheduling.resources import Limit, Resources
+from scheduling.taints import Taint, Toleration
 from tenants.models import Project
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle import WAITING
-from workloads.models import DesiredPhase, Priority, Workload
+from workloads.models import DesiredPhase, Workload
+from workloads.node_choice import borne_taints, selected_labels
 from workloads.owners import workload_ids
 
 ANY_POOL: Final = "default"
+GATED: Final = "SchedulingGated"  # held back from the scheduler by its maker
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ def _nodes(cluster: Cluster, *, by_pool: bool) -> Iterator[Node]:
             labels=node.labels,
             ready=node.ready and not node.unschedulable,
             order=order,
+            max_pods=node.max_pods,
+            taints=tuple(Taint(**taint) for taint in node.taints),
         )
 
 
@@ -127,20 +133,20 @@ def _owner(display_name: str) -> str:
 
 
 def _pods(cluster: Cluster) -> Iterable[ObservedPod]:
-    rows = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True, phase__in=["Pending", "Running"])
-    return rows.order_by("created_at", "uid")
+    """Whatever holds room or waits for some, whoever made it."""
+    rows = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True).exclude(phase__in=TERMINAL)
+    return rows.exclude(node_name="", reason=GATED).order_by("created_at", "uid")
 
 
 def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) -> Iterator[PodGroup]:
     by_pool = cluster.flavour == Flavour.KAI
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool else {}
-    never = set(Priority.objects.filter(preemption_policy="Never").values_list("name", flat=True))
     homes = _leaves(state.projects)
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
         drafts.setdefault(_group_name(pod, by_pool=by_pool), []).append(pod)
     for name, members in drafts.items():
-        yield _group(name, members, minimum.get(members[0].owner_id, 1), never, homes if by_pool else None)
+        yield _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
 
 
 def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
@@ -166,7 +172,6 @@ def _group(
     name: str,
     pods: Sequence[ObservedPod],
     minimum: int,
-    never: set[str],
     homes: Mapping[tuple[str, str], str] | None,
 ) -> PodGroup:
     first = pods[0]
@@ -183,13 +188,16 @@ def _group(
         started=min(starts, default=None),
         created=int(first.created_at.timestamp() * 1_000_000),
         pool=ANY_POOL if homes is None else first.pool_name,
-        never_preempts=first.priority_class in never,
+        never_preempts=first.never_preempts,
+        node_selector=first.node_selector,
+        tolerations=tuple(Toleration(**each) for each in first.tolerations),
     )
 
 
 def _pod(pod: ObservedPod) -> Pod:
     amounts = Resources(pod.gpu_milli, pod.cpu_milli, pod.memory_bytes)
-    return Pod(pod.uid, amounts, pod.node_name or None, pod.deletion_at is not None)
+    leaving = pod.deletion_at is not None
+    return Pod(pod.uid, amounts, pod.node_name or None, leaving, pod.nominated_node or None)
 
 
 def _unborn(cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool]) -> Iterator[PodGroup]:
@@ -223,6 +231,7 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
     by_pool = flavour_name == Flavour.KAI
     queue = flavour_for(flavour_name).queue_name(wanted.project.owner, wanted.pool.name)
     preemptible = wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE
+    pool = {wanted.pool.label_key: wanted.pool.label_value}
     return PodGroup(
         name=wanted.name,
         queue=queue if by_pool else namespace_queue(wanted.project.namespace),
@@ -234,7 +243,8 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
         created=int(wanted.created.timestamp() * 1_000_000),
         pool=wanted.pool.name if by_pool else ANY_POOL,
         never_preempts=wanted.preemption_policy == "Never",
-        node_selector={} if by_pool else {wanted.pool.label_key: wanted.pool.label_value},
+        node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
+        tolerations=borne_taints(wanted.spec),
     )
 
 

@@ -119,6 +119,8 @@ class Node(models.Model):
     gpu_milli = models.PositiveBigIntegerField(default=0, help_text="Allocatable GPUs in thousandths.")
     cpu_milli = models.PositiveBigIntegerField(default=0, help_text="Allocatable CPU in millicores.")
     memory_bytes = models.PositiveBigIntegerField(default=0)
+    max_pods = models.PositiveIntegerField(null=True, blank=True, help_text="Allocatable pods; empty: not said.")
+    taints = models.JSONField(default=list, blank=True, help_text="What keeps pods away: key, value, effect.")
     ready = models.BooleanField(default=True)
     unschedulable = models.BooleanField(default=False)
     resource_version = models.CharField(max_length=32, blank=True)

@@ -23,6 +23,12 @@ class ObservedPod(models.Model):
         default=0, help_text="The integer copied at admission; may differ from its class today."
     )
     preemptible = models.BooleanField(default=True)
+    never_preempts = models.BooleanField(default=False, help_text="Its preemptionPolicy is Never.")
+    nominated_node = models.CharField(
+        max_length=253, blank=True, help_text="Where room is made for it while it waits: nominatedNodeName."
+    )
+    node_selector = models.JSONField(default=dict, blank=True, help_text="While it waits: labels it wants of its node.")
+    tolerations = models.JSONField(default=list, blank=True, help_text="While it waits: taints it bears.")
     queue = models.CharField(max_length=253, blank=True)
     role = models.CharField(max_length=63, blank=True)
     gpu_milli = models.PositiveBigIntegerField(default=0)

@@ -21,9 +21,12 @@ from clusters.pods import (
     is_leaving,
     is_terminal,
     labels,
+    max_pods,
     moment_of,
     preemptibility_of,
     requests_of,
+    taints_of,
+    tolerations_of,
 )
 from clusters.ports import Manifest
 from clusters.sandbox.store import Store
@@ -89,6 +92,8 @@ def _nodes(store: Store, *, shards: bool) -> Iterator[Node]:
             labels=labels(node),
             ready=usable,
             order=order,
+            max_pods=max_pods(node),
+            taints=taints_of(node),
         )
 
 
@@ -168,12 +173,13 @@ def _group(draft: _Draft, pools: Mapping[str, str] | None) -> PodGroup:
         pool=ANY_POOL if pools is None else pools.get(queue, _pool_of(first)),
         never_preempts=spec.get("preemptionPolicy") == "Never",
         node_selector=spec.get("nodeSelector") or {},
+        tolerations=tolerations_of(spec),
     )
 
 
 def _pod(pod: Manifest) -> Pod:
-    nominated = (pod.get("status") or {}).get("nominatedNodeName")
-    return Pod(pod["metadata"]["uid"], requests_of(pod), pod["spec"].get("nodeName"), is_leaving(pod), nominated or None)
+    nominated = (pod.get("status") or {}).get("nominatedNodeName") or None
+    return Pod(pod["metadata"]["uid"], requests_of(pod), pod["spec"].get("nodeName"), is_leaving(pod), nominated)
 
 
 def _started(pod: Manifest) -> int | None:

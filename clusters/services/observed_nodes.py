@@ -1,9 +1,10 @@
 """Nodes as rows, each with the pool its labels put it in."""
 
+from dataclasses import asdict
 from datetime import datetime
 
 from clusters.models import Cluster, Node, NodePool
-from clusters.pods import amounts, condition, labels
+from clusters.pods import amounts, condition, labels, max_pods, taints_of
 from clusters.ports import Manifest
 from clusters.services.looks import Look
 
@@ -16,6 +17,8 @@ FIELDS = [
     "gpu_milli",
     "cpu_milli",
     "memory_bytes",
+    "max_pods",
+    "taints",
     "ready",
     "unschedulable",
     "resource_version",
@@ -67,6 +70,8 @@ def _row(cluster: Cluster, manifest: Manifest, pools: list[NodePool], at: dateti
         gpu_milli=free.gpu,
         cpu_milli=free.cpu,
         memory_bytes=free.memory,
+        max_pods=max_pods(manifest),
+        taints=[asdict(taint) for taint in taints_of(manifest)],
         ready=ready is not None and ready.get("status") == "True",
         unschedulable=bool((manifest.get("spec") or {}).get("unschedulable")),
         resource_version=manifest["metadata"].get("resourceVersion", ""),

@@ -1,8 +1,9 @@
 """Pods as compact rows: upserted by uid, never moved back to an older resourceVersion, kept after they have gone."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.db.models import QuerySet
 
@@ -20,6 +21,7 @@ from clusters.pods import (
     phase,
     preemptibility_of,
     requests_of,
+    tolerations_of,
 )
 from clusters.ports import Manifest, Reading, SchedulerFlavour
 from clusters.services.looks import CHUNK, Look, batched, number
@@ -145,6 +147,7 @@ class PodStore:
             priority_class=spec.get("priorityClassName") or "",
             priority=int(spec.get("priority") or 0),
             preemptible=preemptibility_of(pod) is not Preemptibility.NON_PREEMPTIBLE,
+            never_preempts=spec.get("preemptionPolicy") == "Never",
             queue=marks.get(QUEUE_LABEL, ""),
             role=marks.get(ROLE, "")[:63],
             gpu_milli=asked.gpu,
@@ -158,6 +161,7 @@ class PodStore:
             resource_version=str(meta.get("resourceVersion", "")),
             observed_at=self.at,
             **_disruption(pod, self.at),
+            **_wishes(spec, status),
         )
 
     def _pool(self, pod: Manifest) -> str:
@@ -194,6 +198,17 @@ def _ended_at(pod: Manifest) -> datetime | None:
         for each in (pod.get("status") or {}).get("containerStatuses") or []
     ]
     return max((end for end in ends if end), default=None) if all(ends) else None
+
+
+def _wishes(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """Where it may go: of interest only until it has a node."""
+    if spec.get("nodeName"):
+        return {}
+    return {
+        "nominated_node": status.get("nominatedNodeName") or "",
+        "node_selector": dict(spec.get("nodeSelector") or {}),
+        "tolerations": [asdict(each) for each in tolerations_of(spec)],
+    }
 
 
 def _end_reason(pod: Manifest) -> str:

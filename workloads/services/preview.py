@@ -8,7 +8,7 @@ from typing import Final
 from django.utils import timezone
 
 from clusters.flavours import flavour_for
-from clusters.models import NodePool
+from clusters.models import NodePool, ObservedPod
 from clusters.sources import desired_state
 from portal.core.actors import Actor
 from portal.core.errors import RungError
@@ -24,6 +24,7 @@ from workloads.forecasts import Alternative, Forecast, ForecastVictim, Verdict, 
 from workloads.intake import WorkloadSpec
 from workloads.models import Workload
 from workloads.owners import workload_ids
+from workloads.selectors.foreign import foreign_pods
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
 from workloads.services.submission import resolve_for
@@ -36,6 +37,8 @@ VERDICTS: Final = {
     Kind.PENDING: Verdict.WAITS,
 }
 OTHERS: Final = "another project"
+FOREIGN: Final = "another tenant's pod"
+NO_CLASS: Final = "no class"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,25 @@ def _victims(stage: _Stage, snapshot: Snapshot, outcome: Outcome) -> tuple[Forec
         "project__department", "priority", "type"
     )
     found = {str(row.pk): row for row in rows}
-    visible = set(standing_of(stage.actor).projects().values_list("pk", flat=True))
-    return tuple(_victim(stage, found.get(owner), evicts, visible) for owner, evicts in by_owner.items())
+    standing = standing_of(stage.actor)
+    visible = set(standing.projects().values_list("pk", flat=True))
+    foreign = [owner.removeprefix(":") for owner in by_owner if owner.startswith(":")]
+    pods = {f":{pod.uid}": pod for pod in foreign_pods(stage.project.cluster, foreign, standing)}
+    return tuple(
+        _foreign_victim(stage, pods.get(owner), evicts)
+        if owner.startswith(":")
+        else _victim(stage, found.get(owner), evicts, visible)
+        for owner, evicts in by_owner.items()
+    )
+
+
+def _foreign_victim(stage: _Stage, pod: ObservedPod | None, evicts: list[Evict]) -> ForecastVictim:
+    """A pod that Rung did not make; `pod` is None where the actor may not know it."""
+    group = evicts[0].victim
+    label = f"{pod.namespace}/{pod.name}" if pod else FOREIGN
+    priority = (pod.priority_class or NO_CLASS) if pod else ""
+    hours = _at_risk(stage, None, group, group.total.gpu)
+    return ForecastVictim(None, label, "", priority, group.priority, group.total.gpu, hours)
 
 
 def _victim(stage: _Stage, row: Workload | None, evicts: list[Evict], visible: set[int]) -> ForecastVictim:
