@@ -1,14 +1,19 @@
-"""The observer: looks at every cluster whose lease it gets, again and again, each in a thread of its own.
+"""The observer: keeps an eye on every cluster whose lease it gets, and stores what it sees in batches.
 
-A cluster that is broken or slow is tried less and less often and never holds up another one.
+Any number may run; leases share the clusters out evenly. The watches of a cluster have threads of their own; what they
+bring is stored by a small pool of threads, which never wait for a cluster that streams. A cluster that is broken or
+slow is tried less and less often and never holds up another one.
 """
 
 import os
 import socket
 import time
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from random import uniform
 from threading import Event
 from typing import Final
 from uuid import UUID
@@ -17,9 +22,9 @@ import structlog
 from django.db import DatabaseError, close_old_connections, connection
 
 from clusters.errors import ClusterError
-from clusters.models import Cluster, ClusterState
-from clusters.services.leases import acquire, release
-from clusters.services.observe import observe_cluster
+from clusters.models import Cluster
+from clusters.services.leases import release, share_out
+from clusters.services.streams import Overtaken, Rounds, Streams, sight_of
 from portal.core import heartbeats
 
 log = structlog.get_logger(__name__)
@@ -27,11 +32,36 @@ log = structlog.get_logger(__name__)
 PAUSE: Final = 0.7
 LONGEST_PAUSE: Final = 30.0
 THREADS: Final = 8
+BREATH: Final = 0.02
+"""Seconds between two batches at least."""
 
 
 def new_holder() -> str:
     """A name no other observer has, also after a restart with the same process id."""
     return f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(slots=True)
+class Watched:
+    """A cluster of ours: how it is watched, once it could be reached, and when it is tried again."""
+
+    cluster: Cluster
+    sight: Streams | Rounds | None = None
+    turn: Future[None] | None = None
+    failures: int = 0
+    not_before: float = 0.0
+
+    def is_due(self) -> bool:
+        """Its last turn is over, and there is something to do."""
+        if (self.turn is not None and not self.turn.done()) or time.monotonic() < self.not_before:
+            return False
+        return self.sight is None or self.sight.is_due()
+
+    def close(self) -> None:
+        """Begin anew the next time, from the versions that are kept."""
+        if self.sight is not None:
+            self.sight.close()
+        self.sight = None
 
 
 @dataclass
@@ -41,54 +71,72 @@ class Observer:
     stop: Event = field(default_factory=Event)
     holder: str = field(default_factory=new_holder)
     pause: float = PAUSE
-    _busy: dict[UUID, Future[None]] = field(default_factory=dict)
-    _failures: dict[UUID, int] = field(default_factory=dict)
-    _not_before: dict[UUID, float] = field(default_factory=dict)
+    _bell: Event = field(default_factory=Event)
+    _watched: dict[UUID, Watched] = field(default_factory=dict)
+    _shared_at: float = float("-inf")
 
     def run(self) -> None:
         """Loop; a database that is away is waited for."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="observer") as pool:
             while not self.stop.is_set():
-                self._round(pool)
-                self.stop.wait(self.pause)
-        try:
+                if time.monotonic() - self._shared_at >= 2 * self.pause:
+                    self._share()
+                self._dispatch(pool)
+                self._bell.wait(min(self.pause / 4, 0.1))
+                self._bell.clear()
+                self.stop.wait(BREATH)
+            for each in self._watched.values():
+                each.close()
+        with self._database():
             release(holder=self.holder)
-        except DatabaseError as error:
-            log.warning("observer.database_away", error=type(error).__name__)
-        finally:
-            connection.close()
+        connection.close()
 
-    def _round(self, pool: ThreadPoolExecutor) -> None:
-        close_old_connections()
-        try:
-            clusters = list(Cluster.objects.filter(state=ClusterState.ACTIVE))
+    def _share(self) -> None:
+        """Which clusters are ours now; those that are no longer are let go."""
+        self._shared_at = time.monotonic()
+        with self._database():
+            close_old_connections()
+            mine = share_out(holder=self.holder)
             heartbeats.beat(heartbeats.OBSERVER)
-        except DatabaseError as error:
-            log.warning("observer.database_away", error=type(error).__name__)
-            return
-        for cluster in clusters:
-            if self._is_due(cluster):
-                self._busy[cluster.pk] = pool.submit(self._look, cluster)
+            clusters = {cluster.pk: cluster for cluster in Cluster.objects.filter(pk__in=mine)}
+            for pk in [pk for pk in self._watched if pk not in clusters]:
+                self._watched.pop(pk).close()
+            for pk, cluster in clusters.items():
+                self._watched.setdefault(pk, Watched(cluster)).cluster = cluster
 
-    def _is_due(self, cluster: Cluster) -> bool:
-        busy = self._busy.get(cluster.pk)
-        return (busy is None or busy.done()) and time.monotonic() >= self._not_before.get(cluster.pk, 0.0)
+    def _dispatch(self, pool: ThreadPoolExecutor) -> None:
+        for each in self._watched.values():
+            if each.is_due():
+                each.turn = pool.submit(self._turn, each)
 
-    def _look(self, cluster: Cluster) -> None:
+    def _turn(self, watched: Watched) -> None:
         try:
-            if acquire(cluster=cluster, holder=self.holder):
-                observe_cluster(cluster)
-            self._failures.pop(cluster.pk, None)
+            if watched.sight is None:
+                watched.sight = sight_of(watched.cluster, self._bell, pause=self.pause)
+            watched.sight.turn()
+            watched.failures = 0
+        except Overtaken:
+            watched.close()
         except ClusterError as error:
-            self._failed(cluster, error.code, error.message, after=error.retry_after)
+            self._failed(watched, error.code, error.message, after=error.retry_after)
         except Exception as error:  # a handler's fault or a database that is away must not end the observer
-            log.exception("observer.failed", cluster=cluster.name)
-            self._failed(cluster, type(error).__name__, "", after=None)
+            log.exception("observer.failed", cluster=watched.cluster.name)
+            self._failed(watched, type(error).__name__, "", after=None)
         finally:
             connection.close()  # this thread's own; the pool's threads come and go
 
-    def _failed(self, cluster: Cluster, code: str, message: str, *, after: int | None) -> None:
-        tries = self._failures[cluster.pk] = self._failures.get(cluster.pk, 0) + 1
-        pause = after or min(self.pause * 2**tries, LONGEST_PAUSE)
-        self._not_before[cluster.pk] = time.monotonic() + pause
-        log.warning("observer.cluster_error", cluster=cluster.name, code=code, message=message, pause=pause)
+    def _failed(self, watched: Watched, code: str, message: str, *, after: int | None) -> None:
+        """Nothing that was taken is lost: it comes again from the versions that are kept."""
+        watched.close()
+        watched.failures += 1
+        pause = after or min(self.pause * 2**watched.failures, LONGEST_PAUSE) * uniform(0.8, 1.0)  # noqa: S311 - spread
+        watched.not_before = time.monotonic() + pause
+        log.warning("observer.cluster_error", cluster=watched.cluster.name, code=code, message=message, pause=pause)
+
+    @contextmanager
+    def _database(self) -> Iterator[None]:
+        """A database that is away is none of our faults."""
+        try:
+            yield
+        except DatabaseError as error:
+            log.warning("observer.database_away", error=type(error).__name__)

@@ -1,0 +1,130 @@
+"""What the watches of one cluster brought and nobody has stored yet: bounded, and put together kind by kind.
+
+Nothing in it is the only copy: versions move when it is stored, and until then the API server tells it again.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from clusters.errors import ClusterError
+from clusters.kinds_core import NODE, POD
+from clusters.ports import Kind, Manifest, WatchEvent
+from clusters.services.looks import Gathering, Look
+
+ROOM: Final = 5000
+"""Objects after which whoever brings more has to wait. A list is let in whole."""
+MANY: Final = 1000
+LINGER: Final = 0.25
+"""A change waits so many seconds for others, unless there are many, or one is urgent."""
+PROOF: Final = (NODE.key, POD.key)
+"""Kinds whose signs of life make a cluster's numbers current."""
+
+
+class Inbox:
+    """Filled by many threads, emptied by one at a time."""
+
+    def __init__(self, bell: threading.Event, before: Mapping[str, Any], *, urgent: Iterable[str] = ()) -> None:
+        self._bell = bell
+        self._before = before
+        self._urgent = frozenset(urgent)
+        self._change = threading.Condition()
+        self._gatherings: dict[str, Gathering] = {}
+        self._taken: dict[str, str] = {}
+        self._life: dict[str, float] = {}
+        self._waiting_since: float | None = None
+        self._hurry = False
+        self._fault: ClusterError | None = None
+        self._closed = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whoever brings something may stop."""
+        return self._closed.is_set()
+
+    def open(self, kind: Kind, *, managed_only: bool) -> str:
+        """Expect a kind; answers the version to watch from, empty when it has to be listed."""
+        since = str(self._before.get(kind.key, ""))
+        with self._change:
+            self._gatherings[kind.key] = Gathering(kind, since, managed_only)
+            self._taken[kind.key] = since
+        return since
+
+    def listed(self, kind: Kind, found: Sequence[Manifest], version: str) -> None:
+        """Everything there is of a kind. Raises ClusterBusy: the list is older than what was seen."""
+        with self._change:
+            self._gatherings[kind.key].listed(found, version)
+            self._arrived(kind.key)
+
+    def told(self, kind: Kind, event: WatchEvent) -> None:
+        """One event of a watch; waits for room. Raises VersionExpired: it cannot be the next one."""
+        with self._change:
+            self._change.wait_for(lambda: self.closed or self._size() < ROOM)
+            self._gatherings[kind.key].told(event)
+            if event.type == "BOOKMARK":
+                self._life[kind.key] = time.monotonic()
+            else:
+                self._arrived(kind.key)
+
+    def alive(self, kind: Kind) -> None:
+        """The server has shown life without anything new."""
+        with self._change:
+            self._life[kind.key] = time.monotonic()
+
+    def failed(self, error: ClusterError) -> None:
+        """Nothing further comes of this cluster."""
+        with self._change:
+            self._fault = self._fault or error
+        self._bell.set()
+
+    def rest(self, seconds: float) -> None:
+        """Wait, or until it is closed."""
+        self._closed.wait(seconds)
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        self._closed.set()
+        with self._change:
+            self._change.notify_all()
+
+    def take(self) -> dict[str, Look]:
+        """Everything that came, by kind; also a kind of which only the version moved. Raises what made it fail."""
+        with self._change:
+            if self._fault is not None:
+                raise self._fault
+            moved = {key: each for key, each in self._gatherings.items() if len(each) or self._has_moved(each)}
+            self._taken |= {key: each.version for key, each in moved.items()}
+            self._waiting_since, self._hurry = None, False
+            looks = {key: each.take() for key, each in moved.items()}
+            self._change.notify_all()
+            return looks
+
+    def is_due(self) -> bool:
+        """Enough has come, or it has waited long enough, or something is urgent or wrong."""
+        with self._change:
+            if self._fault is not None or self._hurry:
+                return True
+            since = self._waiting_since
+            return since is not None and (time.monotonic() - since >= LINGER or self._size() >= MANY)
+
+    def age(self) -> timedelta | None:
+        """How long ago every kind that proves life had shown some; None: one of them never has."""
+        with self._change:
+            if any(key not in self._life for key in PROOF):
+                return None
+            return timedelta(seconds=time.monotonic() - min(self._life[key] for key in PROOF))
+
+    def _arrived(self, key: str) -> None:
+        now = time.monotonic()
+        self._life[key] = now
+        self._hurry = self._hurry or key in self._urgent
+        self._waiting_since = self._waiting_since or now
+        self._bell.set()
+
+    def _size(self) -> int:
+        return sum(len(each) for each in self._gatherings.values())
+
+    def _has_moved(self, gathering: Gathering) -> bool:
+        return gathering.whole or gathering.version != self._taken[gathering.kind.key]

@@ -1,0 +1,201 @@
+"""The open watches of one cluster: a thread for each kind fills one inbox, which is stored in batches.
+
+A thread lists and watches, again and again. A version that has expired, an event out of order, a line that cannot be
+read: it lists again, and what is missing from the list has gone. A watch is short, so that its end is a sign of life;
+one that falls silent ends by its deadline.
+"""
+
+import random
+import threading
+import time
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from clusters.credentials import credential_version
+from clusters.errors import ClusterError, ClusterRefused, VersionExpired
+from clusters.flavours import flavour_for
+from clusters.gateways import gateway_for
+from clusters.models import Cluster
+from clusters.ports import ClusterGateway, Kind
+from clusters.services.inbox import PROOF, Inbox
+from clusters.services.looks import CountsVersions
+from clusters.services.observe import ALWAYS, kinds_of, observe_cluster, refuse_another
+from clusters.services.storing import Seen, lease_of, store
+
+log = structlog.get_logger(__name__)
+
+SHORT_WATCH: Final = 15.0
+LONG_WATCH: Final = 55.0
+"""Seconds of one watch: short for the kinds that prove life, long for the rest."""
+BETWEEN: Final = 0.25
+"""Seconds between the beginnings of two watches that end at once."""
+LONGEST_PAUSE: Final = 30.0
+SERVED_EVERY: Final = 60.0
+SCOUT_AGAIN: Final = 5.0
+REFUSED_FOR: Final = 600.0
+LIFE_EVERY: Final = 2.0
+
+
+class Overtaken(Exception):
+    """Somebody else has stored later versions, or the credential is another one: begin again."""
+
+
+class Feed(threading.Thread):
+    """Lists and watches one kind until its inbox is closed. Speaks to the cluster only, never to the database."""
+
+    def __init__(self, cluster: Cluster, gateway: ClusterGateway, kind: Kind, inbox: Inbox) -> None:
+        super().__init__(name=f"feed-{cluster.name}-{kind.plural}", daemon=True)
+        self.kind = kind
+        self._cluster, self._gateway, self._inbox = cluster, gateway, inbox
+        self._always = kind.key in ALWAYS
+        self._since = inbox.open(kind, managed_only=not self._always)
+        self._wait = SHORT_WATCH if kind.key in PROOF else LONG_WATCH
+        self._failures = 0
+        self.refused_at: float | None = None
+
+    def run(self) -> None:
+        """Until the inbox is closed, or the kind may not be read."""
+        while not self._inbox.closed and self.refused_at is None:
+            try:
+                self._turn()
+            except VersionExpired:
+                self._since = ""
+                self._again(None)
+            except ClusterError as error:
+                self._failed(error)
+            except Exception:  # a fault of ours in one kind must not leave the cluster unwatched without a word
+                log.exception("observer.feed_failed", cluster=self._cluster.name, kind=self.kind.key)
+                self._again(None)
+
+    def _turn(self) -> None:
+        if not self._since:
+            refuse_another(self._cluster, self._gateway)
+            found, version = self._gateway.list(self.kind, managed_only=not self._always)
+            self._inbox.listed(self.kind, found, version)
+            self._since = version
+            return
+        begun = time.monotonic()
+        for event in self._gateway.watch(self.kind, since=self._since, wait=self._wait):
+            self._inbox.told(self.kind, event)
+            self._since = str(event.manifest["metadata"]["resourceVersion"])
+            if self._inbox.closed:
+                return
+        self._failures = 0
+        self._inbox.alive(self.kind)
+        self._inbox.rest(begun + BETWEEN - time.monotonic())
+
+    def _failed(self, error: ClusterError) -> None:
+        if error.transient:
+            log.warning("observer.feed", cluster=self._cluster.name, kind=self.kind.key, code=error.code)
+            self._again(error.retry_after)
+        elif self._always or not isinstance(error, ClusterRefused):
+            self.refused_at = time.monotonic()
+            self._inbox.failed(error)
+        else:
+            self.refused_at = time.monotonic()
+            log.info("observer.kind_refused", cluster=self._cluster.name, kind=self.kind.key, message=error.message)
+
+    def _again(self, after: int | None) -> None:
+        """At once the first time; then later and later, and never all kinds in the same instant."""
+        pause = after if after is not None else min(0.5 * 2**self._failures, LONGEST_PAUSE) if self._failures else 0.0
+        self._failures += 1
+        self._inbox.rest(pause * random.uniform(1.0, 1.25))  # noqa: S311 - spreads retries
+
+
+class Streams:
+    """One cluster whose watches stay open."""
+
+    def __init__(self, cluster: Cluster, gateway: ClusterGateway, bell: threading.Event) -> None:
+        self._cluster, self._gateway = cluster, gateway
+        self._credential = credential_version(cluster)
+        self._before = lease_of(cluster).versions
+        self._inbox = Inbox(bell, self._before, urgent=[kind.key for kind in flavour_for(cluster.flavour).kinds()])
+        self._feeds: dict[str, Feed] = {}
+        self._checked_at = self._shown_at = time.monotonic()
+        self._life: float | None = None
+        threading.Thread(target=self._scout, name=f"scout-{cluster.name}", daemon=True).start()
+
+    def is_due(self) -> bool:
+        """Something has come, or the cluster has shown life again."""
+        now = time.monotonic()
+        if self._inbox.is_due() or now - self._checked_at >= SERVED_EVERY:
+            return True
+        return now - self._shown_at >= LIFE_EVERY and self._last_life() != self._life
+
+    def turn(self) -> None:
+        """Store what has come. Raises ClusterError, Overtaken, or whatever a handler raises: close it then."""
+        if time.monotonic() - self._checked_at >= SERVED_EVERY:
+            self._refuse_old_credential()
+        self._life, self._shown_at = self._last_life(), time.monotonic()
+        age, looks = self._inbox.age(), self._inbox.take()
+        stored = store(self._cluster, Seen(self._before, looks, age=age))
+        if stored.versions is None:
+            raise Overtaken
+        self._before = stored.versions
+
+    def close(self) -> None:
+        """Its threads end with their present request."""
+        self._inbox.close()
+
+    def _last_life(self) -> float | None:
+        age: timedelta | None = self._inbox.age()
+        return None if age is None else round(time.monotonic() - age.total_seconds(), 2)
+
+    def _refuse_old_credential(self) -> None:
+        self._checked_at = time.monotonic()
+        if credential_version(self._cluster) != self._credential:
+            raise Overtaken
+
+    def _scout(self) -> None:
+        """Open a feed for each kind the cluster serves now, and look for others now and then."""
+        while not self._inbox.closed:
+            try:
+                self._open_feeds()
+                pause = SERVED_EVERY
+            except ClusterError as error:  # what a feed finds out, too, and tells
+                log.warning("observer.scout", cluster=self._cluster.name, code=error.code)
+                pause = error.retry_after or SCOUT_AGAIN
+            self._inbox.rest(pause)
+
+    def _open_feeds(self) -> None:
+        """One that was refused is tried again after a while."""
+        for kind in kinds_of(self._cluster):
+            if self._is_wanted(kind):
+                self._feeds[kind.key] = Feed(self._cluster, self._gateway, kind, self._inbox)
+                self._feeds[kind.key].start()
+
+    def _is_wanted(self, kind: Kind) -> bool:
+        feed = self._feeds.get(kind.key)
+        if feed is not None and (feed.refused_at is None or time.monotonic() - feed.refused_at < REFUSED_FOR):
+            return False
+        return kind.key in ALWAYS or self._gateway.serves(kind)
+
+
+class Rounds:
+    """One cluster that says cheaply if anything changed: it is looked at again and again, nothing stays open."""
+
+    def __init__(self, cluster: Cluster, pause: float) -> None:
+        self._cluster, self._pause = cluster, pause
+        self._looked_at = float("-inf")
+
+    def is_due(self) -> bool:
+        """The pause is over."""
+        return time.monotonic() - self._looked_at >= self._pause
+
+    def turn(self) -> None:
+        """Look and store."""
+        self._looked_at = time.monotonic()
+        observe_cluster(self._cluster)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def sight_of(cluster: Cluster, bell: threading.Event, *, pause: float) -> Streams | Rounds:
+    """How this cluster is watched. Raises ClusterError: it cannot be reached at all."""
+    gateway = gateway_for(cluster)
+    if isinstance(gateway, CountsVersions):
+        return Rounds(cluster, pause)
+    return Streams(cluster, gateway, bell)
