@@ -1,0 +1,177 @@
+"""A preview for kube-scheduler counts everything on the cluster, whoever made it, and tells of it what may be told."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from clusters.models import Cluster, NodePool, ObservedPod
+from portal.core.actors import SYSTEM, Actor
+from tenants.models import Project
+from tests.factories.cast import acting
+from tests.factories.clusters import NodeFactory, ObservedPodFactory, build_cluster
+from tests.factories.tenants import (
+    GPU,
+    DepartmentFactory,
+    DepartmentQuotaFactory,
+    MembershipFactory,
+    NodePoolFactory,
+    ProjectFactory,
+    ProjectQuotaFactory,
+    UserFactory,
+)
+from tests.factories.workloads import bare_pod, spec_of
+from workloads.forecasts import Forecast, Verdict
+from workloads.services.preview import forecast
+
+pytestmark = pytest.mark.django_db
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Kube:
+    """A cluster with kube-scheduler as its rows say it is."""
+
+    def __init__(self) -> None:
+        self.cluster: Cluster = build_cluster(flavour="kube")
+        self.pool: NodePool = NodePoolFactory(cluster=self.cluster, name="h100", is_default=True)
+        self.department = DepartmentFactory(cluster=self.cluster)
+        DepartmentQuotaFactory(department=self.department, node_pool=self.pool, gpu_deserved=64 * GPU)
+        self.team = self.project("llm-team")
+
+    def project(self, name: str) -> Project:
+        project: Project = ProjectFactory(department=self.department, name=name)
+        ProjectQuotaFactory(project=project, node_pool=self.pool, gpu_deserved=16 * GPU)
+        return project
+
+    def node(self, name: str, gpus: int = 8, **more: Any) -> None:
+        labels = {self.pool.label_key: self.pool.label_value, **more.pop("labels", {})}
+        NodeFactory(cluster=self.cluster, pool=self.pool, name=name, gpu_milli=gpus * 1000, labels=labels, **more)
+
+    def pod(self, name: str, node: str = "", *, gpus: int = 1, priority: int = 0, **more: Any) -> ObservedPod:
+        """A pod that Rung did not make, without a class unless it is said."""
+        stands: dict[str, Any] = {"phase": "Running", "started_at": NOON} if node else {"phase": "Pending"}
+        asked = {"namespace": "elsewhere", "priority_class": "", **stands, **more}
+        pod: ObservedPod = ObservedPodFactory(
+            cluster=self.cluster, name=name, node_name=node, gpu_milli=gpus * 1000, priority=priority, **asked
+        )
+        return pod
+
+    def ask(self, gpus: int = 1, priority: str = "low", actor: Actor = SYSTEM, **of_pod: Any) -> Forecast:
+        manifest = bare_pod("asked", gpus=gpus)
+        manifest["spec"] |= of_pod
+        spec = spec_of(manifest, namespace=self.team.namespace, priority=priority)
+        team = Project.objects.select_related("cluster", "department").get(pk=self.team.pk)
+        return forecast(spec=spec, project=team, actor=actor)
+
+
+@pytest.fixture
+def kube() -> Kube:
+    return Kube()
+
+
+def victims(answer: Forecast) -> list[str]:
+    return [each.label for each in answer.victims]
+
+
+def test_even_the_weakest_priority_evicts_a_pod_without_a_class_in_any_namespace(kube: Kube) -> None:
+    kube.node("a", 1)
+    kube.pod("notebook", "a")
+    answer = kube.ask(priority="very-low")
+    assert (answer.verdict, victims(answer)) == (Verdict.EVICTS, ["elsewhere/notebook"])
+    assert [(each.workload, each.priority, each.value) for each in answer.victims] == [(None, "no class", 0)]
+
+
+@pytest.mark.parametrize("namespace", ["of another project", "nobody's"])
+def test_a_tenant_is_not_told_the_names_of_others_pods(kube: Kube, namespace: str) -> None:
+    kube.node("a", 1)
+    other = kube.project("vision-team")
+    kube.pod("secret-plan", "a", namespace=other.namespace if namespace == "of another project" else "nobodys")
+    member = acting(MembershipFactory(project=kube.team).user)
+    answer = kube.ask(actor=member)
+    assert [(each.label, each.priority, each.project) for each in answer.victims] == [("another tenant's pod", "", "")]
+    both = MembershipFactory(project=kube.team).user
+    MembershipFactory(project=other, user=both)
+    known = namespace == "of another project"
+    expected = f"{other.namespace}/secret-plan" if known else "another tenant's pod"
+    assert victims(kube.ask(actor=acting(both))) == [expected]
+    assert victims(kube.ask(actor=acting(UserFactory(is_superuser=True))))[0].endswith("/secret-plan")
+
+
+def test_what_the_victim_has_worked_since_its_start_is_at_risk(kube: Kube) -> None:
+    kube.node("a", 2)
+    kube.pod("notebook", "a", gpus=2)
+    (victim,) = kube.ask().victims
+    assert victim.gpu_milli == 2000
+    assert victim.gpu_hours_at_risk > 1
+
+
+def test_of_equal_victims_the_younger_goes(kube: Kube) -> None:
+    kube.node("a", 2)
+    kube.pod("old", "a", started_at=NOON.replace(hour=1))
+    kube.pod("young", "a", started_at=NOON)
+    assert victims(kube.ask()) == ["elsewhere/young"]
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        pytest.param({"unschedulable": True}, id="cordoned"),
+        pytest.param({"ready": False}, id="not ready"),
+        pytest.param({"max_pods": 0}, id="no more pods"),
+        pytest.param({"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]}, id="tainted"),
+        pytest.param({"labels": {"rung.dev/node-pool": "other"}}, id="of another pool by its label"),
+    ],
+)
+def test_a_closed_node_is_no_room(kube: Kube, closed: dict[str, Any]) -> None:
+    kube.node("a", 8, **closed)
+    assert kube.ask().verdict is Verdict.WAITS
+
+
+def test_a_tolerated_taint_and_a_selected_label_are_followed(kube: Kube) -> None:
+    gpu_taint = {"key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule"}
+    kube.node("a", 8, taints=[gpu_taint], labels={"nvidia.com/gpu.product": "H100"})
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    assert kube.ask().verdict is Verdict.WAITS
+    assert kube.ask(tolerations=tolerations).verdict is Verdict.STARTS
+    wrong = {"nvidia.com/gpu.product": "A100"}
+    assert kube.ask(tolerations=tolerations, nodeSelector=wrong).verdict is Verdict.WAITS
+
+
+def test_room_is_kept_for_a_nominated_pod_but_not_from_stronger_ones(kube: Kube) -> None:
+    kube.node("a", 1)
+    kube.pod("going", "a", deletion_at=NOON)
+    kube.pod("first", priority=100, nominated_node="a")
+    weaker = kube.ask(priority="low")
+    assert (weaker.verdict, weaker.reason) == (Verdict.WAITS, "NoRoom")
+    stronger = kube.ask(priority="very-high")
+    assert (stronger.verdict, stronger.reason, stronger.victims) == (Verdict.WAITS, "Evicting", ())
+
+
+@pytest.mark.parametrize(
+    ("waiting", "verdict"),
+    [
+        pytest.param({}, Verdict.WAITS, id="a stronger pod takes the room first"),
+        pytest.param({"node_selector": {"kind": "cpu"}}, Verdict.STARTS, id="but not one for other nodes"),
+        pytest.param({"reason": "SchedulingGated"}, Verdict.STARTS, id="nor one that is held back"),
+    ],
+)
+def test_foreign_pods_that_wait_are_counted_where_they_compete(
+    kube: Kube, waiting: dict[str, Any], verdict: Verdict
+) -> None:
+    kube.node("a", 1)
+    kube.pod("ahead", priority=1000, **waiting)
+    assert kube.ask().verdict is verdict
+
+
+def test_a_waiting_pod_of_a_class_that_never_preempts_evicts_nobody(kube: Kube) -> None:
+    kube.node("a", 1)
+    kube.pod("notebook", "a")
+    kube.pod("meek", priority=1000, never_preempts=True)
+    assert victims(kube.ask()) == ["elsewhere/notebook"]
+
+
+@pytest.mark.parametrize(("phase", "verdict"), [("Unknown", Verdict.WAITS), ("Succeeded", Verdict.STARTS)])
+def test_a_pod_holds_its_room_until_it_has_ended(kube: Kube, phase: str, verdict: Verdict) -> None:
+    kube.node("a", 1)
+    kube.pod("lost", "a", priority=1000, phase=phase)
+    assert kube.ask().verdict is verdict
