@@ -5,7 +5,6 @@ Everything else is refused by name at its place: nothing is run, opened or asked
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -163,8 +162,8 @@ class _Reading:
         """Base64 of a PEM text."""
         written = self._text(content, key, pointer)
         try:
-            return base64.b64decode(written, validate=True).decode("ascii")
-        except (binascii.Error, UnicodeDecodeError):
+            return base64.b64decode("".join(written.split()), validate=True).decode("ascii")
+        except ValueError:  # of the alphabet, the padding or the decoded text
             self._note(f"{pointer}/{key}", "not_base64", f"Expected base64 of a PEM text: {MINIFY}.")
             return ""
 
