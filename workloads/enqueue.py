@@ -10,4 +10,4 @@ QUEUE = "workloads"
 
 def wake_apply(workload_id: UUID) -> None:
     """Ask a worker to bring this workload's objects to what is wanted."""
-    wake(APPLY, str(workload_id), queue=QUEUE)
+    wake(APPLY, str(workload_id), queue=QUEUE, joinable=True)

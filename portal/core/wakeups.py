@@ -2,16 +2,18 @@
 
 The sender never waits for a broker: what is to be sent is put into a bounded queue, and one thread per process carries
 it away. A full queue drops. The thread itself is patient only for a moment: short connect and socket timeouts, no
-publish retry, and after a failure a few seconds in which nothing is tried. Messages carry ids, never data.
+publish retry, and after a failure a few seconds in which nothing is tried. Messages carry ids, never data. The first
+message leaves at once; those of the next moment leave together, said once each.
 """
 
 import atexit
 import os
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from functools import partial
-from queue import Full, Queue
-from typing import Any
+from queue import Empty, Full, Queue
+from typing import Any, NamedTuple
 
 import structlog
 from celery import current_app
@@ -25,14 +27,39 @@ log = structlog.get_logger(__name__)
 CONNECT_SECONDS = 0.5
 QUIET_SECONDS = 5.0
 LONGEST_QUEUE = 1000
-Message = tuple[str, tuple[str, ...], str]
+BREATH_SECONDS = 0.05
+MOST_TOGETHER = 10
+
+
+class Message(NamedTuple):
+    """A task by name, its arguments, its queue; `joinable` where the task takes any number of ids."""
+
+    task: str
+    args: tuple[str, ...]
+    queue: str
+    joinable: bool = False
+
+
 _state = {"quiet_until": 0.0}
 
 
-def wake(task_name: str, *args: str, queue: str) -> None:
+def wake(task_name: str, *args: str, queue: str, joinable: bool = False) -> None:
     """Send the task by name when the current transaction commits; at once outside of one."""
     if settings.RUNG_WAKEUPS == "on":
-        transaction.on_commit(partial(_carrier.give, (task_name, args, queue)))
+        transaction.on_commit(partial(_carrier.give, Message(task_name, args, queue, joinable)))
+
+
+def joined(messages: Iterable[Message]) -> Iterator[Message]:
+    """Each message once, in order of arrival; what may be joined in messages of up to `MOST_TOGETHER` ids."""
+    together: dict[Message, list[str]] = {}
+    for each in dict.fromkeys(messages):
+        if each.joinable:
+            together.setdefault(each._replace(args=()), []).extend(each.args)
+        else:
+            yield each
+    for kind, ids in together.items():
+        for start in range(0, len(ids), MOST_TOGETHER):
+            yield kind._replace(args=tuple(ids[start : start + MOST_TOGETHER]))
 
 
 class Carrier:
@@ -52,7 +79,7 @@ class Carrier:
         try:
             self._messages.put_nowait(message)
         except Full:
-            log.warning("wakeup.dropped", task=message[0])
+            log.warning("wakeup.dropped", task=message.task)
         if self._thread is None or not self._thread.is_alive():
             self._start()
 
@@ -71,11 +98,23 @@ class Carrier:
 
     def _carry(self) -> None:
         while True:
-            message = self._messages.get()
+            messages = self._waiting()
             try:
-                _send(*message)
+                for message in joined(messages):
+                    _send(message)
             finally:
-                self._messages.task_done()
+                for _ in messages:
+                    self._messages.task_done()
+            time.sleep(BREATH_SECONDS)
+
+    def _waiting(self) -> list[Message]:
+        """Everything that waits now; at least one, which is waited for."""
+        found = [self._messages.get()]
+        while True:
+            try:
+                found.append(self._messages.get_nowait())
+            except Empty:
+                return found
 
 
 _carrier = Carrier()
@@ -90,15 +129,16 @@ def settle(seconds: float = 1.0) -> bool:
     return _carrier.settle(seconds)
 
 
-def _send(task_name: str, args: tuple[str, ...], queue: str) -> None:
+def _send(message: Message) -> None:
+    task, args, queue, _ = message
     if time.monotonic() < _state["quiet_until"]:
         return
     try:
         with pools.producers[_connection()].acquire(block=True, timeout=CONNECT_SECONDS) as producer:
-            current_app.send_task(task_name, args=args, queue=queue, producer=producer, retry=False, ignore_result=True)
+            current_app.send_task(task, args=args, queue=queue, producer=producer, retry=False, ignore_result=True)
     except Exception as error:  # whatever a broker does, the request stands and the sweep finds the row
         _state["quiet_until"] = time.monotonic() + QUIET_SECONDS
-        log.warning("wakeup.lost", task=task_name, error=type(error).__name__)
+        log.warning("wakeup.lost", task=task, error=type(error).__name__)
 
 
 def _connection() -> Connection:
