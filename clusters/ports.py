@@ -244,3 +244,6 @@ class SchedulerFlavour(Protocol):
 
     def semantics(self) -> Sequence[Promise]:
         """What this scheduler keeps of Rung's promises."""
+
+    def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
+        """What this scheduler will not keep for one workload, as sentences for its people; empty when it keeps all."""

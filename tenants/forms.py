@@ -110,7 +110,7 @@ class ConnectForm(ConnectionForm):
     flavour = forms.ChoiceField(
         choices=[(name, flavour.title) for name, flavour in sorted(FLAVOURS.items(), reverse=True)],
         label=_("Scheduler"),
-        help_text=_("A test says which ones are installed."),
+        help_text=_("A test says which ones are installed. What each of them does not enforce is told beside it."),
     )
     field_order = ("name", "flavour", "way")
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from clusters.ports import Promise
 from portal.core.errors import Problem
 from scheduling.priority import Effective
 from workloads.models import Workload
@@ -66,6 +67,13 @@ class Forecast:
     alternatives: tuple[Alternative, ...] = ()
     problems: tuple[Problem, ...] = ()
     over_quota: bool = False
+    cautions: Sequence[str] = ()
+    promises: Sequence[Promise] = ()
+
+    @property
+    def broken(self) -> list[Promise]:
+        """What this scheduler does not keep at all."""
+        return [each for each in self.promises if each.enforced == "no"]
 
     @property
     def gpu_hours_at_risk(self) -> float:

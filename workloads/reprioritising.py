@@ -1,8 +1,9 @@
 """What another priority does to a workload that is in its cluster already: by its kind, in words people see before."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from clusters.flavours import flavour_for
 from clusters.kinds import OnChange, kind_for
 from workloads.models import Workload
 
@@ -30,3 +31,9 @@ def on_change_of(workload: Workload) -> OnChange:
 def consequence(workload: Workload) -> str:
     """One or two sentences for the page, before the priority is changed."""
     return WORDS[on_change_of(workload)]
+
+
+def cautions_of(workload: Workload) -> Sequence[str]:
+    """What its cluster's scheduler will not keep for this priority and preemptibility."""
+    flavour = flavour_for(workload.project.cluster.flavour)
+    return flavour.cautions(value=workload.priority_value, preemptibility=workload.preemptibility)

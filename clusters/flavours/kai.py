@@ -84,6 +84,10 @@ class Kai:
         """What KAI keeps of Rung's promises."""
         return PROMISES
 
+    def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
+        """Nothing: priority and preemptibility are two things to KAI."""
+        return ()
+
 
 def queue_manifest(spec: QueueSpec) -> Manifest:
     """A scheduling.run.ai/v2 Queue. All three limits are always written: KAI reads an absent limit as zero."""
@@ -159,6 +163,19 @@ PROMISES: Final = (
         "yes",
         "Preemption stays inside one queue. Between queues only quota and fair share count: a lower priority may "
         "reclaim from another project's higher one. The preemption policy of a class is ignored.",
+    ),
+    Promise(
+        "foreign_pods_stay",
+        "Pods that are none of Rung's are left alone",
+        "yes",
+        "KAI evicts only pods of its own queues; pods of other schedulers are room that is taken.",
+    ),
+    Promise(
+        "never_evicts_nobody",
+        "An entry with the policy Never evicts nobody",
+        "no",
+        "KAI ignores preemptionPolicy: such a class preempts like any other.",
+        "Keep what should evict nobody on a low priority, or in a project of its own.",
     ),
     Promise(
         "non_preemptible_stays",

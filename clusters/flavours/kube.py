@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from clusters.flavours import common, reading
+from clusters.flavours.kube_promises import PROMISES, cautions
 from clusters.flavours.rendering import render_job
 from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
 from clusters.ownership import owned
@@ -61,6 +62,10 @@ class Kube:
     def semantics(self) -> Sequence[Promise]:
         """What kube-scheduler keeps of Rung's promises."""
         return PROMISES
+
+    def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
+        """What this scheduler will not keep for a workload of that priority and preemptibility."""
+        return cautions(value=value, preemptibility=preemptibility)
 
 
 def hard(amounts: Limit) -> dict[str, str]:
@@ -134,65 +139,3 @@ def _refused(match: Mapping[str, str], text: str) -> Reading:
     reason = QUOTA_REASONS.get(quota, "OverPriorityCap" if quota.startswith(CAP_QUOTA) else "ExceededQuota")
     numbers = {key: match[key] for key in ("quota", "requested", "used", "limited")}
     return Reading(reason, text, numbers)
-
-
-PROMISES: Final = (
-    Promise(
-        "priority_inside_project",
-        "Priority acts only inside the project",
-        "no",
-        "A higher priority evicts lower ones on the whole cluster, in any namespace; even the lowest class evicts "
-        "pods that name no class.",
-        "Give classes that should evict nobody the preemption policy Never, or choose a flavour with queues.",
-    ),
-    Promise(
-        "non_preemptible_stays",
-        "Non-preemptible work is never evicted",
-        "no",
-        "The kube-scheduler knows no preemptibility: any lower priority may be evicted by a higher one.",
-        "Give work that must stay the highest priority in use, or choose KAI.",
-    ),
-    Promise(
-        "non_preemptible_in_deserved",
-        "Non-preemptible work stays inside the deserved quota",
-        "partly",
-        "Rung checks it at submission. In the cluster a quota over the classes of 100 and more is the second line; it "
-        "sees the class, not the preemptibility.",
-        "Keep preemptibility and priority on the same side of 100.",
-    ),
-    Promise(
-        "over_quota_and_reclaim",
-        "Over-quota use is lent out and reclaimed",
-        "no",
-        "A ResourceQuota is a hard cap: nothing is borrowed, nothing is reclaimed, and a smaller quota evicts nobody.",
-        "Set the limit to what a project may use at most, or choose KAI.",
-    ),
-    Promise(
-        "department_limit",
-        "A department's limit caps its projects",
-        "partly",
-        "Kubernetes has no departments; Rung checks the sums when quotas are set and work is submitted.",
-        "Set limits on the projects so that they add up.",
-    ),
-    Promise(
-        "rank",
-        "Rank orders projects for the surplus",
-        "no",
-        "The kube-scheduler has one order for all pods: priority, then age.",
-        "Choose KAI where rank matters.",
-    ),
-    Promise(
-        "gang",
-        "A distributed job starts whole or not at all",
-        "no",
-        "Pods are placed one by one: a job may hold GPUs while the rest of it waits.",
-        "Choose KAI for distributed jobs.",
-    ),
-    Promise(
-        "quota_per_node_pool",
-        "Quotas hold per node pool",
-        "no",
-        "A ResourceQuota counts the namespace as a whole: the quotas of all pools are added up.",
-        "Choose KAI where pools have quotas of their own.",
-    ),
-)

@@ -53,6 +53,7 @@ def render_job(job: JobSpec, *, labels: Mapping[str, str], scheduler: str = "") 
     for pointer in kind.priority:
         _set(body, pointer, job.priority_class, only_if_there=True)
     _dress_elsewhere(body, job, kind, scheduler)
+    _dress_jobs(body, every)
     if kind.suspend:
         _set(body, kind.suspend, job.suspended)
     return [body]
@@ -210,6 +211,17 @@ def _dress_elsewhere(body: dict[str, Any], job: JobSpec, kind: WorkloadKind, sch
     """Kinds whose pod fields stand apart from their containers."""
     if writer := _ELSEWHERE.get(kind.name):
         writer(body, job, scheduler)
+
+
+def _dress_jobs(body: dict[str, Any], labels: Mapping[str, str]) -> None:
+    """Jobs that a controller makes below the object are known as the workload's too: their events are its events."""
+    spec = body["spec"]
+    templates = [each["template"] for each in spec.get("replicatedJobs", [])] if body["kind"] == "JobSet" else []
+    if body["kind"] == "CronJob":
+        templates = [spec["jobTemplate"]]
+    for template in templates:
+        metadata = template.setdefault("metadata", {})
+        metadata["labels"] = {**_harmless(metadata.get("labels")), **labels}
 
 
 def _set(body: dict[str, Any], pointer: str, value: object, *, only_if_there: bool = False) -> None:

@@ -14,16 +14,23 @@ BY_PHASE = {"Succeeded": "succeeded", "Failed": "failed"}
 
 
 def job_changes(cluster: Cluster, looks: Iterable[Look]) -> tuple[dict[str, JobStatus], list[ObservedObject]]:
-    """Status by workload id of every job object that changed, and the objects seen for the first time."""
+    """Status by workload id of every job object that changed, and the objects seen for the first time.
+
+    What a controller makes below it (a ReplicaSet of a Deployment, a Job of a CronJob) carries the same labels: it is
+    kept, for its events, but says nothing of the workload as a whole, and is no loss while the workload's own is there.
+    """
     changes: dict[str, JobStatus] = {}
+    lost: set[str] = set()
     fresh: list[ObservedObject] = []
     for look in looks:
         ours = [each for each in look.present if workload_id(each)]
         kept = keep_objects(cluster, look, ours)
-        changes |= {row.owner_id: JobStatus(MISSING) for row in kept.lost if row.owner_id}
-        changes |= {workload_id(each): job_status(each) for each in ours}
+        lost |= {row.owner_id for row in kept.lost if row.owner_id}
+        changes |= {workload_id(each): job_status(each) for each in ours if controller_of(each) is None}
         fresh += kept.fresh
-    return changes, fresh
+    there = ObservedObject.objects.filter(cluster=cluster, owner_id__in=lost)
+    lost -= set(there.values_list("owner_id", flat=True))
+    return {**changes, **dict.fromkeys(lost, JobStatus(MISSING))}, fresh
 
 
 def bare_pod_changes(cluster: Cluster, look: Look, rows: Iterable[ObservedPod]) -> dict[str, JobStatus]:

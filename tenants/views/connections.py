@@ -45,7 +45,8 @@ def connect(request: HttpRequest) -> HttpResponse:
         else:
             _say_connected(request, cluster, report)
             return redirect("tenants:connection", name=cluster.name)
-    return render(request, "tenants/connect.html", {"form": form}, status=422 if form.errors else 200)
+    context = {"form": form, "flavours": FLAVOURS.values()}
+    return render(request, "tenants/connect.html", context, status=422 if form.errors else 200)
 
 
 @login_required

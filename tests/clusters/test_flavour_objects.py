@@ -171,3 +171,20 @@ def test_only_queues_keep_non_preemptible_work_running() -> None:
     kept = {name: {each.code: each.enforced for each in found.semantics()} for name, found in FLAVOURS.items()}
     assert kept["kai"]["non_preemptible_stays"] == "yes"
     assert kept["kube"]["non_preemptible_stays"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("value", "preemptibility", "words"),
+    [
+        (40, "preemptible", ()),
+        (125, "preemptible", ("counts as deserved",)),
+        (40, "non-preemptible", ("may evict it", "does not count this")),
+        (125, "non-preemptible", ("may evict it",)),
+    ],
+)
+def test_kube_warns_where_the_two_sides_of_a_hundred_disagree(
+    value: int, preemptibility: str, words: tuple[str, ...]
+) -> None:
+    said = flavour_for("kube").cautions(value=value, preemptibility=preemptibility)
+    assert [part in text for part, text in zip(words, said, strict=True)] == [True] * len(words)
+    assert flavour_for("kai").cautions(value=value, preemptibility=preemptibility) == ()

@@ -23,6 +23,14 @@ from workloads.sentences import duration_text, pend_sentence
 from workloads.snapshots import group_of, queue_labels, snapshot_of, wanted_of, workload_of
 
 STALE_SECONDS: Final = 300
+# Reasons of pods that could not even be created. Delays: the workqueues of Kubernetes' controllers.
+REFUSED_PODS: Final = frozenset(
+    {"OverLimit", "NonPreemptibleOverQuota", "OverPriorityCap", "ExceededQuota", "FailedCreate"}
+)
+ASKED_AGAIN: Final = (
+    "That was the last answer: its controller asks again with growing delays (a Job's up to a minute, a Deployment's "
+    "up to a quarter of an hour), so room that was freed meanwhile is not taken at once"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,8 @@ def _headline(
 
 def _by_scheduler(workload: Workload) -> Headline:
     doing = workload.phase_message or "its cluster's scheduler has not said why"
+    if workload.phase_reason in REFUSED_PODS:
+        doing = f"{doing.rstrip('.')}. {ASKED_AGAIN}"
     return _headline(workload, doing, reason=workload.phase_reason, source="scheduler")
 
 

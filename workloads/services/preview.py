@@ -57,13 +57,16 @@ class _Stage:
 
     def answer(self, verdict: Verdict, sentence: str, pool: str) -> Forecast:
         """A forecast with what is the same in all of them."""
-        cluster = self.project.cluster
+        cluster, effective = self.project.cluster, self.effective
+        flavour = flavour_for(cluster.flavour)
         return Forecast(
-            effective=self.effective,
+            effective=effective,
             verdict=verdict,
             sentence=sentence,
             pool=pool,
-            flavour=flavour_for(cluster.flavour).title,
+            flavour=flavour.title,
+            cautions=flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
+            promises=flavour.semantics(),
             simulated=cluster.is_simulated,
             snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,
         )

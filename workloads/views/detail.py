@@ -14,7 +14,7 @@ from portal.core.http import actor_of
 from workloads.lifecycle import ENDED, RESUMABLE, STOPPABLE
 from workloads.models import DesiredPhase, Priority, Workload
 from workloads.permissions import may_manage
-from workloads.reprioritising import consequence
+from workloads.reprioritising import cautions_of, consequence
 from workloads.selectors import (
     events_of,
     logs,
@@ -79,6 +79,7 @@ def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[s
         "stories": stories_of(workload, actor),
         "priorities": offered,
         "consequence": consequence(workload),
+        "cautions": cautions_of(workload),
     }
 
 
