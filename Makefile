@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check parts lock bench clean
+.PHONY: help demo lab lab-down test check parts lock bench clean
 
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -13,7 +13,7 @@ PRODUCTION := RUNG_SECRET_KEY=$$(printf 'only-for-this-check-%s' {a..z}) RUNG_HT
 	RUNG_CREDENTIAL_KEYS=$$(head -c 32 /dev/urandom | base64 | tr '+/' '-_')
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -21,8 +21,14 @@ $(STAMP): requirements-dev.txt
 	rm -f .venv/locked-*
 	touch $@
 
-demo: $(STAMP) ## Run the whole portal here: RUNG_PORT, RUNG_DATA, RUNG_DEMO_PASSWORD, RUNG_DEMO_SPEED
+demo: $(STAMP) ## Run the whole portal here: RUNG_PORT, RUNG_DATA, RUNG_DEMO_PASSWORD, RUNG_DEMO_SPEED, RUNG_LAB
 	@exec $(BIN)/python -m portal.demo
+
+lab: $(STAMP) ## A real control plane with fake GPU nodes on this machine, and how to point Rung at it
+	@PYTHON=$(BIN)/python lab/developer up
+
+lab-down: ## End it
+	@lab/developer down
 
 test: parts check ## Every gate, then every test with coverage; CI runs exactly this
 	$(BIN)/python -m pytest -n 2 --dist loadscope --cov --cov-report=term:skip-covered --cov-fail-under=90

@@ -12,6 +12,7 @@ from clusters.rbac import ACCOUNT, NAMESPACE, as_yaml
 class Command(BaseCommand):
     """`manage.py cluster_rbac --flavour kube | kubectl apply -f -`."""
 
+    requires_system_checks = []  # text only: it needs no secret and no database
     help = "Print the ServiceAccount, ClusterRole and binding that Rung needs in a cluster."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
