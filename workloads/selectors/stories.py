@@ -129,10 +129,17 @@ def _steps(records: Sequence[PreemptionRecord], *, shown: bool) -> Iterator[Step
     yield Step(record.at, f"SIGTERM to {_few(each.pod_name for each in records)}; {record.grace_seconds} s of grace.")
     gone = [each.gone_at for each in records if each.gone_at]
     if len(gone) == len(records):
-        yield Step(max(gone), f"Gone from {_few(each.node_name or 'its node' for each in records)}.")
+        where = _few(each.node_name or "its node" for each in records)
+        yield Step(max(gone), f"Gone from {where}{_grace_used(records)}.")
     if record.preemptor and record.preemptor.started_at and record.preemptor.started_at >= record.at:
         yield Step(record.preemptor.started_at, f"Started: {_by(record, shown=shown)}.")
     yield from _afterwards(record)
+
+
+def _grace_used(records: Sequence[PreemptionRecord]) -> str:
+    """From SIGTERM to the end of the slowest pod, where API server and node said both."""
+    used = [each.grace_used_seconds for each in records if each.grace_used_seconds is not None]
+    return f" after {max(used)} s of {records[0].grace_seconds} s of grace" if used else ""
 
 
 def _few(names: Iterable[str]) -> str:

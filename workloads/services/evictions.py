@@ -1,7 +1,9 @@
-"""Recording evictions: exactly one record per (cluster, pod, moment), kept after the pod is gone.
+"""Recording evictions: exactly one record per pod and eviction, kept after the pod and its events are gone.
 
-The moment is the transition of the pod's DisruptionTarget condition, so a second look at the same pod finds the record
-there. Who gained is resolved from what the scheduler said: a pod's uid, or namespace and name of a workload's object.
+What is known comes in any order, more than once, and in parts: the pod's DisruptionTarget condition (certain, with the
+moment; it names nobody on a plain cluster), its deletion and end, and the scheduler's event (names who gained; expires
+after an hour). The first part that proves an eviction makes the record, every other one completes it. A pod's uid is
+evicted once: a pod made anew under its name has another.
 """
 
 from collections import defaultdict
@@ -11,17 +13,25 @@ from typing import Any, Final
 
 from django.db.models import F
 
-from clusters.models import Cluster, ObservedPod
-from clusters.ports import Reading
+from clusters.flavours import flavour_for
+from clusters.models import Cluster, ClusterEvent, ObservedPod
+from clusters.ports import Manifest, Reading
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.models import EventType, PreemptionCause, PreemptionRecord, Workload
-from workloads.owners import workload_id
-from workloads.queues import object_name
 from workloads.sentences import gpus_text
 from workloads.services.moves import note
+from workloads.services.preemptors import UID, Taker, taker_of
 
 BY_SCHEDULER: Final = "PreemptionByScheduler"
+EVICTING: Final = ("Preempted", "Evict", "Evicted")
+"""Reasons of schedulers' events; what they mean is for the flavour to say (a kubelet evicts, too)."""
 TOGETHER: Final = timedelta(seconds=60)
+
+
+def pods_told_of(cluster: Cluster, events: Iterable[ClusterEvent]) -> list[ObservedPod]:
+    """The pods that these events say were evicted: an event may come long after its pod changed for the last time."""
+    uids = {event.object_uid for event in events if event.kind == "Pod" and event.reason in EVICTING}
+    return list(ObservedPod.objects.filter(cluster=cluster, uid__in=uids)) if uids else []
 
 
 def record_evictions(
@@ -30,60 +40,135 @@ def record_evictions(
     victims: Mapping[str, Workload],
     readings: Mapping[str, Reading],
 ) -> list[PreemptionRecord]:
-    """Write what is new among these pods, one timeline entry per victim; and note which evicted pods have gone."""
+    """Write what is new among these pods, one timeline entry per victim, and complete what is known already."""
     fresh: dict[str, list[PreemptionRecord]] = defaultdict(list)
-    for pod in pods:
-        victim = victims.get(pod.owner_id)
-        if victim is None or pod.disrupted_at is None or pod.disruption_reason != BY_SCHEDULER:
-            continue
-        record, created = _record(cluster, pod, victim, readings.get(pod.uid) or Reading())
-        if created:
-            fresh[pod.owner_id].append(record)
-        elif pod.gone_at and record.gone_at is None:
-            PreemptionRecord.objects.filter(pk=record.pk, gone_at__isnull=True).update(gone_at=pod.gone_at)
+    ending = {pod.uid: pod for pod in pods if pod.owner_id in victims and _may_be_evicted(pod)}
+    events = _events(cluster, ending)
+    known = {row.pod_uid: row for row in PreemptionRecord.objects.filter(cluster=cluster, pod_uid__in=ending)}
+    for uid, pod in ending.items():
+        victim, told = victims[pod.owner_id], events.get(uid, [])
+        reading = _read(cluster, pod, told, readings.get(uid))
+        if uid in known:
+            _complete(cluster, known[uid], pod, reading)
+        elif at := _moment(pod, told, reading):
+            record, created = _record(cluster, pod, victim, reading, at)
+            if created:
+                fresh[pod.owner_id].append(record)
     for owner, records in fresh.items():
         _tell(victims[owner], records)
     return [record for records in fresh.values() for record in records]
 
 
-def _record(cluster: Cluster, pod: ObservedPod, victim: Workload, reading: Reading) -> tuple[PreemptionRecord, bool]:
-    key = {"cluster": cluster, "pod_uid": pod.uid, "at": pod.disrupted_at}
-    if found := PreemptionRecord.objects.filter(**key).first():
-        return found, False
-    taker = _preemptor(cluster, reading.preemptor)
+def name_preemptors(cluster: Cluster, pods: Iterable[ObservedPod]) -> None:
+    """Records that knew only a uid learn whose it is once the pod is seen."""
+    uids = [pod.uid for pod in pods]
+    nameless = PreemptionRecord.objects.filter(cluster=cluster, preemptor=None, preemptor_name="")
+    for record in nameless.filter(preemptor_uid__in=uids) if uids else ():
+        _name(record, taker_of(cluster, UID + record.preemptor_uid))
+
+
+def _may_be_evicted(pod: ObservedPod) -> bool:
+    """Disrupted by the scheduler; or on its way out for a reason that only an event may tell. A drain is none of it."""
+    if pod.disrupted_at is not None:
+        return pod.disruption_reason == BY_SCHEDULER
+    return pod.deletion_at is not None or pod.gone_at is not None
+
+
+def _events(cluster: Cluster, pods: Iterable[str]) -> dict[str, list[ClusterEvent]]:
+    found: dict[str, list[ClusterEvent]] = defaultdict(list)
+    rows = ClusterEvent.objects.filter(cluster=cluster, kind="Pod", object_uid__in=list(pods), reason__in=EVICTING)
+    for event in rows.exclude(owner_id="").order_by("at", "pk"):
+        found[event.object_uid].append(event)
+    return found
+
+
+def _read(cluster: Cluster, pod: ObservedPod, events: list[ClusterEvent], fresh: Reading | None) -> Reading:
+    """Condition and events together, in the flavour's reading; a fresh one that names somebody stands."""
+    if fresh is not None and fresh.preemptor:
+        return fresh
+    said: list[Manifest] = [{"reason": event.reason, "message": event.message} for event in events]
+    found = flavour_for(cluster.flavour).interpret(_as_manifest(pod), said)
+    return found if found.preemptor or fresh is None else fresh
+
+
+def _as_manifest(pod: ObservedPod) -> Manifest:
+    """As much of the pod as tells of its disruption."""
+    if pod.disrupted_at is None:
+        return {"status": {}}
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": pod.disruption_reason}
+    return {"status": {"conditions": [{**condition, "message": pod.disruption_message}]}}
+
+
+def _moment(pod: ObservedPod, events: list[ClusterEvent], reading: Reading) -> datetime | None:
+    """When the scheduler decided: the condition's transition; else an event's time. None: it was no eviction."""
+    if pod.disrupted_at is not None:
+        return pod.disrupted_at
+    return events[0].at if events and reading.cause else None
+
+
+def _record(
+    cluster: Cluster, pod: ObservedPod, victim: Workload, reading: Reading, at: datetime
+) -> tuple[PreemptionRecord, bool]:
+    taker = taker_of(cluster, reading.preemptor)
     return PreemptionRecord.objects.get_or_create(
-        **key,
+        cluster=cluster,
+        pod_uid=pod.uid,
+        at=at,
         defaults={
             "pod_name": pod.name,
             "victim": victim,
-            "cause": _cause(reading, victim, taker),
-            "message": pod.disruption_message,
+            "cause": _cause(reading, victim, taker.workload),
+            "message": pod.disruption_message or reading.message,
             "node_name": pod.node_name,
             "grace_seconds": pod.grace_seconds,
-            "gone_at": pod.gone_at,
             "gpu_milli": pod.gpu_milli,
-            **_taker_fields(taker, reading),
-            **_loss(pod, victim),
+            **_end(pod),
+            **taker.fields(),
+            **_loss(pod, victim, at),
         },
     )
 
 
-def _taker_fields(taker: Workload | None, reading: Reading) -> dict[str, Any]:
-    if taker is None:
-        return {"preemptor_name": reading.preemptor.removeprefix("uid:")[:253]}
-    return {
-        "preemptor": taker,
-        "preemptor_name": taker.name,
-        "preemptor_priority": taker.priority.name,
-        "preemptor_value": taker.priority_value,
-        "preemptor_project": taker.project.name,
-    }
+def _complete(cluster: Cluster, record: PreemptionRecord, pod: ObservedPod, reading: Reading) -> None:
+    """What was not known when the record was made. Again changes nothing."""
+    changes: dict[str, Any] = {}
+    if pod.disrupted_at is not None and pod.disrupted_at != record.at:  # an event came before the condition
+        changes = {"at": pod.disrupted_at, "message": pod.disruption_message or record.message}
+        changes |= _loss(pod, record.victim, pod.disrupted_at)
+    if record.gone_at is None:
+        changes |= {"grace_seconds": pod.grace_seconds, **_end(pod)}
+    changes = {name: value for name, value in changes.items() if getattr(record, name) != value}
+    if changes:
+        PreemptionRecord.objects.filter(pk=record.pk).update(**changes)
+    if record.preemptor is None and not record.preemptor_name and reading.preemptor:
+        _name(record, taker_of(cluster, reading.preemptor))
 
 
-def _loss(pod: ObservedPod, victim: Workload) -> dict[str, Any]:
+def _name(record: PreemptionRecord, taker: Taker) -> None:
+    """Fill in who gained, in the record and in what was told of it."""
+    nameless = PreemptionRecord.objects.filter(pk=record.pk, preemptor=None, preemptor_name="")
+    fields = taker.fields()
+    if record.cause == PreemptionCause.UNKNOWN and taker.workload is not None:
+        fields["cause"] = _cause(Reading(), record.victim, taker.workload)
+    if nameless.update(**fields) and taker.is_known:
+        _tell_again(record)
+
+
+def _end(pod: ObservedPod) -> dict[str, Any]:
+    """When it was gone, and how much of its grace it had used: by the clocks of API server and node where they say."""
+    if pod.gone_at is None:
+        return {}
+    used: int | None = None
+    if pod.deletion_at is not None:
+        asked = pod.deletion_at - timedelta(seconds=pod.grace_seconds)
+        used = max(0, round(((pod.ended_at or pod.gone_at) - asked).total_seconds()))
+    return {"gone_at": pod.gone_at, "grace_used_seconds": used}
+
+
+def _loss(pod: ObservedPod, victim: Workload, at: datetime) -> dict[str, Any]:
     """How long it ran, when it last saved, and what is lost. A pod that never started loses nothing."""
-    at, started = pod.disrupted_at, pod.started_at
-    if at is None or started is None:
+    started = pod.started_at
+    if started is None:
         return {}
     stated = last_checkpoint(victim.spec.get("annotations") or {}, started=started, now=at)
     known = victim.checkpoint_at if victim.checkpoint_at and started < victim.checkpoint_at <= at else None
@@ -105,46 +190,38 @@ def _cause(reading: Reading, victim: Workload, taker: Workload | None) -> str:
     return PreemptionCause.PREEMPT if same else PreemptionCause.RECLAIM
 
 
-def _preemptor(cluster: Cluster, said: str) -> Workload | None:
-    """The workload behind `uid:<pod uid>` or `<namespace>/<name>` of a pod or of a workload's object."""
-    if not said:
-        return None
-    pods = ObservedPod.objects.filter(cluster=cluster).exclude(owner_id="")
-    if said.startswith("uid:"):
-        return _workload(pods.filter(uid=said.removeprefix("uid:")).values_list("owner_id", flat=True).first())
-    namespace, _, name = said.partition("/")
-    owner = (
-        pods.filter(namespace=namespace, name=name).order_by("-created_at").values_list("owner_id", flat=True).first()
-    )
-    return _workload(owner) or _by_object(cluster, namespace, name)
-
-
-def _workload(owner_id: str | None) -> Workload | None:
-    key = workload_id(owner_id or "")
-    return Workload.objects.select_related("project", "priority").filter(pk=key).first() if key else None
-
-
-def _by_object(cluster: Cluster, namespace: str, name: str) -> Workload | None:
-    """An object's name is the workload's, cut, with the first eight digits of its id."""
-    stem = name.rpartition("-")[0]
-    rows = Workload.objects.filter(project__cluster=cluster, project__namespace=namespace, name__startswith=stem)
-    candidates = rows.select_related("project", "priority").order_by("-created_at")[:100]
-    return next((each for each in candidates if object_name(each) == name), None)
-
-
 def _tell(victim: Workload, records: list[PreemptionRecord]) -> None:
-    """One entry for all pods evicted together, without the name of somebody else's workload; and one count."""
+    """One entry for all pods evicted together, and one count."""
+    first = records[0]
+    word, message = _words(victim, records)
+    detail = {"records": [each.pk for each in records], "cause": first.cause}
+    note(workload=victim, at=first.at, type_=EventType.PREEMPTION, reason=word, message=message, detail=detail)
+    if not _counted_already(victim, first.at, records):
+        Workload.objects.filter(pk=victim.pk).update(preempted_count=F("preempted_count") + 1)
+
+
+def _tell_again(record: PreemptionRecord) -> None:
+    """The entry that could not name who gained, now that it is known."""
+    entries = record.victim.timeline.filter(
+        type=EventType.PREEMPTION, at__gte=record.at - TOGETHER, at__lte=record.at + TOGETHER
+    )
+    for entry in entries:
+        told = entry.detail.get("records") or []
+        if record.pk in told:
+            records = list(PreemptionRecord.objects.filter(pk__in=told).select_related("preemptor").order_by("pk"))
+            entry.reason, entry.message = _words(record.victim, records)
+            entry.save(update_fields=["reason", "message"])
+
+
+def _words(victim: Workload, records: list[PreemptionRecord]) -> tuple[str, str]:
+    """In one word, and in a sentence without the name of somebody else's workload."""
     first = records[0]
     own = first.preemptor is not None and first.preemptor.project_id == victim.project_id
     by = f"{first.preemptor_name} ({first.preemptor_priority} {first.preemptor_value})" if own else "another project"
     by = by if first.preemptor_name else "the scheduler"
     gpus, lost = sum(each.gpu_milli for each in records), sum(each.lost_gpu_seconds for each in records)
     word = "Reclaimed" if first.cause == PreemptionCause.RECLAIM else "Preempted"
-    message = f"{word} by {by}: {gpus_text(gpus)} on {first.node_name}; about {lost / 3600:.1f} GPU-hours lost."
-    detail = {"records": [each.pk for each in records], "cause": first.cause}
-    note(workload=victim, at=first.at, type_=EventType.PREEMPTION, reason=word, message=message, detail=detail)
-    if not _counted_already(victim, first.at, records):
-        Workload.objects.filter(pk=victim.pk).update(preempted_count=F("preempted_count") + 1)
+    return word, f"{word} by {by}: {gpus_text(gpus)} on {first.node_name}; about {lost / 3600:.1f} GPU-hours lost."
 
 
 def _counted_already(victim: Workload, at: datetime, records: list[PreemptionRecord]) -> bool:

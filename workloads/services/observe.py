@@ -13,7 +13,7 @@ from workloads.enqueue import wake_apply
 from workloads.lifecycle import ENDED, WAITING, Standing, next_phase
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.owners import workload_ids
-from workloads.services.evictions import record_evictions
+from workloads.services.evictions import name_preemptors, pods_told_of, record_evictions
 from workloads.services.moves import move, note
 from workloads.services.reasons import FAILED_CREATE, keep_reason, reading_of_refusal
 from workloads.standings import NO_JOB, holding_of, reading_of, standing_of
@@ -27,10 +27,12 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
     3. bring each row to what its pods hold and do
     """
     refusals = {event.owner_id: event.message for event in observation.events if event.reason == FAILED_CREATE}
-    owners = {pod.owner_id for pod in observation.pods} | observation.jobs.keys() | refusals.keys()
+    told_of = pods_told_of(cluster, observation.events)
+    owners = {pod.owner_id for pod in (*observation.pods, *told_of)} | observation.jobs.keys() | refusals.keys()
     workloads = _workloads(cluster, owners)
     pods = _pods(cluster, workloads)
-    record_evictions(cluster, observation.pods, workloads, observation.readings)
+    record_evictions(cluster, [*told_of, *observation.pods], workloads, observation.readings)
+    name_preemptors(cluster, observation.pods)
     for owner, workload in workloads.items():
         job = observation.jobs.get(owner, NO_JOB)
         if owner in refusals and job.phase in {"", ACTIVE}:
