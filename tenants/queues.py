@@ -61,6 +61,7 @@ def project_spec(project: Project, pools: Sequence[NodePool], quotas: Quotas, fl
         priority_caps={cap.priority: cap.gpu_limit for cap in project.priority_caps.all()},
         owner=project.owner,
         generation=project.generation,
+        pod_security=project.cluster.pod_security,
     )
 
 

@@ -31,7 +31,7 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
         ),
         projects=tuple(
             project_spec(project, pools, leaves, flavour)
-            for project in projects.select_related("department").prefetch_related("priority_caps")
+            for project in projects.select_related("department", "cluster").prefetch_related("priority_caps")
         ),
     )
 

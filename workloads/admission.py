@@ -125,6 +125,21 @@ def refuse_unenforceable(effective: Effective, project: Project) -> None:
         )
 
 
+def refuse_unserved(spec: WorkloadSpec, project: Project) -> None:
+    """A kind that the cluster does not serve, as far as it was asked yet: its operator is not installed there."""
+    served, wanted = project.cluster.served_kinds, f"{spec.api_version} {spec.kind}"
+    if not served or wanted in served:
+        return
+    versions = [each.rpartition(" ")[0] for each in served if each.rpartition(" ")[2] == spec.kind]
+    known = f"; it knows {spec.kind} as {' and '.join(versions)}" if versions else ": its operator is not installed"
+    raise Refused.at(
+        "/apiVersion" if versions else "/kind",
+        "kind_not_served",
+        f"The cluster {project.cluster.name} does not serve {spec.api_version} {spec.kind}{known}.",
+        allowed=versions or sorted({each.rpartition(" ")[2] for each in served}),
+    )
+
+
 def refuse_over_cap(spec: WorkloadSpec, effective: Effective, project: Project) -> None:
     """The project's GPU cap on this priority, where there is one."""
     needed, most = spec.total.gpu, _caps.of(project.pk, lambda: _read_caps(project))

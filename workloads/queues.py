@@ -36,6 +36,7 @@ def job_spec(workload: Workload) -> JobSpec:
         min_member=spec.min_member,
         generation=workload.generation,
         suspended=workload.desired_phase == DesiredPhase.STOPPED,
+        pod_security=workload.project.cluster.pod_security,
     )
 
 

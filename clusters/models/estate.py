@@ -22,6 +22,13 @@ class Placement(models.TextChoices):
     SPREAD = "spread"
 
 
+class PodSecurity(models.TextChoices):
+    """What pods in project namespaces must satisfy."""
+
+    RESTRICTED = "restricted"
+    BASELINE = "baseline"
+
+
 class ClusterQuerySet(models.QuerySet["Cluster"]):
     """Clusters by what is to be done with them."""
 
@@ -49,6 +56,15 @@ class Cluster(models.Model):
         max_length=64, blank=True, help_text="uid of the kube-system namespace: the cluster's identity."
     )
     version = models.CharField(max_length=40, blank=True)
+    pod_security = models.CharField(
+        max_length=10,
+        choices=PodSecurity.choices,
+        default=PodSecurity.RESTRICTED,
+        help_text="Pod Security level of project namespaces; baseline lets images start as root.",
+    )
+    served_kinds = models.JSONField(
+        default=list, blank=True, help_text="Kinds of workload it serves, as seen last; empty: nobody looked yet."
+    )
     generation = models.PositiveBigIntegerField(default=1, help_text="Grows with every change of desired state.")
     synced_generation = models.PositiveBigIntegerField(default=0)
     sync_due_at = models.DateTimeField(

@@ -18,7 +18,7 @@ from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Effective
 from tenants.models import Project
 from tenants.permissions import Verb, require, standing_of
-from workloads.admission import pick_pool, pools_for, refuse_over_cap
+from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_unserved
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.forecasts import Alternative, Forecast, ForecastVictim, Verdict, eviction_sentence, start_sentence
 from workloads.intake import WorkloadSpec
@@ -81,6 +81,7 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
     """
     require(actor, Verb.SUBMIT, project=project)
     stage = _Stage(spec, resolve_for(spec, project), project, actor, timezone.now())
+    refuse_unserved(spec, project)
     pools = pools_for(spec, project)
     try:
         refuse_over_cap(spec, stage.effective, project)

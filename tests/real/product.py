@@ -1,0 +1,161 @@
+"""The whole product on a real control plane: reconcile, apply, look, each when the test says so."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clusters.backends.kubernetes import KubernetesGateway
+from clusters.connections import Connection
+from clusters.credentials import put
+from clusters.gateways import forget_gateways, gateway_for
+from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS, kind_of
+from clusters.models import Cluster, ClusterCredential, NodePool
+from clusters.ports import Kind, Manifest, ObjectRef
+from clusters.services.observe import observe_cluster
+from clusters.services.reconcile import reconcile
+from portal.core.actors import SYSTEM, Actor
+from tenants.models import Department, Project
+from tests.factories.clusters import build_cluster
+from tests.factories.tenants import (
+    GPU,
+    DepartmentFactory,
+    DepartmentQuotaFactory,
+    NodePoolFactory,
+    ProjectFactory,
+    ProjectQuotaFactory,
+)
+from tests.factories.workloads import spec_of
+from tests.support.kube import KubeClient, KubeError
+from tests.support.lab import POOL, LabCluster, own_cluster
+from tests.support.processes import eventually
+from workloads.models import Workload
+from workloads.queues import object_name
+from workloads.services.apply import apply
+from workloads.services.submission import submit
+
+CRDS = Path(__file__).parents[2] / "lab" / "crds"
+PATIENCE = 60.0
+
+
+@contextmanager
+def cluster_with_operators() -> Iterator[LabCluster]:
+    """A control plane of its own that serves every kind a tenant may submit; no operator runs in it."""
+    with own_cluster() as cluster:
+        for file in sorted(CRDS.glob("*.yaml")):
+            for crd in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+                cluster.admin.apply(crd, manager="lab")
+                ref = cluster.admin.ref(crd)
+                cluster.admin.wait_until(ref, lambda found: "Established" in str(found.get("status")))
+        _wait_for_storage(cluster.admin)
+        yield cluster
+
+
+def _wait_for_storage(admin: KubeClient) -> None:
+    """A kind is established a moment before the server can list it."""
+
+    def listed(kind: Kind) -> bool:
+        try:
+            admin.list(kind)
+        except KubeError as error:
+            if error.status != 429:
+                raise
+            return False
+        return True
+
+    eventually(lambda: all(listed(kind) for kind in WORKLOAD_KINDS), seconds=30)
+
+
+class Product:
+    """One registered cluster with the pool of the lab's nodes, and its people's side."""
+
+    def __init__(self, lab: LabCluster, mark: str) -> None:
+        forget_gateways()
+        self.admin: KubeClient = lab.admin
+        self.mark = mark
+        self.cluster: Cluster = build_cluster(name=f"real-{mark}", flavour="kube", backend="kubernetes")
+        row = ClusterCredential(cluster=self.cluster)
+        put(row, Connection(lab.server, ca=lab.ca, token=lab.token), expires_at=None)
+        row.save()
+        self.pool: NodePool = NodePoolFactory(cluster=self.cluster, name=POOL, is_default=True)
+        self.department: Department = DepartmentFactory(cluster=self.cluster, name=f"department-{mark}")
+        DepartmentQuotaFactory(department=self.department, node_pool=self.pool, gpu_deserved=64 * GPU)
+
+    actor = SYSTEM
+
+    @property
+    def gateway(self) -> KubernetesGateway:
+        """The product's own way to the cluster."""
+        gateway = gateway_for(self.cluster)
+        assert isinstance(gateway, KubernetesGateway)
+        return gateway
+
+    def project(self, name: str, *, deserved: int = 8, limit: int | None = None, **fields: Any) -> Project:
+        """A project with its quota; `reconcile` brings its namespace."""
+        project: Project = ProjectFactory(department=self.department, name=f"{name}-{self.mark}", **fields)
+        bounds = {"gpu_deserved": deserved * GPU, "gpu_limit": None if limit is None else limit * GPU}
+        ProjectQuotaFactory(project=project, node_pool=self.pool, **bounds)
+        return project
+
+    def reconcile(self) -> None:
+        """Everything the database wants is in the cluster, and namespaces take pods."""
+        run = reconcile(Cluster.objects.get(pk=self.cluster.pk))
+        assert run.failed == 0, [outcome.message for outcome in run.outcomes.all()]
+        account = self.admin.ref({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).kind
+        for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
+            self.admin.wait_until(ObjectRef(account, "default", namespace))
+
+    def submit(self, project: Project, manifest: Manifest, *, actor: Actor = SYSTEM, **asked: Any) -> Workload:
+        """Through the service, and handed to the cluster by a worker."""
+        spec = spec_of(manifest, namespace=project.namespace, **asked)
+        workload = submit(spec=spec, project=project, actor=actor)
+        self.apply(workload)
+        return workload
+
+    def apply(self, workload: Workload) -> None:
+        """What a worker does when the row is due."""
+        Workload.objects.filter(pk=workload.pk).update(due_at=workload.created_at)
+        apply(workload.pk)
+
+    def look(self) -> None:
+        """What the observer does."""
+        observe_cluster(Cluster.objects.get(pk=self.cluster.pk))
+
+    def until(self, workload: Workload, wanted: Callable[[Workload], object], *, work: bool = False) -> Workload:
+        """Look until the workload's row is as wanted; `work`: workers bring due rows about meanwhile."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.look()
+            if work:
+                self.apply(workload)
+            if wanted(found := fresh(workload)):
+                return found
+            time.sleep(0.2)
+        raise AssertionError(f"{found.phase} {found.phase_reason}: {found.phase_message} {found.apply_error}")
+
+    def object_of(self, workload: Workload) -> Manifest | None:
+        """The workload's live object."""
+        kind = kind_of(workload.spec["manifest"])
+        return self.admin.get(ObjectRef(kind, object_name(workload), workload.project.namespace))
+
+    def pods_of(self, workload: Workload) -> list[Manifest]:
+        """Its live pods."""
+        label = f"rung.dev/owner=workload.{workload.pk}"
+        return self.admin.list(POD, namespace=workload.project.namespace, labels=label)
+
+    def end(self) -> None:
+        """Take the namespaces away, pods at once: the next test has every node to itself."""
+        for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
+            self.admin.delete(ObjectRef(NAMESPACE, namespace))
+            for pod in self.admin.list(POD, namespace=namespace):
+                self.admin.delete(ObjectRef(POD, pod["metadata"]["name"], namespace), grace=0)
+        forget_gateways()
+
+
+def fresh(workload: Workload) -> Workload:
+    """The row as it is now."""
+    rows = Workload.objects.select_related("project__cluster", "project__department", "type", "priority")
+    return rows.get(pk=workload.pk)
