@@ -46,6 +46,8 @@ NEVER: Final[tuple[tuple[Network, str], ...]] = tuple(
         ("fd00:ec2::254/128", "a cloud's metadata service"),
     )
 )
+OLD_FORM: Final = ip_network("::/96")
+PUBLIC_V6: Final = ip_network("2000::/3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,10 @@ def out_of_bounds(address: Address, allowed: Sequence[Network]) -> str:
     for network, why in NEVER:
         if address in network:
             return why
-    if address.is_global or any(address in network for network in allowed):
+    if address in OLD_FORM and not address.is_loopback:
+        return "an IPv4 address in IPv6 form"
+    public = address.is_global and (address.version == 4 or address in PUBLIC_V6)
+    if public or any(address in network for network in allowed):
         return ""
     what = "a loopback address" if address.is_loopback else "not a public address"
     return f"{what}, and RUNG_CLUSTER_ADDRESSES does not allow it"
