@@ -10,6 +10,7 @@ from clusters.models import Cluster, ClusterState
 from clusters.sandbox.tick import tick
 from clusters.services.leases import unwatched
 from clusters.services.observe import observe_cluster
+from clusters.services.pruning import prune as prune_observed
 from clusters.services.reconcile import reconcile
 from clusters.services.sweep import forget_old_runs
 from clusters.services.sweep import sweep as sweep_clusters
@@ -42,6 +43,14 @@ def sweep() -> None:
         sweep_clusters()
     if periods.claim("clusters.forget_old_runs", every=TIDY_SECONDS):
         forget_old_runs()
+
+
+@shared_task(name="clusters.prune", soft_time_limit=170, time_limit=180)
+def prune() -> None:
+    """Drop what was observed long ago, once an hour."""
+    if periods.claim("clusters.prune", every=TIDY_SECONDS):
+        pods, events = prune_observed()
+        log.info("prune.done", pods=pods, events=events)
 
 
 @shared_task(name="clusters.tick_sandbox", soft_time_limit=25, time_limit=30)

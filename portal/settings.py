@@ -50,6 +50,9 @@ RUNG_IMAGE_REGISTRIES: list[str] = env.list(
 )
 # Digests of the audit trail; empty: derived from the secret key.
 RUNG_AUDIT_KEY = env.str("RUNG_AUDIT_KEY", default="")
+# Days for which pods that have left a cluster and its events are kept; records of evictions stay for good.
+RUNG_KEEP_PODS_DAYS = env.int("RUNG_KEEP_PODS_DAYS", default=7)
+RUNG_KEEP_EVENTS_DAYS = env.int("RUNG_KEEP_EVENTS_DAYS", default=30)
 
 # --- real clusters ------------------------------------------------------------------------------------------------
 # Keys that seal the credentials of clusters, the newest first; `manage.py rotate_credentials --new-key` makes one.
@@ -272,6 +275,7 @@ CELERY_BEAT_SCHEDULE = {
     "clusters.sweep": periodic("clusters.sweep", 10, "sync"),
     "clusters.tick_sandboxes": periodic("clusters.tick_sandboxes", 1, "sync"),
     "clusters.observe_all": periodic("clusters.observe_all", 5, "sync"),
+    "clusters.prune": periodic("clusters.prune", 3600, "maintenance"),
     "workloads.sweep": periodic("workloads.sweep", 5, "workloads"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),
     **{f"core.canary {queue}": periodic("core.canary", 5, queue, queue) for queue in QUEUES},
