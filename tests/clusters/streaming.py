@@ -10,7 +10,7 @@ from clusters.backends.memory import MemoryGateway, store_of
 from clusters.errors import ClusterError
 from clusters.kinds_core import POD, ref_of
 from clusters.models import Cluster
-from clusters.ports import Kind, Manifest, WatchEvent
+from clusters.ports import ClusterGateway, Kind, Manifest, WatchEvent
 from clusters.services.streams import Streams
 from tests.clusters.sandboxes import TEAM, bare_pod
 
@@ -71,9 +71,9 @@ class Watching:
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
 
-    def until(self, wanted: Callable[[], object]) -> None:
+    def until(self, wanted: Callable[[], object], *, seconds: float = SECONDS) -> None:
         """Turn until it is so."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + seconds
         while not wanted():
             assert time.monotonic() < deadline, "it did not come about"
             if self.streams.is_due():
@@ -82,7 +82,7 @@ class Watching:
 
 
 @contextmanager
-def streaming(cluster: Cluster, gateway: MemoryGateway) -> Iterator[Watching]:
+def streaming(cluster: Cluster, gateway: ClusterGateway) -> Iterator[Watching]:
     """Watches that are open inside."""
     streams = Streams(cluster, gateway, threading.Event())
     try:
