@@ -12,6 +12,7 @@ from typing import Final
 
 from clusters.flavours import common, flavour_for
 from clusters.flavours.kai import RANK_TO_PRIORITY
+from clusters.flavours.kube import with_defaults
 from clusters.models import Cluster, NodePool, ObservedPod
 from clusters.pods import TERMINAL
 from clusters.ports import DesiredState, ProjectSpec, QueueSpec
@@ -238,7 +239,7 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
         namespace=wanted.project.namespace,
         priority=wanted.value,
         preemptible=preemptible if by_pool else wanted.value < THRESHOLD,
-        pods=tuple(_wanted_pods(wanted)),
+        pods=tuple(_wanted_pods(wanted, filled_in=not by_pool)),
         min_member=wanted.spec.min_member if by_pool else 1,
         created=int(wanted.created.timestamp() * 1_000_000),
         pool=wanted.pool.name if by_pool else ANY_POOL,
@@ -248,7 +249,8 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
     )
 
 
-def _wanted_pods(wanted: Wanted) -> Iterator[Pod]:
+def _wanted_pods(wanted: Wanted, *, filled_in: bool) -> Iterator[Pod]:
     for role in wanted.spec.roles:
+        asked = with_defaults(role.requests, containers=len(role.containers)) if filled_in else role.requests
         for number in range(role.replicas):
-            yield Pod(f"{wanted.name}/{role.pointer}/{number}", role.requests)
+            yield Pod(f"{wanted.name}/{role.pointer}/{number}", asked)

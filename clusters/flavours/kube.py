@@ -14,12 +14,13 @@ from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE
 from clusters.ownership import owned
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PriorityLevel, ProjectSpec, Promise, Reading
 from scheduling.priority import THRESHOLD
-from scheduling.resources import Limit, decimal_text
+from scheduling.resources import Limit, Resources, decimal_text
 
 LIMIT_QUOTA: Final = "rung-limit"
 DESERVED_QUOTA: Final = "rung-deserved"
 CAP_QUOTA: Final = "rung-cap-"
 DEFAULTS: Final = "rung-defaults"
+DEFAULT_CPU, DEFAULT_MEMORY = "100m", "128Mi"  # of a container that states none
 GPU: Final = "requests.nvidia.com/gpu"
 QUOTA_REASONS: Final = {LIMIT_QUOTA: "OverLimit", DESERVED_QUOTA: "NonPreemptibleOverQuota"}
 
@@ -66,6 +67,12 @@ class Kube:
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
         """What this scheduler will not keep for a workload of that priority and preemptibility."""
         return cautions(value=value, preemptibility=preemptibility)
+
+
+def with_defaults(asked: Resources, *, containers: int) -> Resources:
+    """What a pod asks for once the namespace's LimitRange has filled in what none of its containers states."""
+    default = Resources.of(cpu=DEFAULT_CPU, memory=DEFAULT_MEMORY) * max(containers, 1)
+    return Resources(asked.gpu, asked.cpu or default.cpu, asked.memory or default.memory)
 
 
 def hard(amounts: Limit) -> dict[str, str]:
@@ -117,7 +124,7 @@ def _quota(project: ProjectSpec, name: str, amounts: dict[str, str], classes: Se
 
 def _limit_range(project: ProjectSpec) -> Manifest:
     """Default requests, since a quota on CPU or memory rejects pods that state none."""
-    limits = [{"type": "Container", "defaultRequest": {"cpu": "100m", "memory": "128Mi"}}]
+    limits = [{"type": "Container", "defaultRequest": {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}}]
     metadata = _metadata(project, DEFAULTS)
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
 

@@ -175,3 +175,10 @@ def test_a_pod_holds_its_room_until_it_has_ended(kube: Kube, phase: str, verdict
     kube.node("a", 1)
     kube.pod("lost", "a", priority=1000, phase=phase)
     assert kube.ask().verdict is verdict
+
+
+def test_what_the_namespace_fills_in_is_counted(kube: Kube) -> None:
+    kube.node("a", 1, cpu_milli=99)
+    assert kube.ask().verdict is Verdict.WAITS
+    kube.node("b", 1, cpu_milli=100, memory_bytes=128 * 2**20)
+    assert kube.ask().verdict is Verdict.STARTS
