@@ -1,0 +1,52 @@
+"""A cluster that answers a connection test as the test wants it, without a network."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusters.connections import Connection
+from clusters.entered import Entered
+from clusters.errors import ClusterError
+from clusters.ports import Kind
+from tests.clusters.kubeconfigs import TOKEN, ca
+
+SERVER = "https://api.example.org:6443"
+
+
+@dataclass
+class Answering:
+    """`opened`: every connection it was opened with. `forbidden`: (resource, verb) that its account may not."""
+
+    uid: str = "uid-1"
+    error: ClusterError | None = None
+    forbidden: frozenset[tuple[str, str]] = frozenset()
+    opened: list[Connection] = field(default_factory=list)
+
+    def __call__(self, connection: Connection) -> "Answering":
+        self.opened.append(connection)
+        if self.error:
+            raise self.error
+        return self
+
+    def version(self) -> str:
+        return "v1.36.3"
+
+    def identity(self) -> tuple[str, str]:
+        return self.uid, self.version()
+
+    def review(self, kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = spec.get("resourceAttributes")
+        if asked is None:
+            return {"userInfo": {"username": "system:serviceaccount:rung-system:rung"}}
+        return {"allowed": (asked["resource"], asked["verb"]) not in self.forbidden}
+
+    def serves(self, kind: Kind) -> bool:
+        return False
+
+    def close(self) -> None:
+        return None
+
+
+def entered(**parts: Any) -> Entered:
+    """The parts of a good connection, some of them changed."""
+    return Entered(**{"server": SERVER, "ca": ca().pem, "token": TOKEN, **parts})
