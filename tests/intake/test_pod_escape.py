@@ -225,3 +225,39 @@ def test_t23_a_sub_path_stays_inside_its_volume(path: str) -> None:
     mount = {"name": "v", "mountPath": "/data", "subPath": path}
     body = pod(volumes=[{"name": "v", "emptyDir": {}}], containers=[container(volumeMounts=[mount])])
     assert f"{MAIN}/volumeMounts/0/subPath" in problems_of(body)
+
+
+NOT_OF_KUBERNETES: dict[str, tuple[dict[str, Any], str]] = {
+    "a liveness probe of two successes": (
+        {"livenessProbe": {"tcpSocket": {"port": 1}, "successThreshold": 2}},
+        "/livenessProbe/successThreshold",
+    ),
+    "a readiness probe that ends": (
+        {"readinessProbe": {"tcpSocket": {"port": 1}, "terminationGracePeriodSeconds": 3}},
+        "/readinessProbe/terminationGracePeriodSeconds",
+    ),
+    "a hook that oversleeps": (
+        {"lifecycle": {"preStop": {"sleep": {"seconds": 31}}}},
+        "/lifecycle/preStop/sleep/seconds",
+    ),
+}
+
+
+@cases(NOT_OF_KUBERNETES)
+def test_what_the_api_server_would_refuse_is_refused_before(change: dict[str, Any], pointer: str) -> None:
+    assert MAIN + pointer in problems_of(pod_with(**change))
+
+
+def test_only_a_sidecar_is_probed_among_init_containers() -> None:
+    early = container("early", livenessProbe={"tcpSocket": {"port": 1}})
+    assert "/spec/initContainers/0/livenessProbe" in problems_of(pod(initContainers=[early]))
+    assert problems_of(pod(initContainers=[{**early, "restartPolicy": "Always"}])) == {}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "field"),
+    [({"operator": "Exists", "value": "x"}, "value"), ({"operator": "Exists", "tolerationSeconds": 3}, "effect")],
+)
+def test_a_toleration_that_means_nothing_is_refused(toleration: dict[str, Any], field: str) -> None:
+    body = pod(tolerations=[{"key": "nvidia.com/gpu", **toleration}])
+    assert f"/spec/tolerations/0/{field}" in problems_of(body)

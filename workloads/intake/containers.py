@@ -6,7 +6,20 @@ from workloads.intake.environment import env, env_from
 from workloads.intake.images import image
 from workloads.intake.names import dns_label, port_name
 from workloads.intake.resources import resources
-from workloads.intake.rules import Rule, boolean, choice, either, forbidden, integer, listing, only, table, text
+from workloads.intake.rules import (
+    ABSENT,
+    Place,
+    Rule,
+    boolean,
+    choice,
+    either,
+    forbidden,
+    integer,
+    listing,
+    only,
+    table,
+    text,
+)
 from workloads.intake.security import container_security
 from workloads.intake.volumes import mount
 
@@ -44,7 +57,14 @@ _TIMES: Final = {
     "failureThreshold": integer(1),
     "terminationGracePeriodSeconds": integer(1),
 }
-probe: Rule = table({**_HANDLERS, "grpc": _GRPC, **_TIMES}, one_of=[*_HANDLERS, "grpc"])
+
+
+def _probe(**narrower: Rule) -> Rule:
+    return table({**_HANDLERS, "grpc": _GRPC, **_TIMES, **narrower}, one_of=[*_HANDLERS, "grpc"])
+
+
+_restarting = _probe(successThreshold=integer(1, 1))  # one success is enough to let a container live
+_asking = _probe(terminationGracePeriodSeconds=forbidden("A readiness probe ends nothing."))
 _hook = table(
     {**_HANDLERS, "sleep": table({"seconds": integer(0, 3600)}, required=["seconds"])}, one_of=[*_HANDLERS, "sleep"]
 )
@@ -70,11 +90,11 @@ FIELDS: Final[dict[str, Rule]] = {
     "envFrom": env_from,
     "ports": listing(port, 50),
     "resources": resources,
-    "volumeMounts": listing(mount, 50),
+    "volumeMounts": listing(mount, 50, unique="mountPath"),
     "volumeDevices": forbidden("Block devices are not offered."),
-    "livenessProbe": probe,
-    "readinessProbe": probe,
-    "startupProbe": probe,
+    "livenessProbe": _restarting,
+    "readinessProbe": _asking,
+    "startupProbe": _restarting,
     "lifecycle": lifecycle,
     "securityContext": container_security,
     "terminationMessagePath": text(256, r"/[^:]*", "an absolute path"),
@@ -84,10 +104,21 @@ FIELDS: Final[dict[str, Rule]] = {
     "tty": boolean,
 }
 container: Rule = table(FIELDS, required=["name", "image"])
-init_container: Rule = table(
+_init_container: Rule = table(
     {**FIELDS, "restartPolicy": only("Always", "A sidecar restarts always; others have no policy.")},
     required=["name", "image"],
 )
+_OF_SIDECARS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+
+
+def init_container(value: Any, place: Place) -> Any:
+    """A container that ends before the others begin, or a sidecar: only that one is probed and has hooks."""
+    rebuilt = _init_container(value, place)
+    if rebuilt is not ABSENT and "restartPolicy" not in rebuilt:
+        for name in _OF_SIDECARS:
+            if name in rebuilt:
+                place.at(name).refuse("of_sidecars", "Only a sidecar (restartPolicy: Always) has this.")
+    return rebuilt
 
 
 def containers(*, named: str = "") -> Rule:

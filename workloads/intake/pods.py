@@ -79,6 +79,10 @@ def toleration(value: Any, place: Place) -> Any:
         return place.at("key").refuse(
             "toleration_not_allowed", f"The taint {visible(key)!r} is not tolerated here.", allowed
         )
+    if rebuilt.get("operator") == "Exists" and rebuilt.get("value"):
+        place.at("value").refuse("bad_value", "Exists asks for no value: leave it out, or write operator: Equal.")
+    if "tolerationSeconds" in rebuilt and rebuilt.get("effect") != "NoExecute":
+        place.at("effect").refuse("bad_value", "tolerationSeconds goes with effect: NoExecute only.", ("NoExecute",))
     return rebuilt
 
 
@@ -162,11 +166,24 @@ def pod_spec(
 
     def check(value: Any, place: Place) -> Any:
         rebuilt = plain(value, place)
-        if rebuilt is not ABSENT and not claims_elsewhere:
-            refuse_dangling_mounts(rebuilt, place)
+        if rebuilt is not ABSENT:
+            _refuse_long_sleeps(rebuilt, place)
+            if not claims_elsewhere:
+                refuse_dangling_mounts(rebuilt, place)
         return rebuilt
 
     return check
+
+
+def _refuse_long_sleeps(spec: Mapping[str, Any], place: Place) -> None:
+    """A hook that sleeps longer than the grace period would never wake."""
+    grace = spec.get("terminationGracePeriodSeconds", 30)
+    for group in ("containers", "initContainers"):
+        for index, each in enumerate(spec.get(group, [])):
+            for name, hook in each.get("lifecycle", {}).items():
+                if hook.get("sleep", {}).get("seconds", 0) > grace:
+                    where = place.at(group).at(index).at("lifecycle").at(name).at("sleep").at("seconds")
+                    where.refuse("out_of_range", f"A hook sleeps within the grace period of {grace} s.")
 
 
 def refuse_dangling_mounts(spec: Mapping[str, Any], place: Place) -> None:
