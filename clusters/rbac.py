@@ -17,7 +17,7 @@ from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.ports import MANAGER, Kind, Manifest
 
 READ: Final = ("get", "list", "watch")
-WRITE: Final = ("create", "update", "patch", "delete")
+WRITE: Final = ("create", "update", "delete")
 ROLE: Final = "rung"
 NAMESPACE: Final = "rung-system"
 ACCOUNT: Final = "rung"
