@@ -1,7 +1,8 @@
 """`make demo`: the whole portal on this machine, as the children of one process that prepares, watches and ends them.
 
 1. make the secret keys once, take the data folder for this process
-2. migrate, collect static files, load the demo organisation into an empty database
+2. migrate, collect static files, load the demo organisation into an empty database; with RUNG_LAB=1 start and connect
+   a real control plane
 3. start web, worker, beat and observer; start again what dies, with growing pauses
 4. print address and logins once `/readyz` says 200
 5. on Ctrl-C or SIGTERM, and even when this process is killed, end every child
@@ -20,6 +21,7 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
+from portal.demo_lab import DemoLab
 from portal.supervisor import Child, Supervisor, end_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,11 +51,16 @@ def main() -> int:
         return 1
     make_key(folder / "secret-key", secrets.token_urlsafe(48))
     make_key(folder / "credential-keys", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
+    lab = DemoLab(folder, ROOT) if os.environ.get("RUNG_LAB", "0") not in {"", "0"} else None
+    if lab is not None:
+        say("Starting a real control plane; the first time its programs are built, which takes a quarter of an hour …")
+        if not lab.start():
+            return 1
     say("Preparing the database and the pages …")
-    if not prepare(folder):
+    if not prepare(folder, lab):
         return 1
     say("Starting web, worker, beat and observer …")
-    supervisor = Supervisor(children(port), folder=folder, root=ROOT, say=say)
+    supervisor = Supervisor([*children(port), *([lab.child()] if lab else [])], folder=folder, root=ROOT, say=say)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
@@ -85,12 +92,12 @@ def make_key(file: Path, key: str) -> None:
             stream.write(key)
 
 
-def prepare(folder: Path) -> bool:
+def prepare(folder: Path, lab: DemoLab | None) -> bool:
     """Bring database and static files up to date, forget old messages; False if that failed (it has said why)."""
     for old in ("messages", "control"):
         shutil.rmtree(folder / "broker" / old, ignore_errors=True)
         (folder / "broker" / old).mkdir(parents=True)
-    command = (sys.executable, "-m", "portal.demo_data")
+    command = (sys.executable, "-m", "portal.demo_data", *([str(lab.kubeconfig)] if lab else []))
     env = {**os.environ, "RUNG_WAKEUPS": "off"}  # nobody listens yet; the sweeps will find everything
     return subprocess.run(command, cwd=ROOT, env=env, check=False, preexec_fn=end_with_parent).returncode == 0
 
