@@ -3,7 +3,9 @@
 Near: some owners, because only theirs changed. Warm: what has happened since this process last looked. Whole: all.
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,6 +76,19 @@ def _as_look(cluster: Cluster, near: _Near, owners: frozenset[str] | None) -> Lo
     return Look(near.state, near.generation, len(near.observed), changes, owners, refs, adopted)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A listing makes a hundred thousand containers, all in use: to look for garbage meanwhile doubles its time."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+@_uncollected()
 def _whole(journal: Journal, gateway: ClusterGateway) -> Look:
     """Observed before desired: what a later generation has just made is then always wanted, never extra."""
     cluster = journal.run.cluster
