@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LONGEST_LINE: Final = 4_000
+MOST_LINES: Final = 100  # of a message
 MOST_CHARACTERS: Final = 400_000
 # A string sequence (OSC, DCS, SOS, PM, APC) ends with BEL or ST; one that never ends takes its whole line.
 _STRING = r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|\x1b|$)"
@@ -37,6 +38,11 @@ def clean(line: str, *, longest: int = LONGEST_LINE) -> str:
     if len(text) <= longest and len(start) == len(line):
         return text
     return f"{text[:longest]} … (the line goes on)"
+
+
+def clean_message(text: str) -> str:
+    """What a cluster says of an object, line by line; nearly always it is one."""
+    return "\n".join(clean(line) for line in text.splitlines()[:MOST_LINES])
 
 
 def tail(lines: Iterable[str], *, most_lines: int, most_characters: int = MOST_CHARACTERS) -> LogText:

@@ -110,16 +110,3 @@ def test_the_quota_bar_has_a_text_twin() -> None:
     assert "10 GPUs in use, 8 deserved" in " ".join(markup.split())
     assert "2 over quota" in markup
     assert "no limit" in markup
-
-
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        pytest.param("\x1b[31mred\x1b[0m", "red", id="colours"),
-        pytest.param("\x1b]8;;https://evil.example\x07click\x1b]8;;\x07", "click", id="a link for terminals"),
-        pytest.param("\x1b]8;;https://evil.example\x1b\\click", "click", id="the same with the other end"),
-        pytest.param("a\tb\x00\x08c", "a\tbc", id="the tabulator stays"),
-    ],
-)
-def test_t58_terminal_escapes_are_stripped_from_logs(line: str, text: str) -> None:
-    assert drawn("{{ line|plain }}", line=line) == text

@@ -1,7 +1,7 @@
 """Reads for pages, the API and the command line. Nothing here writes; every list takes a constant number of queries."""
 
 from workloads.selectors.dictionary import dictionary_rows, sync_state_of_priorities, type_rows
-from workloads.selectors.history import events_of, logs, pods_of, timeline
+from workloads.selectors.history import containers_of, events_of, logs, pods_of, timeline
 from workloads.selectors.listing import visible_workloads, workload_or_404
 from workloads.selectors.stories import preemption_story, stories_of
 from workloads.selectors.waiting import Headline, Remedy, queue_position, why_waiting
@@ -9,6 +9,7 @@ from workloads.selectors.waiting import Headline, Remedy, queue_position, why_wa
 __all__ = [
     "Headline",
     "Remedy",
+    "containers_of",
     "dictionary_rows",
     "events_of",
     "logs",

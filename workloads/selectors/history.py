@@ -7,6 +7,7 @@ from datetime import datetime
 from clusters.errors import ClusterError
 from clusters.gateways import gateway_for
 from clusters.kinds_core import POD
+from clusters.logtext import LogText, clean_message, tail
 from clusters.models import ClusterEvent, ObservedPod
 from clusters.ports import ObjectRef
 from portal.core.actors import Actor
@@ -37,8 +38,8 @@ def pods_of(workload: Workload, actor: Actor | None = None) -> list[ObservedPod]
     pods = list(rows.order_by("-created_at", "name")[:MOST_ENTRIES])
     hidden = hidden_namespaces(workload, actor)
     for pod in pods:
-        pod.message = quietly(pod.message, hidden)
-        pod.disruption_message = quietly(pod.disruption_message, hidden)
+        pod.message = quietly(clean_message(pod.message), hidden)
+        pod.disruption_message = quietly(clean_message(pod.disruption_message), hidden)
     return pods
 
 
@@ -48,7 +49,7 @@ def events_of(workload: Workload, actor: Actor | None = None) -> list[ClusterEve
     events = list(rows.order_by("-at", "-pk")[:MOST_ENTRIES])
     hidden = hidden_namespaces(workload, actor)
     for event in events:
-        event.message = quietly(event.message, hidden)
+        event.message = quietly(clean_message(event.message), hidden)
     return events
 
 
@@ -77,12 +78,24 @@ def timeline(workload: Workload) -> list[Entry]:
     ]
 
 
-def logs(workload: Workload, pod: str, tail: int = 200) -> list[str]:
-    """The last lines of one of its pods; empty when the pod or its cluster is gone."""
-    if not ObservedPod.objects.filter(owner_id=str(workload.pk), name=pod).exists():
-        return []
+def containers_of(workload: Workload, pod: ObservedPod) -> list[str]:
+    """The containers of one of its pods, as they were submitted; a controller may have added others."""
+    roles = workload.spec.get("roles") or []
+    own = [role for role in roles if role["name"] == pod.role] or roles
+    return list(dict.fromkeys(name for role in own for name in role.get("containers", [])))
+
+
+def logs(workload: Workload, pod: str, *, container: str = "", lines: int = 200) -> LogText:
+    """The last lines of one of its pods, fit to be read. The trouble says why there are none."""
+    row = ObservedPod.objects.filter(owner_id=str(workload.pk), name=pod).order_by("-created_at").first()
+    if row is None:
+        return LogText()
     try:
+        if not container and len(several := containers_of(workload, row)) > 1:
+            container = several[0]  # an API server does not choose
         ref = ObjectRef(POD, pod, workload.project.namespace)
-        return list(gateway_for(workload.project.cluster).logs(ref, tail=tail))
-    except ClusterError:
-        return []
+        # one line more than is shown tells whether there are earlier ones
+        said = gateway_for(workload.project.cluster).logs(ref, container=container, tail=lines + 1)
+    except ClusterError as error:
+        return LogText(trouble=clean_message(error.message))
+    return tail(said, most_lines=lines)

@@ -1,5 +1,6 @@
 """One workload: why it is in this state, and what can be done about it."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from workloads.models import DesiredPhase, Priority, Workload
 from workloads.permissions import may_manage
 from workloads.reprioritising import cautions_of, consequence
 from workloads.selectors import (
+    containers_of,
     events_of,
     logs,
     pods_of,
@@ -35,7 +37,7 @@ TABS: Final = {
     "logs": _("Logs"),
     "yaml": _("YAML"),
 }
-LOG_LINES: Final = 200
+LOG_LINES: Final = ("200", "1000", "3000")
 
 
 @login_required
@@ -92,10 +94,27 @@ def _events(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[st
 
 
 def _logs(request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
-    pods = [pod.name for pod in pods_of(workload)]
-    wanted = request.GET.get("pod", "")
-    pod = wanted if wanted in pods else next(iter(pods), "")
-    return {"pod_names": pods, "pod": pod, "lines": logs(workload, pod, LOG_LINES) if pod else []}
+    """One container of one pod; the page asks for it again every few seconds while the workload lives."""
+    pods = {pod.name: pod for pod in pods_of(workload)}
+    if not pods:
+        return {}
+    pod = pods.get(request.GET.get("pod", "")) or next(iter(pods.values()))
+    containers = containers_of(workload, pod)
+    container = _one_of(request.GET.get("container", ""), containers)
+    count = int(_one_of(request.GET.get("lines", ""), LOG_LINES))
+    return {
+        "pod_names": list(pods),
+        "pod": pod.name,
+        "containers": containers,
+        "container": container,
+        "counts": LOG_LINES,
+        "count": str(count),
+        "log": logs(workload, pod.name, container=container if len(containers) > 1 else "", lines=count),
+    }
+
+
+def _one_of(wanted: str, known: Sequence[str]) -> str:
+    return wanted if wanted in known else next(iter(known), "")
 
 
 def _yaml(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The marks that every page shares: ladder, shield, quota bar, ages, durations, amounts, icons."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -55,11 +54,6 @@ SOURCES: Final = {
     "type": "default of the type",
     "threshold": "the line at 100",
 }
-
-# CSI and OSC sequences of terminals, then what is left of control characters but the tabulator
-CONTROLS: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)
 
 register.filter("gpu", display.gpu_text)
 register.filter("gpus", display.gpus_text)
@@ -209,12 +203,6 @@ def without(context: dict[str, Any], name: str) -> str:
     for key in (name, "after"):
         query.pop(key, None)
     return f"?{query.urlencode()}"
-
-
-@register.filter
-def plain(line: str) -> str:
-    """A line of a log without terminal escapes and other control characters."""
-    return CONTROLS.sub("", line)
 
 
 @register.filter
