@@ -194,11 +194,11 @@ class _Hopeless:
     """Searches that found nobody: the same queue need not search again for something no smaller."""
 
     def __init__(self) -> None:
-        self._failed: dict[tuple[str, bool], list[tuple[int, Resources]]] = {}
+        self._failed: dict[tuple[object, ...], list[tuple[int, Resources]]] = {}
 
     @staticmethod
-    def _key(group: PodGroup) -> tuple[str, bool]:
-        return (group.queue, group.preemptible)
+    def _key(group: PodGroup) -> tuple[object, ...]:
+        return (group.queue, group.preemptible, group.tolerations)
 
     def add(self, group: PodGroup, chunk: tuple[Pod, ...]) -> None:
         if not group.node_selector and len({pod.requests for pod in chunk}) == 1:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from scheduling.resources import Resources
 from tests.real.scenarios.plain import NAMESPACES, NodePlan, PodPlan, Scenario
@@ -25,9 +25,9 @@ class Draw:
         self._starts = self.dice.sample(range(LONG), 200)
         self._made = 0
 
-    def node(self, index: int, gpus: int, **more: object) -> NodePlan:
+    def node(self, index: int, gpus: int) -> NodePlan:
         """A node where only GPUs are short."""
-        return replace(NodePlan(f"n{index}", Resources.of(gpu=gpus, cpu=64, memory="512Gi")), **more)
+        return NodePlan(f"n{index}", Resources.of(gpu=gpus, cpu=64, memory="512Gi"))
 
     def nodes(self, least: int, most: int, sizes: Sequence[int] = (1, 2, 4, 8)) -> list[NodePlan]:
         """Nodes of different sizes."""
@@ -57,9 +57,9 @@ class Draw:
             left -= gpus
         return pods
 
-    def full(self, nodes: Sequence[NodePlan], values: Sequence[int | None], **more: object) -> list[PodPlan]:
-        """Pods on all nodes."""
-        return [pod for node in nodes for pod in self.fill(node, values, **more)]  # type: ignore[arg-type]
+    def full(self, nodes: Sequence[NodePlan], values: Sequence[int | None], **more: Any) -> list[PodPlan]:
+        """Pods on all nodes, as `fill` puts them on one."""
+        return [pod for node in nodes for pod in self.fill(node, values, **more)]
 
     def comer(self, requests: Resources, values: Sequence[int | None], name: str = "candidate") -> PodPlan:
         """A pod that wants room."""

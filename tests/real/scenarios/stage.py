@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from clusters.ports import Manifest
@@ -29,12 +30,11 @@ class Stage:
     def furnish(self, scenarios: Sequence[Scenario]) -> None:
         """Put up nodes and running pods, all of them started when they are meant to have."""
         for manifest in objects.shared_objects():
-            path = SPACES if manifest["kind"] == "Namespace" else CLASSES
-            self._unless_there(lambda path=path, manifest=manifest: self._admin.call("POST", path, manifest))
+            self._create_shared(manifest)
         nodes = [objects.node_object(scenario, node) for scenario in scenarios for node in scenario.nodes]
         self._each(nodes, self._create_node)
         for space in NAMESPACES:
-            _until(lambda space=space: self._has_account(space), f"the account of {space}")
+            _until(partial(self._has_account, space), f"account of {space}")
         running = [(scenario, pod) for scenario in scenarios for pod in scenario.pods]
         self._each(running, lambda item: self._create_pod(*item))
         _until(self._pods_run, "running pods")
@@ -62,9 +62,10 @@ class Stage:
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(action, items))
 
-    def _unless_there(self, action: Callable[[], object]) -> None:
+    def _create_shared(self, manifest: Manifest) -> None:
+        """Unless another run has left it there."""
         try:
-            action()
+            self._admin.call("POST", SPACES if manifest["kind"] == "Namespace" else CLASSES, manifest)
         except KubeError as error:
             if error.status != 409:
                 raise
