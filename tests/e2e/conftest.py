@@ -126,6 +126,10 @@ def organisation(cluster: Cluster, llm_team: Project, vision_team: Project, alic
         "sync runs": "/clusters/lab/?tab=sync",
         "drift": "/clusters/lab/?tab=drift",
         "promises": "/clusters/lab/?tab=promises",
+        "connection": "/clusters/lab/connection/",
+        "node pools": "/clusters/lab/pools/",
+        "leave": "/clusters/lab/leave/",
+        "connect": "/connect-cluster/",
         "audit": "/audit/",
         "absent": "/projects/no-such-project/",
     }
