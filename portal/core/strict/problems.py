@@ -18,6 +18,8 @@ def visible(text: object, longest: int = 80) -> str:
         return f"a number of {text.bit_length()} bits"
     shown = str(text)[: longest + 1]
     shown = shown if len(shown) <= longest else f"{shown[:longest]}…"
+    if shown.isascii() and shown.isprintable():  # nearly always, and asked for every key of a document
+        return shown
     return "".join(_escaped(char) if unicodedata.category(char)[0] == "C" else char for char in shown)
 
 
