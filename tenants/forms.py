@@ -118,6 +118,12 @@ class ConnectForm(ConnectionForm):
 class ReconnectForm(ConnectionForm):
     """Another way to a known cluster. What is public of the way it has now is filled in."""
 
+    adopt = forms.BooleanField(
+        required=False,
+        label=_("It was made anew"),
+        help_text=_("Only if another cluster stands in its place now. Rung makes everything there again."),
+    )
+
     def __init__(self, *args: Any, row: ClusterCredential, **kwargs: Any) -> None:
         known = ("server", "ca", "tls_server_name", "insecure")
         super().__init__(*args, initial={"way": PARTS, **{name: getattr(row, name) for name in known}}, **kwargs)

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from clusters.connections import Connection
 from clusters.credentials import opened, put
-from clusters.enqueue import wake_sync
 from clusters.entered import FORM, Entered, connection_from, expiry_of
 from clusters.errors import ClusterError, CredentialUnreadable
 from clusters.flavours import FLAVOURS
@@ -20,7 +19,7 @@ from clusters.kubeconfig import PLACES, read_kubeconfig
 from clusters.models import Cluster, ClusterCredential
 from clusters.sealing import NoKey
 from clusters.services.connection_test import ConnectionReport, Opens, identify, open_gateway, try_connection
-from clusters.services.estate import create_cluster, pause
+from clusters.services.estate import create_cluster, pause, touch
 from portal.audit.denials import recorded
 from portal.audit.services import record
 from portal.core.actors import Actor
@@ -57,18 +56,19 @@ def register_cluster(
 
 
 def change_connection(
-    *, cluster: Cluster, source: Source, actor: Actor, opens: Opens = open_gateway
+    *, cluster: Cluster, source: Source, actor: Actor, adopt: bool = False, opens: Opens = open_gateway
 ) -> ClusterCredential:
     """Reach the same cluster another way, or with another credential. Without a secret the stored one stays.
 
-    Refused: a part is wrong, or the secret is needed again. Conflict: another cluster answers, or somebody else
-    changed the connection meanwhile.
+    `adopt`: a cluster that was made anew in the old one's place is taken for it, which must be said. Refused: a
+    part is wrong, or the secret is needed again. Conflict: another cluster answers, or somebody else changed the
+    connection meanwhile.
     """
     with recorded(actor=actor, action="cluster.reconnect", entity_type="cluster", entity_name=cluster.name):
         row = ClusterCredential.objects.get(cluster=cluster)
         connection = _with_secret(row, read(source, needs_secret=False))
         uid, version = _identify(connection, source, opens)
-        if cluster.uid and uid != cluster.uid:
+        if cluster.uid and uid != cluster.uid and not adopt:
             raise _another(uid)
         with transaction.atomic():
             now = ClusterCredential.objects.select_for_update().get(cluster=cluster)
@@ -77,10 +77,10 @@ def change_connection(
             before = _as_audit(now)
             now.version += 1
             _store(now, connection)
-            Cluster.objects.filter(pk=cluster.pk).update(version=version, sync_due_at=timezone.now())
-            detail = {"before": before, "after": _as_audit(now)}
+            detail = {"before": before, "after": _as_audit(now), "identity": [cluster.uid, uid]}
+            _take(cluster, uid, version)
+            touch(cluster)
             record(actor, "cluster.reconnect", cluster, detail=detail)
-            wake_sync(cluster.pk)
     return now
 
 

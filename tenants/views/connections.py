@@ -69,7 +69,7 @@ def connection(request: HttpRequest, name: str) -> HttpResponse:
     form = ReconnectForm(sent(request), row=row) if row else None
     if request.method == "POST" and form is not None and form.is_valid():
         try:
-            change_connection(cluster=cluster, source=form.source, actor=actor)
+            change_connection(cluster=cluster, source=form.source, actor=actor, adopt=form.cleaned_data["adopt"])
         except RungError as error:
             form.show(error)
         else:
