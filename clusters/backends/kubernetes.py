@@ -1,4 +1,4 @@
-"""A real API server as a `ClusterGateway`: plain dictionaries in and out, one field manager, errors of our own only."""
+"""A real API server as a `ClusterGateway`: plain dictionaries, one field manager, errors of our own only."""
 
 import math
 import random
@@ -14,15 +14,24 @@ from clusters.backends.kubernetes_fields import merged
 from clusters.backends.kubernetes_paths import OURS, collection, group, inside, place, query
 from clusters.backends.kubernetes_transport import LIMITS, Answer, Limits, Silence, Transport
 from clusters.backends.kubernetes_watch import events
+from clusters.backends.pacing import MOST, Valve
 from clusters.connections import Connection, Target
-from clusters.errors import ClusterRefused, ClusterUnreachable, VersionConflict, VersionExpired
+from clusters.errors import (
+    ClusterBusy,
+    ClusterError,
+    ClusterRefused,
+    ClusterUnreachable,
+    VersionConflict,
+    VersionExpired,
+)
 from clusters.kinds_core import NAMESPACE, ref_of
 from clusters.ownership import is_managed
 from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, WatchEvent
 
 PAGE: Final = 500
+WATCHES: Final = 32  # connections kept for watches: as many as kinds are followed
 BOOKMARKS: Final = 75.0  # seconds: API servers send a bookmark about every minute
-QUIET: Final = 0.2  # seconds without a byte after which a watch that does not wait has told everything
+QUIET: Final = 0.05  # seconds without a byte after which a watch that does not wait has told everything
 SLACK: Final = 5.0  # seconds that a server may take to end a watch whose time is over
 LOG_BYTES: Final = 1 << 20
 DISCOVERY_AGE: Final = 600.0
@@ -42,8 +51,9 @@ class KubernetesGateway:
     ) -> None:
         self.name = name
         self._manager = manager
-        self._transport = Transport(connection, target, connections=16, limits=limits)
-        self._watches = Transport(connection, target, connections=16, limits=limits)
+        self._valve = Valve(name)
+        self._transport = Transport(connection, target, connections=MOST, limits=limits)
+        self._watches = Transport(connection, target, connections=WATCHES, limits=limits)
         self._served: dict[str, tuple[float, frozenset[str]]] = {}
         self._lock = threading.Lock()
 
@@ -68,25 +78,24 @@ class KubernetesGateway:
             return self._pages(kind, path, first, accept)
 
     def get(self, ref: ObjectRef) -> Manifest | None:
-        answer = self._transport.ask("GET", place(ref))
+        answer = self._ask("GET", place(ref))
         return None if is_absent(answer.status, answer.body) else _object(answer)
 
     def create(self, manifest: Manifest) -> Manifest:
         metadata = {key: value for key, value in manifest["metadata"].items() if key not in BORN_WITH}
         path = inside(_ref(manifest)) + query(fieldManager=self._manager, fieldValidation="Strict")
-        return _object(self._transport.ask("POST", path, body=orjson.dumps({**manifest, "metadata": metadata})))
+        return _object(self._ask("POST", path, body=orjson.dumps({**manifest, "metadata": metadata})))
 
     def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
         path = place(_ref(manifest)) + query(fieldManager=self._manager, fieldValidation="Strict")
-        return _object(
-            self._transport.ask("PUT", path, body=orjson.dumps(merged(manifest, observed, manager=self._manager)))
-        )
+        body = merged(manifest, observed, manager=self._manager)
+        return _object(self._ask("PUT", path, body=orjson.dumps(body)))
 
     def delete(self, ref: ObjectRef, *, uid: str | None = None) -> None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
-        answer = self._transport.ask("DELETE", place(ref), body=orjson.dumps(options))
+        answer = self._ask("DELETE", place(ref), body=orjson.dumps(options))
         if is_absent(answer.status, answer.body):
             return
         try:
@@ -103,9 +112,12 @@ class KubernetesGateway:
             watch=1, resourceVersion=since, allowWatchBookmarks="true", timeoutSeconds=seconds
         )
         until = time.monotonic() + seconds + SLACK
-        with self._watches.stream(path, accept=METADATA_ONE if metadata_only else "") as stream:
+        accept = METADATA_ONE if metadata_only else ""
+        with self._valve.judged(), self._watches.stream(path, accept=accept) as stream:
             if stream.status != 200:
-                raise error_for(stream.status, stream.headers, stream.body())
+                self._note(error := error_for(stream.status, stream.headers, stream.body()))
+                raise error
+            self._note(None)
             try:
                 yield from events(stream.lines(until=until, quiet=BOOKMARKS if wait else QUIET), _tidied)
             except Silence as silence:
@@ -115,7 +127,7 @@ class KubernetesGateway:
     def logs(self, ref: ObjectRef, *, container: str = "", tail: int = 200) -> Sequence[str]:
         """The last lines, of at most LOG_BYTES together; what is not UTF-8 is replaced."""
         path = f"{place(ref)}/log" + query(container=container, tailLines=tail, limitBytes=LOG_BYTES)
-        answer = self._transport.ask("GET", path, accept="*/*", cap=2 * LOG_BYTES)
+        answer = self._ask("GET", path, accept="*/*", cap=2 * LOG_BYTES)
         if answer.status != 200:
             raise error_for(answer.status, answer.headers, answer.body)
         lines = answer.body[:LOG_BYTES].decode(errors="replace").splitlines()
@@ -124,18 +136,18 @@ class KubernetesGateway:
     def identity(self) -> tuple[str, str]:
         """(uid of kube-system, gitVersion)."""
         system = self.get(SYSTEM)
-        if system is None:
+        if system is None or not system["metadata"].get("uid"):
             raise ClusterRefused("There is no namespace kube-system: this is no Kubernetes cluster.")
         return str(system["metadata"]["uid"]), self.version()
 
     def version(self) -> str:
         """The server's gitVersion, such as v1.36.3."""
-        return str(_checked(self._transport.ask("GET", "/version", cap=1 << 16)).get("gitVersion", ""))[:63]
+        return str(_checked(self._ask("GET", "/version", cap=1 << 16)).get("gitVersion", ""))[:63]
 
     def review(self, kind: Kind, spec: Mapping[str, Any]) -> dict[str, Any]:
         """The status that the server gives to a question which it does not store, such as a SelfSubjectAccessReview."""
         question = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
-        answer = _checked(self._transport.ask("POST", collection(kind), body=orjson.dumps(question), cap=1 << 20))
+        answer = _checked(self._ask("POST", collection(kind), body=orjson.dumps(question), cap=1 << 20))
         status = answer.get("status")
         return status if isinstance(status, dict) else {}
 
@@ -155,11 +167,27 @@ class KubernetesGateway:
         self._transport.close()
         self._watches.close()
 
+    @property
+    def at_once(self) -> int:
+        """How many requests the cluster takes at a time now. Further threads wait for their turn."""
+        return self._valve.allowed
+
+    def _ask(self, method: str, path: str, *, body: bytes | None = None, accept: str = "", cap: int = 0) -> Answer:
+        """One request in its turn; what came back is noted. Raises ClusterUnreachable and ClusterBusy of its own."""
+        with self._valve.turn():
+            answer = self._transport.ask(method, path, body=body, accept=accept, cap=cap)
+        ok = answer.status < 300
+        self._note(None if ok else error_for(answer.status, answer.headers, answer.body))
+        return answer
+
+    def _note(self, error: ClusterError | None) -> None:
+        self._valve.answered(busy=isinstance(error, ClusterBusy), rest=float(error.retry_after or 0) if error else 0.0)
+
     def _pages(self, kind: Kind, path: str, first: dict[str, str | int], accept: str) -> Listed:
         found: Manifests = []
         parameters = first
         while True:
-            page = _checked(self._transport.ask("GET", path + query(**parameters), accept=accept))
+            page = _checked(self._ask("GET", path + query(**parameters), accept=accept))
             metadata = page.get("metadata")
             if not isinstance(metadata, dict):
                 raise ClusterUnreachable("The answer is no list.")
@@ -169,7 +197,7 @@ class KubernetesGateway:
             parameters = {**first, "resourceVersion": "", "continue": str(token)}
 
     def _discovered(self, path: str) -> frozenset[str]:
-        answer = self._transport.ask("GET", path, cap=4 << 20)
+        answer = self._ask("GET", path, cap=4 << 20)
         if answer.status == 404:
             return frozenset()
         resources = _checked(answer).get("resources") or []

@@ -82,7 +82,7 @@ def _conflict(said: Mapping[str, Any], message: str) -> ClusterError:
 
 
 def _absent(said: Mapping[str, Any], message: str) -> ClusterError:
-    return ClusterRefused(message) if _named(said) else NotServed(message)
+    return ClusterRefused(message) if _named(said) else NotServed("The cluster does not serve this kind.")
 
 
 def _named(said: Mapping[str, Any]) -> bool:

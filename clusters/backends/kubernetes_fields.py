@@ -1,4 +1,4 @@
-"""What a PUT must hold: our manifest over the live object, without what our last write held and this one does not. Pure.
+"""The body of an update: our manifest over the live object, less what our last write held and this one does not. Pure.
 
 The API server records who wrote which field (`metadata.managedFields`, paths in the FieldsV1 form). What is recorded
 under our name and is no longer wanted goes. Everything else stays: what others wrote, and what nobody wrote because the
@@ -44,19 +44,20 @@ def _maps(live: Mapping[str, Any], desired: Mapping[str, Any], owned: Fields) ->
     result = {}
     for key, value in live.items():
         mine = owned.get(f"f:{key}")
-        kept = _both(key, value, desired[key], mine or NOTHING) if key in desired else _pruned(value, mine)
+        kept = _both(key, value, desired[key], mine) if key in desired else _pruned(value, mine)
         if kept is not _GONE:
             result[key] = kept
     return result | {key: value for key, value in desired.items() if key not in live}
 
 
-def _both(key: str, live: Any, desired: Any, owned: Fields) -> Any:
-    if key in WHOLE_MAPS:
-        return desired
-    if isinstance(live, Mapping) and isinstance(desired, Mapping):
-        return _maps(live, desired, owned)
-    if isinstance(live, list) and isinstance(desired, list):
-        return _lists(live, desired, owned)
+def _both(key: str, live: Any, desired: Any, owned: Fields | None) -> Any:
+    """A leaf of ours is written whole: a plain value, or a map or list that the API takes as one value."""
+    is_leaf = owned is not None and not owned
+    if key not in WHOLE_MAPS and not is_leaf:
+        if isinstance(live, Mapping) and isinstance(desired, Mapping):
+            return _maps(live, desired, owned or NOTHING)
+        if isinstance(live, list) and isinstance(desired, list):
+            return _lists(live, desired, owned or NOTHING)
     return desired
 
 

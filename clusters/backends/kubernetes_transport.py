@@ -5,14 +5,12 @@ name resolution. Every wait has an end: the deadline holds for the whole answer,
 """
 
 import ssl
-import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, Final
+from typing import Final
 
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
@@ -20,8 +18,9 @@ from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
 from urllib3.exceptions import HTTPError
 
 from clusters.addresses import server_of
+from clusters.backends.kubernetes_tls import deadline, tls_context
 from clusters.connections import Connection, Target
-from clusters.errors import ClusterRefused, ClusterUnreachable
+from clusters.errors import ClusterUnreachable
 
 CHUNK: Final = 1 << 16
 FOREIGN: Final = (HTTPError, HTTPException, OSError, ValueError)
@@ -55,52 +54,6 @@ class Silence(Exception):
     """Nothing came for as long as the reader wanted to wait. The stream is over."""
 
 
-class _Clock(threading.local):
-    """The instant (monotonic) until which this thread waits for bytes now."""
-
-    until: float | None = None
-
-
-_clock = _Clock()
-
-
-@contextmanager
-def _deadline(until: float) -> Iterator[None]:
-    before, _clock.until = _clock.until, until
-    try:
-        yield
-    finally:
-        _clock.until = before
-
-
-class _DeadlineSocket(ssl.SSLSocket):
-    """A socket whose every read and write ends at the thread's deadline: timeouts alone start anew with each byte."""
-
-    def recv_into(self, *args: Any, **kwargs: Any) -> int:
-        with self._bounded():
-            return super().recv_into(*args, **kwargs)
-
-    def send(self, *args: Any, **kwargs: Any) -> int:
-        with self._bounded():
-            return super().send(*args, **kwargs)
-
-    @contextmanager
-    def _bounded(self) -> Iterator[None]:
-        if _clock.until is None:
-            yield
-            return
-        left = _clock.until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the deadline is over")
-        before = self.gettimeout()
-        self.settimeout(left if before is None else min(before, left))
-        try:
-            yield
-        finally:
-            if self.fileno() != -1:
-                self.settimeout(before)
-
-
 class Transport:
     """One API server, one credential, one pool of connections. Thread-safe. Raises only ClusterError."""
 
@@ -120,7 +73,7 @@ class Transport:
     def ask(self, method: str, path: str, *, body: bytes | None = None, accept: str = "", cap: int = 0) -> Answer:
         """One request, one whole answer of at most `cap` bytes. ClusterUnreachable: there is none."""
         cap = cap or self._limits.body
-        with _deadline(time.monotonic() + self._limits.total), _translated():
+        with deadline(time.monotonic() + self._limits.total), _translated():
             response = self._send(method, path, body, accept, self._limits.read)
             try:
                 data = response.read(cap + 1, decode_content=False)
@@ -135,7 +88,7 @@ class Transport:
     @contextmanager
     def stream(self, path: str, *, accept: str = "") -> Iterator["Stream"]:
         """An answer that is read while it comes."""
-        with _deadline(time.monotonic() + self._limits.total), _translated():
+        with deadline(time.monotonic() + self._limits.total), _translated():
             response = self._send("GET", path, None, accept, self._limits.read)
         try:
             yield Stream(response, self._limits)
@@ -178,7 +131,7 @@ class Stream:
 
     def body(self) -> bytes:
         """The rest of a short answer: a refusal."""
-        with _deadline(time.monotonic() + self._limits.read), _translated():
+        with deadline(time.monotonic() + self._limits.read), _translated():
             return self._response.read(CHUNK, decode_content=False)
 
     def lines(self, *, until: float, quiet: float) -> Iterator[bytes]:
@@ -202,7 +155,7 @@ class Stream:
 
     def _chunk(self, until: float) -> bytes:
         try:
-            with _deadline(until):
+            with deadline(until):
                 return self._response.read1(CHUNK, decode_content=False)
         except FOREIGN as error:
             if _timed_out(error):
@@ -220,40 +173,8 @@ def _pool(connection: Connection, target: Target, connections: int) -> tuple[RES
     options = client.pool_manager.connection_pool_kw
     for name in ("ca_certs", "ca_cert_data", "cert_file", "key_file"):
         options.pop(name, None)
-    options["ssl_context"] = _tls(connection)
+    options["ssl_context"] = tls_context(connection)
     return client, client.pool_manager.connection_from_host(target.address, target.port, "https")
-
-
-def _tls(connection: Connection) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.sslsocket_class = _DeadlineSocket
-    try:
-        if connection.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif connection.ca:
-            context.load_verify_locations(cadata=connection.ca)
-        else:
-            context.load_default_certs()
-        if connection.certificate:
-            _load_certificate(context, connection)
-    except (OSError, ValueError):
-        raise ClusterRefused("The certificate authority, certificate or key cannot be read.") from None
-    return context
-
-
-def _load_certificate(context: ssl.SSLContext, connection: Connection) -> None:
-    """OpenSSL takes a client certificate from a file only: one that nobody else can read, gone a moment later."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(f"{connection.certificate}\n{connection.key}\n".encode())
-        file.flush()
-        context.load_cert_chain(file.name, password=_no_password)
-
-
-def _no_password() -> str:
-    """OpenSSL would ask the terminal for the password of an encrypted key."""
-    raise ValueError("the key is encrypted")
 
 
 @contextmanager
