@@ -130,8 +130,8 @@ class KubernetesGateway:
         answer = self._ask("GET", path, accept="*/*", cap=2 * LOG_BYTES)
         if answer.status != 200:
             raise error_for(answer.status, answer.headers, answer.body)
-        lines = answer.body[:LOG_BYTES].decode(errors="replace").splitlines()
-        return lines[-tail:] if tail else []
+        text = answer.body[:LOG_BYTES].decode(errors="replace").removesuffix("\n")
+        return text.split("\n")[-tail:] if text and tail else []  # a carriage return ends no line
 
     def identity(self) -> tuple[str, str]:
         """(uid of kube-system, gitVersion)."""

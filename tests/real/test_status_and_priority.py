@@ -1,0 +1,229 @@
+"""Phases of real objects, and what stop, resume and another priority do to each kind on a real API server."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from clusters.kinds_core import POD, RESOURCE_QUOTA, kind_of
+from clusters.ports import Manifest, ObjectRef
+from portal.core.actors import SYSTEM
+from portal.core.errors import Refused
+from tenants.models import Project
+from tests.factories.workloads import bare_pod, deployment, job, pytorch_job
+from tests.real.product import Product, fresh
+from workloads.models import Phase, Workload
+from workloads.queues import object_name
+from workloads.services.lifecycle import change_priority, resume, stop
+
+pytestmark = pytest.mark.lab
+LOW = {"priority": "low", "preemptibility": "preemptible"}
+
+
+def quick(manifest: Manifest) -> Manifest:
+    """The same with one second of grace."""
+    for spec in _pod_specs(manifest):
+        spec["terminationGracePeriodSeconds"] = 1
+    return manifest
+
+
+def _pod_specs(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        if "containers" in node:
+            yield node
+        for child in node.values():
+            yield from _pod_specs(child)
+
+
+def stateful_set(name: str = "serve", *, gpus: int = 1) -> Manifest:
+    body = deployment(name, gpus=gpus)
+    return {**body, "kind": "StatefulSet", "spec": {**body["spec"], "serviceName": name}}
+
+
+def replica_set(name: str = "serve", *, gpus: int = 1) -> Manifest:
+    return {**deployment(name, gpus=gpus), "kind": "ReplicaSet"}
+
+
+def cron_job(name: str = "nightly", *, gpus: int = 1) -> Manifest:
+    template = {"spec": {**job(gpus=gpus)["spec"], "backoffLimit": 0}}
+    spec = {"schedule": "* * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": template}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
+
+
+MAKERS: dict[str, Callable[..., Manifest]] = {
+    "Pod": bare_pod,
+    "Job": job,
+    "Deployment": deployment,
+    "StatefulSet": stateful_set,
+    "ReplicaSet": replica_set,
+}
+every_kind = pytest.mark.parametrize("kind", list(MAKERS))
+
+
+@pytest.fixture
+def project(product: Product) -> Project:
+    """A project that deserves 8 GPUs."""
+    project = product.project("vision", deserved=8)
+    product.reconcile()
+    return project
+
+
+def running(product: Product, project: Project, kind: str) -> Workload:
+    workload = product.submit(project, quick(MAKERS[kind]("train")), **LOW)
+    return product.until(workload, lambda row: row.phase == Phase.RUNNING, work=True)
+
+
+def end_pods(product: Product, workload: Workload, phase: str) -> None:
+    """What a kubelet says of pods whose containers have ended."""
+    state = {"terminated": {"exitCode": 0 if phase == "Succeeded" else 1, "reason": phase}}
+    for pod in product.pods_of(workload):
+        status = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        ref = ObjectRef(POD, pod["metadata"]["name"], workload.project.namespace)
+        product.admin.patch_status(ref, {"phase": phase, "containerStatuses": [status]})
+
+
+@every_kind
+def test_a_real_object_runs(product: Product, project: Project, kind: str) -> None:
+    workload = running(product, project, kind)
+    assert (workload.allocated_gpu_milli, workload.running_pods, workload.pool_name) == (1000, 1, "lab")
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job"])
+@pytest.mark.parametrize(("said", "phase"), [("Succeeded", Phase.COMPLETED), ("Failed", Phase.FAILED)])
+def test_a_real_object_ends(product: Product, project: Project, kind: str, said: str, phase: str) -> None:
+    manifest = quick(MAKERS[kind]("train"))
+    if kind == "Job":
+        manifest["spec"]["backoffLimit"] = 0
+    workload = product.submit(project, manifest, **LOW)
+    product.until(workload, lambda row: row.phase == Phase.RUNNING, work=True)
+    end_pods(product, workload, said)
+    ended = product.until(workload, lambda row: row.phase == phase)
+    assert ended.completed_at is not None
+    assert ended.allocated_gpu_milli == 0
+
+
+def test_what_fits_on_no_node_waits_with_the_nodes_counted(product: Product, project: Project) -> None:
+    workload = product.submit(project, job(gpus=16), **LOW)
+    waits = product.until(workload, lambda row: row.phase_reason == "Unschedulable")
+    assert waits.phase == Phase.PENDING
+    assert "4 Insufficient nvidia.com/gpu" in waits.phase_message
+    entry = waits.timeline.filter(reason="Unschedulable").first()
+    assert entry is not None
+    assert (entry.detail["nodes"], entry.detail["fitting"]) == ("4", "0")
+
+
+@every_kind
+def test_stop_frees_the_gpus_and_resume_takes_them_again(product: Product, project: Project, kind: str) -> None:
+    workload = running(product, project, kind)
+    stop(workload=workload, actor=SYSTEM)
+    stopped = product.until(workload, lambda row: row.phase == Phase.STOPPED, work=True)
+    assert product.pods_of(workload) == []
+    assert (product.object_of(workload) is None) is (kind != "Job")
+    resume(workload=stopped, actor=SYSTEM)
+    product.until(workload, lambda row: row.phase == Phase.RUNNING, work=True)
+
+
+@every_kind
+def test_another_priority_never_ends_a_running_pod(product: Product, project: Project, kind: str) -> None:
+    workload = running(product, project, kind)
+    before = {pod["metadata"]["uid"] for pod in product.pods_of(workload)}
+    change_priority(workload=workload, priority="medium", actor=SYSTEM)
+    product.apply(workload)
+    product.look()
+    after = fresh(workload)
+    assert (after.phase, after.apply_error) == (Phase.RUNNING, "")
+    assert {pod["metadata"]["uid"] for pod in product.pods_of(workload)} == before
+    assert any(warning["code"] == "new_pods_only" for warning in after.warnings)
+
+
+@every_kind
+def test_stopped_and_resumed_it_has_the_new_priority(product: Product, project: Project, kind: str) -> None:
+    workload = running(product, project, kind)
+    change_priority(workload=workload, priority="medium", actor=SYSTEM)
+    product.apply(workload)
+    stop(workload=fresh(workload), actor=SYSTEM)
+    product.until(workload, lambda row: row.phase == Phase.STOPPED, work=True)
+    resume(workload=fresh(workload), actor=SYSTEM)
+    product.until(workload, lambda row: row.phase == Phase.RUNNING, work=True)
+    (pod,) = product.pods_of(workload)
+    assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"]) == ("medium", 80)
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job", "Deployment"])
+def test_a_waiting_one_is_made_anew_with_the_new_priority(product: Product, project: Project, kind: str) -> None:
+    workload = product.submit(project, quick(MAKERS[kind]("train", gpus=16)), **LOW)
+    product.until(workload, lambda row: row.phase_reason == "Unschedulable", work=True)
+    change_priority(workload=fresh(workload), priority="medium", actor=SYSTEM)
+
+    def renewed(_row: Workload) -> bool:
+        return [pod["spec"]["priority"] for pod in product.pods_of(workload)] == [80]
+
+    product.until(workload, renewed, work=True)
+
+
+def test_a_suspended_job_takes_another_priority_though_its_template_never_changes(
+    product: Product, project: Project
+) -> None:
+    workload = running(product, project, "Job")
+    stop(workload=workload, actor=SYSTEM)
+    product.until(workload, lambda row: row.phase == Phase.STOPPED, work=True)
+    change_priority(workload=fresh(workload), priority="medium", actor=SYSTEM)
+    product.apply(workload)
+    held = product.object_of(workload)
+    assert held is not None
+    assert held["spec"]["suspend"] is True
+    assert held["spec"]["template"]["spec"]["priorityClassName"] == "medium"
+
+
+def test_a_schedule_says_so_between_runs_and_its_next_run_has_the_new_priority(
+    product: Product, project: Project
+) -> None:
+    manifest = cron_job()
+    manifest["spec"]["schedule"] = "0 3 1 1 *"
+    workload = product.submit(project, manifest, **LOW)
+    waits = product.until(workload, lambda row: row.phase_reason == "BetweenRuns")
+    assert "0 3 1 1 *" in waits.phase_message
+    change_priority(workload=waits, priority="medium", actor=SYSTEM)
+    product.apply(workload)
+    held = product.object_of(workload)
+    assert held is not None
+    assert held["spec"]["jobTemplate"]["spec"]["template"]["spec"]["priorityClassName"] == "medium"
+    stop(workload=fresh(workload), actor=SYSTEM)
+    product.until(workload, lambda row: row.phase == Phase.STOPPED, work=True)
+    assert product.object_of(workload) is None
+
+
+def test_a_run_of_a_schedule_that_a_quota_refuses_is_told(product: Product) -> None:
+    project = product.project("vision", deserved=0, limit=0)
+    product.reconcile()
+    workload = product.submit(project, cron_job(gpus=0), **LOW)
+    assert product.object_of(workload) is not None
+    assert product.admin.get(ObjectRef(RESOURCE_QUOTA, "rung-limit", project.namespace))
+
+
+def test_a_job_that_is_deleted_by_hand_is_brought_back(product: Product, project: Project) -> None:
+    workload = running(product, project, "Job")
+    ref = ObjectRef(kind_of(workload.spec["manifest"]), object_name(workload), project.namespace)
+    product.admin.delete(ref)
+    product.until(workload, lambda row: row.timeline.filter(reason="Recreated").exists())
+    product.until(workload, lambda row: row.phase == Phase.RUNNING, work=True)
+
+
+def test_a_replaced_replica_set_is_no_loss_of_its_deployment(product: Product, project: Project) -> None:
+    workload = running(product, project, "Deployment")
+    ref = ObjectRef(kind_of(workload.spec["manifest"]), object_name(workload), project.namespace)
+    product.admin.patch(ref, {"spec": {"revisionHistoryLimit": 0, "template": {"metadata": {"labels": {"x": "y"}}}}})
+    product.until(workload, lambda row: len(product.pods_of(workload)) == 2, work=False)
+    product.until(workload, lambda row: len(product.pods_of(workload)) == 1, work=False)
+    product.look()
+    assert not fresh(workload).timeline.filter(reason="Recreated").exists()
+
+
+def test_a_kind_the_cluster_does_not_serve_is_refused_at_submission(product: Product, project: Project) -> None:
+    product.cluster.refresh_from_db()
+    assert "kubeflow.org/v1 PyTorchJob" in product.cluster.served_kinds
+    served = [each for each in product.cluster.served_kinds if "PyTorchJob" not in each]
+    type(product.cluster).objects.filter(pk=product.cluster.pk).update(served_kinds=served)
+    with pytest.raises(Refused) as refusal:
+        product.submit(Project.objects.get(pk=project.pk), pytorch_job(), **LOW)
+    assert refusal.value.code == "kind_not_served"
