@@ -18,6 +18,8 @@ MIG_PREFIX: Final = "nvidia.com/mig-"
 GPU_FRACTION: Final = "gpu-fraction"  # annotation: a part of one device, as KAI reads it
 DEFAULT_GRACE: Final = 30
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+SPEC: Final = ("nodeName", "nodeSelector", "priority", "priorityClassName", "terminationGracePeriodSeconds")
+STATUS: Final = frozenset({"phase", "reason", "message", "conditions", "startTime", "containerStatuses"})
 
 
 @lru_cache(maxsize=4096)
@@ -160,3 +162,14 @@ def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
     """The owner reference of the controller, if there is one."""
     owners: Iterable[Mapping[str, Any]] = manifest["metadata"].get("ownerReferences") or []
     return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def slimmed(pod: Manifest) -> Manifest:
+    """Only what the readers here and the flavours look at; the rest, most of a pod, is carried about for nothing."""
+    spec = pod.get("spec") or {}
+    slim = {key: spec[key] for key in SPEC if key in spec}
+    for name in ("containers", "initContainers"):
+        if name in spec:
+            slim[name] = [{"resources": each.get("resources")} for each in spec[name] or []]
+    status = {key: value for key, value in (pod.get("status") or {}).items() if key in STATUS}
+    return {"kind": "Pod", "metadata": pod["metadata"], "spec": slim, "status": status}

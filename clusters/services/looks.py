@@ -10,7 +10,9 @@ from itertools import islice
 from typing import Protocol, TypeVar, runtime_checkable
 
 from clusters.errors import ClusterBusy, VersionExpired
+from clusters.kinds_core import POD
 from clusters.ownership import is_managed
+from clusters.pods import slimmed
 from clusters.ports import ClusterGateway, Kind, Manifest, WatchEvent
 
 CHUNK = 1000  # rows in one statement
@@ -60,7 +62,7 @@ class Gathering:
         if number(version) < number(self.version):
             raise ClusterBusy(f"The list of {self.kind.plural} ({version}) is older than what was seen: {self.version}")
         self.version, self.whole = version, True
-        self.present = {each["metadata"]["uid"]: _trimmed(each) for each in found}
+        self.present = {each["metadata"]["uid"]: _trimmed(self.kind, each) for each in found}
 
     def told(self, event: WatchEvent) -> None:
         """One event of the watch. VersionExpired: it is older than the one before."""
@@ -73,7 +75,7 @@ class Gathering:
 
     def _fold(self, event: WatchEvent) -> None:
         """An object that lost our label has left, as far as we are concerned."""
-        manifest = _trimmed(event.manifest)
+        manifest = _trimmed(self.kind, event.manifest)
         uid = manifest["metadata"]["uid"]
         if event.type == "DELETED" or (self.managed_only and not is_managed(manifest)):
             self.gone[uid] = manifest
@@ -104,10 +106,10 @@ def look(gateway: ClusterGateway, kind: Kind, *, since: str, managed_only: bool)
     return gathering.take()
 
 
-def _trimmed(manifest: Manifest) -> Manifest:
-    """Who manages which field is a third of an object and never looked at."""
+def _trimmed(kind: Kind, manifest: Manifest) -> Manifest:
+    """Who manages which field is a third of an object and never looked at; of pods only what is read stays."""
     manifest["metadata"].pop("managedFields", None)
-    return manifest
+    return slimmed(manifest) if kind.key == POD.key else manifest
 
 
 def newer(one: str, other: str) -> str:

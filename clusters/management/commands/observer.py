@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from clusters.observer import Observer
+from clusters.observer import Observer, calm_collector
 
 
 class Command(BaseCommand):
@@ -16,6 +16,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Loop until told to stop."""
+        calm_collector()
         observer = Observer()
 
         def end(_number: int, _frame: FrameType | None) -> None:
