@@ -12,6 +12,11 @@ def wake_sync(cluster_id: UUID | str) -> None:
     wake("clusters.reconcile_cluster", str(cluster_id), queue=SYNC_QUEUE)
 
 
+def wake_dry_run(cluster_id: UUID | str) -> None:
+    """Find out soon what a reconcile of this cluster would do."""
+    wake("clusters.dry_run", str(cluster_id), queue=SYNC_QUEUE)
+
+
 def wake_observe(cluster_id: UUID | str) -> None:
     """Look at this cluster soon."""
     wake("clusters.observe", str(cluster_id), queue=SYNC_QUEUE)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from django.db.models import Count, F, OuterRef, Prefetch, Q, Subquery, Sum
+from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
-from clusters.models import Cluster, Drift, Node, ObservedPod, SyncOutcome, SyncRun
+from clusters.models import Cluster, Drift, DriftKind, Node, ObservedPod, SyncOutcome, SyncRun
 
 MILLI: Final = 1000
 STALE_AFTER: Final = timedelta(seconds=30)
@@ -148,12 +148,23 @@ def _nodes_by_cluster(clusters: Iterable[Cluster]) -> Mapping[object, list[NodeR
     return rows
 
 
-def runs_of(cluster: Cluster, *, most: int = 10) -> list[SyncRun]:
-    """The newest runs with what happened per object."""
-    outcomes = Prefetch("outcomes", queryset=SyncOutcome.objects.order_by("id"))
-    return list(cluster.sync_runs.prefetch_related(outcomes)[:most])
+def runs_of(cluster: Cluster, *, most: int = 10, outcomes: int = 20) -> list[SyncRun]:
+    """The newest runs, each with what happened to its first objects, failures before the rest."""
+    shown = Prefetch("outcomes", queryset=SyncOutcome.objects.order_by("ok", "id")[:outcomes], to_attr="first_outcomes")
+    return list(cluster.sync_runs.prefetch_related(shown)[:most])
 
 
-def drifts_of(cluster: Cluster, *, most: int = 200) -> list[Drift]:
-    """What differs now, worst listed by category."""
-    return list(cluster.drifts.all()[:most])
+def outcomes_of(run: SyncRun) -> QuerySet[SyncOutcome]:
+    """What happened to each object, in the order in which it did."""
+    return run.outcomes.all()
+
+
+def drifts_of(cluster: Cluster) -> QuerySet[Drift]:
+    """What differs now."""
+    return cluster.drifts.all()
+
+
+def difference(cluster: Cluster, *, kind: str, namespace: str, name: str) -> Drift | None:
+    """How one object of ours differs now. Rows are rewritten at every look: an object is found by what it is called."""
+    rows = cluster.drifts.filter(kind=kind, namespace=namespace, name=name)
+    return rows.exclude(category=DriftKind.STALE).select_related("cluster").first()

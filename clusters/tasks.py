@@ -26,14 +26,31 @@ OBSERVE_SECONDS = 5
 SANDBOX = "sandbox"
 
 
-@shared_task(name="clusters.reconcile_cluster", soft_time_limit=280, time_limit=300, **transient(TransientClusterError))
+@shared_task(name="clusters.reconcile_cluster", soft_time_limit=280, time_limit=300)
 def reconcile_cluster(cluster_id: str) -> None:
-    """Bring one cluster to its desired state. Gone or paused: nothing to do."""
+    """Bring one cluster to its desired state. Gone or paused: nothing to do.
+
+    Never tried again by the queue: a run that fails says when the next is due, further and further apart.
+    """
     cluster = Cluster.objects.filter(pk=cluster_id, state=ClusterState.ACTIVE).first()
     if cluster is None:
         log.info("reconcile.skipped", cluster=cluster_id)
         return
-    reconcile(cluster, trigger="wake-up")
+    _reconcile(cluster, trigger="wake-up", dry_run=False)
+
+
+@shared_task(name="clusters.dry_run", soft_time_limit=280, time_limit=300)
+def dry_run(cluster_id: str) -> None:
+    """Find out what a reconcile would do. Gone or paused: nothing to do."""
+    if cluster := Cluster.objects.filter(pk=cluster_id, state=ClusterState.ACTIVE).first():
+        _reconcile(cluster, trigger="dry-run", dry_run=True)
+
+
+def _reconcile(cluster: Cluster, *, trigger: str, dry_run: bool) -> None:
+    try:
+        reconcile(cluster, trigger=trigger, dry_run=dry_run)
+    except TransientClusterError as error:
+        log.warning("reconcile.failed", cluster=cluster.name, code=error.code, message=error.message)
 
 
 @shared_task(name="clusters.sweep", soft_time_limit=25, time_limit=30)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants.views import audit, clusters, connections, pools, projects
+from tenants.views import audit, clusters, connections, differences, pools, projects
 
 app_name = "tenants"
 urlpatterns = [
@@ -11,6 +11,9 @@ urlpatterns = [
     path("clusters/", clusters.cluster_list, name="clusters"),
     path("clusters/<slug:name>/", clusters.cluster_detail, name="cluster"),
     path("clusters/<slug:name>/reconcile/", clusters.reconcile_now, name="reconcile"),
+    path("clusters/<slug:name>/dry-run/", differences.dry_run, name="dry-run"),
+    path("clusters/<slug:name>/difference/", differences.show, name="difference"),
+    path("clusters/<slug:name>/runs/<int:number>/", differences.run, name="run"),
     path("clusters/<slug:name>/connection/", connections.connection, name="connection"),
     path("clusters/<slug:name>/connection/test/", connections.try_connection, name="try-connection"),
     path("clusters/<slug:name>/hold/", connections.hold, name="hold"),

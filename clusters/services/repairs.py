@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from clusters.diff import Change, Conflict
-from clusters.enqueue import wake_sync
+from clusters.enqueue import wake_dry_run, wake_sync
 from clusters.models import Adoption, Cluster, ClusterState, Drift, DriftKind
 from clusters.services import touches
 from portal.audit.services import record
@@ -45,6 +45,15 @@ def adopt(*, drift: Drift, uid: str, actor: Actor) -> None:
         },
     )
     record(actor, "cluster.adopt", drift.cluster, detail={**_named(drift), "uid": uid, "changes": drift.changes})
+
+
+@transaction.atomic
+def request_dry_run(*, cluster: Cluster, actor: Actor) -> None:
+    """Ask what a reconcile would do; its run says so per object, and nothing is written. Conflict when paused."""
+    if cluster.state != ClusterState.ACTIVE:
+        raise StateConflict(f"{cluster.name} is paused: {cluster.paused_reason}", code="cluster_paused")
+    record(actor, "cluster.dry_run", cluster)
+    wake_dry_run(cluster.pk)
 
 
 def adopted_uids(cluster: Cluster) -> frozenset[str]:

@@ -16,8 +16,11 @@ from clusters.selectors import cluster_rows, drifts_of, node_rows, pool_rows, ru
 from clusters.services.estate import request_reconcile
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
+from portal.core.keyset import page_of
 from tenants.permissions import Verb, can, require
 
+DRIFTS: Final = 50
+"""Differences on a page."""
 TABS: Final = {
     "nodes": gettext_lazy("Nodes"),
     "sync": gettext_lazy("Sync runs"),
@@ -49,7 +52,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "nodes": nodes,
         "pools": pool_rows(nodes),
         "runs": runs_of(cluster),
-        "drifts": drifts_of(cluster),
+        "drifts": page_of(drifts_of(cluster), column="name", after=request.GET.get("after", ""), size=DRIFTS),
         "tab": tab if tab in TABS else "nodes",
         "tabs": TABS.items(),
         "may_reconcile": can(actor_of(request), Verb.MANAGE_CLUSTERS),

@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from clusters import tasks
-from clusters.backends.memory import store_of
+from clusters.backends.memory import MemoryGateway, store_of
 from clusters.errors import ClusterUnreachable
 from clusters.kinds_core import PRIORITY_CLASS
 from clusters.models import Cluster, SyncRun, SyncState
@@ -88,11 +88,28 @@ def test_a_task_reconciles_its_cluster(cluster: Cluster, wanted: Wanted) -> None
     assert SyncRun.objects.get().trigger == "wake-up"
 
 
-def test_only_what_a_retry_can_help_is_retried() -> None:
-    retried = tasks.reconcile_cluster.autoretry_for
-    assert all(error.transient for error in retried)
-    assert issubclass(ClusterUnreachable, retried)
-    assert tasks.reconcile_cluster.time_limit < 3600
+@pytest.mark.django_db
+def test_a_failed_run_says_itself_when_the_next_is_due(
+    cluster: Cluster, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_gateway: MemoryGateway) -> tuple[str, str]:
+        raise ClusterUnreachable("gone")
+
+    monkeypatch.setattr(MemoryGateway, "identity", gone)
+    tasks.reconcile_cluster(str(cluster.pk))
+    cluster.refresh_from_db()
+    assert not hasattr(tasks.reconcile_cluster, "autoretry_for")
+    assert (SyncRun.objects.get().error_code, cluster.failures) == ("cluster_unreachable", 1)
+    assert cluster.sync_due_at is not None
+    assert cluster.sync_due_at > timezone.now()
+
+
+@pytest.mark.django_db
+def test_a_dry_run_that_was_asked_for_tells_and_writes_nothing(cluster: Cluster, wanted: Wanted) -> None:
+    wanted.state = state(levels=(level("low", 40),))
+    tasks.dry_run(str(cluster.pk))
+    run = SyncRun.objects.get()
+    assert (run.dry_run, run.trigger, run.outcomes.count(), run.written) == (True, "dry-run", 1, 0)
 
 
 @pytest.mark.django_db
