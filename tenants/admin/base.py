@@ -4,6 +4,7 @@ A form is rehearsed before it counts as valid: the service runs in a transaction
 refuses lands at the fields. The real run follows at the save; should somebody else have been faster, the page says so.
 """
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from django.contrib.admin.utils import unquote
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.forms import ModelForm
+from django.forms.widgets import MediaDefiningClass
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _
 
@@ -132,7 +134,11 @@ class RefusalsAsMessages(admin.ModelAdmin):
         return answer
 
 
-class ServiceAdmin(RefusalsAsMessages):
+class _AbstractAdmin(ABCMeta, MediaDefiningClass):
+    """Abstract methods for pages of the console."""
+
+
+class ServiceAdmin(RefusalsAsMessages, metaclass=_AbstractAdmin):
     """A page whose rows are written by services only.
 
     Whoever holds the verb everywhere sees every row; a page may show the rows within reach to admins of departments.
@@ -143,13 +149,13 @@ class ServiceAdmin(RefusalsAsMessages):
     fixed_fields: ClassVar[tuple[str, ...]] = ()
     """Given once, shown ever after."""
 
+    @abstractmethod
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
         """Call the service for a valid form."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove(self, actor: Actor, obj: Any) -> None:
         """Call the service that removes a row."""
-        raise NotImplementedError
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001, FBT002 - Django's signature
         if obj is None and self.add_form is not None:

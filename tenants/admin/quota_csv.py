@@ -1,10 +1,12 @@
 """Quotas as CSV: amounts as people write them, every row through the service, a dry run that is rolled back."""
 
+from abc import ABCMeta, abstractmethod
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
+from import_export.declarative import ModelDeclarativeMetaclass
 from import_export.fields import Field
 from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, Widget
@@ -58,7 +60,11 @@ def amount_fields() -> dict[str, Field]:
     return {name: Field(name, name, AmountWidget(name.split("_")[0])) for name in AMOUNTS}
 
 
-class QuotaResource(ModelResource):
+class _AbstractResource(ABCMeta, ModelDeclarativeMetaclass):
+    """Abstract methods for imports."""
+
+
+class QuotaResource(ModelResource, metaclass=_AbstractResource):
     """What both kinds share. A line whose reason is empty is refused, a line that changes nothing is skipped.
 
     Exports carry the empty column too: they are the template of the next import.
@@ -84,9 +90,9 @@ class QuotaResource(ModelResource):
             raise ValidationError([problem_text(problem) for problem in error.problems] or error.message) from None
         instance.pk = change.quota.pk
 
+    @abstractmethod
     def set_quota(self, row: Any, values: QuotaValues, *, actor: Actor, reason: str) -> QuotaChange:
         """Call the service of this kind of quota."""
-        raise NotImplementedError
 
     def get_queryset(self) -> QuerySet[Quota]:
         """With the names that the columns show."""
