@@ -22,9 +22,11 @@ from clusters.errors import (
 )
 
 DEEP: Final = 254  # levels of nesting: as many as orjson writes; it reads 1024, too many to walk through in Python
+NO_ACCOUNT: Final = "error looking up service account"  # of a namespace that was made a moment ago
 LONGEST_MESSAGE: Final = 1000
 LONGEST_WAIT: Final = 600  # seconds of Retry-After that are believed
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")
+_NO_LOG: Final = re.compile(r"does not have a host assigned|is waiting to start")
 _MAY_NOT: Final = re.compile(r'User "[^"]*" cannot |^Forbidden$|anonymous')
 
 
@@ -66,9 +68,14 @@ def is_absent(status: int, body: bytes) -> bool:
     return status == 404 and _named(_status(body))
 
 
+def has_no_log(status: int, body: bytes) -> bool:
+    """The answer for a pod that has written nothing yet: it is on no node, or its container has not begun."""
+    return status == 400 and bool(_NO_LOG.search(_message(_status(body))))
+
+
 def _forbidden(said: Mapping[str, Any], message: str) -> ClusterError:
     """403 is also what admission answers: only a missing right is a matter of the credential."""
-    if _has_cause(said, "NamespaceTerminating"):
+    if _has_cause(said, "NamespaceTerminating") or NO_ACCOUNT in message:
         return NotSynced(message)
     if "exceeded quota" in message or "failed quota" in message:
         return QuotaExceeded(message)
