@@ -1,0 +1,131 @@
+"""A foreign hand on our objects is noticed by the look that sees it; our own writes are not."""
+
+from typing import Any
+
+import pytest
+
+from clusters.backends.memory import MemoryGateway
+from clusters.gateways import gateway_for
+from clusters.kinds_core import NAMESPACE, RESOURCE_QUOTA, ref_of
+from clusters.models import Cluster, ObservedObject
+from clusters.ownership import owned, stamped
+from clusters.ports import GENERATION, MANAGED_BY, Manifest
+from clusters.services.observe import observe_cluster
+
+pytestmark = pytest.mark.django_db
+
+QUOTA = "rung-limit"
+
+
+def quota(gpus: str = "8", generation: int = 3) -> Manifest:
+    """As reconcile writes it."""
+    metadata = owned(QUOTA, owner="project.1", generation=generation, namespace="runai-team")
+    spec = {"hard": {"requests.nvidia.com/gpu": gpus}}
+    return stamped({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec})
+
+
+@pytest.fixture
+def gateway(plain: Cluster) -> MemoryGateway:
+    """A cluster with one quota of ours, seen once, and nothing due."""
+    found = gateway_for(plain)
+    assert isinstance(found, MemoryGateway)
+    found.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "runai-team"}})
+    found.create(quota())
+    assert not noticed(plain)
+    return found
+
+
+def noticed(cluster: Cluster) -> bool:
+    """Does a look call for a reconcile?"""
+    Cluster.objects.update(sync_due_at=None)
+    observe_cluster(cluster)
+    return Cluster.objects.get().sync_due_at is not None
+
+
+def live(gateway: MemoryGateway) -> Manifest:
+    found = gateway.get(ref_of(quota()))
+    assert found is not None
+    return found
+
+
+def write(gateway: MemoryGateway, manifest: Manifest) -> None:
+    gateway.update(manifest, observed=live(gateway))
+
+
+def edited(gateway: MemoryGateway, **hard: Any) -> Manifest:
+    return {**live(gateway), "spec": {"hard": {"requests.nvidia.com/gpu": "64", **hard}}}
+
+
+def test_an_edit_that_leaves_our_annotations_alone(plain: Cluster, gateway: MemoryGateway) -> None:
+    write(gateway, edited(gateway))
+    assert noticed(plain)
+
+
+def test_a_deletion(plain: Cluster, gateway: MemoryGateway) -> None:
+    gateway.delete(ref_of(quota()))
+    assert noticed(plain)
+    assert not ObservedObject.objects.filter(kind=RESOURCE_QUOTA.key).exists()
+
+
+def test_a_deletion_that_only_a_list_tells(plain: Cluster, gateway: MemoryGateway) -> None:
+    gateway.delete(ref_of(quota()))
+    gateway.store.forget_events()
+    gateway.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+    gateway.store.forget_events()
+    assert noticed(plain)
+
+
+def test_our_label_taken_away(plain: Cluster, gateway: MemoryGateway) -> None:
+    stripped = live(gateway)
+    del stripped["metadata"]["labels"][MANAGED_BY]
+    with gateway.store.lock:
+        gateway.store.objects["ResourceQuota", "runai-team", QUOTA]["metadata"]["labels"].pop(MANAGED_BY)
+    write(gateway, stripped)
+    assert noticed(plain)
+
+
+def test_an_earlier_generation_put_back(plain: Cluster, gateway: MemoryGateway) -> None:
+    write(gateway, quota(gpus="4", generation=2))
+    assert noticed(plain)
+
+
+def test_an_object_with_our_label_that_we_did_not_write(plain: Cluster, gateway: MemoryGateway) -> None:
+    foreign = quota()
+    foreign["metadata"]["name"] = "planted"
+    foreign["metadata"]["annotations"] = {GENERATION: "3"}
+    gateway.create(foreign)
+    assert noticed(plain)
+
+
+def test_our_own_write_is_no_reason(plain: Cluster, gateway: MemoryGateway) -> None:
+    write(gateway, quota(gpus="16", generation=4))
+    assert not noticed(plain)
+
+
+def test_our_repair_is_no_reason(plain: Cluster, gateway: MemoryGateway) -> None:
+    write(gateway, edited(gateway))
+    assert noticed(plain)
+    write(gateway, quota())
+    assert not noticed(plain)
+
+
+def test_a_status_is_no_reason_and_costs_no_row(plain: Cluster, gateway: MemoryGateway) -> None:
+    with gateway.store.lock:
+        gateway.store.objects["ResourceQuota", "runai-team", QUOTA]["status"] = {"used": {}}
+    write(gateway, live(gateway))
+    assert not noticed(plain)
+
+
+def test_an_edit_that_stays_is_a_reason_once(plain: Cluster, gateway: MemoryGateway) -> None:
+    write(gateway, edited(gateway))
+    assert noticed(plain)
+    with gateway.store.lock:
+        gateway.store.objects["ResourceQuota", "runai-team", QUOTA]["status"] = {"used": {}}
+    write(gateway, live(gateway))
+    assert not noticed(plain)
+
+
+def test_foreign_objects_are_nobodys_business(plain: Cluster, gateway: MemoryGateway) -> None:
+    gateway.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "theirs"}})
+    assert not noticed(plain)
+    assert not ObservedObject.objects.filter(kind=NAMESPACE.key).exists()
