@@ -13,14 +13,15 @@ class WorkloadsConfig(AppConfig):
 
     def ready(self) -> None:
         """Models exist only from here on."""
-        from clusters import observation, retention, sources
+        from clusters import naming, observation, retention, sources
         from tenants import usage
         from workloads.selectors.keeping import needed_pods
         from workloads.services.observe import on_observation
-        from workloads.sources import desired_state
+        from workloads.sources import desired_state, names_of
         from workloads.usage import PROVIDER
 
         sources.register(desired_state)
+        naming.register(names_of)
         observation.register(on_observation)
         retention.register(needed_pods)
         usage.register(PROVIDER)

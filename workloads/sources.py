@@ -1,6 +1,7 @@
 """What the dictionary wants of every cluster: a PriorityClass per entry, also aliases and retired ones in use."""
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from django.db.models import Q
 
@@ -16,6 +17,20 @@ def desired_state(_cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     live = Workload.objects.filter(deleted_at__isnull=True).values("priority")
     rows = Priority.objects.filter(Q(retired_at__isnull=True) | Q(pk__in=live))
     return DesiredState(levels=tuple(_level(row) for row in rows))
+
+
+def names_of(owner_ids: frozenset[str]) -> dict[str, str]:
+    """Names of the workloads among these ids."""
+    known = {text for text in owner_ids if _is_uuid(text)}
+    rows = Workload.objects.filter(pk__in=known).values_list("pk", "name")
+    return {str(key): name for key, name in rows}
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def _level(row: Priority) -> PriorityLevel:

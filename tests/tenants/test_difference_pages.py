@@ -1,0 +1,127 @@
+"""One difference is shown whole, then repaired or taken over by whoever may; a run is read object by object."""
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from clusters.models import Adoption, Cluster, Drift, SyncOutcome, SyncRun, Touch
+from portal.audit.models import AuditRecord
+from tenants.models import User
+from tests.tenants.test_cluster_pages import words
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
+QUEUE = "/clusters/lab/difference/?kind=Queue.scheduling.run.ai&namespace=&name=a"
+
+
+@pytest.fixture
+def drift(cluster: Cluster) -> Drift:
+    """A queue whose limit was edited by hand."""
+    return Drift.objects.create(
+        cluster=cluster,
+        category="changed",
+        kind="Queue.scheduling.run.ai",
+        name="a",
+        owner="project.1",
+        message="Differs: /spec/x",
+        changes=[["/spec/x", 99, 24]],
+        seen_at=timezone.now(),
+    )
+
+
+@pytest.fixture
+def foreign(drift: Drift) -> Drift:
+    """The same name in somebody else's hands."""
+    drift.category, drift.object_uid = "conflict", "u-1"
+    drift.save()
+    return drift
+
+
+def test_a_difference_leads_to_its_repair(client_of: Clients, admin: User, drift: Drift) -> None:
+    client = client_of(admin)
+    assert "Repair this…" in words(client, "/clusters/lab/?tab=drift")
+    text = words(client, QUEUE)
+    assert "99</pre>" in text
+    assert "Repair it" in text
+    assert client.post(QUEUE, {"act": "repair"})["Location"] == "/clusters/lab/"
+    assert Touch.objects.filter(owner="project.1").exists()
+    assert AuditRecord.objects.filter(action="cluster.repair", actor_name="admin").exists()
+    assert "Asked to repair a." in words(client, "/clusters/lab/")
+
+
+def test_a_foreign_object_is_taken_over_after_its_difference_was_seen(
+    client_of: Clients, admin: User, foreign: Drift
+) -> None:
+    client = client_of(admin)
+    assert "Take this object over…" in words(client, "/clusters/lab/?tab=drift")
+    assert 'name="uid" value="u-1"' in words(client, QUEUE)
+    assert client.post(QUEUE, {"act": "adopt", "uid": "another"}).status_code == 409
+    assert client.post(QUEUE, {"act": "adopt", "uid": "u-1"}).status_code == 302
+    assert Adoption.objects.get().uid == "u-1"
+
+
+def test_others_see_the_difference_and_may_do_nothing(client_of: Clients, alice: User, foreign: Drift) -> None:
+    client = client_of(alice)
+    assert "Take it over" not in words(client, QUEUE)
+    assert "Take this" not in words(client, "/clusters/lab/?tab=drift")
+    for act in ("adopt", "repair"):
+        assert client.post(QUEUE, {"act": act, "uid": "u-1"}).status_code == 403
+    assert client.post("/clusters/lab/dry-run/").status_code == 403
+    assert not Adoption.objects.exists()
+
+
+def test_what_is_right_by_now_is_absent(client_of: Clients, admin: User, drift: Drift) -> None:
+    drift.delete()
+    assert client_of(admin).get(QUEUE).status_code == 404
+
+
+def test_t57_names_from_the_cluster_are_text(client_of: Clients, admin: User, drift: Drift) -> None:
+    evil = "<script>alert(1)</script>"
+    Drift.objects.update(name=evil, message=evil, changes=[[evil, evil, evil]], object_uid="u", category="conflict")
+    answer = client_of(admin).get("/clusters/lab/difference/", {"kind": drift.kind, "namespace": "", "name": evil})
+    assert answer.status_code == 200
+    assert "<script>alert" not in answer.content.decode()
+
+
+def test_a_dry_run_is_asked_for(client_of: Clients, admin: User, cluster: Cluster) -> None:
+    assert client_of(admin).post("/clusters/lab/dry-run/").status_code == 302
+    assert AuditRecord.objects.filter(action="cluster.dry_run").exists()
+
+
+def test_long_lists_come_in_pages(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    now = timezone.now()
+    Drift.objects.bulk_create(
+        Drift(cluster=cluster, category="missing", kind="Queue", name=f"q{number:03}", seen_at=now)
+        for number in range(60)
+    )
+    client = client_of(alice)
+    first = client.get("/clusters/lab/?tab=drift")
+    assert first.content.decode().count(">q0") == 50
+    following = client.get(f"/clusters/lab/?tab=drift&after={first.context['drifts'].next}")
+    assert following.content.decode().count(">q0") == 10
+
+
+def test_a_run_of_thousands_is_read_page_by_page(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    now = timezone.now()
+    run = SyncRun.objects.create(cluster=cluster, dry_run=True, started_at=now, heartbeat_at=now, scope="project.7")
+    SyncOutcome.objects.bulk_create(
+        SyncOutcome(run=run, action="create", kind="Queue", name=f"q{number:03}", ok=number != 140)
+        for number in range(150)
+    )
+    client = client_of(alice)
+    text = words(client, "/clusters/lab/?tab=sync")
+    assert "q140" in text  # what failed comes first
+    assert "q030" not in text
+    first = client.get(f"/clusters/lab/runs/{run.pk}/")
+    assert "would be done" in first.content.decode()
+    assert "project.7" in first.content.decode()
+    following = client.get(f"/clusters/lab/runs/{run.pk}/?after={first.context['page'].next}")
+    assert following.content.decode().count('class="mono">q') == 50
+    assert client.get(f"/clusters/other/runs/{run.pk}/").status_code == 404
+
+
+def test_a_cluster_that_fails_says_when_it_is_tried_again(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    Cluster.objects.update(failures=4, sync_due_at=timezone.now())
+    assert "The last 4 runs did not succeed." in words(client_of(alice), "/clusters/lab/")
