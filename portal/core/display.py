@@ -42,14 +42,14 @@ class Age:
 
 
 def age_of(at: datetime | None, *, now: datetime) -> Age:
-    """Readings older than 30 s are marked, older than 5 min are called not current."""
+    """Readings older than 30 s are called stale, older than 5 min not current: a colour alone would not do."""
     if at is None:
         return Age("never observed", "old")
     passed = max(now - at, timedelta(0))
     words = f"{duration_text(passed.total_seconds())} ago"
     if passed > NOT_CURRENT_AFTER:
         return Age(f"not current: {words}", "old")
-    return Age(words, "amber" if passed > AMBER_AFTER else "fresh")
+    return Age(f"stale: {words}", "amber") if passed > AMBER_AFTER else Age(words, "fresh")
 
 
 @dataclass(frozen=True, slots=True)

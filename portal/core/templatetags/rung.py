@@ -97,7 +97,7 @@ def exact(at: datetime | None) -> str:
 
 @register.simple_tag
 def age(at: datetime | None) -> SafeString:
-    """How current a reading is: amber after 30 s, "not current" after 5 min."""
+    """How current a reading is: "stale" after 30 s, "not current" after 5 min."""
     found = display.age_of(at, now=timezone.now())
     moment = at.isoformat() if at else ""
     return format_html(
