@@ -1,10 +1,13 @@
 """From a submission to a running pod, and to an eviction with its record, on the embedded cluster."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from clusters.backends.sandbox import SandboxGateway
 from clusters.kinds_core import WORKLOAD_KINDS, ref_of
 from portal.core.actors import Actor
+from tenants.models import ProjectQuota
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, UserFactory
 from tests.factories.workloads import bare_pod, deployment, pytorch_job
@@ -144,6 +147,28 @@ def test_what_waits_says_why_with_numbers_and_what_would_help(kai: Lab) -> None:
     assert headline.source == "model"
     assert "needs 4 GPUs in h100; 0 of the 4 GPUs that project llm-team deserves are free" in headline.sentence
     assert [remedy.preemptibility for remedy in headline.actions] == ["preemptible"]
+
+
+def test_the_model_is_asked_once_per_observation_and_rule(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=4)
+    kai.submit(team, "first", gpus=4, preemptibility="non-preemptible")
+    kai.settle()
+    second = kai.submit(team, "second", gpus=4, preemptibility="non-preemptible")
+    kai.settle()
+
+    def asked() -> bool:
+        """Was the snapshot read?"""
+        with CaptureQueriesContext(connection) as queries:
+            headline = why_waiting(fresh(second))
+        assert headline is not None
+        assert "needs 4 GPUs" in headline.sentence
+        return "clusters_observedpod" in " ".join(query["sql"] for query in queries)
+
+    assert [asked(), asked(), asked()] == [True, False, False]
+    ProjectQuota.objects.filter(project=team).update(cpu_limit=1_000_000)
+    assert [asked(), asked()] == [True, False]
+    kai.settle(1)
+    assert [asked(), asked()] == [True, False]
 
 
 def test_stop_frees_the_gpus_and_resume_takes_them_again(lab: Lab) -> None:

@@ -3,15 +3,16 @@
 The model answers first; where it cannot, the scheduler's own words stand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from django.utils import timezone
 
 from clusters.models import Cluster, ClusterState, NodePool
 from clusters.sources import desired_state
+from portal.core.marks import Kept, steady
 from scheduling.cycle import FLAVOURS, preview
 from scheduling.decisions import Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
@@ -66,7 +67,21 @@ def why_waiting(workload: Workload) -> Headline | None:
         return None
     if workload.phase != Phase.PENDING or workload.project.cluster.state == ClusterState.PAUSED:
         return _not_there_yet(workload)
-    return _by_model(workload) or _by_scheduler(workload)
+    with steady():
+        told = _told.of(_state_of(workload), lambda: _by_model(workload))
+    return _by_scheduler(workload) if told is None else _headline(workload, **told)
+
+
+# What the model said of a workload on a snapshot: pages ask every few seconds, and its answer stays the same meanwhile.
+_told: Final = Kept[dict[str, Any] | None]("rules")
+
+
+def _state_of(workload: Workload) -> Hashable:
+    """Everything about it that the model looks at; the cluster by the moment it was observed."""
+    cluster = workload.project.cluster
+    seen = None if _stale(cluster) else cluster.observed_at
+    pair = (workload.priority_value, workload.preemptibility)
+    return (workload.pk, workload.generation, workload.phase_at, workload.pool_name, pair, seen)
 
 
 def _not_there_yet(workload: Workload) -> Headline:
@@ -79,6 +94,8 @@ def _not_there_yet(workload: Workload) -> Headline:
     doing = words.get(workload.phase, "a worker looks after it")
     if cluster.state == ClusterState.PAUSED:
         doing = f"{cluster.name} is paused: {cluster.paused_reason}"
+    elif workload.phase == Phase.INITIALIZING and workload.phase_message:
+        doing = f"a pod has a node and does not start: {workload.phase_message}"
     elif workload.apply_error:
         doing = f"{cluster.name} could not take it yet: {workload.apply_error}"
     return _headline(workload, doing, reason=workload.phase, source="rung")
@@ -114,8 +131,8 @@ def _by_scheduler(workload: Workload) -> Headline:
     return _headline(workload, doing, reason=workload.phase_reason, source="scheduler")
 
 
-def _by_model(workload: Workload) -> Headline | None:
-    """The same cycle that a preview runs. None when the snapshot is too old, or the model would start it at once."""
+def _by_model(workload: Workload) -> dict[str, Any] | None:
+    """What a headline needs, from the cycle a preview runs. None: the snapshot is old, or it would start at once."""
     cluster = workload.project.cluster
     pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
     if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
@@ -126,14 +143,13 @@ def _by_model(workload: Workload) -> Headline | None:
     if outcome.pend is None:
         return None
     labels = queue_labels(desired_state(cluster))
-    return _headline(
-        workload,
-        pend_sentence(outcome.pend, pool=pool.name, labels=labels),
-        reason=str(outcome.pend.reason),
-        source="model",
-        numbers=_named(outcome.pend.numbers(), labels),
-        actions=_remedies(workload, snapshot, group, outcome, cluster.flavour),
-    )
+    return {
+        "doing": pend_sentence(outcome.pend, pool=pool.name, labels=labels),
+        "reason": str(outcome.pend.reason),
+        "source": "model",
+        "numbers": _named(outcome.pend.numbers(), labels),
+        "actions": _remedies(workload, snapshot, group, outcome, cluster.flavour),
+    }
 
 
 def _stale(cluster: Cluster) -> bool:
