@@ -26,7 +26,7 @@ from workloads.models import Workload
 from workloads.services.preview import forecast
 from workloads.services.submission import submit
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 EACH = 2  # scenarios of every family
 NAMES = {value: name for name, value in RUNAI_VALUES.items()}
 KINDS = {Foretold.STARTS: Kind.PLACED, Foretold.EVICTS: Kind.PREEMPTS, Foretold.WAITS: Kind.WAITS}

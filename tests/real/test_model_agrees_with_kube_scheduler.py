@@ -6,6 +6,8 @@ RUNG_REALITY_SEED replays the scenario of one seed; RUNG_REALITY_COUNT puts more
 import os
 from collections import Counter
 
+import pytest
+
 from tests.real.agreement import Answer, answers, table
 from tests.real.scenarios.generator import FAMILIES, scenario
 from tests.real.scenarios.plain import Kind
@@ -25,6 +27,7 @@ def explained(found: list[Answer]) -> str:
     return "\n".join([*(str(each) for each in found if not each.agrees), table(found)])
 
 
+@pytest.mark.timeout(600)  # half a minute on two idle cores; more scenarios take longer
 def test_same_verdict_and_same_victims_in_every_scenario(fresh_lab_cluster: LabCluster) -> None:
     found = list(answers(fresh_lab_cluster.admin, seeds()))
     assert len({each.scenario.seed for each in found}) == len(seeds())

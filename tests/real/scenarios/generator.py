@@ -156,12 +156,14 @@ def _ending(draw: Draw, seed: int, family: str) -> Scenario:
 
 def _nominated(draw: Draw, seed: int, family: str) -> Scenario:
     """Another pod waits for its victims already: its room is kept from its equals, not from stronger ones."""
-    nodes = draw.nodes(1, 3, (2, 4, 8))
-    pods = draw.full(nodes, LOW, rest=0.4)
-    earlier = draw.comer(Resources.of(gpu=draw.dice.choice((1, 2, 4))), (80, 80, 90, 125), "earlier")
-    return Scenario(
-        seed, family, tuple(nodes), tuple(pods), draw.wanting((1, 2, 4), (40, 65, 80, 90, 125, 150)), earlier
-    )
+    nodes = draw.nodes(1, 2, (4, 8))
+    pods: list[PodPlan] = []
+    for node in nodes:
+        filled = draw.fill(node, LOW, rest=0.0)
+        pods += filled[draw.dice.choice((0, 1, 1)) :]
+    earlier = draw.comer(Resources.of(gpu=draw.dice.choice((2, 4))), (80, 80, 90, 125), "earlier")
+    candidate = draw.wanting((1, 1, 2, 4), (40, 65, 80, 90, 125, 150))
+    return Scenario(seed, family, tuple(nodes), tuple(pods), candidate, earlier)
 
 
 def _closed(draw: Draw, seed: int, family: str) -> Scenario:
