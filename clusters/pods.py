@@ -19,7 +19,9 @@ GPU_FRACTION: Final = "gpu-fraction"  # annotation: a part of one device, as KAI
 DEFAULT_GRACE: Final = 30
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 SPEC: Final = ("nodeName", "nodeSelector", "priority", "priorityClassName", "terminationGracePeriodSeconds")
-STATUS: Final = frozenset({"phase", "reason", "message", "conditions", "startTime", "containerStatuses"})
+STATUS: Final = frozenset(
+    {"phase", "reason", "message", "conditions", "startTime", "containerStatuses", "initContainerStatuses"}
+)
 
 
 @lru_cache(maxsize=4096)

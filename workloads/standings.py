@@ -57,9 +57,9 @@ def holding_of(pods: Sequence[ObservedPod]) -> Holding:
 
 
 def reading_of(pods: Sequence[ObservedPod], readings: Mapping[str, Reading]) -> Reading:
-    """Why the first of its waiting pods waits, in the scheduler's words."""
-    for pod in pods:
-        if _doing(pod) == "waiting":
-            fresh = readings.get(pod.uid)
-            return fresh or Reading(pod.reason, pod.message)
+    """Why the first of its waiting pods waits, in the scheduler's words; else why a placed one does not start."""
+    for doing in ("waiting", "starting"):
+        for pod in pods:
+            if _doing(pod) == doing:
+                return readings.get(pod.uid) or Reading(pod.reason, pod.message)
     return Reading()

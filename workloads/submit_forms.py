@@ -92,6 +92,10 @@ class ManifestForm(SubmitBase):
 
     text = forms.CharField(
         label=_("Manifest (YAML or JSON)"),
+        help_text=_(
+            "What Pod Security demands is written where it is left out; an image that starts as root needs a "
+            "securityContext.runAsUser, or a cluster under baseline."
+        ),
         strip=False,
         widget=forms.Textarea(
             attrs={"class": "mono", "rows": 24, "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
@@ -110,6 +114,12 @@ class ManifestForm(SubmitBase):
         return text.replace("\r\n", "\n").encode()
 
 
+IMAGE_HINT = _(
+    "With its registry and tag, such as nvcr.io/nvidia/pytorch:25.09-py3. It must not start as root: pods run under "
+    "Pod Security restricted, unless an admin chose baseline for the cluster."
+)
+
+
 def _line(label: Any, hint: Any = "", *, required: bool = False, **attrs: str) -> forms.CharField:
     return forms.CharField(
         label=label, help_text=hint, required=required, max_length=4000, widget=forms.TextInput(attrs=dict(attrs))
@@ -125,7 +135,7 @@ class FieldsForm(SubmitBase):
 
     type = forms.ChoiceField(label=_("What is it?"), widget=forms.RadioSelect)
     name = _line(_("Name"), _("Lower-case letters, digits and dashes."), required=True, autocomplete="off")
-    image = _line(_("Image"), _("With its registry and tag, such as nvcr.io/nvidia/pytorch:25.09-py3."), required=True)
+    image = _line(_("Image"), IMAGE_HINT, required=True)
     gpus = _line(_("GPUs per pod"), _("A whole number, or a share of one such as 0.5."), inputmode="decimal")
     workers = _count(_("Pods"), _("All of them start together or not at all."))
     replicas = _count(_("Replicas"))

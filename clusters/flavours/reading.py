@@ -11,6 +11,7 @@ EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[\w.-]+), requested: (?P<requested>\S+?), "
     r"used: (?P<used>\S+?), limited: (?P<limited>\S+)"
 )
+STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 NODES: Final = re.compile(r"(?P<fitting>\d+)/(?P<nodes>\d+) nodes are available")
 SHORTFALL: Final = re.compile(r"(?P<count>\d+) (?P<cause>(?:Insufficient|node\(s\))[^,]*?)(?=,|\.\s|\.?$)")
 
@@ -39,12 +40,22 @@ def disruption_texts(pod: Mapping[str, Any], events: Sequence[Manifest], *reason
 
 
 def waiting(pod: Mapping[str, Any]) -> Reading:
-    """Why the pod is not scheduled, with the nodes counted per cause; empty when it is."""
+    """Why the pod is not scheduled, with the nodes counted per cause; when it is, why it does not start."""
     found = condition(pod, "PodScheduled", status="False")
     if found is None:
-        return Reading()
+        return starting(pod)
     message = str(found.get("message", ""))
     return Reading(str(found.get("reason") or "Unschedulable"), message, node_numbers(message))
+
+
+def starting(pod: Mapping[str, Any]) -> Reading:
+    """Why a placed pod does not start: its image cannot be pulled, or would run as root. Empty while it just starts."""
+    status = pod.get("status") or {}
+    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        held = (each.get("state") or {}).get("waiting") or {}
+        if held.get("reason") and held["reason"] not in STARTING:
+            return Reading(str(held["reason"])[:64], str(held.get("message") or ""))
+    return Reading()
 
 
 def node_numbers(message: str) -> dict[str, str]:

@@ -211,3 +211,18 @@ def test_every_recorded_refusal_of_kai_is_understood() -> None:
             assert (reading.reason == "Unschedulable") == (not reasons & {"OverLimit", "NonPreemptibleOverQuota"})
             seen |= {reading.reason}
     assert seen == {"OverLimit", "NonPreemptibleOverQuota", "Unschedulable"}
+
+
+@pytest.mark.parametrize("place", ["containerStatuses", "initContainerStatuses"])
+def test_a_placed_pod_that_does_not_start_says_why(place: str) -> None:
+    message = "container has runAsNonRoot and image will run as root"
+    held = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
+    pod = {"status": {"phase": "Pending", place: [{"name": "main", "state": held}]}}
+    found = flavour_for("kube").interpret(pod)
+    assert (found.reason, found.message) == ("CreateContainerConfigError", message)
+
+
+def test_a_pod_that_is_just_starting_says_nothing() -> None:
+    held = {"waiting": {"reason": "ContainerCreating"}}
+    pod = {"status": {"phase": "Pending", "containerStatuses": [{"name": "main", "state": held}]}}
+    assert flavour_for("kube").interpret(pod).reason == ""

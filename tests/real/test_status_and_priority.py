@@ -204,7 +204,8 @@ def test_a_run_of_a_schedule_that_a_quota_refuses_is_told(product: Product) -> N
 def test_a_job_that_is_deleted_by_hand_is_brought_back(product: Product, project: Project) -> None:
     workload = running(product, project, "Job")
     ref = ObjectRef(kind_of(workload.spec["manifest"]), object_name(workload), project.namespace)
-    product.admin.delete(ref)
+    path = product.admin.path(ref.kind, ref.namespace, ref.name)
+    product.admin.call("DELETE", path, {"propagationPolicy": "Background"})
     product.until(workload, lambda row: row.timeline.filter(reason="Recreated").exists())
     product.until(workload, lambda row: row.phase == Phase.RUNNING, work=True)
 
@@ -212,10 +213,14 @@ def test_a_job_that_is_deleted_by_hand_is_brought_back(product: Product, project
 def test_a_replaced_replica_set_is_no_loss_of_its_deployment(product: Product, project: Project) -> None:
     workload = running(product, project, "Deployment")
     ref = ObjectRef(kind_of(workload.spec["manifest"]), object_name(workload), project.namespace)
+    before = {pod["metadata"]["uid"] for pod in product.pods_of(workload)}
     product.admin.patch(ref, {"spec": {"revisionHistoryLimit": 0, "template": {"metadata": {"labels": {"x": "y"}}}}})
-    product.until(workload, lambda row: len(product.pods_of(workload)) == 2, work=False)
-    product.until(workload, lambda row: len(product.pods_of(workload)) == 1, work=False)
-    product.look()
+
+    def rolled(_row: Workload) -> bool:
+        now = {pod["metadata"]["uid"] for pod in product.pods_of(workload)}
+        return len(now) == 1 and now != before
+
+    product.until(workload, rolled)
     assert not fresh(workload).timeline.filter(reason="Recreated").exists()
 
 
