@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import orjson
 
-from clusters.backends.kubernetes_answers import error_for, is_absent, parsed
+from clusters.backends.kubernetes_answers import error_for, has_no_log, is_absent, parsed
 from clusters.backends.kubernetes_fields import merged
+from clusters.backends.kubernetes_objects import members, tidied
 from clusters.backends.kubernetes_paths import OURS, collection, group, inside, place, query
 from clusters.backends.kubernetes_transport import LIMITS, Answer, Limits, Silence, Transport
 from clusters.backends.kubernetes_watch import events
@@ -25,10 +26,10 @@ from clusters.errors import (
     VersionExpired,
 )
 from clusters.kinds_core import NAMESPACE, ref_of
-from clusters.ownership import is_managed
 from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, WatchEvent
 
 PAGE: Final = 500
+MOST_PAGES: Final = 4000  # two million objects: a list that goes on is none
 WATCHES: Final = 32  # connections kept for watches: as many as kinds are followed
 BOOKMARKS: Final = 75.0  # seconds: API servers send a bookmark about every minute
 QUIET: Final = 0.05  # seconds without a byte after which a watch that does not wait has told everything
@@ -119,7 +120,7 @@ class KubernetesGateway:
                 raise error
             self._note(None)
             try:
-                yield from events(stream.lines(until=until, quiet=BOOKMARKS if wait else QUIET), _tidied)
+                yield from events(stream.lines(until=until, quiet=BOOKMARKS if wait else QUIET))
             except Silence as silence:
                 if wait:
                     raise ClusterUnreachable("The watch fell silent.") from silence
@@ -128,6 +129,8 @@ class KubernetesGateway:
         """The last lines, of at most LOG_BYTES together; what is not UTF-8 is replaced."""
         path = f"{place(ref)}/log" + query(container=container, tailLines=tail, limitBytes=LOG_BYTES)
         answer = self._ask("GET", path, accept="*/*", cap=2 * LOG_BYTES)
+        if has_no_log(answer.status, answer.body):
+            return []
         if answer.status != 200:
             raise error_for(answer.status, answer.headers, answer.body)
         text = answer.body[:LOG_BYTES].decode(errors="replace").removesuffix("\n")
@@ -136,9 +139,10 @@ class KubernetesGateway:
     def identity(self) -> tuple[str, str]:
         """(uid of kube-system, gitVersion)."""
         system = self.get(SYSTEM)
-        if system is None or not system["metadata"].get("uid"):
+        uid = system["metadata"].get("uid") if system else None
+        if not isinstance(uid, str) or not uid:
             raise ClusterRefused("There is no namespace kube-system: this is no Kubernetes cluster.")
-        return str(system["metadata"]["uid"]), self.version()
+        return uid, self.version()
 
     def version(self) -> str:
         """The server's gitVersion, such as v1.36.3."""
@@ -186,27 +190,27 @@ class KubernetesGateway:
     def _pages(self, kind: Kind, path: str, first: dict[str, str | int], accept: str) -> Listed:
         found: Manifests = []
         parameters = first
-        while True:
+        for _ in range(MOST_PAGES):
             page = _checked(self._ask("GET", path + query(**parameters), accept=accept))
-            metadata = page.get("metadata")
-            if not isinstance(metadata, dict):
-                raise ClusterUnreachable("The answer is no list.")
-            found.extend(_member(kind, item) for item in page.get("items") or [])
-            if not (token := metadata.get("continue")):
-                return found, str(metadata.get("resourceVersion", ""))
-            parameters = {**first, "resourceVersion": "", "continue": str(token)}
+            some, token, version = members(kind, page)
+            found.extend(some)
+            if not token:
+                return found, version
+            parameters = {**first, "resourceVersion": "", "continue": token}
+        raise ClusterUnreachable(f"The list of {kind.plural} does not end.")
 
     def _discovered(self, path: str) -> frozenset[str]:
         answer = self._ask("GET", path, cap=4 << 20)
         if answer.status == 404:
             return frozenset()
-        resources = _checked(answer).get("resources") or []
-        return frozenset(str(each.get("name")) for each in resources if isinstance(each, dict))
+        resources = _checked(answer).get("resources")
+        named = (each for each in resources if isinstance(each, dict)) if isinstance(resources, list) else ()
+        return frozenset(str(each.get("name")) for each in named)
 
     def _is_gone(self, ref: ObjectRef, uid: str | None) -> bool:
         """Another object holds the name, or this one is on its way out already."""
         found = self.get(ref)
-        if found is None or uid not in {None, found["metadata"]["uid"]}:
+        if found is None or uid not in {None, found["metadata"].get("uid")}:
             return True
         return "deletionTimestamp" in found["metadata"]
 
@@ -225,23 +229,4 @@ def _checked(answer: Answer) -> dict[str, Any]:
 
 
 def _object(answer: Answer) -> Manifest:
-    found = _checked(answer)
-    if not isinstance(found.get("metadata"), dict):
-        raise ClusterUnreachable("The answer is no object.")
-    return _tidied(found)
-
-
-def _member(kind: Kind, item: Any) -> Manifest:
-    """Items of a list do not say what they are."""
-    if not isinstance(item, dict) or not isinstance(item.get("metadata"), dict):
-        raise ClusterUnreachable("The list holds something that is no object.")
-    item["apiVersion"], item["kind"] = kind.api_version, kind.kind
-    return _tidied(item)
-
-
-def _tidied(manifest: Manifest) -> Manifest:
-    """Without the record of who owns which field; of what is ours, our own entries stay: an update prunes by them."""
-    fields = manifest["metadata"].pop("managedFields", None)
-    if fields and is_managed(manifest):
-        manifest["metadata"]["managedFields"] = [each for each in fields if each.get("manager") == MANAGER]
-    return manifest
+    return tidied(_checked(answer))

@@ -48,7 +48,8 @@ def parsed(data: bytes) -> dict[str, Any]:
 def error_for(status: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
     """The error that an answer other than 2xx stands for."""
     said = _status(body)
-    return error_of(said, status=status, retry_after=_seconds(headers) or _seconds(said.get("details") or {}))
+    seconds = _seconds(headers.get("Retry-After")) or _seconds(_details(said).get("retryAfterSeconds"))
+    return error_of(said, status=status, retry_after=seconds)
 
 
 def error_of(said: Mapping[str, Any], *, status: int, retry_after: int | None = None) -> ClusterError:
@@ -93,14 +94,17 @@ def _absent(said: Mapping[str, Any], message: str) -> ClusterError:
 
 
 def _named(said: Mapping[str, Any]) -> bool:
-    details = said.get("details")
-    return isinstance(details, dict) and bool(details.get("name"))
+    return bool(_details(said).get("name"))
 
 
 def _has_cause(said: Mapping[str, Any], reason: str) -> bool:
-    details = said.get("details")
-    causes = details.get("causes") if isinstance(details, dict) else None
+    causes = _details(said).get("causes")
     return isinstance(causes, list) and any(isinstance(each, dict) and each.get("reason") == reason for each in causes)
+
+
+def _details(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    details = said.get("details")
+    return details if isinstance(details, dict) else {}
 
 
 def _status(body: bytes) -> dict[str, Any]:
@@ -116,9 +120,9 @@ def _message(said: Mapping[str, Any]) -> str:
     return _CONTROL.sub(" ", str(said.get("message") or ""))[:LONGEST_MESSAGE].strip()
 
 
-def _seconds(source: Mapping[str, Any]) -> int | None:
-    """Whole seconds of a Retry-After header or of `details.retryAfterSeconds`; dates are not used by API servers."""
-    text = str(source.get("Retry-After") or source.get("retryAfterSeconds") or "")
+def _seconds(value: Any) -> int | None:
+    """Whole seconds of a wait that the server asks for; dates are not used by API servers."""
+    text = str(value or "")
     return min(int(text), LONGEST_WAIT) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 

@@ -268,7 +268,7 @@ def test_a_watch_tells_what_happened_since_a_list(
     gateway.update({**priority_class(low), "description": "new"}, observed=created)
     gateway.create(priority_class(high, 125))
     gateway.create(space(place))
-    seen = told(gateway.watch(PRIORITY_CLASS, since=since), low, high)
+    seen = told(gateway.watch(PRIORITY_CLASS, since=since, wait=1.0), low, high)
     assert [(event.type, event.manifest["metadata"]["name"]) for event in seen] == [
         ("MODIFIED", low.name),
         ("ADDED", high.name),
@@ -279,7 +279,7 @@ def test_a_watch_tells_of_deletions_with_the_object(gateway: ClusterGateway, low
     created = gateway.create(priority_class(low))
     _, since = gateway.list(PRIORITY_CLASS)
     gateway.delete(low)
-    (event,) = told(gateway.watch(PRIORITY_CLASS, since=since), low)
+    (event,) = told(gateway.watch(PRIORITY_CLASS, since=since, wait=1.0), low)
     assert (event.type, event.manifest["metadata"]["uid"]) == ("DELETED", created["metadata"]["uid"])
 
 
