@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from django.conf import settings
@@ -14,10 +15,20 @@ from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from clusters.models import Cluster, Drift, SyncOutcome, SyncRun
+from portal.core.actors import SYSTEM
 from tenants.models import Project, User
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support import real
-from workloads.models import Phase, PreemptionCause, PreemptionRecord, Priority, Workload, WorkloadEvent
+from workloads.models import (
+    Phase,
+    PreemptionCause,
+    PreemptionRecord,
+    Priority,
+    Workload,
+    WorkloadEvent,
+    WorkloadType,
+)
+from workloads.services.plans import apply_plan, plan_priority_change
 
 HERE = Path(__file__).parent
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
@@ -120,7 +131,13 @@ def organisation(cluster: Cluster, llm_team: Project, vision_team: Project, alic
         "projects": "/projects/",
         "project": "/projects/llm-team/",
         "priorities": "/priorities/",
+        "a priority": "/priorities/low/",
+        "new priority": "/priorities/add/",
+        "preset": "/priorities/preset/four-tiers/",
+        "plan": f"/plans/{_planned('low', 41)}/",
+        "plan that is done": f"/plans/{_planned('low', 42, done=True)}/",
         "types": "/types/",
+        "a type": f"/types/{WorkloadType.objects.get(name='PyTorchJob').pk}/",
         "clusters": "/clusters/",
         "nodes": "/clusters/lab/",
         "sync runs": "/clusters/lab/?tab=sync",
@@ -133,6 +150,12 @@ def organisation(cluster: Cluster, llm_team: Project, vision_team: Project, alic
         "audit": "/audit/",
         "absent": "/projects/no-such-project/",
     }
+
+
+def _planned(name: str, value: int, *, done: bool = False) -> UUID:
+    """A plan to change a priority's value, perhaps applied."""
+    plan = plan_priority_change(change={"op": "change", "name": name, "value": value}, actor=SYSTEM)
+    return (apply_plan(plan=plan, actor=SYSTEM) if done else plan).pk
 
 
 def _workload(project: Project, user: User, name: str, phase: str, *, gpus: int, priority: str = "low") -> Workload:
