@@ -10,6 +10,7 @@ urlpatterns = [
     path("projects/<slug:name>/", projects.project_detail, name="project"),
     path("clusters/", clusters.cluster_list, name="clusters"),
     path("clusters/<slug:name>/", clusters.cluster_detail, name="cluster"),
+    path("clusters/<slug:name>/pod-security/", clusters.pod_security, name="pod-security"),
     path("clusters/<slug:name>/reconcile/", clusters.reconcile_now, name="reconcile"),
     path("clusters/<slug:name>/dry-run/", differences.dry_run, name="dry-run"),
     path("clusters/<slug:name>/difference/", differences.show, name="difference"),

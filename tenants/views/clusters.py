@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
@@ -14,6 +15,7 @@ from clusters.flavours import FLAVOURS, flavour_for
 from clusters.models import Cluster
 from clusters.selectors import cluster_rows, drifts_of, node_rows, pool_rows, runs_of
 from clusters.services.estate import request_reconcile
+from clusters.services.security import set_pod_security
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
 from portal.core.keyset import page_of
@@ -58,6 +60,18 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "may_reconcile": can(actor_of(request), Verb.MANAGE_CLUSTERS),
     }
     return render_page(request, "tenants/cluster.html", context, parts=("cluster",))
+
+
+@login_required
+@require_POST
+def pod_security(request: HttpRequest, name: str) -> HttpResponse:
+    """Choose what pods in project namespaces must satisfy."""
+    actor = actor_of(request)
+    require(actor, Verb.MANAGE_CLUSTERS)
+    cluster = get_object_or_404(Cluster, name=name)
+    set_pod_security(cluster=cluster, level=request.POST.get("level", ""), actor=actor)
+    messages.success(request, _("Project namespaces of %(name)s are brought to this level.") % {"name": cluster.name})
+    return redirect(f"{reverse('tenants:cluster', args=[cluster.name])}?tab=promises")
 
 
 @login_required

@@ -156,3 +156,23 @@ def test_more_of_everything_costs_no_more_queries(
             client.get(page)
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_an_admin_chooses_the_pod_security_of_a_cluster(
+    client_of: Clients, admin: User, alice: User, cluster: Cluster
+) -> None:
+    where = "/clusters/lab/pod-security/"
+    assert client_of(alice).post(where, {"level": "baseline"}).status_code == 403
+    assert client_of(admin).post(where, {"level": "privileged"}).status_code == 422
+    before = cluster.generation
+    assert client_of(admin).post(where, {"level": "baseline"})["Location"] == "/clusters/lab/?tab=promises"
+    cluster.refresh_from_db()
+    assert (cluster.pod_security, cluster.generation) == ("baseline", before + 1)
+    assert AuditRecord.objects.get(action="cluster.pod_security").detail["after"] == "baseline"
+    assert "Images may start as root" in words(client_of(alice), "/clusters/lab/?tab=promises")
+
+
+def test_what_each_scheduler_does_not_enforce_is_told_where_one_is_chosen(client_of: Clients, admin: User) -> None:
+    text = words(client_of(admin), "/connect-cluster/")
+    assert "What kube-scheduler does not enforce" in text
+    assert "even very-low (25) evicts it, in any namespace" in text
