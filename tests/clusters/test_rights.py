@@ -82,6 +82,14 @@ def test_the_command_prints_what_kubectl_takes() -> None:
     assert all(MANAGED_BY not in each["metadata"]["labels"] for each in documents)
 
 
+def test_the_guard_comes_only_when_it_is_asked_for() -> None:
+    said = StringIO()
+    call_command("cluster_rbac", "--guard", "--account", "gpu", stdout=said)
+    documents = list(yaml.safe_load_all(said.getvalue()))
+    assert [each["kind"] for each in documents[4:]] == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
+    assert "system:serviceaccount:rung-system:gpu" in said.getvalue()
+
+
 def test_the_text_is_the_same_every_time() -> None:
     assert as_yaml("kube") == as_yaml("kube")
 
@@ -152,15 +160,16 @@ def test_a_real_server_lets_rung_do_its_work(gateway: ClusterGateway, unique: Ca
     name = unique("rights")
     labels = {MANAGED_BY: MANAGER}
     space = gateway.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    quota: Manifest = {
+    defaults: Manifest = {
         "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "q", "namespace": name, "labels": labels},
-        "spec": {"hard": {"pods": "1"}},
+        "kind": "LimitRange",
+        "metadata": {"name": "d", "namespace": name, "labels": labels},
+        "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "1"}}]},
     }
-    made = gateway.create(quota)
-    changed = gateway.update({**quota, "spec": {"hard": {"pods": "2"}}}, observed=made)
-    assert changed["spec"]["hard"] == {"pods": "2"}
+    made = gateway.create(defaults)
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "2"}}]
+    changed = gateway.update({**defaults, "spec": {"limits": limits}}, observed=made)
+    assert changed["spec"]["limits"][0]["defaultRequest"] == {"cpu": "2"}
     assert gateway.list(POD, namespace=name)[0] == []
     with pytest.raises(ClusterError):
         gateway.logs(ObjectRef(POD, "absent", name))

@@ -20,9 +20,11 @@ class Command(BaseCommand):
         parser.add_argument("--flavour", choices=sorted(FLAVOURS), default="kube")
         parser.add_argument("--namespace", default=NAMESPACE)
         parser.add_argument("--account", default=ACCOUNT)
+        parser.add_argument(
+            "--guard", action="store_true", help="also a policy that keeps the account to Rung's own objects (1.30+)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """YAML, with the commands for a token as comments."""
-        self.stdout.write(
-            as_yaml(options["flavour"], namespace=options["namespace"], account=options["account"]), ending=""
-        )
+        wanted = {name: options[name] for name in ("namespace", "account", "guard")}
+        self.stdout.write(as_yaml(options["flavour"], **wanted), ending="")
