@@ -12,7 +12,7 @@ from clusters.kinds_core import POD, ref_of
 from clusters.models import Cluster, Node, ObservedPod, ObserverLease
 from clusters.ports import WatchEvent
 from clusters.selectors import cluster_rows
-from clusters.services import streams
+from clusters.services import inbox, streams
 from clusters.services.streams import Overtaken
 from tests.clusters.streaming import Misbehaving, Twist, streaming
 from tests.clusters.told import Told
@@ -257,6 +257,31 @@ def test_a_busy_server_is_asked_again_when_it_said(plain: Cluster, gateway: Misb
     with streaming(plain, gateway) as watching:
         watching.until(lambda: live() == {"train"})
     assert gateway.listed == 3
+
+
+def test_a_full_inbox_makes_its_feeds_wait_and_loses_nothing(
+    plain: Cluster, gateway: Misbehaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "ROOM", 3)
+    with streaming(plain, gateway) as watching:
+        watching.until(lambda: gateway.listed)
+        names = {f"pod-{number}" for number in range(20)}
+        for name in names:
+            gateway.pod(name)
+        watching.until(lambda: live() == names)
+    assert gateway.listed == 1
+
+
+def test_a_change_of_nothing_that_is_kept_writes_and_tells_nothing(
+    plain: Cluster, gateway: Misbehaving, told: Told
+) -> None:
+    with streaming(plain, gateway) as watching:
+        pod = gateway.pod("train")
+        watching.until(lambda: live() == {"train"})
+        gateway.now(pod, phase="Pending", conditions=[{"type": "Ready", "status": "False", "lastProbeTime": "now"}])
+        gateway.pod("next")
+        watching.until(lambda: "next" in live())
+    assert [row.name for seen in told.observations for row in seen.pods].count("train") == 1
 
 
 def test_a_kind_that_may_not_be_read_leaves_the_others_alone(
