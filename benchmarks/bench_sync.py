@@ -68,7 +68,6 @@ CONTENDERS: dict[str, Contender] = {
     EIGHT: eight_kubectls,
     "floor, POST, 8 connections": floor("POST", 8),
     "floor, POST, 16 connections": floor("POST", 16),
-    "floor, apply PATCH, 8 connections": floor("PATCH", 8),
     "floor, apply PATCH, 16 connections": floor("PATCH", 16),
 }
 

@@ -25,8 +25,8 @@ def organisation(cluster: Cluster, projects: int) -> None:
     pool = NodePool.objects.create(cluster=cluster, name="h100", label_value="h100", is_default=True)
     department = Department.objects.create(cluster=cluster, name=f"bench-{cluster.name}")
     rows = Project.objects.bulk_create(
-        Project(department=department, cluster=cluster, name=f"p{number}", namespace=f"runai-p{number}")
-        for number in range(projects)
+        Project(department=department, cluster=cluster, name=name, namespace=f"runai-{name}")
+        for name in (f"{cluster.name}-p{number}" for number in range(projects))
     )
     ProjectQuota.objects.bulk_create(
         ProjectQuota(project=row, node_pool=pool, gpu_deserved=4000, gpu_limit=8000) for row in rows

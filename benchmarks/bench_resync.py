@@ -1,0 +1,93 @@
+"""B2: a sync in which nothing is to be done, on a real API server, against a second `kubectl apply --server-side`.
+
+    python -m benchmarks.bench_resync [--projects 1000] [--repeats 5]
+
+One etcd and kube-apiserver (no controllers, no nodes) hold the objects of many projects as Rung wrote them. Cold: the
+process remembers nothing and lists. Warm: it remembers its last look and asks what has happened since. Both are whole
+`reconcile()` calls with their rows in the database. The peer applies the same objects from one file, with their fields
+handed to it before, so that it has nothing to change either. No write may reach the server from our side: the
+resourceVersion of every object is compared before and after. Samples go to benchmarks/results/resync.json.
+"""
+
+from benchmarks import stage  # isort: skip - it sets Django up
+
+import argparse
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.many import OBJECTS_EACH, as_file, check, registered, wanted
+from benchmarks.plane import Plane, plane
+from clusters.flavours import flavour_for
+from clusters.gateways import gateway_for
+from clusters.models import Cluster
+from clusters.services import sightings
+from clusters.services.reconcile import reconcile
+
+COLD, WARM, KUBECTL = "ours, cold", "ours, warm", "kubectl apply --server-side, again"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--projects", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=5)
+    asked = parser.parse_args()
+    samples: dict[str, list[float]] = {COLD: [], WARM: [], KUBECTL: []}
+    with (
+        stage.template() as template,
+        stage.copy_of(template),
+        plane() as server,
+        tempfile.TemporaryDirectory(prefix="rung-bench-") as folder,
+    ):
+        cluster = registered(server, asked.projects)
+        file = as_file(wanted(cluster), Path(folder))
+        check(reconcile(cluster), written=asked.projects * OBJECTS_EACH + 7)
+        _apply(server, file)  # the first time it takes shared ownership of the fields, the only write of the peer
+        for repeat in range(asked.repeats):
+            before = versions(cluster)
+            for act in (ours, kubectl) if repeat % 2 == 0 else (kubectl, ours):
+                act(server, cluster, file, samples)
+            if versions(cluster) != before:
+                raise RuntimeError("a resync with nothing to do has written something")
+    for name, found in samples.items():
+        print(f"{name:<40} {', '.join(f'{each:.3f}' for each in found)} s")
+    stage.ratio(f"{COLD} / {KUBECTL}", samples[COLD], samples[KUBECTL], 1 / 40)
+    stage.ratio(f"{WARM} / {KUBECTL}", samples[WARM], samples[KUBECTL], 1 / 200)
+    stage.keep("resync", {"projects": asked.projects, "writes": 0, "seconds": samples})
+
+
+def ours(_server: Plane, cluster: Cluster, _file: Path, samples: dict[str, list[float]]) -> None:
+    """Cold once, then warm three times: the first of them may still read what the peer did."""
+    cluster.refresh_from_db()
+    sightings.forget(cluster.pk)
+    samples[COLD].append(_reconciled(cluster))
+    samples[WARM] += [_reconciled(cluster) for _ in range(3)]
+
+
+def kubectl(server: Plane, _cluster: Cluster, file: Path, samples: dict[str, list[float]]) -> None:
+    start = time.perf_counter()
+    _apply(server, file)
+    samples[KUBECTL].append(time.perf_counter() - start)
+
+
+def versions(cluster: Cluster) -> dict[str, str]:
+    """resourceVersion of every object of ours, by uid."""
+    gateway = gateway_for(cluster)
+    found = [each["metadata"] for kind in flavour_for(cluster.flavour).kinds() for each in gateway.list(kind)[0]]
+    return {metadata["uid"]: metadata["resourceVersion"] for metadata in found}
+
+
+def _reconciled(cluster: Cluster) -> float:
+    start = time.perf_counter()
+    check(reconcile(cluster), written=0)
+    return time.perf_counter() - start
+
+
+def _apply(server: Plane, file: Path) -> None:
+    command = [*server.kubectl, "apply", "--server-side", "--force-conflicts", "-f", str(file)]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+
+if __name__ == "__main__":
+    main()
