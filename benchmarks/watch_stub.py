@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -94,14 +95,18 @@ class Stub(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        if path == PODS and asked.get("resourceVersion") == str(FIRST):
-            self._replay()
-        time.sleep(min(float(asked.get("timeoutSeconds", 1)), 2.0))
+        until = time.monotonic() + float(asked.get("timeoutSeconds", 1))
+        if path == PODS:
+            self._replay(int(asked.get("resourceVersion", FIRST)), until)
+        time.sleep(max(0.0, min(until - time.monotonic(), 2.0)))
         self.wfile.write(b"0\r\n\r\n")
 
-    def _replay(self) -> None:
+    def _replay(self, since: int, until: float) -> None:
+        """From there on, until the watch's time is over."""
         batch, size = [], 0
-        for line in replay(self.server.events):
+        for line in islice(replay(self.server.events), since - FIRST, None):
+            if time.monotonic() > until:
+                break
             batch += [line, b"\n"]
             size += len(line) + 1
             if size >= CHUNK:
