@@ -7,7 +7,7 @@ default roles.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -20,6 +20,22 @@ READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "update", "delete")
 ROLE: Final = "rung"
 GUARD: Final = "rung-keeps-to-its-own"
+OURS: Final = f"metadata.?labels[?'{MANAGED_BY}'].orValue('') == '{MANAGER}'"
+KEPT: Final = (
+    ("object", "Rung writes only objects with its label."),
+    ("oldObject", "Rung changes and deletes only objects with its label."),
+    ("namespaceObject", "Rung writes only in namespaces with its label."),
+)
+EVERY_WRITE: Final[dict[str, list[str]]] = {
+    "apiGroups": ["*"],
+    "apiVersions": ["*"],
+    "resources": ["*"],
+    "operations": ["CREATE", "UPDATE", "DELETE"],
+}
+NO_QUESTION: Final = {
+    "name": "no-question",
+    "expression": "!(request.resource.group in ['authorization.k8s.io', 'authentication.k8s.io'])",
+}
 NAMESPACE: Final = "rung-system"
 ACCOUNT: Final = "rung"
 EXTRA_READS: Final[dict[str, tuple[Kind, ...]]] = {"kai": (KAI_POD_GROUP,)}
@@ -108,57 +124,19 @@ def guard_for(*, namespace: str = NAMESPACE, account: str = ACCOUNT) -> list[Man
 
     The rights hold in every namespace because Rung makes namespaces; with this, a stolen token reaches no other one.
     """
-    ours = f"labels[?'{MANAGED_BY}'].orValue('') == '{MANAGER}'"
-    return [
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": _labelled(GUARD),
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "resourceRules": [
-                        {
-                            "apiGroups": ["*"],
-                            "apiVersions": ["*"],
-                            "resources": ["*"],
-                            "operations": ["CREATE", "UPDATE", "DELETE"],
-                        }
-                    ]
-                },
-                "matchConditions": [
-                    {
-                        "name": "by-rung",
-                        "expression": f"request.userInfo.username == 'system:serviceaccount:{namespace}:{account}'",
-                    },
-                    {
-                        "name": "no-question",
-                        "expression": "!(request.resource.group in ['authorization.k8s.io', 'authentication.k8s.io'])",
-                    },
-                ],
-                "validations": [
-                    {
-                        "expression": f"object == null || object.metadata.?{ours}",
-                        "message": "Rung writes only objects with its label.",
-                    },
-                    {
-                        "expression": f"oldObject == null || oldObject.metadata.?{ours}",
-                        "message": "Rung changes and deletes only objects with its label.",
-                    },
-                    {
-                        "expression": f"namespaceObject == null || namespaceObject.metadata.?{ours}",
-                        "message": "Rung writes only in namespaces with its label.",
-                    },
-                ],
-            },
-        },
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": _labelled(GUARD),
-            "spec": {"policyName": GUARD, "validationActions": ["Deny"]},
-        },
-    ]
+    by_rung = f"request.userInfo.username == 'system:serviceaccount:{namespace}:{account}'"
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [EVERY_WRITE]},
+        "matchConditions": [{"name": "by-rung", "expression": by_rung}, NO_QUESTION],
+        "validations": [{"expression": f"{whose} == null || {whose}.{OURS}", "message": why} for whose, why in KEPT],
+    }
+    binding = {"policyName": GUARD, "validationActions": ["Deny"]}
+    return [_policy("ValidatingAdmissionPolicy", policy), _policy("ValidatingAdmissionPolicyBinding", binding)]
+
+
+def _policy(kind: str, spec: dict[str, Any]) -> Manifest:
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": _labelled(GUARD), "spec": spec}
 
 
 def as_yaml(flavour: str, *, namespace: str = NAMESPACE, account: str = ACCOUNT, guard: bool = False) -> str:
