@@ -143,13 +143,13 @@ class Stream:
         size = 0
         while chunk := self._chunk(min(until, time.monotonic() + quiet)):
             size += len(chunk)
-            if size > self._limits.line:
-                raise ClusterUnreachable(f"A line is longer than {self._limits.line} bytes.")
             rest.append(chunk)
             if b"\n" in chunk:
                 *whole, last = b"".join(rest).split(b"\n")
                 rest, size = [last], len(last)
                 yield from filter(None, whole)
+            if size > self._limits.line:
+                raise ClusterUnreachable(f"A line is longer than {self._limits.line} bytes.")
         if size:
             raise ClusterUnreachable("The stream ended in the middle of a line.")
 
