@@ -27,13 +27,14 @@ HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "host", "keep
 
 @dataclass(slots=True)
 class Rule:
-    """A fault and whom it meets: every `every`-th matching request with some chance, `times` times at most."""
+    """A fault and whom it meets: of matching requests, after the first `spares`, every `every`-th with some chance."""
 
     fault: Fault
     matches: Callable[[Exchange], bool]
     times: float = float("inf")
     every: int = 1
     chance: float = 1.0
+    spares: int = 0
     seen: int = 0
     hits: int = 0
 
@@ -42,7 +43,7 @@ class Rule:
         if self.hits >= self.times or not self.matches(exchange):
             return False
         self.seen += 1
-        if self.seen % self.every or chance.random() >= self.chance:
+        if self.seen <= self.spares or (self.seen - self.spares) % self.every or chance.random() >= self.chance:
             return False
         self.hits += 1
         return True
@@ -52,8 +53,7 @@ class FaultProxy:
     """`server` and `ca` stand for the API server's. `log` is every exchange in the order of arrival."""
 
     def __init__(self, cluster: LabCluster, seed: int) -> None:
-        self._upstream = urlsplit(cluster.server)
-        self._trust = ssl.create_default_context(cadata=cluster.ca)
+        self._usual = self._cluster = cluster
         self.ca, self._context = authority()
         self.chance = random.Random(seed)
         self.log: list[Exchange] = []
@@ -85,6 +85,7 @@ class FaultProxy:
         times: float = float("inf"),
         every: int = 1,
         chance: float = 1.0,
+        spares: int = 0,
     ) -> Rule:
         """Add a rule. `method` and `path` are patterns that must match a part; `watch` None: any request."""
 
@@ -92,7 +93,7 @@ class FaultProxy:
             said = re.search(method, exchange.method) and re.search(path, exchange.path)
             return bool(said) and watch in {None, exchange.is_watch}
 
-        rule = Rule(fault, matches, times, every, chance)
+        rule = Rule(fault, matches, times, every, chance, spares)
         with self._lock:
             self._rules.append(rule)
         return rule
@@ -118,6 +119,11 @@ class FaultProxy:
             with self._lock:
                 if rule in self._rules:
                     self._rules.remove(rule)
+
+    def points_at(self, cluster: LabCluster) -> None:
+        """Another cluster answers at the same address, and believes the same credential."""
+        self._cluster = cluster
+        self.drop()
 
     def go_down(self) -> None:
         """Connections are refused and those there are end."""
@@ -158,9 +164,7 @@ class FaultProxy:
                 self._hold(client)
                 return
             secured = self._context.wrap_socket(client, server_side=True)
-            upstream = HTTPSConnection(
-                str(self._upstream.hostname), self._upstream.port or 443, context=self._trust, timeout=120
-            )
+            upstream = _connected(self._cluster)
             with self._lock:
                 self._behind.add(upstream)
             with self._kept(secured), secured.makefile("rb") as reader:
@@ -208,6 +212,8 @@ class FaultProxy:
                     exchange.answered = reply.status
                     _send(client, reply, faults)
                     return
+            if self._cluster is not self._usual:
+                exchange.headers["authorization"] = f"Bearer {self._cluster.token}"
             response = _ask(upstream, exchange)
             exchange.upstream = response.status
             if exchange.is_watch and response.status == 200:
@@ -220,6 +226,12 @@ class FaultProxy:
                 _send(client, reply, faults)
         finally:
             exchange.ended = time.monotonic()
+
+
+def _connected(cluster: LabCluster) -> HTTPSConnection:
+    address = urlsplit(cluster.server)
+    trust = ssl.create_default_context(cadata=cluster.ca)
+    return HTTPSConnection(str(address.hostname), address.port or 443, context=trust, timeout=120)
 
 
 def _request(reader: BinaryIO) -> Exchange | None:

@@ -101,8 +101,9 @@ class KubeClient:
         return self.patch(ref, {"status": status}, subresource="status")
 
     def delete(self, ref: ObjectRef, *, grace: int | None = None) -> None:
-        """Delete it; gone already is fine."""
-        options = {} if grace is None else {"gracePeriodSeconds": grace}
+        """Delete it and what it owns, as kubectl does; gone already is fine."""
+        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        options |= {} if grace is None else {"gracePeriodSeconds": grace}
         try:
             self.call("DELETE", self.path(ref.kind, ref.namespace, ref.name), options)
         except KubeError as error:

@@ -1,0 +1,59 @@
+"""A control plane of this folder's own, since what is reconciled is the whole cluster; a proxy and a rig per test."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters.backends import kubernetes
+from clusters.backends.kubernetes_transport import Limits
+from tests.faults.invariants import assert_all, sampled
+from tests.faults.rig import Rig
+from tests.support.faultproxy import FaultProxy
+from tests.support.lab import LabCluster, own_cluster
+
+HERE = Path(__file__).parent
+LIMITS = Limits(connect=1.0, read=1.5, total=3.0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder speaks to a real API server."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.lab)
+            item.add_marker(pytest.mark.enable_socket)
+
+
+@pytest.fixture(scope="session")
+def broken_cluster() -> Iterator[LabCluster]:
+    """One per worker."""
+    with own_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def seed() -> int:
+    """Tests that repeat themselves say another."""
+    return 0
+
+
+@pytest.fixture
+def proxy(broken_cluster: LabCluster, seed: int) -> Iterator[FaultProxy]:
+    with FaultProxy(broken_cluster, seed) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def rig(
+    broken_cluster: LabCluster, proxy: FaultProxy, seed: int, db: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Rig]:
+    """The product with little patience. Afterwards the invariants are checked, whatever the test did."""
+    monkeypatch.setitem(kubernetes.KubernetesGateway.__init__.__kwdefaults__, "limits", LIMITS)
+    rig = Rig(broken_cluster, proxy, uuid.uuid4().hex[:6], seed)
+    try:
+        with sampled(rig) as samples:
+            yield rig
+        assert_all(rig, samples)
+    finally:
+        rig.end()

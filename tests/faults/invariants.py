@@ -1,0 +1,160 @@
+"""I1 to I10: what holds after every fault, asked of the API server by an admin and of the proxy's log."""
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from clusters.flavours import flavour_for
+from clusters.flavours.kube import DESERVED_QUOTA
+from clusters.kinds_core import NAMESPACE, RESOURCE_QUOTA
+from clusters.models import Cluster, ClusterState, SyncRun, SyncState
+from clusters.ownership import generation_of, is_managed, owner_of
+from clusters.ports import OWNER
+from portal.audit.models import AuditRecord
+from portal.audit.verification import verify
+from portal.health import unsynced_clusters
+from tenants.models import Project
+from tests.faults.rig import Rig
+from tests.support.faults import Exchange
+from tests.support.kube import KubeClient
+from workloads.lifecycle import ENDED
+from workloads.models import Phase, PreemptionRecord, Workload
+
+GPU = "requests.nvidia.com/gpu"
+PERIODS = 3
+Samples = dict[str, set[int]]
+"""Every amount of GPUs that a namespace's deserved quota was seen with."""
+
+
+def assert_all(rig: Rig, samples: Samples) -> None:
+    """Bring everything to rest, then check what always holds. A paused cluster is at rest as it is."""
+    cluster = Cluster.objects.get(pk=rig.cluster.pk)
+    if cluster.state == ClusterState.ACTIVE:
+        rig.settle()
+        stays_converged(rig)
+        grants_are_as_wanted(rig)
+        each_workload_is_there_once(rig)
+        nothing_is_there_without_a_row(rig)
+        assert unsynced_clusters() == [], "I10"
+    writes_are_fenced(rig.proxy.log)
+    nothing_was_granted_beyond(rig, samples)
+    assert verify() == [], "I6"
+    states_changed_once()
+    evictions_are_recorded_once()
+    nothing_is_stuck(rig)
+
+
+def each_workload_is_there_once(rig: Rig) -> None:
+    """I1: one row, and exactly one live object or an end that is recorded."""
+    for workload in Workload.objects.filter(project__cluster=rig.cluster):
+        found = rig.object_of(workload)
+        if workload.desired_phase == "deleted" or workload.phase == Phase.FAILED:
+            continue
+        assert found is not None or workload.phase in ENDED, f"I1: {workload} {workload.phase} {workload.apply_error}"
+
+
+def nothing_is_there_without_a_row(rig: Rig) -> None:
+    """I3: no managed object of nobody, no running row without an object."""
+    cluster = Cluster.objects.get(pk=rig.cluster.pk)
+    namespaces = set(Project.objects.filter(cluster=cluster).values_list("namespace", flat=True))
+    for kind in flavour_for(cluster.flavour).kinds():
+        for found in rig.admin.list(kind, labels="app.kubernetes.io/managed-by=rung"):
+            inside = found["metadata"].get("namespace") or (kind == NAMESPACE and found["metadata"]["name"])
+            assert not inside or inside in namespaces, f"I3: {kind.kind} {inside}/{found['metadata']['name']}"
+    for workload in Workload.objects.filter(project__cluster=cluster, phase=Phase.RUNNING):
+        assert rig.object_of(workload) is not None, f"I3: {workload} runs nowhere"
+
+
+def writes_are_fenced(log: list[Exchange]) -> None:
+    """I4: one effective create of each workload, and never a lower generation after a higher one."""
+    created: Counter[str] = Counter()
+    highest: dict[str, int] = defaultdict(int)
+    done = sorted((each for each in log if each.is_write and 200 <= each.upstream < 300), key=lambda each: each.ended)
+    for each in done:
+        if each.method not in {"POST", "PUT"} or not is_managed(manifest := each.manifest):
+            continue
+        owner, generation = owner_of(manifest), generation_of(manifest)
+        name = f"{manifest['kind']} {manifest['metadata'].get('namespace', '')}/{manifest['metadata']['name']}"
+        assert generation >= highest[name], f"I4: {name} fell from generation {highest[name]} to {generation}"
+        highest[name] = generation
+        created[f"{owner} {name}"] += each.method == "POST" and owner.startswith("workload.")
+    assert {name: count for name, count in created.items() if count > 1} == {}, "I4"
+
+
+def nothing_was_granted_beyond(rig: Rig, samples: Samples) -> None:
+    """I5: at no instant more than what some state of the database granted."""
+    for project in Project.objects.filter(cluster=rig.cluster):
+        most = max(rig.ever_granted.get(project.pk, {0}))
+        assert max(samples.get(project.namespace, {0})) <= most, f"I5: {project.name}"
+
+
+def grants_are_as_wanted(rig: Rig) -> None:
+    """What the API server enforces is what was granted last."""
+    for project in Project.objects.filter(cluster=rig.cluster, pk__in=rig.granted):
+        assert quotas_of(rig.admin).get(project.namespace) == rig.granted[project.pk], f"I8: {project.name}"
+
+
+def states_changed_once() -> None:
+    """I6: one audit record for each workload that was submitted."""
+    said = Counter(
+        AuditRecord.objects.filter(action="workload.submit", result="Succeeded").values_list("entity_id", flat=True)
+    )
+    rows = {str(pk) for pk in Workload.objects.values_list("pk", flat=True)}
+    assert set(said) == rows, "I6"
+    assert set(said.values()) <= {1}, "I6"
+
+
+def evictions_are_recorded_once() -> None:
+    """I7."""
+    seen = Counter(PreemptionRecord.objects.values_list("cluster_id", "pod_uid"))
+    assert {key: count for key, count in seen.items() if count > 1} == {}, "I7"
+
+
+def stays_converged(rig: Rig) -> None:
+    """I8: further resyncs write nothing."""
+    before = len(rig.proxy.writes())
+    for _ in range(PERIODS):
+        said = rig.attempt()
+        assert isinstance(said, SyncRun), said
+        assert (said.state, said.written, said.failed) == (SyncState.SUCCEEDED, 0, 0), "I8"
+    assert rig.proxy.writes()[before:] == [], "I8"
+
+
+def nothing_is_stuck(rig: Rig) -> None:
+    """I9: what is not done has a due time, or waits for a person who is told why."""
+    cluster = Cluster.objects.get(pk=rig.cluster.pk)
+    assert cluster.sync_due_at is not None, "I9"
+    assert cluster.state == ClusterState.ACTIVE or cluster.paused_reason, "I9"
+    assert not SyncRun.objects.filter(cluster=cluster, state=SyncState.RUNNING).exists(), "I9"
+    for workload in Workload.objects.filter(project__cluster=cluster).exclude(phase__in=ENDED):
+        assert workload.due_at is not None or workload.applied_generation == workload.generation, f"I9: {workload}"
+
+
+def quotas_of(admin: KubeClient) -> dict[str, int]:
+    """GPUs of the deserved quota by namespace, as the API server holds them."""
+    found = [each for each in admin.list(RESOURCE_QUOTA, labels=OWNER) if each["metadata"]["name"] == DESERVED_QUOTA]
+    hard = {each["metadata"]["namespace"]: each["spec"]["hard"] for each in found}
+    return {namespace: int(amounts[GPU]) for namespace, amounts in hard.items() if GPU in amounts}
+
+
+@contextmanager
+def sampled(rig: Rig) -> Iterator[Samples]:
+    """Look at every quota again and again, by the admin's own way."""
+    seen: Samples = defaultdict(set)
+    stop = threading.Event()
+    admin = KubeClient(rig.kubeconfig)
+
+    def sample() -> None:
+        while not stop.wait(0.1):
+            for namespace, amount in quotas_of(admin).items():
+                seen[namespace].add(amount)
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+        admin.close()
