@@ -130,6 +130,14 @@ def conflict_with(ref: ObjectRef, observed: Manifest, desired: Manifest) -> Conf
     return Conflict(ref, desired, reason, field_changes(observed, desired), observed)
 
 
+def same_but_status(one: Manifest, other: Manifest) -> bool:
+    """The same object, saying the same, but for its status and what the API server counts."""
+    parts = ("uid", "labels", "annotations", "deletionTimestamp")
+    if any(one["metadata"].get(part) != other["metadata"].get(part) for part in parts):
+        return False
+    return all(one.get(key) == other.get(key) for key in (one.keys() | other.keys()) - {"metadata", "status"})
+
+
 def is_leaving(manifest: Mapping[str, Any]) -> bool:
     """Its deletion has been asked for: it cannot be kept any more."""
     return bool(manifest["metadata"].get("deletionTimestamp"))

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from clusters.abreast import abreast
-from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update, conflict_with
+from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update, conflict_with, same_but_status
 from clusters.errors import (
     ClusterError,
     ClusterUnreachable,
@@ -25,6 +25,8 @@ from clusters.services.runs import Journal
 
 NAMED: Final = 3
 """How many objects in the way of a namespace's deletion are named."""
+TRIES: Final = 3
+"""How often an update is tried anew when only the object's status was written in between."""
 FEW: Final = 5
 """Up to so many namespaces are asked one by one what lives in them; for more, the whole cluster is listed once."""
 
@@ -159,8 +161,7 @@ class Pen:
                 case Create():
                     return self._create(change)
                 case Update():
-                    observed = self._stored.get(change.ref, change.observed)
-                    self._stored[change.ref] = self.gateway.update(change.desired, observed=observed)
+                    self._stored[change.ref] = self._update(change)
                 case Replace():
                     self.gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
                     self.gateway.create(change.desired)
@@ -171,6 +172,19 @@ class Pen:
         except ClusterError as error:
             return change, error
         return change, None
+
+    def _update(self, change: Update) -> Manifest:
+        """A status that a controller writes in between changes nothing that was compared: then read and write again."""
+        observed = self._stored.get(change.ref, change.observed)
+        for _ in range(TRIES):
+            try:
+                return self.gateway.update(change.desired, observed=observed)
+            except VersionConflict:
+                found = self.gateway.get(change.ref)
+                if found is None or not same_but_status(found, observed):
+                    raise
+                observed = found
+        return self.gateway.update(change.desired, observed=observed)
 
     def _create(self, change: Create) -> tuple[Change, ClusterError | None]:
         """Nobody asked before whether the name is free: who holds it is asked only when it is not."""

@@ -289,3 +289,25 @@ def test_many_namespaces_to_go_cost_one_list_per_kind(
     wanted.state = state(levels=LEVELS)
     assert reconcile(cluster).state == SyncState.SUCCEEDED
     assert set(spaces) == {""}
+
+
+@pytest.mark.parametrize(("theirs", "ok"), [({"status": {"used": 1}}, True), ({"description": "mine"}, False)])
+def test_f11_a_status_written_in_between_is_no_conflict_but_a_foreign_hand_is(
+    synced: Cluster, wanted: Wanted, monkeypatch: pytest.MonkeyPatch, theirs: Manifest, ok: bool
+) -> None:
+    real = MemoryGateway.update
+    once = iter([True])
+
+    def raced(gateway: MemoryGateway, manifest: Manifest, *, observed: Manifest) -> Manifest:
+        if next(once, None):
+            ref = ObjectRef(KAI_QUEUE, manifest["metadata"]["name"])
+            place = (KAI_QUEUE.key, "", ref.name)
+            gateway.store.objects[place] |= theirs
+            gateway._note("MODIFIED", ref, gateway.store.objects[place])
+        return real(gateway, manifest, observed=observed)
+
+    monkeypatch.setattr(MemoryGateway, "update", raced)
+    wanted.state = state(project("vision", deserved=6), levels=LEVELS, departments=FULL.departments)
+    assert outcomes(reconcile(synced)) == [("update", "project.1.a100", ok)]
+    if not ok:  # it is looked at again and decided anew
+        assert outcomes(reconcile(synced)) == [("update", "project.1.a100", True)]
