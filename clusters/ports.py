@@ -196,8 +196,8 @@ class ClusterGateway(Protocol):
     def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
         """Replace what Rung owns; `VersionConflict` unless the observed resourceVersion still holds.
 
-        A field that Rung wrote before and that is not in the manifest goes. What others wrote, what the server filled
-        in, status and identity stay as they are.
+        `observed` is the whole object as it was read, not its metadata alone. A field that Rung wrote before and that
+        is not in the manifest goes. What others wrote, what the server filled in, status and identity stay.
         """
 
     def delete(self, ref: ObjectRef, *, uid: str | None = None) -> None:
