@@ -25,7 +25,9 @@ def connection_of(cluster: Cluster) -> Connection:
 
 
 def opened(row: ClusterCredential) -> Connection:
-    """The connection a row stands for. Raises CredentialUnreadable."""
+    """The connection a row stands for. Raises CredentialUnreadable, also for an unchecked server."""
+    if row.insecure and not settings.RUNG_ALLOW_INSECURE_CLUSTERS:
+        raise CredentialUnreadable("Its server's certificate is not checked, which is not allowed: give its authority.")
     try:
         secret = sealer().open(row.sealed, bound_to=row.bound_to)
     except (SealBroken, NoKey) as error:

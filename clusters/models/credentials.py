@@ -1,8 +1,14 @@
 """How a real cluster is reached. The secret part is sealed; what is bound inside the seal stands in `bound_to`."""
 
+from datetime import timedelta
+from typing import Final
+
 from django.db import models
+from django.utils import timezone
 
 from clusters.models.estate import Cluster
+
+SOON: Final = timedelta(days=14)
 
 
 class CredentialKind(models.TextChoices):
@@ -29,6 +35,11 @@ class ClusterCredential(models.Model):
 
     def __str__(self) -> str:
         return f"{self.cluster_id} at {self.server}"
+
+    @property
+    def ends_soon(self) -> bool:
+        """Within two weeks, or already."""
+        return self.expires_at is not None and self.expires_at < timezone.now() + SOON
 
     @property
     def bound_to(self) -> tuple[str, ...]:

