@@ -249,3 +249,101 @@ def test_any_accepted_pod_is_taken(product: Product, project: Project) -> None:
 
     hold()
     assert len(taken) > 50, "intake refused nearly every pod, so this proves nothing"
+
+
+COUNT = st.integers(0, 3)
+SHARE = st.sampled_from([0, 1, "0%", "25%", "100%"])
+JOB = some(
+    parallelism=COUNT,
+    completions=st.integers(1, 3),
+    completionMode=st.sampled_from(["NonIndexed", "Indexed"]),
+    backoffLimit=COUNT,
+    backoffLimitPerIndex=COUNT,
+    maxFailedIndexes=COUNT,
+    activeDeadlineSeconds=st.integers(1, 60),
+    ttlSecondsAfterFinished=COUNT,
+    podReplacementPolicy=st.sampled_from(["TerminatingOrFailed", "Failed"]),
+)
+CRON = some(
+    schedule=st.sampled_from(
+        ["0 3 * * *", "*/5 * * * *", "@daily", "0 3 * * MON-FRI", "* *", "61 * * * *", "every day"]
+    ),
+    timeZone=st.sampled_from(["Europe/Paris", "Etc/UTC", "UTC", "Nowhere/City", "Local", "europe/paris"]),
+    concurrencyPolicy=st.sampled_from(["Allow", "Forbid", "Replace"]),
+    startingDeadlineSeconds=COUNT,
+    successfulJobsHistoryLimit=COUNT,
+    failedJobsHistoryLimit=COUNT,
+)
+STRATEGY = st.builds(
+    lambda kind, fields: {**kind, **fields},
+    some(type=st.sampled_from(["Recreate", "RollingUpdate"])),
+    some(rollingUpdate=some(maxSurge=SHARE, maxUnavailable=SHARE)),
+)
+SERVED = some(
+    replicas=COUNT,
+    minReadySeconds=st.sampled_from([0, 10, 700]),
+    strategy=STRATEGY,
+    revisionHistoryLimit=COUNT,
+    progressDeadlineSeconds=st.sampled_from([1, 10, 600, 601]),
+)
+SET = some(
+    replicas=COUNT,
+    minReadySeconds=COUNT,
+    serviceName=st.just("serve"),
+    podManagementPolicy=st.sampled_from(["OrderedReady", "Parallel"]),
+    updateStrategy=some(type=st.sampled_from(["RollingUpdate", "OnDelete"])),
+    volumeClaimTemplates=st.just(
+        [
+            {
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1.5Gi"}}},
+            }
+        ]
+    ),
+)
+
+
+def once() -> dict[str, Any]:
+    """A pod template that ends."""
+    return {"spec": {"restartPolicy": "Never", "containers": [container()]}}
+
+
+def selected(fields: dict[str, Any]) -> dict[str, Any]:
+    labels = {"app": "sample"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container()]}}
+    return {"selector": {"matchLabels": labels}, "template": template, **fields}
+
+
+OWNERS = st.one_of(
+    st.tuples(st.just("batch/v1"), st.just("Job"), JOB.map(lambda fields: {"template": once(), **fields})),
+    st.tuples(
+        st.just("batch/v1"),
+        st.just("CronJob"),
+        st.builds(
+            lambda cron, job: {"schedule": "0 3 * * *", **cron, "jobTemplate": {"spec": {"template": once(), **job}}},
+            CRON,
+            JOB,
+        ),
+    ),
+    st.tuples(st.just("apps/v1"), st.just("Deployment"), SERVED.map(selected)),
+    st.tuples(st.just("apps/v1"), st.just("StatefulSet"), SET.map(selected)),
+)
+
+
+def test_any_accepted_owner_of_pods_is_taken(product: Product, project: Project) -> None:
+    scope, taken = scope_of(project), list[str]()
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(OWNERS)
+    def hold(owner: tuple[str, str, dict[str, Any]]) -> None:
+        api_version, kind, spec = owner
+        body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "sample"}, "spec": copy.deepcopy(spec)}
+        try:
+            read = read_object(body, scope=scope)
+        except IntakeRefused:
+            return
+        taken.append(kind)
+        assert refusals(product, read, project) == []
+
+    hold()
+    assert set(taken) == {"Job", "CronJob", "Deployment", "StatefulSet"}
