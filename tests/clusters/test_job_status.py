@@ -37,3 +37,16 @@ def test_every_shape_of_status_is_understood(status: dict[str, Any], phase: str)
 def test_reason_and_message_come_along() -> None:
     found = job_status({"status": {"conditions": [true("Failed", reason="BackoffLimitExceeded", message="six times")]}})
     assert (found.reason, found.message) == ("BackoffLimitExceeded", "six times")
+
+
+@pytest.mark.parametrize(("active", "reason"), [([], "BetweenRuns"), ([{"name": "nightly-1"}], "")])
+def test_a_cron_job_says_that_no_run_is_under_way(active: list[dict[str, str]], reason: str) -> None:
+    manifest = {"kind": "CronJob", "spec": {"schedule": "0 3 * * *"}, "status": {"active": active}}
+    found = job_status(manifest)
+    assert (found.phase, found.reason) == ("active", reason)
+
+
+@pytest.mark.parametrize("decided", ["SuccessCriteriaMet", "FailureTarget"])
+def test_a_job_whose_end_is_decided_is_over_once_its_pods_are(decided: str) -> None:
+    manifest = {"kind": "Job", "status": {"conditions": [{"type": decided, "status": "True"}]}}
+    assert job_status(manifest).phase == "active"

@@ -6,13 +6,13 @@ import pytest
 from django.utils import timezone
 
 from clusters.backends.memory import forget_all, store_of
-from clusters.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable
+from clusters.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable, QuotaExceeded
 from clusters.models import Cluster
 from clusters.ports import Manifest, ObjectRef
 from clusters.services.reconcile import reconcile
 from portal.core.actors import SYSTEM
 from tenants.models import Project
-from tests.factories.workloads import ObservedPodFactory, job, spec_of
+from tests.factories.workloads import ObservedPodFactory, bare_pod, job, spec_of
 from workloads import tasks
 from workloads.models import Phase, Priority, Workload
 from workloads.services import apply as applying
@@ -208,3 +208,22 @@ def test_waiting_pods_are_made_anew_with_the_new_priority(workload: Workload, cl
 
 def test_a_task_for_a_workload_that_is_gone_does_nothing(db: None) -> None:
     tasks.apply_workload("00000000-0000-0000-0000-000000000000")
+
+
+def test_a_bare_pod_without_room_in_a_quota_waits_and_is_asked_for_again(llm_team: Project, cluster: Cluster) -> None:
+    forget_all()
+    Cluster.objects.update(flavour="kube")
+    reconcile(Cluster.objects.get(pk=cluster.pk))
+    pod = submit(spec=spec_of(bare_pod()), project=Project.objects.get(pk=llm_team.pk), actor=SYSTEM)
+    said = (
+        "exceeded quota: rung-limit, requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=4, limited: 4"
+    )
+    failing(cluster, QuotaExceeded(f'pods "pod" is forbidden: {said}'))
+    apply(pod.pk)
+    pod.refresh_from_db()
+    assert (pod.phase, pod.phase_reason, pod.apply_error) == (Phase.PENDING, "OverLimit", "")
+    assert pod.due_at is not None
+    store_of(str(cluster.pk)).faults.clear()
+    apply(now_due(pod).pk)
+    pod.refresh_from_db()
+    assert (pod.applied_generation, pod.due_at) == (1, None)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from clusters.models import Cluster
 from portal.audit.models import AuditRecord
-from portal.core.actors import Actor
+from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import Absent, BadRequest, Conflict, Refused, RungError
 from scheduling.priority import Request
 from tenants.models import PriorityCap, Project, ProjectQuota
@@ -217,3 +218,22 @@ def test_a_project_without_quota_runs_preemptible_work_only(research: object, as
     with pytest.raises(Refused) as refusal:
         submit(spec=spec_of(job()), project=project, actor=as_admin)
     assert refusal.value.problems[0].numbers["allowed"] == "0 GPU"
+
+
+@pytest.mark.parametrize(
+    ("served", "pointer", "words"),
+    [
+        (["batch/v1 Job"], "/kind", "its operator is not installed"),
+        (["batch/v1 Job", "kubeflow.org/v2 PyTorchJob"], "/apiVersion", "it knows PyTorchJob as kubeflow.org/v2"),
+    ],
+)
+def test_a_kind_that_the_cluster_was_seen_not_to_serve_is_refused(
+    llm_team: Project, served: list[str], pointer: str, words: str
+) -> None:
+    Cluster.objects.update(served_kinds=served)
+    with pytest.raises(Refused) as refusal:
+        submit(spec=spec_of(pytorch_job()), project=Project.objects.get(pk=llm_team.pk), actor=SYSTEM)
+    (problem,) = refusal.value.problems
+    assert (problem.pointer, problem.code) == (pointer, "kind_not_served")
+    assert words in problem.message
+    submit(spec=spec_of(job()), project=Project.objects.get(pk=llm_team.pk), actor=SYSTEM)
