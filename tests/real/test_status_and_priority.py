@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clusters.kinds_core import POD, RESOURCE_QUOTA, kind_of
+from clusters.kinds_core import POD, kind_of
 from clusters.ports import Manifest, ObjectRef
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
@@ -194,11 +194,28 @@ def test_a_schedule_says_so_between_runs_and_its_next_run_has_the_new_priority(
 
 
 def test_a_run_of_a_schedule_that_a_quota_refuses_is_told(product: Product) -> None:
-    project = product.project("vision", deserved=0, limit=0)
+    project = product.project("vision", deserved=2, limit=4)
     product.reconcile()
-    workload = product.submit(project, cron_job(gpus=0), **LOW)
-    assert product.object_of(workload) is not None
-    assert product.admin.get(ObjectRef(RESOURCE_QUOTA, "rung-limit", project.namespace))
+    first = product.submit(project, quick(job("first", gpus=3)), **LOW)
+    product.until(first, lambda row: row.phase == Phase.RUNNING)
+    manifest = cron_job(gpus=2)
+    manifest["spec"]["schedule"] = "0 3 1 1 *"
+    workload = product.submit(project, manifest, **LOW)
+    product.admin.create(run_of(product, workload))
+    waits = product.until(workload, lambda row: row.phase_reason == "OverLimit")
+    assert "exceeded quota: rung-limit" in waits.phase_message
+
+
+def run_of(product: Product, workload: Workload) -> Manifest:
+    """The Job its controller would make when the time has come."""
+    owner = product.object_of(workload)
+    assert owner is not None
+    template = owner["spec"]["jobTemplate"]
+    reference = {"apiVersion": "batch/v1", "kind": "CronJob", "name": owner["metadata"]["name"], "controller": True}
+    metadata = {**template["metadata"], "name": f"{owner['metadata']['name']}-1"}
+    metadata |= {"namespace": workload.project.namespace}
+    metadata["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"]}
 
 
 def test_a_job_that_is_deleted_by_hand_is_brought_back(product: Product, project: Project) -> None:

@@ -150,6 +150,13 @@ def test_what_is_not_meant_to_run_does_not_wait(llm_team: Project) -> None:
         pytest.param(
             {"phase_message": "0/3 nodes are available"}, "0/3 nodes are available", id="the scheduler's word"
         ),
+        pytest.param(
+            {"phase_message": "exceeded quota: rung-limit", "phase_reason": "OverLimit"},
+            "exceeded quota: rung-limit. That was the last answer: its controller asks again with growing delays (a "
+            "Job's up to a minute, a Deployment's up to a quarter of an hour), so room that was freed meanwhile is not "
+            "taken at once",
+            id="a quota's refusal",
+        ),
     ],
 )
 def test_without_a_fresh_look_the_reason_is_what_is_known(given: dict[str, Any], words: str, llm_team: Project) -> None:

@@ -263,3 +263,19 @@ def test_many_pods_cost_no_more_queries(client_of: Clients, workload: Workload, 
             client.get(address(workload, f"?tab={tab}"))
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_what_its_scheduler_does_not_keep_is_told_beside_its_priority(
+    client_of: Clients, workload: Workload, alice: User
+) -> None:
+    text = page(client_of(alice), address(workload))
+    assert "counts as deserved" not in text
+    Cluster.objects.update(flavour="kube")
+    Workload.objects.update(priority_value=125, preemptibility="preemptible")
+    assert "counts as deserved" in page(client_of(alice), address(workload))
+
+
+def test_before_a_priority_is_changed_its_page_says_when_pods_get_it(
+    client_of: Clients, workload: Workload, alice: User
+) -> None:
+    assert "Running pods keep the old number" in page(client_of(alice), address(workload))
