@@ -71,7 +71,7 @@ def is_absent(status: int, body: bytes) -> bool:
 
 def has_no_log(status: int, body: bytes) -> bool:
     """The answer for a pod that has written nothing yet: it is on no node, or its container has not begun."""
-    return status == 400 and bool(_NO_LOG.search(_message(_status(body))))
+    return status == 204 or (status == 400 and bool(_NO_LOG.search(_message(_status(body)))))
 
 
 def _forbidden(said: Mapping[str, Any], message: str) -> ClusterError:
