@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
@@ -30,6 +31,18 @@ from scheduling.priority import Preemptibility
 FIELDS = [each.name for each in ObservedPod._meta.concrete_fields if each.name not in {"id", "cluster", "uid"}]
 SAID = [each.attname for each in ObservedPod._meta.concrete_fields if each.name in FIELDS[:-2]]  # not when it was seen
 WORKLOAD = "workload."
+_said = attrgetter(*SAID)
+
+
+class Before(NamedTuple):
+    """What stands in a pod's row: plain values, since most of them are only compared."""
+
+    version: str
+    said: tuple[Any, ...]
+
+    def value(self, name: str) -> Any:
+        """Of one column."""
+        return self.said[SAID.index(name)]
 
 
 @dataclass(slots=True)
@@ -71,7 +84,7 @@ class PodStore:
                 self._add(changes, manifest, row)
         for manifest in look.gone:
             row = known.get(manifest["metadata"]["uid"])
-            if row is None or row.gone_at is None:
+            if row is None or row.value("gone_at") is None:
                 self._add(changes, manifest, row, gone=True)
         changes.rows += self._lost(look) if look.whole else self._replaced(changes)
         ObservedPod.objects.bulk_create(
@@ -86,23 +99,22 @@ class PodStore:
     def _rows(self) -> QuerySet[ObservedPod]:
         return ObservedPod.objects.filter(cluster=self.cluster)
 
-    def _known(self, uids: list[str]) -> dict[str, ObservedPod]:
-        parts = (self._rows().filter(uid__in=part) for part in batched(uids))
-        return {row.uid: row for part in parts for row in part}
+    def _known(self, uids: list[str]) -> dict[str, Before]:
+        rows = self._rows().values_list("uid", "resource_version", *SAID)
+        parts = (rows.filter(uid__in=part) for part in batched(uids))
+        return {uid: Before(version, tuple(said)) for part in parts for uid, version, *said in part}
 
-    def _add(self, changes: PodChanges, manifest: Manifest, before: ObservedPod | None, *, gone: bool = False) -> None:
+    def _add(self, changes: PodChanges, manifest: Manifest, before: Before | None, *, gone: bool = False) -> None:
         reading = self.flavour.interpret(manifest)
         row = self._row(manifest, reading)
         row.gone_at = self.at if gone else None
-        if before is not None and before.deletion_at:
-            row.deletion_at, row.grace_seconds = (
-                before.deletion_at,
-                before.grace_seconds,
-            )  # the node's own last word is 0
         if before is None:
             changes.fresh.append(row)
-        elif not _differs(row, before):
-            return
+        else:
+            if before.value("deletion_at"):  # the first word counts: a node's own last one is a grace of 0
+                row.deletion_at, row.grace_seconds = before.value("deletion_at"), before.value("grace_seconds")
+            if _said(row) == before.said:  # a probe's time, an annotation
+                return
         changes.rows.append(row)
         changes.readings[row.uid] = reading
 
@@ -111,7 +123,8 @@ class PodStore:
         listed = {each["metadata"]["uid"] for each in look.present} | {each["metadata"]["uid"] for each in look.gone}
         live = self._rows().filter(gone_at__isnull=True)
         missed = [uid for uid in live.values_list("uid", flat=True) if uid not in listed]
-        return self._ended(self._known(missed).values())
+        parts = (self._rows().filter(uid__in=part) for part in batched(missed))
+        return self._ended(row for part in parts for row in part)
 
     def _replaced(self, changes: PodChanges) -> list[ObservedPod]:
         """A name that a new pod has taken belongs to no other one any more."""
@@ -175,13 +188,8 @@ class PodStore:
         return next((pool.name for pool in self.pools if pool.is_default), "")
 
 
-def _is_news(manifest: Manifest, row: ObservedPod) -> bool:
-    return number(str(manifest["metadata"].get("resourceVersion", ""))) > number(row.resource_version)
-
-
-def _differs(row: ObservedPod, before: ObservedPod) -> bool:
-    """Many changes of a pod are of no interest here: a probe's time, an annotation."""
-    return any(getattr(row, name) != getattr(before, name) for name in SAID)
+def _is_news(manifest: Manifest, row: Before) -> bool:
+    return number(str(manifest["metadata"].get("resourceVersion", ""))) > number(row.version)
 
 
 def _grace(pod: Manifest) -> int:
