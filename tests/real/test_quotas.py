@@ -10,7 +10,7 @@ from clusters.ports import Manifest, ObjectRef
 from tenants.models import PriorityCap, Project
 from tests.factories.tenants import GPU
 from tests.factories.workloads import bare_pod, deployment, job
-from tests.real.product import Product, fresh
+from tests.real.product import Product, fresh, quick
 from workloads.models import Phase, Priority, Workload
 from workloads.services.lifecycle import stop
 
@@ -23,9 +23,7 @@ every_kind = pytest.mark.parametrize("kind", sorted(MAKERS))
 def filled(product: Product, project: Project, **asked: Any) -> Workload:
     """Three of the project's GPUs are in use."""
     product.reconcile()
-    manifest = job("first", gpus=3)
-    manifest["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
-    first = product.submit(project, manifest, **asked)
+    first = product.submit(project, quick(job("first", gpus=3)), **asked)
     return product.until(first, lambda row: row.phase == Phase.RUNNING)
 
 
@@ -88,11 +86,11 @@ def test_over_the_cap_of_its_priority_it_waits(product: Product, kind: str) -> N
     product.until(other, lambda row: row.phase == Phase.RUNNING)
 
 
-@pytest.mark.parametrize("kind", ["Job", "Pod"])
+@every_kind
 def test_a_freed_quota_is_taken_later(product: Product, kind: str) -> None:
     """A Job's controller asks again after 1, 2, 4 … 60 seconds; for a bare pod Rung does.
 
-    A Deployment's doubles its delay up to a quarter of an hour, which is too long for a test.
+    A Deployment's doubles its delay up to a quarter of an hour: soon after the refusal it is still short.
     """
     project = product.project("vision", deserved=2, limit=4)
     first = filled(product, project, **LOW)
@@ -121,7 +119,7 @@ def test_a_class_that_never_preempts_waits_where_another_evicts(product: Product
     Priority.objects.filter(name="high").update(preemption_policy="Never")
     project = product.project("vision", deserved=64)
     product.reconcile()
-    running = [product.submit(project, job(f"low-{number}", gpus=8), **LOW) for number in range(4)]
+    running = [product.submit(project, quick(job(f"low-{number}", gpus=8)), **LOW) for number in range(4)]
     for each in running:
         product.until(each, lambda row: row.phase == Phase.RUNNING)
     polite = product.submit(project, job("polite", gpus=8), **HIGH)

@@ -1,7 +1,6 @@
 """Phases of real objects, and what stop, resume and another priority do to each kind on a real API server."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -11,28 +10,13 @@ from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Project
 from tests.factories.workloads import bare_pod, deployment, job, pytorch_job
-from tests.real.product import Product, fresh
+from tests.real.product import Product, fresh, quick
 from workloads.models import Phase, Workload
 from workloads.queues import object_name
 from workloads.services.lifecycle import change_priority, resume, stop
 
 pytestmark = pytest.mark.lab
 LOW = {"priority": "low", "preemptibility": "preemptible"}
-
-
-def quick(manifest: Manifest) -> Manifest:
-    """The same with one second of grace."""
-    for spec in _pod_specs(manifest):
-        spec["terminationGracePeriodSeconds"] = 1
-    return manifest
-
-
-def _pod_specs(node: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(node, dict):
-        if "containers" in node:
-            yield node
-        for child in node.values():
-            yield from _pod_specs(child)
 
 
 def stateful_set(name: str = "serve", *, gpus: int = 1) -> Manifest:
