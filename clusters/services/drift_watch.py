@@ -6,7 +6,6 @@ Only a hint: what really differs is for reconcile to find, and the periodic one 
 from collections.abc import Sequence
 
 import structlog
-from django.db.models.functions import Now
 
 from clusters.enqueue import wake_sync
 from clusters.models import Cluster, ObservedObject
@@ -29,9 +28,7 @@ def note_changes(cluster: Cluster, look: Look) -> bool:
     if strange:
         names = [row.name for row in strange[:5]]
         log.info("observe.foreign_hand", cluster=cluster.name, kind=look.kind.key, objects=names)
-        row = Cluster.objects.filter(pk=cluster.pk)
-        row.update(sync_due_at=Now())
-        touches.note(cluster.pk, _owners(look, strange), row.values_list("generation", flat=True).get())
+        touches.call_for(cluster.pk, _owners(look, strange))
         wake_sync(cluster.pk)
     return bool(strange)
 

@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
-from django.db.models import F, ProtectedError
+from django.db.models import ProtectedError
 from django.utils import timezone
 
 from clusters.enqueue import wake_sync
@@ -79,9 +79,7 @@ def touch(cluster: Cluster, *, owner: str = touches.EVERYTHING) -> None:
 
     Name the owner where only its own objects change and none of them goes: a change of one then costs one.
     """
-    row = Cluster.objects.filter(pk=cluster.pk)
-    row.update(generation=F("generation") + 1, sync_due_at=timezone.now())
-    touches.note(cluster.pk, [owner], row.values_list("generation", flat=True).get())
+    touches.call_for(cluster.pk, [owner])
     wake_sync(cluster.pk)
 
 

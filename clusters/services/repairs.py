@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from django.db import transaction
-from django.utils import timezone
 
 from clusters.diff import Change, Conflict
 from clusters.enqueue import wake_dry_run, wake_sync
@@ -71,10 +70,9 @@ def forget_adoptions(cluster: Cluster, changes: Iterable[Change], remaining: Ite
 
 def _ask_for(drift: Drift) -> None:
     """The owner's objects are looked at next, without waiting for the time of everything."""
-    active = Cluster.objects.filter(pk=drift.cluster_id, state=ClusterState.ACTIVE)
-    if not active.update(sync_due_at=timezone.now()):
+    if not Cluster.objects.filter(pk=drift.cluster_id, state=ClusterState.ACTIVE).exists():
         raise StateConflict(f"{drift.cluster.name} is paused: {drift.cluster.paused_reason}", code="cluster_paused")
-    touches.note(drift.cluster_id, [drift.owner], active.values_list("generation", flat=True).get())
+    touches.call_for(drift.cluster_id, [drift.owner])
     wake_sync(drift.cluster_id)
 
 

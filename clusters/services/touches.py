@@ -9,13 +9,24 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Min
+from django.db.models import F, Min
+from django.db.models.functions import Now
 
 from clusters.models import Cluster, Touch
 
 EVERYTHING: Final = ""
 MOST: Final = 16
 """Owners that are looked at one by one; more of them cost more than listing everything."""
+
+
+def call_for(cluster_id: UUID, owners: Iterable[str]) -> None:
+    """A reason to look at these owners: due now. A generation of its own, so that a run under way does not settle it.
+
+    Call it in the transaction of the change.
+    """
+    row = Cluster.objects.filter(pk=cluster_id)
+    row.update(generation=F("generation") + 1, sync_due_at=Now())
+    note(cluster_id, owners, row.values_list("generation", flat=True).get())
 
 
 def note(cluster_id: UUID, owners: Iterable[str], generation: int) -> None:

@@ -17,7 +17,7 @@ from clusters.ports import DesiredState, Manifest, ObjectRef
 from clusters.services import sightings
 from clusters.services.estate import request_reconcile, touch
 from clusters.services.reconcile import reconcile
-from clusters.services.touches import MOST
+from clusters.services.touches import MOST, call_for
 from portal.core.actors import SYSTEM
 from tests.clusters.specs import Wanted, level, project, queue, state
 from tests.clusters.synced import LEVELS, outcomes
@@ -245,3 +245,22 @@ def mess(random: Random, gateway: MemoryGateway, cluster: Cluster, wanted: Wante
             levels=(level("high", random.randint(100, 150)), LEVELS[1]),
             departments=wanted.state.departments,
         )
+
+
+def test_a_reason_to_look_that_comes_during_a_run_is_not_settled_by_it(
+    many: Callable[[int], Cluster], wanted: Wanted, store: Store, gateway: MemoryGateway
+) -> None:
+    """The run has looked at the owner already when somebody lays hands on its queue."""
+    cluster = many(3)
+    once = iter([True])
+
+    def foreign_hand(verb: str, ref: ObjectRef) -> None:
+        if next(once, None):
+            del store.objects[(KAI_QUEUE.key, "", "project.1.a100")]
+            call_for(cluster.pk, ["project.1"])
+
+    gateway.delete(ObjectRef(NAMESPACE, "runai-p1"))
+    touch(cluster, owner="project.1")
+    store.faults.append(foreign_hand)
+    assert outcomes(reconcile(cluster)) == [("create", "runai-p1", True)]
+    assert outcomes(reconcile(cluster)) == [("create", "project.1.a100", True)]
