@@ -1,9 +1,9 @@
 """A stub of an API server for one benchmark: it replays a recorded watch of pods over TLS, as fast as it is read.
 
-    python -m benchmarks.watch_stub FOLDER EVENTS
+    python -m benchmarks.watch_stub FOLDER EVENTS ORDER
 
-The recording is one pod's life on a real control plane; it is replayed for as many pods as make up EVENTS, one stage of
-all pods after the other, so that no two events of a pod come close together. Writes `port` and `ca.crt` to FOLDER.
+The recording is one pod's life on a real control plane; it is replayed for as many pods as make up EVENTS, in an ORDER.
+Writes `port` and `ca.crt` to FOLDER.
 """
 
 import datetime
@@ -28,22 +28,32 @@ PODS = "/api/v1/pods"
 FIRST = 1000
 """resourceVersion of the empty list that the replay follows."""
 CHUNK = 1 << 16
+STARTING = 3
+BURST = 100
 
 
-def replay(events: int) -> Iterator[bytes]:
+def replay(events: int, order: str) -> Iterator[bytes]:
     """The lines, each with its own resourceVersion."""
     stages = [line.encode() for line in RECORDED.read_text(encoding="utf-8").splitlines()]
-    pods = -(-events // len(stages))
-    version = FIRST
-    for stage in stages:
-        head, *rest = stage.split(b"@VERSION@")
-        tail = b"@VERSION@".join(rest)
-        for pod in range(pods):
-            version += 1
-            if version - FIRST > events:
-                return
-            line = head + str(version).encode() + tail
-            yield line.replace(b"@NAME@", b"%05d" % pod).replace(b"@UID@", b"81fd9726-64b9-4856-b275-%012d" % pod)
+    for version, (stage, pod) in enumerate(islice(ORDERS[order](-(-events // len(stages)), len(stages)), events)):
+        head, *rest = stages[stage].split(b"@VERSION@")
+        line = head + str(FIRST + 1 + version).encode() + b"@VERSION@".join(rest)
+        yield line.replace(b"@NAME@", b"%05d" % pod).replace(b"@UID@", b"81fd9726-64b9-4856-b275-%012d" % pod)
+
+
+def by_stages(pods: int, stages: int) -> Iterator[tuple[int, int]]:
+    """One stage of all pods after the other: no two events of a pod come close together."""
+    return ((stage, pod) for stage in range(stages) for pod in range(pods))
+
+
+def in_bursts(pods: int, stages: int) -> Iterator[tuple[int, int]]:
+    """As it was recorded: a pod starts within a moment (3 events) and ends within another, a hundred pods at a time."""
+    for part in (range(STARTING), range(STARTING, stages)):
+        for first in range(0, pods, BURST):
+            yield from ((stage, pod) for stage in part for pod in range(first, min(first + BURST, pods)))
+
+
+ORDERS = {"stages": by_stages, "bursts": in_bursts}
 
 
 class Server(ThreadingHTTPServer):
@@ -51,6 +61,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     events = 0
+    order = "bursts"
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A reader that has enough hangs up: nothing to tell."""
@@ -104,7 +115,7 @@ class Stub(BaseHTTPRequestHandler):
     def _replay(self, since: int, until: float) -> None:
         """From there on, until the watch's time is over."""
         batch, size = [], 0
-        for line in islice(replay(self.server.events), since - FIRST, None):
+        for line in islice(replay(self.server.events, self.server.order), since - FIRST, None):
             if time.monotonic() > until:
                 break
             batch += [line, b"\n"]
@@ -144,12 +155,12 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return ca, private
 
 
-def main(folder: str, events: str) -> None:
+def main(folder: str, events: str, order: str) -> None:
     ca, private = certificate(Path(folder))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(ca, private)
     server = Server(("127.0.0.1", 0), Stub)
-    server.events = int(events)
+    server.events, server.order = int(events), order
     server.socket = context.wrap_socket(server.socket, server_side=True)
     (Path(folder) / "port").write_text(str(server.server_port))
     server.serve_forever()
