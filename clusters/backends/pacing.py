@@ -55,6 +55,7 @@ class Breaker:
         self._longest = longest
         self.failures = 0
         self._barred_until = -math.inf
+        self._trying = False
 
     def wait(self, now: float) -> float:
         """Seconds until the next try; 0: now."""
@@ -64,13 +65,21 @@ class Breaker:
         """A request begins. While open it is the only one until its outcome is told, or nobody told it for long."""
         if self.failures >= self._after:
             self._barred_until = now + self._longest
+            self._trying = True
 
     def succeeded(self) -> None:
         """An answer came, whatever it says."""
         self.failures = 0
+        self._trying = False
 
     def failed(self, now: float, *, chance: float) -> None:
-        """No answer. `chance` in 0..1 spreads the tries of many processes."""
+        """No answer. `chance` in 0..1 spreads the tries of many processes.
+
+        While nobody may try, what fails was begun before: many watches that break at once are one message.
+        """
+        if self.wait(now) > 0 and not self._trying:
+            return
+        self._trying = False
         self.failures += 1
         doubled = self._first * 2.0 ** min(self.failures - self._after, 16)
         self._barred_until = now + min(self._longest, doubled) * (0.5 + chance / 2)

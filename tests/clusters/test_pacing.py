@@ -62,11 +62,20 @@ def test_a_breaker_opens_after_failures_in_a_row() -> None:
 @pytest.mark.parametrize(("chance", "waits"), [(1.0, [1, 2, 4, 8, 10, 10]), (0.0, [0.5, 1, 2, 4, 5, 5])])
 def test_tries_become_ever_more_seldom_and_are_spread(chance: float, waits: list[float]) -> None:
     breaker = Breaker(after=1, first=1.0, longest=10.0)
-    seen = []
+    seen, now = [], 0.0
     for _ in waits:
-        breaker.failed(0.0, chance=chance)
-        seen.append(breaker.wait(0.0))
+        breaker.tried(now)
+        breaker.failed(now, chance=chance)
+        seen.append(breaker.wait(now))
+        now += breaker.wait(now)
     assert seen == waits
+
+
+def test_many_connections_that_break_at_once_are_one_message() -> None:
+    breaker = Breaker(after=3, first=1.0, longest=60.0)
+    for _ in range(20):
+        breaker.failed(100.0, chance=1.0)
+    assert breaker.wait(100.0) == 1.0
 
 
 def test_one_alone_tries_while_it_is_open() -> None:

@@ -17,12 +17,15 @@ HERE = Path(__file__).parent
 LIMITS = Limits(connect=1.0, read=1.5, total=3.0)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test of this folder speaks to a real API server."""
+    """Every test of this folder speaks to a real API server; on SQLite unless it says PostgreSQL."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.lab)
             item.add_marker(pytest.mark.enable_socket)
+            if not item.get_closest_marker("postgres"):
+                item.add_marker(pytest.mark.django_db)
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +48,14 @@ def proxy(broken_cluster: LabCluster, seed: int) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
+def database(request: pytest.FixtureRequest) -> None:
+    """A transaction that is rolled back; where threads are to see each other's rows, a PostgreSQL of the test's own."""
+    request.getfixturevalue("postgres_db" if request.node.get_closest_marker("postgres") else "db")
+
+
+@pytest.fixture
 def rig(
-    broken_cluster: LabCluster, proxy: FaultProxy, seed: int, db: None, monkeypatch: pytest.MonkeyPatch
+    broken_cluster: LabCluster, proxy: FaultProxy, seed: int, database: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Rig]:
     """The product with little patience. Afterwards the invariants are checked, whatever the test did."""
     monkeypatch.setitem(kubernetes.KubernetesGateway.__init__.__kwdefaults__, "limits", LIMITS)
