@@ -36,9 +36,9 @@ class ClusterQuerySet(models.QuerySet["Cluster"]):
         """Active, and its reconcile is due or was never planned."""
         return self.filter(Q(sync_due_at=None) | Q(sync_due_at__lte=now), state=ClusterState.ACTIVE)
 
-    def claim_due(self, cluster: "Cluster", until: datetime) -> bool:
-        """Move the due time on; True for the one sweep that saw it unmoved."""
-        return bool(self.filter(pk=cluster.pk, sync_due_at=cluster.sync_due_at).update(sync_due_at=until))
+    def claim_due(self, cluster: "Cluster", now: datetime, until: datetime) -> bool:
+        """Move the due time on; True for the one of several sweeps that still found it due."""
+        return bool(self.due(now).filter(pk=cluster.pk).update(sync_due_at=until))
 
 
 class Cluster(models.Model):

@@ -19,7 +19,7 @@ QUIET_KEPT: Final = timedelta(days=1)
 def sweep() -> int:
     """Wake a worker for each due cluster, each for one of several sweeps only. Answers how many."""
     now = timezone.now()
-    claimed = [cluster for cluster in Cluster.objects.due(now) if Cluster.objects.claim_due(cluster, now + AGAIN)]
+    claimed = [cluster for cluster in Cluster.objects.due(now) if Cluster.objects.claim_due(cluster, now, now + AGAIN)]
     for cluster in claimed:
         wake_sync(cluster.pk)
     return len(claimed)
