@@ -88,7 +88,13 @@ class Feed(threading.Thread):
 
     def _failed(self, error: ClusterError) -> None:
         if error.transient:
-            log.warning("observer.feed", cluster=self._cluster.name, kind=self.kind.key, code=error.code)
+            log.warning(
+                "observer.feed",
+                cluster=self._cluster.name,
+                kind=self.kind.key,
+                code=error.code,
+                message=error.message,
+            )
             self._again(error.retry_after)
         elif self._always or not isinstance(error, ClusterRefused):
             self.refused_at = time.monotonic()
