@@ -1,0 +1,172 @@
+"""B3: how soon a quota that somebody edited or deleted is as it should be again, ours against a Kopf operator.
+
+    python3 -m venv FOLDER && FOLDER/bin/pip install kopf==1.37.5 kubernetes==31.0.0
+    python -m benchmarks.bench_drift --kopf FOLDER/bin/kopf [--projects 1000] [--samples 100]
+
+One etcd and kube-apiserver hold the objects of many projects. Somebody changes foreign annotations of quotas fifty
+times a second. Edits and deletions of other quotas alternate; a sample ends when a reader sees the quota as wanted.
+Ours: the observer watches, stores, and wakes one worker, a thread here that waits for it; a broker between them would
+add its own delay. Kopf: `benchmarks/peers/kopf_operator.py`. Both sides in turns, each while the other is stopped.
+Samples go to benchmarks/results/drift.json.
+"""
+
+from benchmarks import stage  # isort: skip - it sets Django up
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from unittest import mock
+
+from django.db import connection
+
+from benchmarks.many import OBJECTS_EACH, as_file, check, registered, wanted
+from benchmarks.plane import TOKEN, Plane, plane
+from benchmarks.raw import Api, request
+from clusters.models import Cluster
+from clusters.observer import Observer
+from clusters.services.reconcile import reconcile
+
+NOISE = 50  # changes a second of what is nobody's business
+PATIENCE = 30.0
+MERGE = "application/merge-patch+json"
+Side = Callable[[], AbstractContextManager[None]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kopf", type=Path, required=True)
+    parser.add_argument("--projects", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    samples: dict[str, list[float]] = {"ours": [], "kopf": []}
+    with (
+        stage.template() as template,
+        stage.copy_of(template),
+        plane() as server,
+        tempfile.TemporaryDirectory(prefix="rung-bench-") as folder,
+    ):
+        cluster = registered(server, asked.projects)
+        file = as_file(wanted(cluster), Path(folder))
+        check(reconcile(cluster), written=asked.projects * OBJECTS_EACH + 7)
+        sides: dict[str, Side] = {"ours": lambda: ours(cluster), "kopf": lambda: kopf(asked.kopf, server, file)}
+        for number in range(asked.rounds):
+            for name in sides if number % 2 == 0 else reversed(sides):
+                with sides[name](), noise(server, cluster, asked.projects):
+                    samples[name] += measure(server, cluster, asked.samples // asked.rounds)
+    for name, found in samples.items():
+        print(f"{name}: p50 {statistics.median(found) * 1e3:.0f} ms, p99 {stage.p99(found) * 1e3:.0f} ms")
+    stage.ratio("p99, ours / Kopf", [stage.p99(samples["ours"])], [stage.p99(samples["kopf"])], 0.5)
+    stage.ratio("p50, ours / Kopf", samples["ours"], samples["kopf"], 0.5)
+    stage.keep("drift", {"projects": asked.projects, "noise": NOISE, "seconds": samples})
+
+
+@contextmanager
+def ours(cluster: Cluster) -> Iterator[None]:
+    """An observer, and a worker that it wakes."""
+    woken: SimpleQueue[object] = SimpleQueue()
+    stop = threading.Event()
+
+    def work() -> None:
+        while (found := woken.get()) is not None:
+            reconcile(Cluster.objects.get(pk=str(found)))
+        connection.close()
+
+    observer = Observer(stop=stop)
+    threads = [threading.Thread(target=work), threading.Thread(target=observer.run)]
+    with mock.patch("clusters.services.drift_watch.wake_sync", woken.put):
+        for thread in threads:
+            thread.start()
+        _until(lambda: Cluster.objects.get(pk=cluster.pk).observed_at is not None)
+        time.sleep(5)
+        try:
+            yield
+        finally:
+            stop.set()
+            threads[1].join()
+            woken.put(None)
+            threads[0].join()
+
+
+@contextmanager
+def kopf(program: Path, server: Plane, file: Path) -> Iterator[None]:
+    """The operator as a process of its own."""
+    command = [str(program), "run", "--all-namespaces", str(Path(__file__).parent / "peers" / "kopf_operator.py")]
+    environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "WANTED": str(file)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(15)  # it lists everything first
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def noise(server: Plane, cluster: Cluster, projects: int) -> Iterator[None]:
+    """Foreign annotations of deserved quotas change, so many times a second."""
+    stop, chance = threading.Event(), random.Random(1)
+
+    def make() -> None:
+        api = server.api()
+        while not stop.wait(1 / NOISE):
+            path = _quota(cluster, chance.randrange(projects), "rung-deserved")
+            body = json.dumps({"metadata": {"annotations": {"bench/noise": str(chance.random())}}}).encode()
+            api.send(request(TOKEN, "PATCH", path, body, MERGE))
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def measure(server: Plane, cluster: Cluster, count: int) -> list[float]:
+    """Seconds until each of so many quotas is as it was."""
+    api, found = server.api(), []
+    for number in range(count):
+        path = _quota(cluster, number, "rung-limit")
+        before = _hard(api, path)
+        start = time.perf_counter()
+        if number % 2:
+            api.send(request(TOKEN, "DELETE", path))
+        else:
+            body = json.dumps({"spec": {"hard": {"requests.nvidia.com/gpu": "99"}}}).encode()
+            api.send(request(TOKEN, "PATCH", path, body, MERGE))
+        _until(lambda path=path, before=before: _hard(api, path) == before)  # type: ignore[misc] # bound on purpose
+        found.append(time.perf_counter() - start)
+        time.sleep(0.1)
+    return found
+
+
+def _quota(cluster: Cluster, number: int, name: str) -> str:
+    return f"/api/v1/namespaces/runai-{cluster.name}-p{number}/resourcequotas/{name}"
+
+
+def _hard(api: Api, path: str) -> object:
+    status, body = api.ask("GET", path)
+    return json.loads(body)["spec"]["hard"] if status == 200 else None
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError("it was never repaired")
+        time.sleep(0.002)
+
+
+if __name__ == "__main__":
+    main()
