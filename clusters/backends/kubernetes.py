@@ -30,7 +30,7 @@ from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, WatchEvent
 
 PAGE: Final = 500
 MOST_PAGES: Final = 4000  # two million objects: a list that goes on is none
-WATCHES: Final = 32  # connections kept for watches: as many as kinds are followed
+WATCHES: Final = 64  # connections kept for watches: one for each kind that is followed
 BOOKMARKS: Final = 75.0  # seconds: API servers send a bookmark about every minute
 QUIET: Final = 0.05  # seconds without a byte after which a watch that does not wait has told everything
 SLACK: Final = 5.0  # seconds that a server may take to end a watch whose time is over

@@ -87,9 +87,9 @@ class Transport:
 
     @contextmanager
     def stream(self, path: str, *, accept: str = "") -> Iterator["Stream"]:
-        """An answer that is read while it comes."""
-        with deadline(time.monotonic() + self._limits.total), _translated():
-            response = self._send("GET", path, None, accept, self._limits.read)
+        """An answer that is read while it comes. The deadlines of its reader hold, no timeout of the socket's own."""
+        with deadline(time.monotonic() + self._limits.connect + self._limits.read), _translated():
+            response = self._send("GET", path, None, accept, None)
         try:
             yield Stream(response, self._limits)
         finally:
@@ -100,7 +100,7 @@ class Transport:
         self._pool.close()
         self._client.close()
 
-    def _send(self, method: str, path: str, body: bytes | None, accept: str, read: float) -> BaseHTTPResponse:
+    def _send(self, method: str, path: str, body: bytes | None, accept: str, read: float | None) -> BaseHTTPResponse:
         headers = {**self._headers}
         if accept:
             headers["Accept"] = accept

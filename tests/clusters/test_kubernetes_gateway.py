@@ -190,10 +190,13 @@ def event(type_: str, **metadata: str) -> bytes:
     return json.dumps({"type": type_, "object": {**LIVE, "metadata": metadata}}).encode() + b"\n"
 
 
-def watched(folder: Path, pieces: list[bytes], *, close: bool = True, wait: float = 5) -> list[Any]:
+def watched(folder: Path, pieces: list[bytes], *, close: bool = True, wait: float = 5, pause: float = 0.0) -> list[Any]:
     """What a watch tells, and the error it ends with."""
     seen: list[Any] = []
-    with saying(folder, pieces, close=close) as connection, closing(gateway_of(connection, limits=SHORT)) as gateway:
+    with (
+        saying(folder, pieces, close=close, pause=pause) as connection,
+        closing(gateway_of(connection, limits=SHORT)) as gateway,
+    ):
         try:
             for each in gateway.watch(PRIORITY_CLASS, since="5", wait=wait):
                 seen.append(each.type)  # noqa: PERF401 - what came before the error counts
@@ -236,6 +239,10 @@ def test_an_expired_watch_may_say_so_at_once(api: ApiServer, gateway: Kubernetes
     api.answers = lambda _request: (410, status(410, "Expired"))
     with pytest.raises(VersionExpired):
         list(gateway.watch(PRIORITY_CLASS, since="5", wait=5))
+
+
+def test_a_quiet_watch_is_not_broken_by_what_an_answer_may_take(tmp_path: Path) -> None:
+    assert watched(tmp_path, [HEAD, chunk(ADDED), END], pause=3 * SHORT.read) == ["ADDED"]
 
 
 def test_a_watch_that_falls_silent_past_its_time_is_unreachable(
