@@ -29,7 +29,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 def test_a_job_runs_on_a_real_control_plane(demo: Demo) -> None:
     robot = Robot(demo.origin)
     project = demo.rows("SELECT id FROM tenants_project WHERE name = 'lab-team'")[0][0]
-    answer = robot.submit(str(project), job("first", gpus=8))
+    manifest = job("first", gpus=8)
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = "docker.io/library/python:3.14"
+    answer = robot.submit(str(project), manifest)
     assert answer.status == 202, answer.text
     workload = answer.json["metadata"]["id"]
     eventually(lambda: robot.workload(workload)["phase"] == "Running", seconds=60, log=demo.log)

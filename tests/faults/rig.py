@@ -9,9 +9,9 @@ from random import Random
 from django.utils import timezone
 
 from clusters.errors import ClusterError
-from clusters.kinds_core import NAMESPACE, RESOURCE_QUOTA
+from clusters.kinds_core import RESOURCE_QUOTA
 from clusters.models import Cluster, ClusterState, Drift, DriftKind, SyncRun, SyncState
-from clusters.ports import Manifest, ObjectRef
+from clusters.ports import Manifest
 from clusters.services.estate import pause, unpause
 from clusters.services.reconcile import reconcile
 from portal.core.actors import SYSTEM
@@ -103,8 +103,6 @@ class Rig(Product):
         """Leave the API server as it was found."""
         self.proxy.heal()
         super().end()
-        for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
-            self.admin.wait_gone(ObjectRef(NAMESPACE, namespace), seconds=60)
 
     @staticmethod
     def is_done(said: SyncRun | ClusterError) -> bool:

@@ -43,7 +43,7 @@ def test_f8_what_was_wanted_while_it_was_away_comes_once_it_is_back(rig: Rig, aw
 
 def test_f9_a_slow_server_is_waited_for_and_a_dripping_one_is_not(rig: Rig) -> None:
     projects = rig.projects(2)
-    with rig.proxy.broken(Slow(0.6, least=0.1)):
+    with rig.proxy.broken(Slow(0.2, least=0.05)):
         rig.reconcile()
     rig.grant(projects[0])
     with rig.proxy.broken(Drip(0.3), path="/resourcequotas|/kube-system"):
