@@ -12,6 +12,7 @@ from clusters.flavours import FLAVOURS
 from clusters.gateways import BACKENDS
 from clusters.models import Cluster, ClusterState, NodePool, Placement
 from clusters.services import touches
+from clusters.services.leases import forget_versions
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
@@ -57,6 +58,8 @@ def unpause(*, cluster: Cluster, actor: Actor, adopt: bool = False) -> None:
     )
     cluster.refresh_from_db()
     if changed:
+        if adopt:
+            forget_versions(cluster)
         record(actor, "cluster.unpause", cluster, detail={"adopt": adopt})
         wake_sync(cluster.pk)
 

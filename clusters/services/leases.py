@@ -82,3 +82,8 @@ def _taken(holder: str, count: int, mine: Iterable[UUID]) -> list[UUID]:
         if len(taken) < count and acquire(cluster=cluster, holder=holder):
             taken.append(cluster.pk)
     return taken
+
+
+def forget_versions(cluster: Cluster) -> None:
+    """Another cluster stands behind the address: the versions of the old one mean nothing there, so all is listed."""
+    ObserverLease.objects.filter(cluster=cluster).update(versions={})

@@ -20,6 +20,7 @@ from clusters.models import Cluster, ClusterCredential
 from clusters.sealing import NoKey
 from clusters.services.connection_test import ConnectionReport, Opens, identify, open_gateway, try_connection
 from clusters.services.estate import create_cluster, pause, touch
+from clusters.services.leases import forget_versions
 from portal.audit.denials import recorded
 from portal.audit.services import record
 from portal.core.actors import Actor
@@ -78,6 +79,8 @@ def change_connection(
             now.version += 1
             _store(now, connection)
             detail = {"before": before, "after": _as_audit(now), "identity": [cluster.uid, uid]}
+            if uid != cluster.uid:
+                forget_versions(cluster)
             _take(cluster, uid, version)
             touch(cluster)
             record(actor, "cluster.reconnect", cluster, detail=detail)

@@ -9,12 +9,15 @@ from pytest_django import DjangoAssertNumQueries
 
 from clusters import observation
 from clusters.backends import sandbox as backend
+from clusters.backends.memory import forget_all
 from clusters.errors import ClusterBusy, ClusterChanged, ClusterRefused
 from clusters.gateways import gateway_for
 from clusters.kinds_core import POD, ref_of
 from clusters.models import Cluster, Node, NodePool, ObservedPod, ObserverLease
 from clusters.ports import Kind, Manifest
+from clusters.services.estate import pause, unpause
 from clusters.services.observe import observe_cluster
+from portal.core.actors import SYSTEM
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, furnished, job
 from tests.clusters.told import Told
 from tests.factories.clusters import build_cluster
@@ -170,3 +173,18 @@ def test_a_cluster_that_refuses_its_pods_is_an_error(monkeypatch: pytest.MonkeyP
     with pytest.raises(ClusterRefused):
         observe_cluster(sandbox.cluster)
     assert Cluster.objects.get().observed_at is None
+
+
+def test_a_cluster_that_was_taken_for_another_is_listed_from_the_beginning(cluster: Cluster, told: Told) -> None:
+    old = gateway_for(cluster)
+    for number in range(50):  # it has counted far beyond where the new one is
+        old.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"old-{number}"}})
+    observe_cluster(cluster)
+    forget_all()
+    fresh = gateway_for(cluster)
+    fresh.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}})
+    fresh.create(bare_pod("hello"))
+    pause(cluster=cluster, reason="another one answers", actor=SYSTEM)
+    unpause(cluster=cluster, actor=SYSTEM, adopt=True)
+    observe_cluster(cluster)
+    assert [row.name for row in ObservedPod.objects.all()] == ["hello"]
