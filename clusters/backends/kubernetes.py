@@ -11,9 +11,10 @@ import orjson
 
 from clusters.backends.kubernetes_answers import error_for, has_no_log, is_absent, parsed
 from clusters.backends.kubernetes_fields import merged
+from clusters.backends.kubernetes_http import Answer
 from clusters.backends.kubernetes_objects import members, tidied
 from clusters.backends.kubernetes_paths import OURS, collection, group, inside, place, query
-from clusters.backends.kubernetes_transport import LIMITS, Answer, Limits, Silence, Transport
+from clusters.backends.kubernetes_transport import LIMITS, Limits, Silence, Transport
 from clusters.backends.kubernetes_watch import events
 from clusters.backends.pacing import MOST, Valve
 from clusters.connections import Connection, Target
@@ -52,6 +53,7 @@ class KubernetesGateway:
     ) -> None:
         self.name = name
         self._manager = manager
+        self._signed = query(fieldManager=manager, fieldValidation="Strict")
         self._valve = Valve(name)
         self._transport = Transport(connection, target, connections=MOST, limits=limits)
         self._watches = Transport(connection, target, connections=WATCHES, limits=limits)
@@ -84,11 +86,11 @@ class KubernetesGateway:
 
     def create(self, manifest: Manifest) -> Manifest:
         metadata = {key: value for key, value in manifest["metadata"].items() if key not in BORN_WITH}
-        path = inside(_ref(manifest)) + query(fieldManager=self._manager, fieldValidation="Strict")
+        path = inside(_ref(manifest)) + self._signed
         return _object(self._ask("POST", path, body=orjson.dumps({**manifest, "metadata": metadata})))
 
     def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
-        path = place(_ref(manifest)) + query(fieldManager=self._manager, fieldValidation="Strict")
+        path = place(_ref(manifest)) + self._signed
         body = merged(manifest, observed, manager=self._manager)
         return _object(self._ask("PUT", path, body=orjson.dumps(body)))
 

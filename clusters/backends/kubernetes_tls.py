@@ -65,6 +65,7 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslsocket_class = _DeadlineSocket
+    context.set_alpn_protocols(["http/1.1"])
     try:
         if connection.insecure:
             context.check_hostname = False

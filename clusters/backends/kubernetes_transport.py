@@ -1,4 +1,4 @@
-"""Bytes to an API server and back, through the official client's connection pool and nothing else of it.
+"""Bytes to an API server and back: short requests in a dialect of our own, streams through the official client's pool.
 
 Nothing ambient takes part: no default configuration, no proxy or .netrc of the environment, no redirect, no retry, no
 name resolution. Every wait has an end: the deadline holds for the whole answer, however slowly its bytes come.
@@ -18,6 +18,7 @@ from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout
 from urllib3.exceptions import HTTPError
 
 from clusters.addresses import server_of
+from clusters.backends.kubernetes_http import Answer, Lines, head_of, request_of
 from clusters.backends.kubernetes_tls import deadline, tls_context
 from clusters.connections import Connection, Target
 from clusters.errors import ClusterUnreachable
@@ -41,15 +42,6 @@ class Limits:
 LIMITS: Final = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole answer, whatever its status."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class Silence(Exception):
     """Nothing came for as long as the reader wanted to wait. The stream is over."""
 
@@ -69,27 +61,28 @@ class Transport:
             "User-Agent": "rung",
             **({"Authorization": f"Bearer {connection.token}"} if connection.token else {}),
         }
+        self._head = head_of(self._headers)
+        name = connection.tls_server_name or target.host
+        self._lines = Lines(tls_context(connection), target, name=name, most=connections)
 
     def ask(self, method: str, path: str, *, body: bytes | None = None, accept: str = "", cap: int = 0) -> Answer:
         """One request, one whole answer of at most `cap` bytes. ClusterUnreachable: there is none."""
-        cap = cap or self._limits.body
-        with deadline(time.monotonic() + self._limits.total), _translated():
-            response = self._send(method, path, body, accept, self._limits.read)
-            try:
-                data = response.read(cap + 1, decode_content=False)
-            except BaseException:
-                response.close()
-                raise
-        if len(data) > cap:
-            response.close()
-            raise ClusterUnreachable(f"The answer is longer than {cap} bytes.")
-        return Answer(response.status, response.headers, data)
+        limits = self._limits
+        head = self._head if not accept else head_of({**self._headers, "Accept": accept})
+        with _translated():
+            return self._lines.ask(
+                request_of(method, f"{self._root}{path}", head, body),
+                connect=limits.connect,
+                read=limits.read,
+                until=time.monotonic() + limits.total,
+                cap=cap or limits.body,
+            )
 
     @contextmanager
     def stream(self, path: str, *, accept: str = "") -> Iterator["Stream"]:
         """An answer that is read while it comes. The deadlines of its reader hold, no timeout of the socket's own."""
         with deadline(time.monotonic() + self._limits.connect + self._limits.read), _translated():
-            response = self._send("GET", path, None, accept, None)
+            response = self._send(path, accept)
         try:
             yield Stream(response, self._limits)
         finally:
@@ -97,24 +90,19 @@ class Transport:
 
     def close(self) -> None:
         """Close idle connections. Those in use end with their request."""
+        self._lines.close()
         self._pool.close()
         self._client.close()
 
-    def _send(self, method: str, path: str, body: bytes | None, accept: str, read: float | None) -> BaseHTTPResponse:
-        headers = {**self._headers}
-        if accept:
-            headers["Accept"] = accept
-        if body is not None:
-            headers["Content-Type"] = "application/json"
+    def _send(self, path: str, accept: str) -> BaseHTTPResponse:
         return self._pool.urlopen(
-            method,
+            "GET",
             f"{self._root}{path}",
-            body=body,
-            headers=headers,
+            headers={**self._headers, **({"Accept": accept} if accept else {})},
             retries=False,
             redirect=False,
             assert_same_host=False,
-            timeout=Timeout(connect=self._limits.connect, read=read),
+            timeout=Timeout(connect=self._limits.connect, read=None),
             preload_content=False,
             decode_content=False,
         )
