@@ -4,8 +4,10 @@ The caller stays awake: between answers `idle` is called, at least once a second
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
@@ -13,6 +15,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 TICK: Final = 1.0
+GATHER: Final = 0.01
+MANY: Final = 8  # tasks for each thread
 
 
 def abreast(
@@ -49,16 +53,23 @@ class _Team(Generic[Task, Result]):
 
     def answers(self, idle: Callable[[], None]) -> Iterator[tuple[Task, Result]]:
         while self._left:
-            try:
-                done = self._done.get(timeout=TICK)
-            except Empty:
-                idle()
-                continue
-            if isinstance(done, BaseException):
-                raise done
-            self._left -= 1
-            yield done
+            for done in self._some():
+                if isinstance(done, BaseException):
+                    raise done
+                self._left -= 1
+                yield done
             idle()
+
+    def _some(self) -> list[tuple[Task, Result] | BaseException]:
+        """What is done by now, or next. While much is left to do, answers gather: a thread that wakes stops others."""
+        if len(self._waiting) > MANY * len(self._threads):
+            time.sleep(GATHER)
+        found = []
+        with suppress(Empty):
+            found.append(self._done.get(timeout=TICK))
+            while True:
+                found.append(self._done.get_nowait())
+        return found
 
     def stop(self) -> None:
         """Begin nothing more and wait for what is under way."""
@@ -75,5 +86,6 @@ class _Team(Generic[Task, Result]):
             try:
                 self._done.put((task, self._act(task)))
             except BaseException as error:  # whatever it is, it is the asking thread's to raise
+                self._stopped = True
                 self._done.put(error)
                 return

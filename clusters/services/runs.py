@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from random import uniform
-from typing import Final
+from typing import Any, Final
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
@@ -15,6 +15,7 @@ from clusters.enqueue import wake_sync
 from clusters.errors import ClusterError
 from clusters.models import Cluster, SyncOutcome, SyncRun, SyncState
 from clusters.services import touches
+from portal.core.inserting import insert_many
 
 DEAD_AFTER: Final = timedelta(seconds=60)
 RESYNC: Final = timedelta(seconds=60)
@@ -68,7 +69,7 @@ class Journal:
 
     def __init__(self, run: SyncRun) -> None:
         self.run = run
-        self._rows: list[SyncOutcome] = []
+        self._rows: list[tuple[Any, ...]] = []
         self._shown = time.monotonic()
 
     def show_life(self) -> None:
@@ -93,23 +94,17 @@ class Journal:
 
     def note(self, change: Change, error: ClusterError | None, message: str = "") -> None:
         """What happened to one object, or would happen in a dry run."""
-        row = SyncOutcome(
-            run=self.run,
-            action=ACTIONS[type(change)],
-            kind=change.ref.kind.key,
-            namespace=change.ref.namespace,
-            name=change.ref.name,
-            ok=error is None,
-            code=error.code if error else "",
-            message=(error.message if error else message)[:2000],
-            changes=[each.as_row() for each in change.changes],
+        ref, said = change.ref, (error.message if error else message)[:2000]
+        action, code = ACTIONS[type(change)], error.code if error else ""
+        changes = [each.as_row() for each in change.changes]
+        self._rows.append(
+            (self.run.pk, action, ref.kind.key, ref.namespace, ref.name, error is None, code, said, changes)
         )
-        self._rows.append(row)
 
     def flush(self) -> None:
         """Write the outcomes noted since the last time."""
         rows, self._rows = self._rows, []
-        SyncOutcome.objects.bulk_create(rows, batch_size=BATCH)
+        insert_many(SyncOutcome, rows)
 
 
 @transaction.atomic

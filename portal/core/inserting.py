@@ -3,12 +3,16 @@
 The ORM says the same at three times the cost. No signals are sent, and nothing else happens but the INSERT.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from django.db import connection
-from django.db.models import Field, Model
+from django.db import connection, connections, transaction
+from django.db.models import BooleanField, CharField, Field, Model, TextField
+
+PLAIN = (BooleanField, CharField, TextField)
+"""Fields whose values every database takes as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,20 @@ def insert(row: Model) -> None:
         if how.drawn:
             setattr(row, how.drawn, cursor.fetchone()[0])
     row._state.adding, row._state.db = False, connection.alias
+
+
+def insert_many(model: type[Model], rows: Sequence[Sequence[Any]]) -> None:
+    """Write new rows together: each the values of every field but a drawn key, in the order of the model's fields."""
+    if not rows:
+        return
+    how, database = _insertion(model, connection.vendor), connections[connection.alias]
+
+    def prepared(field: "Field[Any, Any]", value: Any) -> Any:
+        return value if isinstance(field, PLAIN) else field.get_db_prep_save(value, database)
+
+    values = [[prepared(field, value) for field, value in zip(how.fields, row, strict=True)] for row in rows]
+    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
+        cursor.executemany(how.statement.partition(" RETURNING ")[0], values)
 
 
 @lru_cache(maxsize=64)
