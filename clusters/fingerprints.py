@@ -7,6 +7,7 @@ from typing import Any, Final
 
 OURS: Final = "rung.dev/"  # foreign annotations, such as kubectl's own, say nothing that Rung wants
 BESIDE: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
+FINGERPRINT: Final = "fingerprint"  # in the place of what an object says, where only that much of it is kept
 
 
 def fingerprint_of(manifest: Mapping[str, Any]) -> str:

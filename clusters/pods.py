@@ -18,10 +18,12 @@ MIG_PREFIX: Final = "nvidia.com/mig-"
 GPU_FRACTION: Final = "gpu-fraction"  # annotation: a part of one device, as KAI reads it
 DEFAULT_GRACE: Final = 30
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
-SPEC: Final = ("nodeName", "nodeSelector", "priority", "priorityClassName", "terminationGracePeriodSeconds")
-STATUS: Final = frozenset(
-    {"phase", "reason", "message", "conditions", "startTime", "containerStatuses", "initContainerStatuses"}
-)
+MOST: Final = Resources(gpu=10**9, cpu=10**12, memory=2**50)
+"""More than any object of a real cluster has: a million GPUs, a thousand million cores, a pebibyte. Sums stay sums."""
+MOST_PODS: Final = 10**6
+EARLIEST: Final = datetime(2014, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(2074, 1, 1, tzinfo=UTC)
+"""Sixty years from the first Kubernetes on. What lies between two of these moments fits a number of seconds."""
 
 
 @lru_cache(maxsize=4096)
@@ -39,12 +41,18 @@ def amounts(resources: Mapping[str, Any]) -> Resources:
     for name, count in resources.items():
         if name.startswith(MIG_PREFIX):
             gpu += scaled(str(count), 1000) * _slices(name)
-    return Resources(gpu, scaled(str(resources.get("cpu", 0)), 1000), scaled(str(resources.get("memory", 0)), 1))
+    return _plausible(
+        Resources(gpu, scaled(str(resources.get("cpu", 0)), 1000), scaled(str(resources.get("memory", 0)), 1))
+    )
+
+
+def _plausible(said: Resources) -> Resources:
+    return Resources(min(said.gpu, MOST.gpu), min(said.cpu, MOST.cpu), min(said.memory, MOST.memory))
 
 
 def _slices(name: str) -> int:
     number = name.removeprefix(MIG_PREFIX).split("g", 1)[0]
-    return int(number) if number.isdecimal() else 1
+    return int(number) if number.isdecimal() and len(number) < 4 else 1
 
 
 def requests_of(pod: Manifest) -> Resources:
@@ -54,7 +62,7 @@ def requests_of(pod: Manifest) -> Resources:
     for each in spec.get("initContainers") or []:
         first = _asked(each)
         asked = Resources(max(asked.gpu, first.gpu), max(asked.cpu, first.cpu), max(asked.memory, first.memory))
-    return Resources(asked.gpu + _fraction(pod), asked.cpu, asked.memory)
+    return _plausible(Resources(asked.gpu + _fraction(pod), asked.cpu, asked.memory))
 
 
 def _asked(container: Mapping[str, Any]) -> Resources:
@@ -71,7 +79,7 @@ def _fraction(pod: Manifest) -> int:
 def max_pods(node: Manifest) -> int | None:
     """How many pods its kubelet takes; None when it does not say."""
     said = ((node.get("status") or {}).get("allocatable") or {}).get("pods")
-    return None if said is None else scaled(str(said), 1)
+    return None if said is None else min(scaled(str(said), 1), MOST_PODS)
 
 
 def taints_of(node: Manifest) -> tuple[Taint, ...]:
@@ -150,28 +158,18 @@ def stamp(moment: datetime) -> str:
 
 
 def moment_of(text: Any) -> datetime | None:
-    """A timestamp of a manifest; None when absent or unreadable."""
+    """A timestamp of a manifest; None when absent, unreadable or none that a cluster can mean."""
     if not isinstance(text, str) or not text:
         return None
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        said = datetime.fromisoformat(text)
+        moment = said.astimezone(UTC) if said.tzinfo else said.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment if EARLIEST <= moment < LATEST else None
 
 
 def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
     """The owner reference of the controller, if there is one."""
     owners: Iterable[Mapping[str, Any]] = manifest["metadata"].get("ownerReferences") or []
     return next((owner for owner in owners if owner.get("controller")), None)
-
-
-def slimmed(pod: Manifest) -> Manifest:
-    """Only what the readers here and the flavours look at; the rest, most of a pod, is carried about for nothing."""
-    spec = pod.get("spec") or {}
-    slim = {key: spec[key] for key in SPEC if key in spec}
-    for name in ("containers", "initContainers"):
-        if name in spec:
-            slim[name] = [{"resources": each.get("resources")} for each in spec[name] or []]
-    status = {key: value for key, value in (pod.get("status") or {}).items() if key in STATUS}
-    return {"kind": "Pod", "metadata": pod["metadata"], "spec": slim, "status": status}

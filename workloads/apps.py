@@ -17,11 +17,12 @@ class WorkloadsConfig(AppConfig):
         from tenants import usage
         from workloads.selectors.keeping import needed_pods
         from workloads.services.observe import on_observation
-        from workloads.sources import desired_state, names_of
+        from workloads.sources import desired_state, homes_of, names_of
         from workloads.usage import PROVIDER
 
         sources.register(desired_state)
         naming.register(names_of)
+        naming.register_homes(homes_of)
         observation.register(on_observation)
         retention.register(needed_pods)
         usage.register(PROVIDER)

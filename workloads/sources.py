@@ -6,10 +6,15 @@ from uuid import UUID
 from django.db.models import Q
 
 from clusters.models import Cluster
+from clusters.naming import Home
 from clusters.ports import DesiredState, PriorityLevel
 from clusters.sources import EVERYBODY
 from workloads.drafts import Entry
 from workloads.models import Priority, Workload
+from workloads.owners import workload_id, workload_ids
+
+CHUNK = 1000  # ids in one query
+HOME = ("pk", "project__cluster_id", "project__namespace")
 
 
 def desired_state(_cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
@@ -24,6 +29,15 @@ def names_of(owner_ids: frozenset[str]) -> dict[str, str]:
     known = {text for text in owner_ids if _is_uuid(text)}
     rows = Workload.objects.filter(pk__in=known).values_list("pk", "name")
     return {str(key): name for key, name in rows}
+
+
+def homes_of(owner_ids: frozenset[str]) -> dict[str, Home]:
+    """Where the objects of the workloads among these ids belong, deleted ones too."""
+    keys = workload_ids(owner_ids)
+    parts = (keys[start : start + CHUNK] for start in range(0, len(keys), CHUNK))
+    rows = (Workload.objects.filter(pk__in=part).values_list(*HOME) for part in parts)
+    homes = {key: (cluster, namespace) for part in rows for key, cluster, namespace in part}
+    return {text: homes[key] for text in owner_ids if (key := workload_id(text)) in homes}
 
 
 def _is_uuid(text: str) -> bool:

@@ -12,8 +12,8 @@ EXCEEDED: Final = re.compile(
     r"used: (?P<used>\S+?), limited: (?P<limited>\S+)"
 )
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
-NODES: Final = re.compile(r"(?P<fitting>\d+)/(?P<nodes>\d+) nodes are available")
-SHORTFALL: Final = re.compile(r"(?P<count>\d+) (?P<cause>(?:Insufficient|node\(s\))[^,]*?)(?=,|\.\s|\.?$)")
+NODES: Final = re.compile(r"(?P<fitting>\d{1,9})/(?P<nodes>\d{1,9}) nodes are available")
+SHORTFALL: Final = re.compile(r"(?P<count>\d{1,9}) (?P<cause>(?:Insufficient|node\(s\))[^,]*?)(?=,|\.\s|\.?$)")
 
 
 def condition(pod: Mapping[str, Any], type_: str, *, status: str) -> Mapping[str, Any] | None:

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeVar, runtime_checkable
 
+import structlog
+
+from clusters.believed import all_believed, believed, version_of
 from clusters.errors import ClusterBusy, VersionExpired
-from clusters.kinds_core import POD
 from clusters.ownership import is_managed
-from clusters.pods import slimmed
 from clusters.ports import ClusterGateway, Kind, Manifest, WatchEvent
+
+log = structlog.get_logger(__name__)
 
 CHUNK = 1000  # rows in one statement
 Item = TypeVar("Item")
@@ -36,6 +39,11 @@ class Look:
     present: Sequence[Manifest] = ()
     gone: Sequence[Manifest] = ()
     whole: bool = False
+
+    @property
+    def every(self) -> Sequence[Manifest]:
+        """What is there and what went."""
+        return (*self.present, *self.gone)
 
     @property
     def is_empty(self) -> bool:
@@ -61,12 +69,14 @@ class Gathering:
         """Everything there is. ClusterBusy: it is older than what was seen; another server may know more."""
         if number(version) < number(self.version):
             raise ClusterBusy(f"The list of {self.kind.plural} ({version}) is older than what was seen: {self.version}")
-        self.version, self.whole = version, True
-        self.present = {each["metadata"]["uid"]: _trimmed(self.kind, each) for each in found}
+        self.version, self.whole = version_of(version), True
+        self.present = {each["metadata"]["uid"]: each for each in all_believed(self.kind, found)}
+        if len(self.present) < len(found):
+            log.warning("observe.not_believed", kind=self.kind.key, objects=len(found) - len(self.present))
 
     def told(self, event: WatchEvent) -> None:
         """One event of the watch. VersionExpired: it is older than the one before."""
-        version = str(event.manifest["metadata"].get("resourceVersion", ""))
+        version = version_of(event.manifest["metadata"].get("resourceVersion"))
         if number(version) < number(self.version):
             raise VersionExpired(f"{self.kind.plural} went back from {self.version} to {version}.")
         self.version = version
@@ -75,7 +85,10 @@ class Gathering:
 
     def _fold(self, event: WatchEvent) -> None:
         """An object that lost our label has left, as far as we are concerned."""
-        manifest = _trimmed(self.kind, event.manifest)
+        manifest = believed(self.kind, event.manifest)
+        if manifest is None:
+            log.warning("observe.not_believed", kind=self.kind.key, objects=1)
+            return
         uid = manifest["metadata"]["uid"]
         if event.type == "DELETED" or (self.managed_only and not is_managed(manifest)):
             self.gone[uid] = manifest
@@ -106,12 +119,6 @@ def look(gateway: ClusterGateway, kind: Kind, *, since: str, managed_only: bool)
     return gathering.take()
 
 
-def _trimmed(kind: Kind, manifest: Manifest) -> Manifest:
-    """Who manages which field is a third of an object and never looked at; of pods only what is read stays."""
-    manifest["metadata"].pop("managedFields", None)
-    return slimmed(manifest) if kind.key == POD.key else manifest
-
-
 def newer(one: str, other: str) -> str:
     """The larger of two resourceVersions."""
     return other if number(other) > number(one) else one
@@ -119,7 +126,7 @@ def newer(one: str, other: str) -> str:
 
 def number(version: str) -> int:
     """A resourceVersion as a number; 0 when it is none."""
-    return int(version) if version.isascii() and version.isdecimal() else 0
+    return int(version) if version_of(version) else 0
 
 
 def batched(items: Iterable[Item], size: int = CHUNK) -> Iterator[list[Item]]:

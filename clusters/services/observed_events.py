@@ -32,10 +32,12 @@ def adopt_events(cluster: Cluster, fresh: Iterable[ObservedPod | ObservedObject]
     """Events that came before their objects find their owner; those about somebody else's objects go."""
     adopted: list[ClusterEvent] = []
     for part in batched(fresh):
-        owners = {each.uid: each.owner_id for each in part}
-        found = list(ClusterEvent.objects.filter(cluster=cluster, owner_id="", object_uid__in=owners))
+        owners = {(each.uid, each.namespace): each.owner_id for each in part}
+        found = list(
+            ClusterEvent.objects.filter(cluster=cluster, owner_id="", object_uid__in=[uid for uid, _ in owners])
+        )
         for event in found:
-            event.owner_id = owners[event.object_uid]
+            event.owner_id = owners.get((event.object_uid, event.namespace), "")
         ours = [event for event in found if event.owner_id]
         ClusterEvent.objects.bulk_update(ours, ["owner_id"])
         ClusterEvent.objects.filter(pk__in=[event.pk for event in found if not event.owner_id]).delete()
@@ -51,16 +53,23 @@ def _rows(cluster: Cluster, events: list[Manifest], at: datetime) -> Iterator[Cl
             del news[uid]
     owners = _owners(cluster, {str(_about(each).get("uid", "")) for each in news.values()})
     for event in news.values():
-        owner = owners.get(str(_about(event).get("uid", "")))
-        if owner != "":
+        owner, namespace = owners.get(str(_about(event).get("uid", "")), (None, ""))
+        if owner is None or (owner and namespace == event["metadata"].get("namespace", "")):
             yield _row(cluster, event, owner or "", at)
 
 
-def _owners(cluster: Cluster, uids: set[str]) -> dict[str, str]:
-    """Workload by the uid of its pod or object; empty for somebody else's pod, absent for what was not seen yet."""
+def _owners(cluster: Cluster, uids: set[str]) -> dict[str, tuple[str, str]]:
+    """Workload and namespace by the uid of its pod or object.
+
+    Empty for somebody else's pod, absent for what was not seen yet. An event of another namespace than its object's is
+    not a controller's: whoever may write events somewhere may name any uid.
+    """
     about = Q(cluster=cluster, uid__in=uids)
-    pods = ObservedPod.objects.filter(about).values_list("uid", "owner_id")
-    return {**dict(pods), **dict(ObservedObject.objects.filter(about).values_list("uid", "owner_id"))}
+    found: dict[str, tuple[str, str]] = {}
+    for model in (ObservedPod, ObservedObject):
+        rows = model.objects.filter(about).values_list("uid", "owner_id", "namespace")
+        found |= {uid: (owner, namespace) for uid, owner, namespace in rows}
+    return found
 
 
 def _about(event: Manifest) -> Manifest:

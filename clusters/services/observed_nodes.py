@@ -28,7 +28,7 @@ FIELDS = [
 
 def store_nodes(cluster: Cluster, look: Look, pools: list[NodePool], *, at: datetime) -> None:
     """Upsert what is there, drop what is gone, and move nodes whose pool's label has changed."""
-    rows = [_row(cluster, manifest, pools, at) for manifest in look.present]
+    rows = list({each["metadata"]["name"]: _row(cluster, each, pools, at) for each in look.present}.values())
     nodes = Node.objects.filter(cluster=cluster)
     if look.whole:
         nodes.exclude(name__in=[row.name for row in rows]).delete()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from clusters.fingerprints import fingerprint_of
+from clusters.fingerprints import FINGERPRINT
 from clusters.models import Cluster, ObservedObject
 from clusters.ownership import generation_of, hash_of
 from clusters.ports import Manifest
@@ -66,7 +66,7 @@ def differs(row: ObservedObject, before: ObservedObject) -> bool:
 
 def _row(cluster: Cluster, look: Look, manifest: Manifest, before: ObservedObject | None) -> ObservedObject:
     """What was agreed changes with our hash only: a foreign hand changes the rest."""
-    meta, written, says = manifest["metadata"], hash_of(manifest), fingerprint_of(manifest)
+    meta, written, says = manifest["metadata"], hash_of(manifest), manifest[FINGERPRINT]
     agreed = before.agreed if before and before.applied_hash == written else says
     return ObservedObject(
         cluster=cluster,

@@ -31,6 +31,7 @@ from scheduling.priority import Preemptibility
 FIELDS = [each.name for each in ObservedPod._meta.concrete_fields if each.name not in {"id", "cluster", "uid"}]
 SAID = [each.attname for each in ObservedPod._meta.concrete_fields if each.name in FIELDS[:-2]]  # not when it was seen
 WORKLOAD = "workload."
+LONGEST_GRACE = 10**8  # three years: together with the moments that are believed, seconds stay a number of 32 bits
 _said = attrgetter(*SAID)
 
 
@@ -196,7 +197,8 @@ def _grace(pod: Manifest) -> int:
     """What its deletion granted it, once it is being deleted; what it asks for until then."""
     granted = pod["metadata"].get("deletionGracePeriodSeconds")
     asked = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return next((int(each) for each in (granted, asked) if each is not None), DEFAULT_GRACE)
+    said = next((int(each) for each in (granted, asked) if each is not None), DEFAULT_GRACE)
+    return min(max(said, 0), LONGEST_GRACE)
 
 
 def _ended_at(pod: Manifest) -> datetime | None:

@@ -19,6 +19,7 @@ from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster, NodePool, ObservedObject, ObserverLease
 from clusters.observation import Observation, handlers
 from clusters.services.drift_watch import note_changes
+from clusters.services.homes import disown_strangers
 from clusters.services.looks import Look, newer
 from clusters.services.observed_events import adopt_events, store_events
 from clusters.services.observed_jobs import bare_pod_changes, job_changes
@@ -105,6 +106,7 @@ def _fingerprint(pools: list[NodePool]) -> list[list[Any]]:
 
 def _store(cluster: Cluster, looks: Mapping[str, Look], pools: list[NodePool], at: datetime) -> Observation:
     """Objects before events, so that an event that is seen together with its object finds it."""
+    disown_strangers(cluster, looks)
     if NODE.key in looks:
         store_nodes(cluster, looks[NODE.key], pools, at=at)
     pods = _pods(cluster, looks, pools, at)

@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from clusters.believed import version_of
 from clusters.credentials import credential_version
 from clusters.errors import ClusterError, ClusterRefused, VersionExpired
 from clusters.flavours import flavour_for
@@ -74,12 +75,12 @@ class Feed(threading.Thread):
             refuse_another(self._cluster, self._gateway)
             found, version = self._gateway.list(self.kind, managed_only=not self._always)
             self._inbox.listed(self.kind, found, version)
-            self._since = version
+            self._since = version_of(version)
             return
         begun = time.monotonic()
         for event in self._gateway.watch(self.kind, since=self._since, wait=self._wait):
             self._inbox.told(self.kind, event)
-            self._since = str(event.manifest["metadata"]["resourceVersion"])
+            self._since = version_of(event.manifest["metadata"].get("resourceVersion"))
             if self._inbox.closed:
                 return
         self._failures = 0
@@ -163,6 +164,9 @@ class Streams:
             except ClusterError as error:  # what a feed finds out, too, and tells
                 log.warning("observer.scout", cluster=self._cluster.name, code=error.code)
                 pause = error.retry_after or SCOUT_AGAIN
+            except Exception:  # as in a feed: nobody else would open what is still missing
+                log.exception("observer.scout_failed", cluster=self._cluster.name)
+                pause = SCOUT_AGAIN
             self._inbox.rest(pause)
 
     def _open_feeds(self) -> None:
