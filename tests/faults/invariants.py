@@ -1,33 +1,32 @@
 """I1 to I10: what holds after every fault, asked of the API server by an admin and of the proxy's log."""
 
 import threading
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 from clusters.flavours import flavour_for
-from clusters.flavours.kube import DESERVED_QUOTA
+from clusters.flavours.kube import GPU
 from clusters.kinds_core import NAMESPACE, RESOURCE_QUOTA
 from clusters.models import Cluster, ClusterState, SyncRun, SyncState
 from clusters.ownership import generation_of, is_managed, owner_of
 from clusters.ports import OWNER
 from portal.audit.models import AuditRecord
 from portal.audit.verification import verify
-from portal.health import unsynced_clusters
 from tenants.models import Project
+from tests.faults.grants import Sample
 from tests.faults.rig import Rig
 from tests.support.faults import Exchange
 from tests.support.kube import KubeClient
 from workloads.lifecycle import ENDED
 from workloads.models import Phase, PreemptionRecord, Workload
 
-GPU = "requests.nvidia.com/gpu"
 PERIODS = 3
-Samples = dict[str, set[int]]
-"""Every amount of GPUs that a namespace's deserved quota was seen with."""
 
 
-def assert_all(rig: Rig, samples: Samples) -> None:
+def assert_all(rig: Rig, samples: list[Sample]) -> None:
     """Bring everything to rest, then check what always holds. A paused cluster is at rest as it is."""
     cluster = Cluster.objects.get(pk=rig.cluster.pk)
     if cluster.state == ClusterState.ACTIVE:
@@ -36,7 +35,8 @@ def assert_all(rig: Rig, samples: Samples) -> None:
         grants_are_as_wanted(rig)
         each_workload_is_there_once(rig)
         nothing_is_there_without_a_row(rig)
-        assert unsynced_clusters() == [], "I10"
+        rig.look()
+        assert rig.troubles() == set(), "I10"
     writes_are_fenced(rig.proxy.log)
     nothing_was_granted_beyond(rig, samples)
     assert verify() == [], "I6"
@@ -84,17 +84,19 @@ def writes_are_fenced(log: list[Exchange]) -> None:
     assert {name: count for name, count in created.items() if count > 1} == {}, "I4"
 
 
-def nothing_was_granted_beyond(rig: Rig, samples: Samples) -> None:
-    """I5: at no instant more than what some state of the database granted."""
-    for project in Project.objects.filter(cluster=rig.cluster):
-        most = max(rig.ever_granted.get(project.pk, {0}))
-        assert max(samples.get(project.namespace, {0})) <= most, f"I5: {project.name}"
+def nothing_was_granted_beyond(rig: Rig, samples: Iterable[Sample]) -> None:
+    """I5: no hard quota was ever more than what was granted before the change under way, or by it."""
+    for sample in samples:
+        if sample.namespace in rig.ledger.last():
+            assert sample.gpus <= rig.ledger.most(sample), f"I5: {sample}"
 
 
 def grants_are_as_wanted(rig: Rig) -> None:
     """What the API server enforces is what was granted last."""
-    for project in Project.objects.filter(cluster=rig.cluster, pk__in=rig.granted):
-        assert quotas_of(rig.admin).get(project.namespace) == rig.granted[project.pk], f"I8: {project.name}"
+    enforced = quotas_of(rig.admin)
+    for namespace, amounts in rig.ledger.last().items():
+        wanted = {name: gpus for name, gpus in amounts.items() if gpus != inf}
+        assert {name: gpus for (inside, name), gpus in enforced.items() if inside == namespace} == wanted, "I8"
 
 
 def states_changed_once() -> None:
@@ -133,24 +135,28 @@ def nothing_is_stuck(rig: Rig) -> None:
         assert workload.due_at is not None or workload.applied_generation == workload.generation, f"I9: {workload}"
 
 
-def quotas_of(admin: KubeClient) -> dict[str, int]:
-    """GPUs of the deserved quota by namespace, as the API server holds them."""
-    found = [each for each in admin.list(RESOURCE_QUOTA, labels=OWNER) if each["metadata"]["name"] == DESERVED_QUOTA]
-    hard = {each["metadata"]["namespace"]: each["spec"]["hard"] for each in found}
-    return {namespace: int(amounts[GPU]) for namespace, amounts in hard.items() if GPU in amounts}
+def quotas_of(admin: KubeClient) -> dict[tuple[str, str], int]:
+    """GPUs of every hard quota of ours by namespace and name, as the API server holds them."""
+    found = {
+        (each["metadata"]["namespace"], each["metadata"]["name"]): each["spec"]["hard"]
+        for each in admin.list(RESOURCE_QUOTA, labels=OWNER)
+    }
+    return {name: int(amounts[GPU]) for name, amounts in found.items() if GPU in amounts}
 
 
 @contextmanager
-def sampled(rig: Rig) -> Iterator[Samples]:
+def sampled(rig: Rig) -> Iterator[list[Sample]]:
     """Look at every quota again and again, by the admin's own way."""
-    seen: Samples = defaultdict(set)
+    seen: list[Sample] = []
     stop = threading.Event()
     admin = KubeClient(rig.kubeconfig)
 
     def sample() -> None:
         while not stop.wait(0.1):
-            for namespace, amount in quotas_of(admin).items():
-                seen[namespace].add(amount)
+            begun = time.monotonic()
+            found = quotas_of(admin)
+            ended = time.monotonic()
+            seen.extend(Sample(*name, gpus, begun, ended) for name, gpus in found.items())
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()

@@ -2,23 +2,29 @@
 
 import os
 import time
-from collections import defaultdict
 from dataclasses import replace
+from functools import cached_property
+from math import inf
 from random import Random
+from typing import Any
 
+from django.test import Client
 from django.utils import timezone
 
 from clusters.errors import ClusterError
+from clusters.flavours.kube import CAP_QUOTA, DESERVED_QUOTA, LIMIT_QUOTA
 from clusters.kinds_core import RESOURCE_QUOTA
-from clusters.models import Cluster, ClusterState, Drift, DriftKind, SyncRun, SyncState
+from clusters.models import Cluster, ClusterState, Drift, DriftKind, NodePool, SyncRun, SyncState
 from clusters.ports import Manifest
 from clusters.services.estate import pause, unpause
 from clusters.services.reconcile import reconcile
 from portal.core.actors import SYSTEM
 from scheduling.resources import Limit
-from tenants.models import Project
+from tenants.models import Project, User
 from tenants.quota_values import QuotaValues
 from tenants.services import quotas
+from tests.factories.tenants import GPU, NodePoolFactory, UserFactory
+from tests.faults.grants import Ledger
 from tests.real.product import Product
 from tests.support.faultproxy import FaultProxy
 from tests.support.lab import LabCluster
@@ -27,6 +33,7 @@ from workloads.models import Workload
 SEEDS = range(int(os.environ.get("RUNG_FAULT_SEEDS", "2")))
 """How often each fault is repeated, every time with another schedule. A failing number repeats itself."""
 PATIENCE = 40.0
+CAPPED = "low"
 LOW = {"priority": "low", "preemptibility": "preemptible"}
 
 
@@ -37,21 +44,52 @@ class Rig(Product):
         super().__init__(replace(lab, server=proxy.server, ca=proxy.ca), mark)
         self.proxy, self.random = proxy, Random(seed)
         self.kubeconfig = lab.kubeconfig
-        self.granted: dict[int, int] = {}
-        self.ever_granted: dict[int, set[int]] = defaultdict(set)
+        self.second: NodePool = NodePoolFactory(cluster=self.cluster, name="second")
+        self.ledger = Ledger()
+        self._granted: dict[int, dict[str, tuple[float, float]]] = {}
+        self._caps: dict[int, int] = {}
+
+    def project(self, name: str, *, deserved: int = 8, limit: int | None = None, **fields: Any) -> Project:
+        """One with its first quota."""
+        found = super().project(name, deserved=deserved, limit=limit, **fields)
+        self._granted[found.pk] = {self.pool.name: (deserved, inf if limit is None else limit)}
+        self._granted[found.pk][self.second.name] = (0, inf)
+        self._note(found)
+        return found
 
     def projects(self, count: int) -> list[Project]:
         """Some projects with quotas as the seed says."""
         return [self.grant(self.project(f"p{number}")) for number in range(count)]
 
     def grant(self, project: Project, gpus: int | None = None) -> Project:
-        """Another quota, through the service."""
-        self.granted[project.pk] = self.random.randint(0, 8) if gpus is None else gpus
-        self.ever_granted[project.pk].add(self.granted[project.pk])
-        given = Limit(gpu=self.granted[project.pk] * 1000, cpu=None, memory=None)
-        values = QuotaValues(deserved=given, limit=given, over_quota_weight=1)
-        quotas.set_project_quota(project=project, node_pool=self.pool, values=values, actor=SYSTEM, reason="a test")
+        """Other quotas in both pools and another cap, through the services and one after the other."""
+        most = self.random.randint(0, 8) if gpus is None else gpus
+        for pool, deserved in self.random.sample([(self.pool, most), (self.second, self.random.randint(0, 4))], 2):
+            self._grant_in(pool, project, deserved, deserved + self.random.randint(0, 2))
+        self._caps[project.pk] = self.random.randint(1, 8)
+        self._note(project)
+        cap = self._caps[project.pk] * GPU
+        quotas.set_priority_cap(project=project, priority=CAPPED, gpu_limit=cap, actor=SYSTEM, reason="a test")
         return project
+
+    def _grant_in(self, pool: NodePool, project: Project, deserved: int, limit: int) -> None:
+        self._granted[project.pk][pool.name] = (deserved, limit)
+        self._note(project)
+        given, bound = (Limit(gpu=gpus * GPU, cpu=None, memory=None) for gpus in (deserved, limit))
+        values = QuotaValues(deserved=given, limit=bound, over_quota_weight=1)
+        quotas.set_project_quota(project=project, node_pool=pool, values=values, actor=SYSTEM, reason="a test")
+
+    def _note(self, project: Project) -> None:
+        pools = self._granted[project.pk].values()
+        amounts = {DESERVED_QUOTA: sum(each[0] for each in pools), LIMIT_QUOTA: sum(each[1] for each in pools)}
+        if project.pk in self._caps:
+            amounts[CAP_QUOTA + CAPPED] = self._caps[project.pk]
+        self.ledger.note(project.namespace, amounts)
+
+    def reconcile(self) -> None:
+        """Everything is in the cluster as it was granted last."""
+        super().reconcile()
+        self.ledger.rest()
 
     def attempt(self) -> SyncRun | ClusterError:
         """What a worker does for a cluster that is due, whole."""
@@ -69,6 +107,7 @@ class Rig(Product):
         while not self.is_done(said := self.attempt()):
             assert time.monotonic() < deadline, said
             time.sleep(min(said.retry_after or 0.2, 3) if isinstance(said, ClusterError) else 0.2)
+        self.ledger.rest()
         self.work()
 
     def until_paused(self) -> None:
@@ -92,6 +131,23 @@ class Rig(Product):
         """Names of objects that an admin is shown as somebody else's."""
         found = Drift.objects.filter(cluster=self.cluster, category=DriftKind.CONFLICT)
         return list(found.values_list("name", flat=True))
+
+    def troubles(self) -> set[str]:
+        """What an admin is shown of the cluster, on its page and in the list, and the portal's own health."""
+        admin = Client()
+        admin.force_login(self.viewer)
+        page = admin.get(f"/clusters/{self.cluster.name}/").content.decode()
+        listed = admin.get("/clusters/").content.decode()
+        found = {"failing": "runs did not succeed" in page, "failed": ">Failed<" in listed}
+        found |= {"paused": ">Paused<" in listed, "stale": 'class="age age-fresh"' not in page}
+        found["waiting"] = f"cluster:{self.cluster.name}" in admin.get("/readyz").json()["missing"]
+        return {name for name, is_so in found.items() if is_so}
+
+    @cached_property
+    def viewer(self) -> User:
+        """A platform admin."""
+        admin: User = UserFactory.create(is_superuser=True, is_staff=True)
+        return admin
 
     def work(self) -> None:
         """Workers bring every due workload about."""
