@@ -179,14 +179,14 @@ def _holds(observed: Manifest, desired: Manifest) -> bool:
     """Written by Rung with this very content, and still literally so: the cheap answer for nearly every object."""
     if hash_of(observed) != hash_of(desired):
         return False
+    for key, value in desired.items():
+        if key != "metadata" and observed.get(key) != value:
+            return False
     theirs, ours = observed["metadata"], desired["metadata"]
-    return (
-        all(observed.get(key) == value for key, value in desired.items() if key != "metadata")
-        and theirs["labels"].items() >= ours["labels"].items()
-        and all(
-            theirs["annotations"].get(key) == text for key, text in ours["annotations"].items() if key != GENERATION
-        )
-    )
+    if not theirs["labels"].items() >= ours["labels"].items():
+        return False
+    live, said = theirs["annotations"], ours["annotations"]
+    return live.items() >= said.items() or all(live.get(key) == text for key, text in said.items() if key != GENERATION)
 
 
 def _leaves(observed: Any, desired: Any, path: str, key: str) -> Iterator[FieldChange]:

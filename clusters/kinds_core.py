@@ -45,8 +45,8 @@ WORKLOAD_KINDS: tuple[Kind, ...] = tuple(kind_of_workload(kind) for kind in KIND
 def kind_of(manifest: Mapping[str, Any]) -> Kind:
     """The kind a manifest names. KeyError when it is none of Rung's and none a tenant may submit."""
     named = (str(manifest["apiVersion"]), str(manifest["kind"]))
-    if named in _BY_VERSION:
-        return _BY_VERSION[named]
+    if known := _BY_VERSION.get(named):
+        return known
     workload = kind_for(*named)
     if workload is None:
         raise KeyError(f"{named[0]} {named[1]}")

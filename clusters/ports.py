@@ -5,7 +5,7 @@ Pure: nothing here touches Django, a database or the network.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from scheduling.resources import Limit
 
@@ -18,8 +18,7 @@ GENERATION = "rung.dev/generation"  # annotation: the owning row's generation, t
 APPLIED_HASH = "rung.dev/applied-hash"  # annotation: hash of what Rung wrote
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A Kubernetes kind with what is needed to build its path. The core group is the empty string."""
 
     group: str
@@ -39,9 +38,8 @@ class Kind:
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
-    """Names one object."""
+class ObjectRef(NamedTuple):
+    """Names one object. A tuple, since whole clusters are looked up by it."""
 
     kind: Kind
     name: str

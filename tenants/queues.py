@@ -52,13 +52,15 @@ def project_queues(
     )
 
 
-def project_spec(project: Project, pools: Sequence[NodePool], quotas: Quotas, flavour: SchedulerFlavour) -> ProjectSpec:
-    """A project's namespace, queues and GPU caps per priority. Reads `project.priority_caps`: prefetch it."""
+def project_spec(
+    project: Project, pools: Sequence[NodePool], quotas: Quotas, flavour: SchedulerFlavour, caps: Mapping[str, int]
+) -> ProjectSpec:
+    """A project's namespace, queues and GPU caps (milli) per priority."""
     return ProjectSpec(
         name=project.name,
         namespace=project.namespace,
         queues=project_queues(project, pools, quotas, flavour),
-        priority_caps={cap.priority: cap.gpu_limit for cap in project.priority_caps.all()},
+        priority_caps=caps,
         owner=project.owner,
         generation=project.generation,
         pod_security=project.cluster.pod_security,

@@ -1,5 +1,6 @@
 """What the tenants' side wants of a cluster: namespaces, queues with their quotas, GPU caps."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from django.db.models import QuerySet
@@ -8,7 +9,7 @@ from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from clusters.ports import DesiredState
 from clusters.sources import EVERYBODY
-from tenants.models import Department, DepartmentQuota, Project, ProjectQuota
+from tenants.models import Department, DepartmentQuota, PriorityCap, Project, ProjectQuota
 from tenants.queues import by_owner_and_pool, department_queues, project_spec
 
 Row = TypeVar("Row", Department, Project)
@@ -24,16 +25,36 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     departments = _only(Department.objects.filter(cluster=cluster), owner, "department.")
     projects = _only(Project.objects.filter(cluster=cluster), owner, "project.")
     parents = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=departments))
-    leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=projects))
+    leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=projects).defer("updated_at"))
+    caps = _caps(projects)
     return DesiredState(
         departments=tuple(
             queue for department in departments for queue in department_queues(department, pools, parents, flavour)
         ),
         projects=tuple(
-            project_spec(project, pools, leaves, flavour)
-            for project in projects.select_related("department", "cluster").prefetch_related("priority_caps")
+            project_spec(project, pools, leaves, flavour, caps.get(project.pk, {}))
+            for project in _with_parents(cluster, projects)
         ),
     )
+
+
+def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> list[Project]:
+    """What a specification reads of each project. They share their cluster and departments: a join makes each anew."""
+    rows = list(projects.only("name", "namespace", "generation", "cluster", "department"))
+    shared = Cluster.objects.only("pod_security").get(pk=cluster.pk)
+    departments = Department.objects.only("pk").in_bulk({row.department_id for row in rows})
+    for row in rows:
+        row.cluster, row.department = shared, departments[row.department_id]
+    return rows
+
+
+def _caps(projects: QuerySet[Project]) -> Mapping[int, Mapping[str, int]]:
+    """GPU caps by priority, of each project that has some."""
+    found: dict[int, dict[str, int]] = {}
+    rows = PriorityCap.objects.filter(project__in=projects).values_list("project_id", "priority", "gpu_limit")
+    for project, priority, gpus in rows:
+        found.setdefault(project, {})[priority] = gpus
+    return found
 
 
 def _only(rows: QuerySet[Row], owner: str, prefix: str) -> QuerySet[Row]:

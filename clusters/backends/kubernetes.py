@@ -26,10 +26,13 @@ from clusters.errors import (
     VersionConflict,
     VersionExpired,
 )
-from clusters.kinds_core import NAMESPACE, ref_of
+from clusters.kinds_core import KAI_QUEUE, LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA, ref_of
 from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, WatchEvent
 
 PAGE: Final = 500
+SMALL_PAGE: Final = 2000
+SMALL: Final = frozenset({NAMESPACE, LIMIT_RANGE, RESOURCE_QUOTA, PRIORITY_CLASS, KAI_QUEUE})
+"""Kinds whose objects are a kilobyte or so: fewer, longer pages."""
 MOST_PAGES: Final = 4000  # two million objects: a list that goes on is none
 WATCHES: Final = 64  # connections kept for watches: one for each kind that is followed
 BOOKMARKS: Final = 75.0  # seconds: API servers send a bookmark about every minute
@@ -71,7 +74,7 @@ class KubernetesGateway:
     ) -> Listed:
         """Page by page. `stale`: what the server's cache holds will do. An expired continuation begins anew, once."""
         selector = OURS if managed_only else ""
-        first: dict[str, str | int] = {"limit": PAGE, "labelSelector": selector}
+        first: dict[str, str | int] = {"limit": SMALL_PAGE if kind in SMALL else PAGE, "labelSelector": selector}
         if stale:
             first["resourceVersion"] = "0"
         path, accept = collection(kind, namespace), METADATA_LIST if metadata_only else ""

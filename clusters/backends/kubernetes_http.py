@@ -18,7 +18,7 @@ from typing import Final
 from clusters.connections import Target
 from clusters.errors import ClusterRefused, ClusterUnreachable
 
-PIECE: Final = 1 << 18
+PIECE: Final = 1 << 14  # as much as TLS hands over at a time
 LONGEST_HEAD: Final = 1 << 16
 END: Final = b"\r\n\r\n"
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?: |\r|$)")
