@@ -17,6 +17,10 @@ from clusters.ports import ObjectRef, PriorityLevel
 LIVE_PHASES: Final = ("Pending", "Running")
 NAMED: Final = 20
 """How many pods are named in one sentence."""
+LATER: Final = (
+    "The cluster holds a later generation than the database, which may have been put back to an older state: "
+    "Rung does not write this object until its own generation has passed that one."
+)
 
 
 @transaction.atomic
@@ -142,7 +146,7 @@ def _category(change: Change) -> tuple[DriftKind, str]:
         case Conflict(reason=reason):
             return DriftKind.CONFLICT, reason
         case Fenced():
-            return DriftKind.CONFLICT, "The cluster holds a later generation than the database."
+            return DriftKind.CONFLICT, LATER
         case _:
             fields = ", ".join(each.path for each in change.changes[:5]) or "content written by an older version"
             return DriftKind.CHANGED, f"Differs: {fields}"

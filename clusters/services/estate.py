@@ -64,6 +64,12 @@ def unpause(*, cluster: Cluster, actor: Actor, adopt: bool = False) -> None:
         wake_sync(cluster.pk)
 
 
+def refusal_while_paused(cluster: Cluster) -> Conflict:
+    """What is answered to whoever asks for something that a paused cluster does not do."""
+    said = f"{cluster.name} is paused: {cluster.paused_reason} Let Rung go on from its page Connection, then ask again."
+    return Conflict(said, code="cluster_paused")
+
+
 @transaction.atomic
 def request_reconcile(cluster: Cluster, actor: Actor) -> None:
     """Make a reconcile due now and wake a worker. Conflict when the cluster is paused."""
@@ -71,7 +77,7 @@ def request_reconcile(cluster: Cluster, actor: Actor) -> None:
     active = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.ACTIVE)
     changed = active.update(sync_due_at=now, resync_due_at=now)
     if not changed:
-        raise Conflict(f"{cluster.name} is paused: {cluster.paused_reason}", code="cluster_paused")
+        raise refusal_while_paused(cluster)
     record(actor, "cluster.reconcile", cluster)
     wake_sync(cluster.pk)
 

@@ -8,6 +8,7 @@ from clusters.diff import Change, Conflict
 from clusters.enqueue import wake_dry_run, wake_sync
 from clusters.models import Adoption, Cluster, ClusterState, Drift, DriftKind
 from clusters.services import touches
+from clusters.services.estate import refusal_while_paused
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict as StateConflict
@@ -50,7 +51,7 @@ def adopt(*, drift: Drift, uid: str, actor: Actor) -> None:
 def request_dry_run(*, cluster: Cluster, actor: Actor) -> None:
     """Ask what a reconcile would do; its run says so per object, and nothing is written. Conflict when paused."""
     if cluster.state != ClusterState.ACTIVE:
-        raise StateConflict(f"{cluster.name} is paused: {cluster.paused_reason}", code="cluster_paused")
+        raise refusal_while_paused(cluster)
     record(actor, "cluster.dry_run", cluster)
     wake_dry_run(cluster.pk)
 
@@ -71,7 +72,7 @@ def forget_adoptions(cluster: Cluster, changes: Iterable[Change], remaining: Ite
 def _ask_for(drift: Drift) -> None:
     """The owner's objects are looked at next, without waiting for the time of everything."""
     if not Cluster.objects.filter(pk=drift.cluster_id, state=ClusterState.ACTIVE).exists():
-        raise StateConflict(f"{drift.cluster.name} is paused: {drift.cluster.paused_reason}", code="cluster_paused")
+        raise refusal_while_paused(drift.cluster)
     touches.call_for(drift.cluster_id, [drift.owner])
     wake_sync(drift.cluster_id)
 

@@ -83,4 +83,4 @@ def reconcile_now(request: HttpRequest, name: str) -> HttpResponse:
     cluster = get_object_or_404(Cluster, name=name)
     request_reconcile(cluster, actor)
     messages.success(request, _("Asked for a reconcile of %(name)s. Its run appears below.") % {"name": cluster.name})
-    return redirect("tenants:cluster", name=cluster.name)
+    return redirect(f"{reverse('tenants:cluster', args=[cluster.name])}?tab=sync")

@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -37,7 +38,7 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
     else:
         repair(drift=drift, actor=actor)
         messages.success(request, _("Asked to repair %(name)s. The next run does it.") % {"name": drift.name})
-    return redirect("tenants:cluster", name=name)
+    return redirect(f"{reverse('tenants:cluster', args=[name])}?tab=drift")
 
 
 @login_required
@@ -48,8 +49,8 @@ def dry_run(request: HttpRequest, name: str) -> HttpResponse:
     require(actor, Verb.MANAGE_CLUSTERS)
     cluster = get_object_or_404(Cluster, name=name)
     request_dry_run(cluster=cluster, actor=actor)
-    messages.success(request, _("Asked what a reconcile would do. The dry run appears among the sync runs."))
-    return redirect("tenants:cluster", name=name)
+    messages.success(request, _("Asked what a reconcile would do. The dry run appears below within seconds."))
+    return redirect(f"{reverse('tenants:cluster', args=[name])}?tab=sync")
 
 
 @login_required

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from clusters.models import Cluster, Drift, SyncOutcome, SyncRun
 from portal.core.actors import SYSTEM
 from tenants.models import Project, User
+from tests.e2e.estate import differences, on_kube
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support import real
 from workloads.models import (
@@ -150,6 +151,13 @@ def organisation(cluster: Cluster, llm_team: Project, vision_team: Project, alic
         "audit": "/audit/",
         "absent": "/projects/no-such-project/",
     }
+
+
+@pytest.fixture
+def estate(cluster: Cluster, alice: User) -> dict[str, str]:
+    """What an admin looks after: differences, runs of every sort, a paused cluster; addresses by name."""
+    _synced(cluster)
+    return {**differences(cluster), **on_kube(alice)}
 
 
 def _planned(name: str, value: int, *, done: bool = False) -> UUID:

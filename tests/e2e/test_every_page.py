@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from tenants.models import User
-from tests.e2e.conftest import Visitor, name_of
+from tests.e2e.conftest import Visit, Visitor, name_of
 
 LOOKS = [(theme, size) for theme in ("light", "dark") for size in ("wide", "narrow")]
 
@@ -25,18 +25,14 @@ def findings(page: Page) -> list[str]:
 def test_is_accessible_quiet_and_asks_nobody_else(
     visit: Visitor, organisation: dict[str, str], admin: User, theme: str, size: str
 ) -> None:
-    window = visit(admin, theme=theme, size=size)
-    wrong: dict[str, object] = {}
-    for name, address in organisation.items():
-        page = window.open(address)
-        _picture(page, f"{name_of(name)}-{theme}-{size}")
-        width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        complaints = [said for said in window.complaints if "404" not in said or name != "absent"]
-        window.complaints.clear()
-        if found := [*findings(page), *complaints, *(["scrolls sideways"] if width > 0 else [])]:
-            wrong[name] = found
-    assert wrong == {}
-    assert window.foreign == []
+    _look_at(visit(admin, theme=theme, size=size), organisation, theme, size)
+
+
+@pytest.mark.parametrize(("theme", "size"), LOOKS, ids=[f"{theme} {size}" for theme, size in LOOKS])
+def test_so_are_differences_runs_and_plain_clusters(
+    visit: Visitor, estate: dict[str, str], admin: User, theme: str, size: str
+) -> None:
+    _look_at(visit(admin, theme=theme, size=size), estate, theme, size)
 
 
 @pytest.mark.parametrize(("theme", "size"), LOOKS, ids=[f"{theme} {size}" for theme, size in LOOKS])
@@ -45,6 +41,21 @@ def test_signing_in_is_accessible(visit: Visitor, db: None, theme: str, size: st
     page = window.open("/login/")
     _picture(page, f"sign-in-{theme}-{size}")
     assert findings(page) == []
+    assert window.foreign == []
+
+
+def _look_at(window: Visit, pages: dict[str, str], theme: str, size: str) -> None:
+    """Open page after page; what is wrong is told by name."""
+    wrong: dict[str, object] = {}
+    for name, address in pages.items():
+        page = window.open(address)
+        _picture(page, f"{name_of(name)}-{theme}-{size}")
+        width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        complaints = [said for said in window.complaints if "404" not in said or name != "absent"]
+        window.complaints.clear()
+        if found := [*findings(page), *complaints, *(["scrolls sideways"] if width > 0 else [])]:
+            wrong[name] = found
+    assert wrong == {}
     assert window.foreign == []
 
 

@@ -47,8 +47,8 @@ def run(cluster: Cluster) -> SyncRun:
     ids=["fresh", "amber", "not current"],
 )
 def test_staleness_is_shown(client_of: Clients, alice: User, cluster: Cluster, seconds: int, said: str) -> None:
-    Cluster.objects.update(observed_at=timezone.now() - timedelta(seconds=seconds))
     for page in ("/clusters/", "/clusters/lab/", "/projects/llm-team/"):
+        Cluster.objects.update(observed_at=timezone.now() - timedelta(seconds=seconds))
         assert said in words(client_of(alice), page)
 
 
@@ -69,7 +69,7 @@ def test_free_gpus_and_the_largest_pod_per_pool(client_of: Clients, alice: User,
 
 def test_a_run_tells_what_happened_to_each_object(client_of: Clients, alice: User, run: SyncRun) -> None:
     text = words(client_of(alice), "/clusters/lab/?tab=sync")
-    assert "9 objects listed, 1 written, 1 failed" in text
+    assert "objects: 9 listed, 1 written, 1 failed" in text
     assert "/spec/priority: 100 → 60" in text
     assert "object_conflict" in text
 
@@ -98,7 +98,7 @@ def test_what_the_scheduler_cannot_enforce_comes_with_a_remedy(client_of: Client
 
 def test_reconcile_now_makes_it_due_and_is_audited(client_of: Clients, admin: User, cluster: Cluster) -> None:
     client = client_of(admin)
-    assert client.post("/clusters/lab/reconcile/")["Location"] == "/clusters/lab/"
+    assert client.post("/clusters/lab/reconcile/")["Location"] == "/clusters/lab/?tab=sync"
     cluster.refresh_from_db()
     assert cluster.sync_due_at is not None
     assert AuditRecord.objects.filter(action="cluster.reconcile", actor_name="admin").exists()

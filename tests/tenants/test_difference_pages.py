@@ -45,7 +45,7 @@ def test_a_difference_leads_to_its_repair(client_of: Clients, admin: User, drift
     text = words(client, QUEUE)
     assert "99</pre>" in text
     assert "Repair it" in text
-    assert client.post(QUEUE, {"act": "repair"})["Location"] == "/clusters/lab/"
+    assert client.post(QUEUE, {"act": "repair"})["Location"] == "/clusters/lab/?tab=drift"
     assert Touch.objects.filter(owner="project.1").exists()
     assert AuditRecord.objects.filter(action="cluster.repair", actor_name="admin").exists()
     assert "Asked to repair a." in words(client, "/clusters/lab/")
@@ -125,3 +125,63 @@ def test_a_run_of_thousands_is_read_page_by_page(client_of: Clients, alice: User
 def test_a_cluster_that_fails_says_when_it_is_tried_again(client_of: Clients, alice: User, cluster: Cluster) -> None:
     Cluster.objects.update(failures=4, sync_due_at=timezone.now())
     assert "The last 4 runs did not succeed." in words(client_of(alice), "/clusters/lab/")
+
+
+def test_a_paused_cluster_offers_nothing_and_says_where_it_goes_on(
+    client_of: Clients, admin: User, alice: User, drift: Drift
+) -> None:
+    Cluster.objects.update(state="paused", paused_reason="Paused by admin.")
+    client = client_of(admin)
+    text = words(client, QUEUE)
+    assert "Repair it" not in text
+    assert "Paused by admin." in text
+    assert "/clusters/lab/connection/" in text
+    for address, sent in ((QUEUE, {"act": "repair"}), ("/clusters/lab/dry-run/", {}), ("/clusters/lab/reconcile/", {})):
+        refused = client.post(address, sent)
+        assert refused.status_code == 409
+        assert "Let Rung go on from its page Connection" in refused.content.decode()
+    assert "/clusters/lab/connection/" not in words(client_of(alice), "/clusters/lab/")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("running", "Nothing has been changed so far."),
+        ("failed", "It ended before it came to any object."),
+        ("succeeded", "Every object was already right."),
+    ],
+)
+def test_a_run_without_objects_says_why(
+    state: str, said: str, client_of: Clients, alice: User, cluster: Cluster
+) -> None:
+    now = timezone.now()
+    run = SyncRun.objects.create(cluster=cluster, state=state, started_at=now, heartbeat_at=now)
+    assert said in words(client_of(alice), "/clusters/lab/?tab=sync")
+    assert said in words(client_of(alice), f"/clusters/lab/runs/{run.pk}/")
+
+
+def test_a_dry_run_that_found_a_conflict_has_not_failed(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    now = timezone.now()
+    run = SyncRun.objects.create(
+        cluster=cluster, dry_run=True, state="failed", failed=1, listed=3, started_at=now, heartbeat_at=now
+    )
+    SyncOutcome.objects.create(run=run, action="conflict", kind="Queue", name="q", ok=False, code="object_conflict")
+    text = words(client_of(alice), f"/clusters/lab/runs/{run.pk}/")
+    assert "1 would be refused" in text
+    assert "Failed" not in text
+
+
+def test_nothing_is_called_equal_before_it_was_compared(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    client = client_of(alice)
+    assert "No sync run has compared it to the end yet." in words(client, "/clusters/lab/?tab=drift")
+    Cluster.objects.update(synced_at=timezone.now())
+    assert "nothing differed" in words(client, "/clusters/lab/?tab=drift")
+
+
+def test_a_pod_with_an_old_number_is_told_how_it_gets_the_new_one(
+    client_of: Clients, admin: User, drift: Drift
+) -> None:
+    Drift.objects.update(category="stale", kind="Pod")
+    text = words(client_of(admin), "/clusters/lab/?tab=drift")
+    assert "Stop and resume its workload" in text
+    assert "Repair this" not in text
