@@ -13,6 +13,7 @@ from clusters.models import Cluster, SyncRun
 from clusters.selectors import cluster_rows
 from clusters.services import streams
 from clusters.services.streams import sight_of
+from portal.core import display
 from tests.factories.workloads import job
 from tests.faults.conftest import LIMITS
 from tests.faults.rig import LOW, SEEDS, Rig
@@ -22,12 +23,18 @@ from tests.support.processes import eventually
 
 pytestmark = pytest.mark.parametrize("seed", SEEDS)
 BUSY = Status(429, "TooManyRequests", {"Retry-After": "1"}, "slow down")
+AWAY = Status(503, "ServiceUnavailable")
+WRONG = Status(500, "InternalError")
 
 
 @pytest.mark.parametrize("away", ["refused", "black hole"])
-def test_f8_what_was_wanted_while_it_was_away_comes_once_it_is_back(rig: Rig, away: str) -> None:
+def test_f8_what_was_wanted_while_it_was_away_comes_once_it_is_back(
+    rig: Rig, away: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     projects = rig.projects(2)
     rig.reconcile()
+    rig.look()
+    assert rig.troubles() == set()
     (rig.proxy.go_down if away == "refused" else rig.proxy.go_deaf)()
     begun = time.monotonic()
     assert isinstance(rig.attempt(), ClusterUnreachable)
@@ -37,6 +44,9 @@ def test_f8_what_was_wanted_while_it_was_away_comes_once_it_is_back(rig: Rig, aw
     for gpus in rig.random.sample(range(9), 3):
         rig.grant(projects[1], gpus)
     assert isinstance(rig.attempt(), ClusterUnreachable)
+    with monkeypatch.context() as patch:
+        patch.setattr(display, "AMBER_AFTER", timedelta(seconds=1))
+        eventually(lambda: rig.troubles() == {"failing", "failed", "stale"}, seconds=20)
     rig.settle()
     assert rig.object_of(workload) is not None
 
@@ -50,6 +60,7 @@ def test_f9_a_slow_server_is_waited_for_and_a_dripping_one_is_not(rig: Rig) -> N
         begun = time.monotonic()
         assert isinstance(rig.attempt(), ClusterError)
         assert time.monotonic() - begun < LIMITS.total + 2
+        assert "failed" in rig.troubles()
 
 
 def test_f10_a_busy_server_gets_the_rest_it_asks_for_and_few_questions_more(rig: Rig) -> None:
@@ -63,18 +74,22 @@ def test_f10_a_busy_server_gets_the_rest_it_asks_for_and_few_questions_more(rig:
     for project in projects:
         rig.grant(project)
     before = len(rig.proxy.log)
-    for fault in (BUSY, Status(503, "ServiceUnavailable"), Status(500, "InternalError")):
+    for fault in (BUSY, AWAY, WRONG):
         rig.proxy.breaks(fault, chance=0.1, times=2)
     deadline = time.monotonic() + 30
     while not rig.is_done(said := rig.attempt()):
         assert time.monotonic() < deadline, said
         time.sleep(min(said.retry_after or 0, 3) if isinstance(said, ClusterError) else 0)
-    asked = rig.proxy.log[before:]
+    asked = list(rig.proxy.log[before:])
     attempts = SyncRun.objects.filter(cluster=rig.cluster).count() - 2
     assert len(asked) <= 1.5 * usual * attempts
     for refused in (each for each in asked if each.answered == 429):
         after = [each.at - refused.ended for each in asked if each.at > refused.ended + 0.1]
         assert not after or min(after) >= 0.9
+    with rig.proxy.broken(rig.random.choice([BUSY, AWAY, WRONG])):
+        for _ in range(2):
+            assert isinstance(rig.attempt(), ClusterError)
+        assert {"failing", "failed"} <= rig.troubles()
 
 
 def test_f13_a_watch_that_falls_silent_is_noticed_and_shown(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
