@@ -62,5 +62,6 @@ def stamped(manifest: Manifest) -> Manifest:
 
 
 def _part(manifest: Mapping[str, Any], part: str) -> Mapping[str, Any]:
-    metadata = manifest.get("metadata") or {}
-    return metadata.get(part) or {}
+    metadata = manifest.get("metadata")
+    found = metadata.get(part) if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
