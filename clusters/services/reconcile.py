@@ -1,8 +1,10 @@
 """Make one cluster equal to what the database says. Level-triggered: run it again at any time, from any worker."""
 
 from functools import partial
+from typing import Final, NoReturn
 
 import structlog
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from clusters.errors import ClusterChanged, ClusterError, ClusterRefused, TransientClusterError
@@ -23,6 +25,12 @@ from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import Conflict as StateConflict
 
 log = structlog.get_logger(__name__)
+
+LONGEST_UID: Final = 64
+LONGEST_VERSION: Final = 40
+CHANGED: Final = (
+    "Another cluster answers at this address: its kube-system namespace has another uid. Adopt it to go on."
+)
 
 
 def reconcile(cluster: Cluster, *, actor: Actor = SYSTEM, trigger: str = "sweep", dry_run: bool = False) -> SyncRun:
@@ -92,11 +100,25 @@ def _recognize(cluster: Cluster, gateway: ClusterGateway) -> None:
         pause(cluster=cluster, reason=f"The cluster refuses Rung: {error.message}"[:500], actor=SYSTEM)
         raise
     if cluster.uid and uid != cluster.uid:
-        reason = (
-            "Another cluster answers at this address: its kube-system namespace has another uid. Adopt it to go on."
-        )
-        pause(cluster=cluster, reason=reason, actor=SYSTEM)
-        raise ClusterChanged(reason)
+        _leave_alone(cluster, CHANGED)
     if (cluster.uid, cluster.version) != (uid, version):
-        Cluster.objects.filter(pk=cluster.pk).update(uid=uid, version=version)
-        cluster.uid, cluster.version = uid, version
+        _take(cluster, uid, version)
+
+
+def _take(cluster: Cluster, uid: str, version: str) -> None:
+    """Believe an identity only if it can be one, and if no other row is that cluster: two would write against each."""
+    if not uid or len(uid) > LONGEST_UID:
+        _leave_alone(cluster, "The uid of its kube-system namespace is none: no Kubernetes API server answers so.")
+    version = version[:LONGEST_VERSION]
+    try:
+        with transaction.atomic():
+            Cluster.objects.filter(pk=cluster.pk).update(uid=uid, version=version)
+    except IntegrityError:
+        known = Cluster.objects.filter(uid=uid).exclude(pk=cluster.pk).values_list("name", flat=True).first()
+        _leave_alone(cluster, f"This is the cluster {known}, which is connected already. Leave one of the two.")
+    cluster.uid, cluster.version = uid, version
+
+
+def _leave_alone(cluster: Cluster, reason: str) -> NoReturn:
+    pause(cluster=cluster, reason=reason, actor=SYSTEM)
+    raise ClusterChanged(reason)

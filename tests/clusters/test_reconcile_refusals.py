@@ -9,7 +9,7 @@ from django.utils import timezone
 from clusters import sources
 from clusters.backends.memory import MemoryGateway, Store
 from clusters.errors import ClusterError, ClusterRefused, ClusterUnreachable
-from clusters.gateways import gateway_for
+from clusters.gateways import BACKENDS, gateway_for
 from clusters.kinds_core import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.models import Cluster, DriftKind, SyncOutcome, SyncRun, SyncState
 from clusters.ports import Manifest, ObjectRef, PoolSpec, ProjectSpec
@@ -20,6 +20,7 @@ from portal.core.actors import SYSTEM
 from portal.core.errors import Conflict
 from tests.clusters.specs import Wanted, project, queue, state
 from tests.clusters.synced import FULL, LEVELS, drifts, names, outcomes
+from tests.factories.clusters import build_cluster
 
 
 def test_a_foreign_object_with_our_name_is_shown_and_never_overwritten(
@@ -163,3 +164,22 @@ def test_another_cluster_behind_the_address_pauses_until_it_is_adopted(
         "cluster.pause",
         "cluster.unpause",
     ]
+
+
+@pytest.mark.parametrize(
+    ("uid", "said"),
+    [("", "is none"), ("x" * 10_000, "is none"), ("the-other-one", "the cluster first, which is connected already")],
+)
+def test_t47_a_cluster_that_claims_an_identity_it_cannot_have_is_paused(
+    cluster: Cluster, wanted: Wanted, store: Store, uid: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_cluster(name="first", backend="kubernetes", uid="the-other-one")
+    Cluster.objects.filter(pk=cluster.pk).update(backend="kubernetes")
+    cluster.refresh_from_db()
+    monkeypatch.setattr(MemoryGateway, "identity", lambda _gateway: (uid, "v1.36.3" * 100))
+    monkeypatch.setitem(BACKENDS, "kubernetes", BACKENDS["memory"])
+    assert reconcile(cluster).error_code == "cluster_changed"
+    cluster.refresh_from_db()
+    assert cluster.state == "paused"
+    assert said in cluster.paused_reason
+    assert not store.writes[1:]  # kube-system was there before
