@@ -58,7 +58,7 @@ class Client:
 
     def run(self) -> None:
         for number in range(10_000):
-            if self.stop.wait(self.dice.uniform(0.1, 1.0)):
+            if self.stop.wait(self.dice.uniform(0.05, 0.6)):
                 return
             hours = self.dice.choice([0.1, 0.5, 2, 48])
             job = training(f"fault-{self.number}-{number}", gpus=self.dice.choice([0, 1, 2]), hours=hours)
