@@ -106,6 +106,50 @@ class Product:
         assert run.failed == 0, [outcome.message for outcome in run.outcomes.all()]
         account = self.admin.ref({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).kind
         for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
+            self.admin.wait_until(ObjectRef(account, "default", namespace))
+
+    def submit(self, project: Project, manifest: Manifest, *, actor: Actor = SYSTEM, **asked: Any) -> Workload:
+        """Through the service, and handed to the cluster by a worker."""
+        spec = spec_of(manifest, namespace=project.namespace, **asked)
+        workload = submit(spec=spec, project=project, actor=actor)
+        self.apply(workload)
+        return workload
+
+    def apply(self, workload: Workload) -> None:
+        """What a worker does when the row is due."""
+        Workload.objects.filter(pk=workload.pk).update(due_at=workload.created_at)
+        apply(workload.pk)
+
+    def look(self) -> None:
+        """What the observer does, by lists: forty watches that do not wait would take seconds."""
+        ObserverLease.objects.filter(cluster=self.cluster).update(versions={})
+        observe_cluster(Cluster.objects.get(pk=self.cluster.pk))
+
+    def until(self, workload: Workload, wanted: Callable[[Workload], object], *, work: bool = False) -> Workload:
+        """Look until the workload's row is as wanted; `work`: workers bring due rows about meanwhile."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.look()
+            if work:
+                self.apply(workload)
+            if wanted(found := fresh(workload)):
+                return found
+            time.sleep(0.2)
+        raise AssertionError(f"{found.phase} {found.phase_reason}: {found.phase_message} {found.apply_error}")
+
+    def object_of(self, workload: Workload) -> Manifest | None:
+        """The workload's live object."""
+        kind = kind_of(workload.spec["manifest"])
+        return self.admin.get(ObjectRef(kind, object_name(workload), workload.project.namespace))
+
+    def pods_of(self, workload: Workload) -> list[Manifest]:
+        """Its live pods."""
+        label = f"rung.dev/owner=workload.{workload.pk}"
+        return self.admin.list(POD, namespace=workload.project.namespace, labels=label)
+
+    def end(self) -> None:
+        """Take the namespaces away, pods at once: the next test has every node to itself."""
+        for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
             self.admin.delete(ObjectRef(NAMESPACE, namespace))
             pods = [
                 ObjectRef(POD, pod["metadata"]["name"], namespace) for pod in self.admin.list(POD, namespace=namespace)
