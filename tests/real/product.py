@@ -151,13 +151,8 @@ class Product:
         """Take the namespaces away, pods at once: the next test has every node to itself."""
         for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
             self.admin.delete(ObjectRef(NAMESPACE, namespace))
-            pods = [
-                ObjectRef(POD, pod["metadata"]["name"], namespace) for pod in self.admin.list(POD, namespace=namespace)
-            ]
-            for pod in pods:
-                self.admin.delete(pod, grace=0)
-            for pod in pods:
-                self.admin.wait_gone(pod)
+            for pod in self.admin.list(POD, namespace=namespace):
+                self.admin.delete(ObjectRef(POD, pod["metadata"]["name"], namespace), grace=0)
         forget_gateways()
 
 
