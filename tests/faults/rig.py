@@ -100,6 +100,15 @@ class Rig(Product):
         except ClusterError as error:
             return error
 
+    def resync(self) -> SyncRun:
+        """One whole attempt. A watch that was broken before may still end late and keep the cluster from being asked."""
+        deadline = time.monotonic() + PATIENCE
+        while isinstance(said := self.attempt(), ClusterError):
+            assert said.transient, said
+            assert time.monotonic() < deadline, said
+            time.sleep(min(said.retry_after or 0.2, 3))
+        return said
+
     def settle(self) -> None:
         """Nothing is broken any more: sweeps and workers go on until everything is done."""
         self.proxy.heal()
