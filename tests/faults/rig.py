@@ -101,7 +101,7 @@ class Rig(Product):
             return error
 
     def resync(self) -> SyncRun:
-        """One whole attempt. A watch broken before may still end late and keep the cluster from being asked a moment."""
+        """One whole attempt. A watch broken before may end late and keep the cluster from being asked a moment."""
         deadline = time.monotonic() + PATIENCE
         while isinstance(said := self.attempt(), ClusterError):
             assert said.transient, said
