@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from unittest import mock
@@ -145,7 +146,7 @@ def measure(server: Plane, cluster: Cluster, count: int) -> list[float]:
         else:
             body = json.dumps({"spec": {"hard": {"requests.nvidia.com/gpu": "99"}}}).encode()
             api.send(request(TOKEN, "PATCH", path, body, MERGE))
-        _until(lambda path=path, before=before: _hard(api, path) == before)  # type: ignore[misc] # bound on purpose
+        _until(partial(_is_repaired, api, path, before))
         found.append(time.perf_counter() - start)
         time.sleep(0.1)
     return found
@@ -158,6 +159,10 @@ def _quota(cluster: Cluster, number: int, name: str) -> str:
 def _hard(api: Api, path: str) -> object:
     status, body = api.ask("GET", path)
     return json.loads(body)["spec"]["hard"] if status == 200 else None
+
+
+def _is_repaired(api: Api, path: str, before: object) -> bool:
+    return _hard(api, path) == before
 
 
 def _until(done: Callable[[], bool]) -> None:
