@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from clusters.backends.kubernetes import KubernetesGateway
 from clusters.connections import Connection
 from clusters.credentials import put
 from clusters.gateways import forget_gateways, gateway_for
-from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS, kind_of
+from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS, kind_of, ref_of
 from clusters.models import Cluster, ClusterCredential, NodePool, ObserverLease
 from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.services.observe import observe_cluster
@@ -135,7 +135,8 @@ class Product:
             if wanted(found := fresh(workload)):
                 return found
             time.sleep(0.2)
-        raise AssertionError(f"{found.phase} {found.phase_reason}: {found.phase_message} {found.apply_error}")
+        said = f"{found.phase} {found.phase_reason}: {found.phase_message} {found.apply_error}"
+        raise AssertionError("\n".join([said, *self.everyone()]))
 
     def object_of(self, workload: Workload) -> Manifest | None:
         """The workload's live object."""
@@ -147,13 +148,36 @@ class Product:
         label = f"rung.dev/owner=workload.{workload.pk}"
         return self.admin.list(POD, namespace=workload.project.namespace, labels=label)
 
+    def everyone(self) -> list[str]:
+        """A line per pod of the whole cluster: who holds what a waiting one needs."""
+        return [_line(pod) for pod in self.admin.list(POD)]
+
     def end(self) -> None:
         """Take the namespaces away, pods at once: the next test has every node to itself."""
         for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
             self.admin.delete(ObjectRef(NAMESPACE, namespace))
-            for pod in self.admin.list(POD, namespace=namespace):
-                self.admin.delete(ObjectRef(POD, pod["metadata"]["name"], namespace), grace=0)
+        deadline = time.monotonic() + PATIENCE
+        while left := self.admin.list(POD):
+            assert time.monotonic() < deadline, "\n".join(["pods stay:", *self.everyone()])
+            for pod in left:
+                self._take(ref_of(pod))
+            time.sleep(0.1)
         forget_gateways()
+
+    def _take(self, pod: ObjectRef) -> None:
+        """Also one whose job went with the namespace: the Job controller may leave its finalizer there."""
+        with suppress(KubeError):  # gone in between
+            self.admin.patch(pod, {"metadata": {"finalizers": None}})
+        self.admin.delete(pod, grace=0)
+
+
+def _line(pod: Manifest) -> str:
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    waits = status.get("nominatedNodeName") and f"nominated to {status['nominatedNodeName']}"
+    leaves = metadata.get("deletionTimestamp") and f"leaving since {metadata['deletionTimestamp']}"
+    where = spec.get("nodeName", "nowhere")
+    said = (status.get("phase"), where, spec.get("priority"), waits, leaves, metadata.get("finalizers"))
+    return " ".join(str(word) for word in (f"{metadata['namespace']}/{metadata['name']}", *said) if word)
 
 
 def fresh(workload: Workload) -> Workload:
