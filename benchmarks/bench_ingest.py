@@ -35,10 +35,10 @@ from clusters.backends.kubernetes import KubernetesGateway
 from clusters.connections import Connection, Target
 from clusters.kinds_core import POD
 from clusters.models import Cluster, ObservedPod, ObserverLease
-from clusters.observer import calm_collector
 from clusters.pods import scaled
 from clusters.services.looks import Gathering
 from clusters.services.streams import Streams
+from portal.core.collector import calm_collector
 
 FIRST = 1000
 TICK = 0.005

@@ -22,6 +22,7 @@ import psycopg
 from django.db import connection, connections
 
 from clusters.models import Cluster, NodePool
+from portal.core.collector import calm_collector
 from tenants.models import Department, Project, ProjectQuota, User
 from tests.support import database, postgres
 from workloads.models import Priority, WorkloadType
@@ -62,7 +63,8 @@ def stage(folder: Path, name: str) -> Iterator[None]:
 
 @contextmanager
 def template() -> Iterator[Path]:
-    """A migrated SQLite file, to copy for every sample."""
+    """A migrated SQLite file, to copy for every sample, in a process that collects garbage as a worker does."""
+    calm_collector()
     with tempfile.TemporaryDirectory(prefix="rung-bench-") as folder:
         file = Path(folder) / "template.sqlite3"
         with _sqlite(file):

@@ -5,7 +5,6 @@ bring is stored by a small pool of threads, which never wait for a cluster that 
 slow is tried less and less often and never holds up another one.
 """
 
-import gc
 import os
 import socket
 import time
@@ -35,16 +34,6 @@ LONGEST_PAUSE: Final = 30.0
 THREADS: Final = 8
 BREATH: Final = 0.02
 """Seconds between two batches at least."""
-
-
-def calm_collector() -> None:
-    """For a process that does nothing but observe: what it parses has no cycles and dies young.
-
-    With Python's own thresholds the collector walks through everything that waits to be stored, again and again.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 50)
 
 
 def new_holder() -> str:

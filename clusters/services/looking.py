@@ -12,7 +12,7 @@ from typing import Final
 from django.utils import timezone
 
 from clusters.abreast import abreast
-from clusters.diff import Change, diff
+from clusters.diff import Change, Create, diff
 from clusters.errors import VersionExpired
 from clusters.flavours import flavour_for
 from clusters.kinds_core import NAMESPACE, ref_of
@@ -105,8 +105,9 @@ def _whole(journal: Journal, gateway: ClusterGateway) -> Look:
     wanted = list(flavour.objects_for(state))
     observed = [each for _, found in listed for each in found]
     adopted = adopted_uids(cluster)
-    foreign = list(_in_the_way(journal, gateway, observed, wanted))
-    changes = diff([*observed, *foreign], wanted, adopted=adopted)
+    changes = diff(observed, wanted, adopted=adopted)
+    if foreign := list(_in_the_way(journal, gateway, observed, changes)):
+        changes = diff([*observed, *foreign], wanted, adopted=adopted)
     if not journal.run.dry_run:
         _remember(cluster, uncounted, versions, listed, changes)
     return Look(state, generation, len(observed), changes, adopted=adopted)
@@ -213,19 +214,18 @@ def _asked(journal: Journal, gateway: ClusterGateway, wanted: Iterable[Manifest]
 
 
 def _in_the_way(
-    journal: Journal, gateway: ClusterGateway, observed: Iterable[Manifest], wanted: Iterable[Manifest]
+    journal: Journal, gateway: ClusterGateway, observed: Iterable[Manifest], changes: Iterable[Change]
 ) -> Iterator[Manifest]:
     """Foreign objects that hold a wanted name. What would stand in a namespace that is not there cannot exist.
 
     A run asks for those it knows of and finds others when it creates; a dry run creates nothing, so it asks for all.
     """
-    ours = {ref_of(manifest) for manifest in observed}
-    absent = [ref for ref in map(ref_of, wanted) if ref not in ours]
+    absent = [change.ref for change in changes if isinstance(change, Create)]
     if not journal.run.dry_run:
         known = _known_conflicts(journal.run.cluster) if absent else frozenset()
         yield from filter(None, (gateway.get(ref) for ref in absent if _row(ref) in known))
         return
-    spaces = {ref.name for ref in ours if ref.kind == NAMESPACE}
+    spaces = {each["metadata"]["name"] for each in observed if each["kind"] == NAMESPACE.kind}
     for kind in dict.fromkeys(ref.kind for ref in absent):
         journal.keep_up()
         refs = {ref for ref in absent if ref.kind == kind and ref.namespace in {"", *spaces}}

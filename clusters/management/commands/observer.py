@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from clusters.observer import Observer, calm_collector
+from clusters.observer import Observer
+from portal.core.collector import calm_collector
 
 
 class Command(BaseCommand):
