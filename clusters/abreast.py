@@ -19,20 +19,32 @@ GATHER: Final = 0.01
 MANY: Final = 8  # tasks for each thread
 
 
+def nothing() -> None:
+    """Nothing to do meanwhile."""
+
+
 def abreast(
-    tasks: Sequence[Task], act: Callable[[Task], Result], *, threads: int, idle: Callable[[], None]
+    tasks: Sequence[Task],
+    act: Callable[[Task], Result],
+    *,
+    threads: int,
+    idle: Callable[[], None],
+    meanwhile: Callable[[], object] = nothing,
 ) -> Iterator[tuple[Task, Result]]:
     """Each task with its answer, as they come. What `act` raises is raised here, and no further task is begun.
 
     With one thread everything happens in the caller's own, in order. No thread is left behind when this ends.
+    `meanwhile` is done once, by the caller's thread, while the first answers are on their way.
     """
     if threads <= 1:
+        meanwhile()
         for task in tasks:
             idle()
             yield task, act(task)
         return
     team = _Team(tasks, act, min(threads, len(tasks)))
     try:
+        meanwhile()
         yield from team.answers(idle)
     finally:
         team.stop()

@@ -54,7 +54,7 @@ def kind_of(manifest: Mapping[str, Any]) -> Kind:
 
 
 def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:
-    """Kind, name and namespace of a manifest. KeyError as in `kind_of`."""
-    kind = kind_of(manifest)
+    """Kind, name and namespace of a manifest. KeyError as in `kind_of`. Asked of every object of a cluster at once."""
+    kind = _BY_VERSION.get((manifest["apiVersion"], manifest["kind"])) or kind_of(manifest)
     metadata = manifest["metadata"]
     return ObjectRef(kind, str(metadata["name"]), str(metadata.get("namespace", "")) if kind.namespaced else "")

@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from clusters.ports import APPLIED_HASH, GENERATION, MANAGED_BY, MANAGER, OWNER, Manifest
+
+UNHASHED: Final = frozenset({GENERATION, APPLIED_HASH})
 
 
 def owned(
@@ -55,7 +57,7 @@ def stamped(manifest: Manifest) -> Manifest:
     """
     metadata = manifest["metadata"]
     annotations = metadata.get("annotations") or {}
-    plain = {key: text for key, text in annotations.items() if key not in {GENERATION, APPLIED_HASH}}
+    plain = {key: text for key, text in annotations.items() if key not in UNHASHED}
     content = {**manifest, "metadata": {**metadata, "annotations": plain}}
     digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
     return {**manifest, "metadata": {**metadata, "annotations": {**annotations, APPLIED_HASH: digest}}}

@@ -57,6 +57,16 @@ class _Near:
     wanted: list[Manifest]
 
 
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """Everything that is wanted, as of a generation."""
+
+    generation: int
+    uncounted: DesiredState
+    state: DesiredState
+    wanted: list[Manifest]
+
+
 def look_at(journal: Journal, gateway: ClusterGateway) -> Look:
     """Raises ClusterError. A dry run looks at everything and leaves no trace."""
     cluster = journal.run.cluster
@@ -92,25 +102,37 @@ def _uncollected() -> Iterator[None]:
 def _whole(journal: Journal, gateway: ClusterGateway) -> Look:
     """Observed before desired: what a later generation has just made is then always wanted, never extra."""
     cluster = journal.run.cluster
-    flavour = flavour_for(cluster.flavour)
     versions: dict[str, str] = {}
     listed: Listed = []
-    kinds = list(flavour.kinds())
-    for kind, (found, version) in abreast(kinds, gateway.list, threads=threads_of(gateway), idle=journal.keep_up):
+    early: list[_Goal] = []
+    answers = abreast(
+        list(flavour_for(cluster.flavour).kinds()),
+        gateway.list,
+        threads=threads_of(gateway),
+        idle=journal.keep_up,
+        meanwhile=lambda: early.append(_goal(cluster)),
+    )
+    for kind, (found, version) in answers:
         versions[kind.key] = version
         listed.append((kind, found))
-    uncounted = uncounted_state(cluster)
-    generation = _generation(cluster)
-    state = desired_state(cluster)
-    wanted = list(flavour.objects_for(state))
+    goal = _goal(cluster, *early)
     observed = [each for _, found in listed for each in found]
     adopted = adopted_uids(cluster)
-    changes = diff(observed, wanted, adopted=adopted)
+    changes = diff(observed, goal.wanted, adopted=adopted)
     if foreign := list(_in_the_way(journal, gateway, observed, changes)):
-        changes = diff([*observed, *foreign], wanted, adopted=adopted)
+        changes = diff([*observed, *foreign], goal.wanted, adopted=adopted)
     if not journal.run.dry_run:
-        _remember(cluster, uncounted, versions, listed, changes)
-    return Look(state, generation, len(observed), changes, adopted=adopted)
+        _remember(cluster, goal.uncounted, versions, listed, changes)
+    return Look(goal.state, goal.generation, len(observed), changes, adopted=adopted)
+
+
+def _goal(cluster: Cluster, early: _Goal | None = None) -> _Goal:
+    """What is wanted now. What was read earlier is still that if nothing has been counted or changed since."""
+    uncounted, generation = uncounted_state(cluster), _generation(cluster)
+    if early and (early.uncounted, early.generation) == (uncounted, generation):
+        return early
+    state = desired_state(cluster)
+    return _Goal(generation, uncounted, state, list(flavour_for(cluster.flavour).objects_for(state)))
 
 
 def _remember(

@@ -99,13 +99,20 @@ def forget(cluster_id: UUID) -> None:
 
 def objects_of(found: Iterable[tuple[Kind, Iterable[Manifest]]]) -> dict[Place, Seen]:
     """An index of listed objects."""
-    return {place_of(kind, each): Seen(owner_of(each), *_says(each)) for kind, listed in found for each in listed}
+    return {
+        (key, *_named(each["metadata"])): Seen(owner_of(each), *_says(each))
+        for key, listed in ((kind.key, listed) for kind, listed in found)
+        for each in listed
+    }
 
 
 def place_of(kind: Kind, manifest: Manifest) -> Place:
     """Kind, namespace, name."""
-    metadata = manifest["metadata"]
-    return (kind.key, str(metadata.get("namespace", "")), str(metadata["name"]))
+    return (kind.key, *_named(manifest["metadata"]))
+
+
+def _named(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    return str(metadata.get("namespace", "")), str(metadata["name"])
 
 
 def _objects(kinds: Mapping[str, Kind], observed: Iterable[Manifest]) -> dict[Place, Seen]:
