@@ -1,0 +1,33 @@
+"""What each scheduler keeps of Rung's promises, as Markdown."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from clusters.flavours import FLAVOURS
+from clusters.promises import as_markdown, put_into
+
+FILE = Path(__file__).parents[3] / "docs" / "schedulers.md"
+
+
+class Command(BaseCommand):
+    """`manage.py scheduler_promises` prints the table; `--write` puts it into docs/schedulers.md."""
+
+    requires_system_checks = []  # text only: it needs no secret and no database
+    help = "Print what each scheduler keeps of Rung's promises."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Where to."""
+        parser.add_argument("--write", action="store_true", help="into docs/schedulers.md, between its marks")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """The flavours' own words, nothing else."""
+        if not options["write"]:
+            self.stdout.write(as_markdown(FLAVOURS))
+            return
+        try:
+            FILE.write_text(put_into(FILE.read_text(encoding="utf-8"), FLAVOURS), encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise CommandError(f"docs/schedulers.md cannot be written: {error}") from error
