@@ -56,6 +56,7 @@ class KubernetesGateway:
     ) -> None:
         self.name = name
         self._manager = manager
+        self._limits = limits
         self._signed = query(fieldManager=manager, fieldValidation="Strict")
         self._valve = Valve(name)
         self._transport = Transport(connection, target, connections=MOST, limits=limits)
@@ -194,10 +195,13 @@ class KubernetesGateway:
 
     def _pages(self, kind: Kind, path: str, first: dict[str, str | int], accept: str) -> Listed:
         found: Manifests = []
-        parameters = first
+        parameters, left = first, self._limits.list
         for _ in range(MOST_PAGES):
-            page = _checked(self._ask("GET", path + query(**parameters), accept=accept))
-            some, token, version = members(kind, page)
+            answer = self._ask("GET", path + query(**parameters), accept=accept)
+            left -= len(answer.body)
+            if left < 0:
+                raise ClusterUnreachable(f"The list of {kind.plural} is longer than any that Rung reads.")
+            some, token, version = members(kind, _checked(answer))
             found.extend(some)
             if not token:
                 return found, version

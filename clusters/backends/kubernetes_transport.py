@@ -37,6 +37,7 @@ class Limits:
     total: float = 60.0
     body: int = 64 << 20
     line: int = 16 << 20
+    list: int = 2 << 30  # all pages of one list together: 150,000 pods, as many as a cluster may have, are 1 GB
 
 
 LIMITS: Final = Limits()

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,19 @@ def test_a_watch_that_falls_silent_past_its_time_is_unreachable(
 
 def test_a_watch_that_does_not_wait_ends_when_nothing_comes(tmp_path: Path) -> None:
     assert watched(tmp_path, [HEAD, chunk(ADDED)], close=False, wait=0) == ["ADDED"]
+
+
+def test_t47_a_list_that_goes_on_and_on_is_left(api: ApiServer) -> None:
+    """Each page is small enough; together they would fill the memory."""
+    page = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [{"metadata": {"name": "a" * 200}}]}
+    api.answers = lambda _request: (200, page)
+    connection = Connection(api.url, ca=api.authority.pem, token="canary")
+    with (
+        closing(gateway_of(connection, limits=replace(SHORT, list=5_000))) as gateway,
+        pytest.raises(ClusterUnreachable, match="longer than any"),
+    ):
+        gateway.list(NAMESPACE)
+    assert 10 < len(api.requests) < 40
 
 
 def test_a_list_is_read_page_by_page(api: ApiServer, gateway: KubernetesGateway) -> None:
