@@ -46,6 +46,10 @@ def preview(snapshot: Snapshot, candidate: PodGroup, *, flavour: str) -> Outcome
 
 
 def _kind(victims: tuple[Evict, ...], start: Start | None, pend: Pend | None) -> Kind:
-    if victims:
-        return Kind.RECLAIMS if victims[0].cause is Cause.RECLAIM else Kind.PREEMPTS
+    causes = {evict.cause for evict in victims}
+    if causes:
+        return _BY_CAUSE[causes.pop()] if len(causes) == 1 else Kind.PREEMPTS_AND_RECLAIMS
     return Kind.PLACED if start is not None and pend is None else Kind.PENDING
+
+
+_BY_CAUSE: Final = {Cause.PREEMPT: Kind.PREEMPTS, Cause.RECLAIM: Kind.RECLAIMS}

@@ -52,11 +52,12 @@ Decision = Start | Evict | Wait
 
 
 class Kind(StrEnum):
-    """What happens to a candidate, in one word."""
+    """What happens to a candidate, in one word. Victims of one decision may differ in cause: each carries its own."""
 
     PLACED = "placed"
     PREEMPTS = "preempts"
     RECLAIMS = "reclaims"
+    PREEMPTS_AND_RECLAIMS = "preempts+reclaims"
     PENDING = "pending"
 
 

@@ -34,6 +34,7 @@ VERDICTS: Final = {
     Kind.PLACED: Verdict.STARTS,
     Kind.PREEMPTS: Verdict.EVICTS,
     Kind.RECLAIMS: Verdict.RECLAIMS,
+    Kind.PREEMPTS_AND_RECLAIMS: Verdict.EVICTS,
     Kind.PENDING: Verdict.WAITS,
 }
 OTHERS: Final = "another project"
