@@ -4,7 +4,7 @@ Paths are hard-coded: no discovery for our own kinds. The kinds tenants may subm
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from clusters.kinds import KINDS, WorkloadKind, kind_for
 from clusters.ports import Kind, ObjectRef
@@ -13,24 +13,36 @@ NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 POD = Kind("", "v1", "Pod", "pods")
 EVENT = Kind("", "v1", "Event", "events")
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges")
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+GANG_WORKLOAD = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads")
+GANG_POD_GROUP = Kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 KAI_QUEUE = Kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
 KAI_POD_GROUP = Kind("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups")
+VOLCANO_QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False)
+VOLCANO_POD_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 
 CORE_KINDS = (
     NAMESPACE,
     NODE,
     POD,
     EVENT,
+    CONFIG_MAP,
     RESOURCE_QUOTA,
     LIMIT_RANGE,
     PRIORITY_CLASS,
+    GANG_WORKLOAD,
+    GANG_POD_GROUP,
     KAI_QUEUE,
     KAI_POD_GROUP,
+    VOLCANO_QUEUE,
+    VOLCANO_POD_GROUP,
 )
 _BY_VERSION = {(kind.api_version, kind.kind): kind for kind in CORE_KINDS}
+BESIDE: Final[Mapping[str, tuple[Kind, ...]]] = {"kube-gangs": (GANG_WORKLOAD, GANG_POD_GROUP)}
+"""By flavour: kinds of the objects that stand beside a workload's own, under its name, in the order of making them."""
 
 
 def kind_of_workload(kind: WorkloadKind, *, api_version: str | None = None) -> Kind:

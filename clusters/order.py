@@ -7,19 +7,22 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from clusters.diff import Change, Changes, Create, Delete, FieldChange, Update
-from clusters.kinds_core import KAI_QUEUE, LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
+from clusters.kinds_core import KAI_QUEUE, LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA, VOLCANO_QUEUE
 from clusters.ownership import stamped
 from clusters.ports import Manifest
 from scheduling.resources import parse_quantity
 
-STANDS_ON: Final = (PRIORITY_CLASS, NAMESPACE, KAI_QUEUE, LIMIT_RANGE, RESOURCE_QUOTA)
+STANDS_ON: Final = (PRIORITY_CLASS, NAMESPACE, KAI_QUEUE, VOLCANO_QUEUE, LIMIT_RANGE, RESOURCE_QUOTA)
 """What comes first when objects are created. Quotas name PriorityClasses and live in namespaces."""
 
 LOWERING, BUILDING, CLEARING = 0, 1, 2
 AMOUNTS: Final[Mapping[str, tuple[str, ...]]] = {
     RESOURCE_QUOTA.key: ("/spec/hard/",),
     KAI_QUEUE.key: ("/spec/resources/",),
+    VOLCANO_QUEUE.key: ("/spec/deserved/", "/spec/capability/"),
 }
+PARENTS: Final[Mapping[str, str]] = {KAI_QUEUE.key: "parentQueue", VOLCANO_QUEUE.key: "parent"}
+"""Kinds that hold quota as long as they exist, and the field of their spec that names what they hang below."""
 ENDLESS: Final = float("inf")
 Wave: TypeAlias = tuple[int, int, int]
 """Phase, rank of the kind, depth in the tree of queues."""
@@ -49,14 +52,14 @@ def in_safe_order(changes: Iterable[Change]) -> list[Change]:
 def is_lowering(change: Change) -> bool:
     """It gives an amount back: applied before anything that takes one."""
     if isinstance(change, Delete):
-        return change.ref.kind == KAI_QUEUE
+        return change.ref.kind.key in PARENTS
     return isinstance(change, Update) and "lower" in _directions(change.ref.kind.key, change.changes)
 
 
 def is_raising(change: Change) -> bool:
     """It takes an amount: not applied while a lowering of the same owner has failed."""
     if isinstance(change, Create):
-        return change.ref.kind == KAI_QUEUE
+        return change.ref.kind.key in PARENTS
     if isinstance(change, Delete):
         return change.ref.kind == RESOURCE_QUOTA
     return isinstance(change, Update) and "raise" in _directions(change.ref.kind.key, change.changes)
@@ -104,9 +107,9 @@ def _place(change: Change) -> tuple[str, str]:
 def _depths(changes: Iterable[Change]) -> dict[str, int]:
     """How far below the root each queue hangs, as far as the changes tell."""
     parents = {
-        change.ref.name: str(body_of(change).get("spec", {}).get("parentQueue") or "")
+        change.ref.name: str(body_of(change).get("spec", {}).get(PARENTS[change.ref.kind.key]) or "")
         for change in changes
-        if change.ref.kind == KAI_QUEUE
+        if change.ref.kind.key in PARENTS
     }
     return {name: _depth(name, parents) for name in parents}
 

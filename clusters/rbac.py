@@ -12,8 +12,10 @@ from typing import Any, Final
 import yaml
 
 from clusters.flavours import flavour_for
-from clusters.kinds_core import EVENT, KAI_POD_GROUP, KAI_QUEUE, NODE, POD, WORKLOAD_KINDS
+from clusters.flavours.volcano_conf import CONF
+from clusters.kinds_core import CONFIG_MAP, EVENT, KAI_POD_GROUP, NODE, POD, VOLCANO_POD_GROUP, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
+from clusters.order import PARENTS
 from clusters.ports import MANAGED_BY, MANAGER, Kind, Manifest
 
 READ: Final = ("get", "list", "watch")
@@ -38,7 +40,7 @@ NO_QUESTION: Final = {
 }
 NAMESPACE: Final = "rung-system"
 ACCOUNT: Final = "rung"
-EXTRA_READS: Final[dict[str, tuple[Kind, ...]]] = {"kai": (KAI_POD_GROUP,)}
+EXTRA_READS: Final[dict[str, tuple[Kind, ...]]] = {"kai": (KAI_POD_GROUP,), "volcano": (VOLCANO_POD_GROUP,)}
 
 
 HEAD: Final = """\
@@ -60,6 +62,7 @@ class Access:
     verbs: tuple[str, ...]
     why: str
     subresource: str = ""
+    name: str = ""  # of the only object; empty: all of them
 
     @property
     def path(self) -> str:
@@ -70,6 +73,11 @@ class Access:
     def full_name(self) -> str:
         """`jobs.batch`, as people tell groups apart."""
         return f"{self.path}.{self.group}" if self.group else self.path
+
+
+NAMED_READS: Final[dict[str, tuple[Access, ...]]] = {
+    "volcano": (Access("", CONFIG_MAP.plural, ("get",), "whether the scheduler preempts and reclaims", name=CONF.name),)
+}
 
 
 def required_access(flavour: str) -> tuple[Access, ...]:
@@ -85,6 +93,7 @@ def required_access(flavour: str) -> tuple[Access, ...]:
         Access("", POD.plural, ("get",), "logs on the workload's page", subresource="log"),
         *(Access(kind.group, kind.plural, READ + WRITE, _why(kind)) for kind in owned.values() if kind != POD),
         *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in EXTRA_READS.get(flavour, ())),
+        *NAMED_READS.get(flavour, ()),
     )
 
 
@@ -93,7 +102,7 @@ def _why(kind: Kind) -> str:
         return "one namespace per project; the uid of kube-system is the cluster's identity"
     if kind in WORKLOAD_KINDS:
         return "workloads that were submitted"
-    return "queues and their quotas" if kind == KAI_QUEUE else "priorities and quotas of projects"
+    return "queues and their quotas" if kind.key in PARENTS else "priorities and quotas of projects"
 
 
 def manifests_for(flavour: str, *, namespace: str = NAMESPACE, account: str = ACCOUNT) -> list[Manifest]:
@@ -153,9 +162,10 @@ def _labelled(name: str) -> dict[str, object]:
 
 
 def _rules(accesses: Sequence[Access]) -> Iterable[dict[str, list[str]]]:
-    """One rule per API group and set of verbs."""
-    grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    """One rule per API group, set of verbs and named object."""
+    grouped: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for access in accesses:
-        grouped.setdefault((access.group, access.verbs), []).append(access.path)
-    for (group, verbs), resources in grouped.items():
-        yield {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+        grouped.setdefault((access.group, access.verbs, access.name), []).append(access.path)
+    for (group, verbs, name), resources in grouped.items():
+        only = {"resourceNames": [name]} if name else {}
+        yield {"apiGroups": [group], "resources": resources, **only, "verbs": list(verbs)}
