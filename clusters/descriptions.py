@@ -2,7 +2,8 @@
 
 An API server never changes the pod template of a Job, and a controller restarts every pod of a Deployment whose
 template changes. So a hash of the description stands on the object: equal means that nothing of it has to be written,
-however the server has filled in defaults since.
+however the server has filled in defaults since. What stands beside a workload's own object (a gang's group) never
+changes either.
 """
 
 import copy
@@ -21,7 +22,7 @@ AT_ONCE: Final = frozenset({OnChange.NEW_PODS, OnChange.NEXT_RUN})
 def described(manifest: Manifest) -> Manifest:
     """A copy that carries the hash of its spec, whether suspended or not."""
     result = copy.deepcopy(manifest)
-    kind = kind_of_job(manifest)
+    kind = _kind_of(manifest)
     spec = _suspended(copy.deepcopy(result), kind, value=False).get("spec")
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     result["metadata"].setdefault("annotations", {})[PODS_HASH] = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -35,13 +36,13 @@ def describes_alike(observed: Manifest, desired: Manifest) -> bool:
 
 def needs_replacing(observed: Manifest, desired: Manifest) -> bool:
     """True when its pods are to be described otherwise and the API server never changes that."""
-    return kind_of_job(desired).on_change is OnChange.ANEW and not describes_alike(observed, desired)
+    return _on_change(_kind_of(desired)) is OnChange.ANEW and not describes_alike(observed, desired)
 
 
 def writable(observed: Manifest, desired: Manifest, *, pods_run: bool) -> Manifest:
     """What may be written over the observed object now: the description only where it disturbs no running pod."""
-    kind = kind_of_job(desired)
-    if kind.on_change in AT_ONCE or (kind.on_change is OnChange.RESTART and not pods_run):
+    kind = _kind_of(desired)
+    if _on_change(kind) in AT_ONCE or (_on_change(kind) is OnChange.RESTART and not pods_run):
         return desired
     result = copy.deepcopy(desired)
     result["spec"] = copy.deepcopy(observed["spec"])
@@ -49,28 +50,29 @@ def writable(observed: Manifest, desired: Manifest, *, pods_run: bool) -> Manife
     return _suspended(result, kind, value=_is_suspended(desired, kind))
 
 
-def kind_of_job(manifest: Mapping[str, Any]) -> WorkloadKind:
-    """The kind of a rendered job. KeyError: none that a tenant may submit."""
-    kind = kind_for(str(manifest["apiVersion"]), str(manifest["kind"]))
-    if kind is None:
-        raise KeyError(f"{manifest['apiVersion']} {manifest['kind']}")
-    return kind
+def _kind_of(manifest: Mapping[str, Any]) -> WorkloadKind | None:
+    """None for what stands beside a workload's own object."""
+    return kind_for(str(manifest["apiVersion"]), str(manifest["kind"]))
+
+
+def _on_change(kind: WorkloadKind | None) -> OnChange:
+    return kind.on_change if kind else OnChange.ANEW
 
 
 def _hash(manifest: Mapping[str, Any]) -> str:
     return str((manifest["metadata"].get("annotations") or {}).get(PODS_HASH, ""))
 
 
-def _is_suspended(manifest: Manifest, kind: WorkloadKind) -> bool:
+def _is_suspended(manifest: Manifest, kind: WorkloadKind | None) -> bool:
     node: Any = manifest
-    for step in (kind.suspend or "").split("/")[1:]:
+    for step in ((kind and kind.suspend) or "").split("/")[1:]:
         node = (node or {}).get(step)
     return node is True
 
 
-def _suspended(manifest: Manifest, kind: WorkloadKind, *, value: bool) -> Manifest:
+def _suspended(manifest: Manifest, kind: WorkloadKind | None, *, value: bool) -> Manifest:
     """The same manifest, held back or let go where its kind knows how."""
-    if kind.suspend:
+    if kind and kind.suspend:
         *trail, last = kind.suspend.split("/")[1:]
         node: Any = manifest
         for step in trail:

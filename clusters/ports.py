@@ -144,6 +144,7 @@ class Reading:
     numbers: Mapping[str, str] = field(default_factory=dict)
     preemptor: str = ""  # "<namespace>/<name>" of a workload or pod, or "uid:<pod uid>"
     cause: str = ""  # preempt, reclaim or empty
+    whole: bool = False  # decided for a gang, which evicts other gangs whole: their pods go by one decision
 
 
 Enforced = Literal["yes", "partly", "no"]

@@ -1,5 +1,10 @@
-"""Bring one workload's object to a cluster, or take it away. Runs in workers only: it talks to the API server."""
+"""Bring one workload's objects to a cluster, or take them away. Runs in workers only: it talks to the API server.
 
+Most workloads are one object. What a flavour puts beside it (a gang's group, which its pods name) comes before it, goes
+after it, and is never changed under it.
+"""
+
+from collections.abc import Sequence
 from typing import Final
 
 from clusters.descriptions import described, needs_replacing, writable
@@ -7,7 +12,7 @@ from clusters.diff import field_changes
 from clusters.errors import ClusterRefused, NotSynced, ObjectConflict, VersionConflict
 from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
-from clusters.kinds_core import NAMESPACE, kind_of, ref_of
+from clusters.kinds_core import BESIDE, NAMESPACE, kind_of, ref_of
 from clusters.models import Cluster
 from clusters.ownership import generation_of, is_managed, owner_of, stamped
 from clusters.ports import ClusterGateway, JobSpec, Manifest, ObjectRef
@@ -22,22 +27,30 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None
     `pods_run`: how pods are described is left as it is where writing it would end running ones.
 
     1. render it in the cluster's flavour; a suspended job whose kind cannot be suspended renders to nothing
-    2. nothing: delete what is there
+    2. nothing, or what stands beside it has to be another: delete what is there
     3. absent: create, but only inside a namespace that is ours
     4. there: write unless it is equal, or already of a later generation; what the API server never changes is deleted
        and created anew (NotSynced: it is still ending)
     """
     gateway = gateway_for(cluster)
     manifests = [stamped(described(manifest)) for manifest in flavour_for(cluster.flavour).render(job)]
-    if not manifests:
-        _delete(gateway, job)
+    if not manifests or (not pods_run and _stands_on_another(gateway, manifests[:-1])):
+        delete_job(cluster, job)
     for manifest in manifests:
         _apply(gateway, manifest, pods_run=pods_run)
 
 
 def delete_job(cluster: Cluster, job: JobSpec) -> None:
-    """Take the job's object away with its own grace. Gone already is success; a foreign or later object stays."""
-    _delete(gateway_for(cluster), job)
+    """Take its objects away, its own first and with its grace. Gone already is success; foreign or later ones stay."""
+    gateway = gateway_for(cluster)
+    for kind in (kind_of(job.manifest), *reversed(BESIDE.get(cluster.flavour, ()))):
+        _delete(gateway, ObjectRef(kind, job.name, job.namespace), job)
+
+
+def _stands_on_another(gateway: ClusterGateway, beside: Sequence[Manifest]) -> bool:
+    """Pods that name a group are never left with another one than they were made for."""
+    seen = ((gateway.get(ref_of(manifest)), manifest) for manifest in beside)
+    return any(observed is not None and needs_replacing(observed, manifest) for observed, manifest in seen)
 
 
 def _apply(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) -> None:
@@ -95,8 +108,7 @@ def _refuse_leaving(observed: Manifest, ref: ObjectRef) -> None:
         raise NotSynced(f"{ref.kind.kind} {ref.name} is still ending; it is made anew once it is gone.")
 
 
-def _delete(gateway: ClusterGateway, job: JobSpec) -> None:
-    ref = ObjectRef(kind_of(job.manifest), job.name, job.namespace)
+def _delete(gateway: ClusterGateway, ref: ObjectRef, job: JobSpec) -> None:
     observed = gateway.get(ref)
     if observed is None or owner_of(observed) != f"workload.{job.id}" or not is_managed(observed):
         return
