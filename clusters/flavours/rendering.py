@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from clusters.flavours.common import POOL
@@ -29,31 +30,48 @@ RESERVED: Final = (
     "kueue.x-k8s.io/",
     "scheduling.volcano.sh/",
     "volcano.sh/",
+    "scheduling.k8s.io/group-name",
     "pod-security.kubernetes.io/",
 )
 
 
-def render_job(job: JobSpec, *, labels: Mapping[str, str], scheduler: str = "") -> list[Manifest]:
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What is written at the object and wherever it describes pods."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    scheduler: str
+
+
+def render_job(
+    job: JobSpec,
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
+    scheduler: str = "",
+) -> list[Manifest]:
     """The workload's one object; nothing when it is suspended and its kind cannot be.
 
     1. take the rebuilt body, name it, make it ours
-    2. write priority, labels, node selector, scheduler and what Pod Security demands at every place that describes pods
+    2. write priority, labels, annotations, node selector, scheduler and what Pod Security demands at every place that
+       describes pods
     3. suspend or resume it where the kind knows how
     """
     body = copy.deepcopy(job.manifest)
     kind = kind_for(str(body["apiVersion"]), str(body["kind"]))
     if kind is None or (job.suspended and kind.suspend is None):
         return []
-    every = {**_effective_labels(job), **labels}
-    body["metadata"] = _metadata(body.get("metadata"), job, every)
+    marks = _Marks({**_effective_labels(job), **labels}, {**_gang(job), **(annotations or {})}, scheduler)
+    body["metadata"] = _metadata(body.get("metadata"), job, marks)
     body.pop("status", None)
     for part in parts_in(body, kind):
-        _dress(part, job, every, scheduler)
+        _dress(part, job, marks)
         _harden(part, job)
     for pointer in kind.priority:
         _set(body, pointer, job.priority_class, only_if_there=True)
-    _dress_elsewhere(body, job, kind, scheduler)
-    _dress_jobs(body, every)
+    _dress_elsewhere(body, job, kind, marks)
+    _dress_jobs(body, marks.labels)
     if kind.suspend:
         _set(body, kind.suspend, job.suspended)
     return [body]
@@ -75,13 +93,13 @@ def _effective_labels(job: JobSpec) -> dict[str, str]:
     }
 
 
-def _metadata(given: Mapping[str, Any] | None, job: JobSpec, labels: Mapping[str, str]) -> dict[str, Any]:
+def _metadata(given: Mapping[str, Any] | None, job: JobSpec, marks: _Marks) -> dict[str, Any]:
     kept = given or {}
     return {
         "name": job.name,
         "namespace": job.namespace,
-        "labels": {**_harmless(kept.get("labels")), **labels},
-        "annotations": {**_harmless(kept.get("annotations")), **_gang(job), GENERATION: str(job.generation)},
+        "labels": {**_harmless(kept.get("labels")), **marks.labels},
+        "annotations": {**_harmless(kept.get("annotations")), **marks.annotations, GENERATION: str(job.generation)},
     }
 
 
@@ -93,25 +111,25 @@ def _harmless(given: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (given or {}).items() if not key.startswith(RESERVED)}
 
 
-def _dress(part: FoundPart, job: JobSpec, labels: Mapping[str, str], scheduler: str) -> None:
+def _dress(part: FoundPart, job: JobSpec, marks: _Marks) -> None:
     """Write the effective values at one place that describes pods.
 
     Never the generation: a template that changes with each stop and resume is refused (Job) or restarts pods.
     """
     target: Any = part.part
-    mine = {**labels, ROLE: part.role}
+    role = {ROLE: part.role}
     match part.shape:
         case Shape.TEMPLATE if not part.pointer:  # a bare Pod is its own template: its metadata is written already
-            target["metadata"]["labels"] |= mine
-            _dress_pod(target.setdefault("spec", {}), job, scheduler)
+            target["metadata"]["labels"] |= role
+            _dress_pod(target.setdefault("spec", {}), job, marks.scheduler)
         case Shape.TEMPLATE:
-            _mark(target.setdefault("metadata", {}), job, mine)
-            _dress_pod(target.setdefault("spec", {}), job, scheduler)
+            _mark(target.setdefault("metadata", {}), marks, role)
+            _dress_pod(target.setdefault("spec", {}), job, marks.scheduler)
         case Shape.POD:
-            _mark(target, job, mine)
-            _dress_pod(target, job, scheduler)
+            _mark(target, marks, role)
+            _dress_pod(target, job, marks.scheduler)
         case Shape.MACHINE:
-            _dress_pod(target, job, scheduler)
+            _dress_pod(target, job, marks.scheduler)
         case _:
             pass  # no pod fields here; the owner's labels and `_dress_elsewhere` carry the values
 
@@ -133,9 +151,9 @@ def _harden(found: FoundPart, job: JobSpec) -> None:
             pass  # machines and operators' own pods have no such fields; `_dress_elsewhere` writes where there are some
 
 
-def _mark(metadata: dict[str, Any], job: JobSpec, labels: Mapping[str, str]) -> None:
-    metadata["labels"] = {**_harmless(metadata.get("labels")), **labels}
-    metadata["annotations"] = {**_harmless(metadata.get("annotations")), **_gang(job)}
+def _mark(metadata: dict[str, Any], marks: _Marks, role: Mapping[str, str]) -> None:
+    metadata["labels"] = {**_harmless(metadata.get("labels")), **marks.labels, **role}
+    metadata["annotations"] = {**_harmless(metadata.get("annotations")), **marks.annotations}
 
 
 def _dress_pod(spec: dict[str, Any], job: JobSpec, scheduler: str, *, priority: str = "priorityClassName") -> None:
@@ -146,37 +164,37 @@ def _dress_pod(spec: dict[str, Any], job: JobSpec, scheduler: str, *, priority: 
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
 
 
-def _workflow(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
+def _workflow(body: dict[str, Any], job: JobSpec, marks: _Marks) -> None:
     spec = body["spec"]
     spec = spec["workflow"]["spec"] if body["kind"] == "ScheduledWorkflow" else spec
-    _dress_pod(spec, job, scheduler, priority="podPriorityClassName")
+    _dress_pod(spec, job, marks.scheduler, priority="podPriorityClassName")
     harden_context(spec, job.pod_security)  # its executor needs the token, so that is left as the cluster has it
-    spec.setdefault("podMetadata", {})["labels"] = dict(body["metadata"]["labels"])
+    _mark(spec.setdefault("podMetadata", {}), marks, {})
 
 
-def _tekton(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
+def _tekton(body: dict[str, Any], job: JobSpec, marks: _Marks) -> None:
     spec = body["spec"]
     parent = spec if body["kind"] == "TaskRun" else spec.setdefault("taskRunTemplate", {})
     template = parent.setdefault("podTemplate", {})
-    _dress_pod(template, job, scheduler)
+    _dress_pod(template, job, marks.scheduler)
     harden_context(template, job.pod_security)
     template.setdefault(TOKEN, False)
 
 
-def _dynamo(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
+def _dynamo(body: dict[str, Any], job: JobSpec, marks: _Marks) -> None:
     for service in body["spec"].get("services", {}).values():
-        service["labels"] = {**_harmless(service.get("labels")), **body["metadata"]["labels"]}
+        _mark(service, marks, {})
         pod = service.setdefault("extraPodSpec", {})
-        _dress_pod(pod, job, scheduler)
+        _dress_pod(pod, job, marks.scheduler)
         harden_pod(pod, job.pod_security)
 
 
-def _devworkspace(body: dict[str, Any], job: JobSpec, scheduler: str) -> None:
+def _devworkspace(body: dict[str, Any], job: JobSpec, marks: _Marks) -> None:
     attributes = body["spec"]["template"].setdefault("attributes", {})
     overrides = attributes.setdefault("pod-overrides", {})
-    overrides.setdefault("metadata", {})["labels"] = dict(body["metadata"]["labels"])
+    _mark(overrides.setdefault("metadata", {}), marks, {})
     pod = overrides.setdefault("spec", {})
-    _dress_pod(pod, job, scheduler)
+    _dress_pod(pod, job, marks.scheduler)
     harden_context(pod, job.pod_security)
     pod.setdefault(TOKEN, False)
     for component in body["spec"]["template"].get("components", []):
@@ -189,13 +207,13 @@ def _overrides(component: dict[str, Any]) -> dict[str, Any]:
     return overrides
 
 
-def _nim(body: dict[str, Any], job: JobSpec, _scheduler: str) -> None:
+def _nim(body: dict[str, Any], job: JobSpec, _marks: _Marks) -> None:
     if selector := node_selector(job.pool):
         spec = body["spec"]
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
 
 
-_ELSEWHERE: Final[Mapping[str, Callable[[dict[str, Any], JobSpec, str], None]]] = {
+_ELSEWHERE: Final[Mapping[str, Callable[[dict[str, Any], JobSpec, _Marks], None]]] = {
     "Workflow": _workflow,
     "ScheduledWorkflow": _workflow,
     "TaskRun": _tekton,
@@ -207,10 +225,10 @@ _ELSEWHERE: Final[Mapping[str, Callable[[dict[str, Any], JobSpec, str], None]]] 
 }
 
 
-def _dress_elsewhere(body: dict[str, Any], job: JobSpec, kind: WorkloadKind, scheduler: str) -> None:
+def _dress_elsewhere(body: dict[str, Any], job: JobSpec, kind: WorkloadKind, marks: _Marks) -> None:
     """Kinds whose pod fields stand apart from their containers."""
     if writer := _ELSEWHERE.get(kind.name):
-        writer(body, job, scheduler)
+        writer(body, job, marks)
 
 
 def _dress_jobs(body: dict[str, Any], labels: Mapping[str, str]) -> None:
