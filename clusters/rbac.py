@@ -13,7 +13,7 @@ import yaml
 
 from clusters.flavours import flavour_for
 from clusters.flavours.volcano_conf import CONF
-from clusters.kinds_core import CONFIG_MAP, EVENT, KAI_POD_GROUP, NODE, POD, VOLCANO_POD_GROUP, WORKLOAD_KINDS
+from clusters.kinds_core import BESIDE, CONFIG_MAP, EVENT, KAI_POD_GROUP, NODE, POD, VOLCANO_POD_GROUP, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.order import PARENTS
 from clusters.ports import MANAGED_BY, MANAGER, Kind, Manifest
@@ -92,6 +92,7 @@ def required_access(flavour: str) -> tuple[Access, ...]:
         Access("", POD.plural, READ + WRITE, "status of workloads; bare pods that were submitted"),
         Access("", POD.plural, ("get",), "logs on the workload's page", subresource="log"),
         *(Access(kind.group, kind.plural, READ + WRITE, _why(kind)) for kind in owned.values() if kind != POD),
+        *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in BESIDE.get(flavour, ())),
         *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in EXTRA_READS.get(flavour, ())),
         *NAMED_READS.get(flavour, ()),
     )

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from clusters.connections import Connection
 from clusters.errors import ClusterError
 from clusters.gateways import gateway_to
-from clusters.kinds_core import KAI_QUEUE
+from clusters.kinds_core import BESIDE, GANG_WORKLOAD, KAI_QUEUE
 from clusters.ports import Kind
 from clusters.rbac import Access, required_access
 from portal.core.strict.problems import visible
@@ -36,7 +36,7 @@ SCHEDULERS: Final[tuple[tuple[Kind, str, str], ...]] = (
     (Kind("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False), "Kueue", "kueue"),
     (Kind("kueue.x-k8s.io", "v1beta1", "ClusterQueue", "clusterqueues", namespaced=False), "Kueue", "kueue"),
     (Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False), "Volcano", "volcano"),
-    (Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads"), "in-tree gang scheduling", ""),
+    (GANG_WORKLOAD, "in-tree gang scheduling", "kube-gangs"),
 )
 
 
@@ -91,6 +91,7 @@ class ConnectionReport:
     excess: tuple[str, ...] = ()
     schedulers: tuple[tuple[str, str], ...] = ()  # title, flavour (empty: none of its own)
     fitting: str = "kube"
+    unserved: tuple[str, ...] = ()  # kinds without which the asked flavour cannot work
 
     @property
     def lacking(self) -> tuple[Permission, ...]:
@@ -107,8 +108,8 @@ class ConnectionReport:
 
     @property
     def works(self) -> bool:
-        """Reached, known by its identity, and every right is there."""
-        return not self.error and bool(self.uid) and not self.lacking
+        """Reached, known by its identity, and every right is there, as is what the flavour stands on."""
+        return not self.error and bool(self.uid) and not (self.lacking or self.unserved)
 
 
 def open_gateway(connection: Connection) -> Asked:
@@ -142,7 +143,8 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
             permissions=reviews.permissions(required_access(flavour)),
             excess=reviews.excess(),
             schedulers=schedulers,
-            fitting=next((flavour for _title, flavour in schedulers if flavour), "kube"),
+            fitting=_fitting(schedulers, flavour),
+            unserved=_unserved(gateway, flavour),
         )
     except ClusterError as error:
         return _unreached(error)
@@ -195,6 +197,18 @@ def _schedulers(gateway: Asked) -> tuple[tuple[str, str], ...]:
         except ClusterError:
             continue
     return tuple(found.items())
+
+
+def _fitting(schedulers: Sequence[tuple[str, str]], asked: str) -> str:
+    """The flavour of what is installed. Gangs of the plain scheduler are an admin's choice, never ours."""
+    found = [flavour for _title, flavour in schedulers if flavour]
+    own = [flavour for flavour in found if flavour not in BESIDE]
+    return own[0] if own else asked if asked in found else "kube"
+
+
+def _unserved(gateway: Asked, flavour: str) -> tuple[str, ...]:
+    missing = [kind for kind in BESIDE.get(flavour, ()) if not gateway.serves(kind)]
+    return tuple(f"{kind.kind} of {kind.api_version}" for kind in missing)
 
 
 class _Reviews:

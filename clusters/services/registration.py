@@ -45,6 +45,7 @@ def register_cluster(
         _refuse_flavour(flavour)
         report = try_connection(connection, flavour, opens=opens)
         _refuse_unknown(report, source)
+        _refuse_unserved(report)
         with transaction.atomic():
             cluster = create_cluster(name=name, flavour=flavour, backend=BACKEND, actor=actor)
             _take(cluster, report.uid, report.version)
@@ -143,6 +144,12 @@ def _refuse_unknown(report: ConnectionReport, source: Source) -> None:
     if not report.uid:
         message = "The account may not read the namespace kube-system, by which a cluster is known: apply its rights."
         raise Refused.at(place, "identity_unknown", message)
+
+
+def _refuse_unserved(report: ConnectionReport) -> None:
+    if report.unserved:
+        message = f"The cluster does not serve {', '.join(report.unserved)}: choose another scheduler, or switch it on."
+        raise Refused.at("/flavour", "not_served", message, kinds=list(report.unserved))
 
 
 def _place_of_server(source: Source) -> str:
