@@ -54,9 +54,9 @@ class Lab:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def start(self, name: str) -> Path:
+    def start(self, name: str, *options: str) -> Path:
         """Bring up a cluster with scheduler, or find it up; answers its kubeconfig."""
-        return Path(self.run("up", name, "--scheduler"))
+        return Path(self.run("up", name, "--scheduler", *options))
 
     @contextmanager
     def starting(self, name: str) -> Iterator[None]:
@@ -88,10 +88,10 @@ def programs() -> Path:
     return Path(done.stdout.strip()) if done.returncode == 0 else real.unavailable("the lab is not built: lab/build")
 
 
-def furnish(kubeconfig: Path) -> None:
+def furnish(kubeconfig: Path, flavour: str = "kube") -> None:
     """Nodes, and the account Rung runs under."""
     admin = KubeClient(kubeconfig)
-    for manifest in manifests_for("kube", namespace=NAMESPACE, account=ACCOUNT):
+    for manifest in manifests_for(flavour, namespace=NAMESPACE, account=ACCOUNT):
         admin.apply(manifest, manager="lab")
     admin.gpu_nodes(NODES, GPUS, POOL)
     admin.close()
@@ -153,13 +153,13 @@ def lab_cluster() -> Iterator[LabCluster]:
 
 
 @contextmanager
-def own_cluster() -> Iterator[LabCluster]:
-    """A furnished cluster beside the run's, gone afterwards."""
+def own_cluster(*options: str, flavour: str = "kube") -> Iterator[LabCluster]:
+    """A furnished cluster beside the run's, gone afterwards: with these options of `lab/cluster up`."""
     lab, name = _lab(), f"own-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         with _alone(lab):
-            kubeconfig = lab.start(name)
-        furnish(kubeconfig)
+            kubeconfig = lab.start(name, *options)
+        furnish(kubeconfig, flavour)
         with reached(kubeconfig) as cluster:
             yield cluster
     finally:
