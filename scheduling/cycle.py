@@ -13,6 +13,7 @@ from scheduling.reasons import Pend
 from scheduling.rules import Rules
 from scheduling.rules.kai import KaiRules
 from scheduling.rules.kube import KubeRules
+from scheduling.rules.kueue import KueueRules
 
 
 class Flavour(StrEnum):
@@ -20,9 +21,10 @@ class Flavour(StrEnum):
 
     KUBE = "kube"
     KAI = "kai"
+    KUEUE = "kueue"
 
 
-FLAVOURS: Final[dict[str, Rules]] = {Flavour.KUBE: KubeRules(), Flavour.KAI: KaiRules()}
+FLAVOURS: Final[dict[str, Rules]] = {Flavour.KUBE: KubeRules(), Flavour.KAI: KaiRules(), Flavour.KUEUE: KueueRules()}
 
 
 def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:

@@ -22,6 +22,15 @@ class Strategy(StrEnum):
     SPREAD = "spread"
 
 
+class Policy(StrEnum):
+    """Whom a queue's workloads may evict, in Kueue's words. Newer: created after the one that wants to start."""
+
+    NEVER = "Never"
+    LOWER = "LowerPriority"
+    LOWER_OR_NEWER = "LowerOrNewerEqualPriority"
+    ANY = "Any"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node of one node pool. `order` breaks ties between otherwise equal nodes. max_pods: None is no limit."""
@@ -41,6 +50,8 @@ class Queue:
     """A project's or department's share of one node pool. Names are unique across pools.
 
     deserved: guaranteed; None in a dimension is unlimited. rank: a higher one gets surplus first (KAI queue priority).
+    preempts, reclaims, reclaims_over_quota: Kueue's withinClusterQueue, reclaimWithinCohort and borrowWithinCohort
+    (Never or LowerPriority), with the values that Rung writes; other schedulers ignore them.
     """
 
     name: str
@@ -51,6 +62,9 @@ class Queue:
     weight: int = 1
     rank: int = DEFAULT_RANK
     created: int = 0
+    preempts: Policy = Policy.LOWER
+    reclaims: Policy = Policy.ANY
+    reclaims_over_quota: Policy = Policy.NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,7 @@ class Pod:
     """One pod; `node` is None while it waits. A terminating pod still holds its room, but is about to free it.
 
     nominated: the node on which somebody was evicted for it (kube-scheduler's nominatedNodeName).
+    started: when this pod started; None: when its group did.
     """
 
     name: str
@@ -65,6 +80,7 @@ class Pod:
     node: str | None = None
     terminating: bool = False
     nominated: str | None = None
+    started: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +89,8 @@ class PodGroup:
 
     `name` is unique in a snapshot. preemptible: may the scheduler evict it. never_preempts: its PriorityClass says
     Never (kube-scheduler obeys, KAI ignores it). started: when its pods started; None while it waits.
+    Of kube-scheduler with gangs: gang: it is a PodGroup of scheduling.k8s.io, decided about as one; topology: all its
+    pods on nodes with the same value of this label; whole: its disruptionMode is PodGroup, evicted whole or not at all.
     """
 
     name: str
@@ -88,6 +106,9 @@ class PodGroup:
     never_preempts: bool = False
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
+    gang: bool = False
+    topology: str | None = None
+    whole: bool = False
 
     @property
     def waiting(self) -> tuple[Pod, ...]:

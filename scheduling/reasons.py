@@ -7,7 +7,10 @@ from scheduling.resources import UNLIMITED, ZERO, Limit, Resources
 
 
 class Reason(StrEnum):
-    """Codes as KAI writes them where KAI has a word."""
+    """Codes as KAI writes them where KAI has a word, as Kueue does where only Kueue has one.
+
+    LargerThanDeserved goes with WaitingForQuota: nobody is evicted for a request that its queue never deserved.
+    """
 
     OVER_LIMIT = "OverLimit"
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
@@ -18,6 +21,9 @@ class Reason(StrEnum):
     PREEMPTION_NEVER = "PreemptionNever"
     EVICTING = "Evicting"
     GANG_INCOMPLETE = "GangIncomplete"
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
+    LARGER_THAN_DESERVED = "LargerThanDeserved"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,199 @@
+"""Kueue: admission by quota, all pods of a workload or none; no nodes are looked at.
+
+Source: Kueue 0.19 with fair sharing off, checked against recorded decisions (docs/model.md).
+
+- A pod group that has started, or has a pod on a node, is admitted and counts whole. Preemptibility and
+  preemptionPolicy mean nothing. Where its pods go is decided later, by another scheduler: a start names no nodes.
+- In rounds: every queue's first, by priority and age, is looked at on the same state; those that need not borrow go
+  first, then higher priority, then age. Who finds its victims taken, or its room, is looked at again in the next round.
+- More than queue and cohorts could ever give waits for good. More than the queue's whole quota evicts nobody, not even
+  in its own queue, unless a cohort below the root could hold it. (`kueue_victims`: whom the others evict.)
+- Who fits once the evicted of this round are gone waits for that and takes the room.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scheduling.decisions import Decision, Evict, Start, Wait
+from scheduling.model import PodGroup, Policy, Queue, Snapshot
+from scheduling.reasons import Pend, Reason
+from scheduling.resources import ZERO, Resources
+from scheduling.rules.kueue_quota import Share, beyond, bounds, dimensions_of, only, tree_of
+from scheduling.rules.kueue_victims import Claim, Search, Taker, Target, gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A waiting pod group and its queue."""
+
+    group: PodGroup
+    queue: Queue
+    share: Share
+    needed: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What would happen to it on the state of this moment. level: how far up the tree it borrows."""
+
+    case: _Case
+    now: bool = False
+    targets: tuple[Target, ...] = ()
+    pend: Pend | None = None
+    level: int = 0
+
+    @property
+    def order(self) -> tuple[int, int, int, str]:
+        return (self.level, *_turn(self.case.group))
+
+
+class KueueRules:
+    """Rules of the flavour `kueue`."""
+
+    def decide(self, snapshot: Snapshot) -> list[Decision]:
+        """Rounds of admission until everything that waits has its answer."""
+        return list(_KueueCycle(snapshot).run())
+
+
+class _KueueCycle:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._rows = {name: row for name, row in snapshot.queue_by_name.items() if name not in snapshot.parents}
+        self._shares: Final = tree_of(snapshot.queues)
+        self._claims: Final[dict[str, list[Claim]]] = {name: [] for name in self._rows}
+        self._lines: Final[dict[str, list[_Case]]] = {name: [] for name in self._rows}
+        self._homeless: Final[list[PodGroup]] = []
+        for group in sorted(snapshot.groups, key=_turn, reverse=True):
+            if group.queue in self._rows:
+                self._enter(group)
+            elif not admitted(group):
+                self._homeless.append(group)
+
+    def _enter(self, group: PodGroup) -> None:
+        share = self._shares[group.queue]
+        if admitted(group):
+            share.charge(group.total)
+            self._claims[group.queue].append(Claim(group, group.total, share, _leaving(group)))
+        else:
+            self._lines[group.queue].append(_Case(group, self._rows[group.queue], share, group.total))
+
+    def run(self) -> Iterator[Decision]:
+        """Every waiting group is answered once."""
+        for group in self._homeless:
+            yield Wait(group, Pend(Reason.QUEUE_MISSING, group.total, queue=group.queue))
+        while heads := [line[-1] for line in self._lines.values() if line]:
+            plans = [self._plan(case) for case in heads]
+            for plan in sorted(plans, key=lambda plan: plan.order):
+                if plan.pend is not None or self._still_holds(plan):
+                    self._lines[plan.case.queue.name].pop()
+                    yield from self._carry_out(plan)
+
+    def _plan(self, case: _Case) -> _Plan:
+        share, needed = case.share, case.needed
+        if not needed.served_by(share.capacity()):
+            return _Plan(case, pend=_never(case))
+        short = dimensions_of(beyond(needed, share.free()))
+        if not short:
+            return _Plan(case, now=needed.served_by(share.free(now=True)), level=_level(case))
+        if not all(_may_evict(case, each) for each in short):
+            return _Plan(case, pend=_short(case, Reason.LARGER_THAN_DESERVED))
+        targets = Search(Taker(case.group, case.queue, share, needed, short), self._claims).victims()
+        if not targets:
+            return _Plan(case, pend=_short(case))
+        return _Plan(case, targets=tuple(targets), level=_level(case, targets))
+
+    def _still_holds(self, plan: _Plan) -> bool:
+        """Are its victims still there, and is there room once they are gone?"""
+        case, claims = plan.case, [target.claim for target in plan.targets]
+        if any(claim not in self._claims[claim.group.queue] for claim in claims):
+            return False
+        with gone(claims):
+            fits = case.needed.served_by(case.share.free())
+        return fits and (not plan.now or case.needed.served_by(case.share.free(now=True)))
+
+    def _carry_out(self, plan: _Plan) -> Iterator[Decision]:
+        case = plan.case
+        if plan.pend is not None:
+            yield Wait(case.group, plan.pend)
+            return
+        over_quota = not case.share.deserves(case.needed)
+        for target in plan.targets:
+            claim = target.claim
+            claim.share.charge(ZERO - claim.amount, leaving=claim.amount)
+            self._claims[claim.group.queue].remove(claim)
+            if not claim.leaving:
+                yield _evict(target, case.group)
+        case.share.charge(case.needed, leaving=ZERO if plan.now else ZERO - case.needed)
+        if plan.now:
+            yield Start(case.group, {}, over_quota)
+        else:
+            yield Wait(case.group, Pend(Reason.EVICTING, case.needed, pool=case.group.pool))
+
+
+def admitted(group: PodGroup) -> bool:
+    """Does it hold quota: has it started, or got a node for one of its pods?"""
+    return group.started is not None or any(pod.node is not None for pod in group.pods)
+
+
+def _leaving(group: PodGroup) -> bool:
+    """Is it being evicted as a whole?"""
+    return any(pod.terminating for pod in group.pods) and not group.holding
+
+
+def _turn(group: PodGroup) -> tuple[int, int, str]:
+    return (-group.priority, group.created, group.name)
+
+
+def _may_evict(case: _Case, dimension: str) -> bool:
+    """May it evict anybody at all for what is short in this dimension?"""
+    asked = only(case.needed, dimension)
+    if case.queue.reclaims_over_quota is not Policy.NEVER or asked.served_by(case.share.nominal):
+        return True
+    found = case.share.smallest_that_deserves(asked)
+    return found is not None and found.parent is not None
+
+
+def _level(case: _Case, targets: Sequence[Target] = ()) -> int:
+    """How far up the tree it borrows once the victims are gone; 0 within the queue's own quota."""
+    with gone([target.claim for target in targets]):
+        found = case.share.smallest_that_deserves(case.needed)
+    return (found or list(case.share.path())[-1]).height
+
+
+def _evict(target: Target, group: PodGroup) -> Evict:
+    """The whole workload goes."""
+    victim = target.claim.group
+    staying = tuple(pod for pod in victim.pods if not pod.terminating)
+    return Evict(
+        victim=victim,
+        pods=tuple(pod.name for pod in staying),
+        cause=target.cause,
+        for_group=group.name,
+        nodes={pod.name: pod.node for pod in staying if pod.node is not None},
+    )
+
+
+def _never(case: _Case) -> Pend:
+    """More than its queue could ever have, even of what others lend."""
+    most = case.share.capacity()
+    return Pend(
+        Reason.EXCEEDS_MAX_QUOTA,
+        case.needed,
+        queue=case.queue.name,
+        allowed=bounds(most),
+        used=case.share.used,
+        missing=beyond(case.needed, most),
+    )
+
+
+def _short(case: _Case, *also: Reason) -> Pend:
+    """Not enough unused quota, and nobody to evict."""
+    return Pend(
+        Reason.WAITING_FOR_QUOTA,
+        case.needed,
+        queue=case.queue.name,
+        allowed=case.queue.deserved,
+        used=case.share.used,
+        missing=beyond(case.needed, case.share.free()),
+        also=also,
+    )

@@ -1,0 +1,181 @@
+"""Whom Kueue evicts so that a workload fits into its quota.
+
+Source: Kueue 0.19, classical preemption (fair sharing off), checked against recorded decisions (docs/model.md).
+
+- Borrowers of other queues first, then the own queue; who is being evicted already before all others. In each part the
+  lowest priority first, then the latest admission; size plays no part.
+- A queue loses work to others only while it borrows, and so do its cohorts up to the one that both have in common. This
+  is looked at before each victim, so that a queue may fall below its quota by the last one.
+- Work that its queue deserves, with what it has, takes from borrowers whatever else happens. So does work that a cohort
+  on the way up deserves, from borrowers outside that cohort. Other work takes from borrowers only if the queue stays
+  within its quota in the end (borrowWithinCohort Never), or else makes room in its own queue only and borrows.
+- Victims are added until the workload fits, then given back, the last one first, as long as it still does.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
+
+from scheduling.decisions import Cause
+from scheduling.model import PodGroup, Policy, Queue
+from scheduling.resources import ZERO, Resources
+from scheduling.rules.kueue_quota import Share, dimensions_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """An admitted pod group: what it uses, and where."""
+
+    group: PodGroup
+    amount: Resources
+    share: Share
+    leaving: bool
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Smaller is evicted first."""
+        return (self.group.priority, -self.group.age_key, self.group.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Somebody who may be evicted. common: the cohort in which both meet, None in the own queue.
+
+    while_borrowing: also when the taker's queue then borrows.
+    """
+
+    claim: Claim
+    common: Share | None = None
+    while_borrowing: bool = True
+
+    @property
+    def cause(self) -> Cause:
+        return Cause.PREEMPT if self.common is None else Cause.RECLAIM
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """The workload that wants in. short: dimensions in which there is not enough."""
+
+    group: PodGroup
+    queue: Queue
+    share: Share
+    needed: Resources
+    short: tuple[str, ...]
+
+    def may_evict(self, policy: Policy, victim: Claim) -> bool:
+        """Does the policy allow it, and does the victim use what is short?"""
+        if policy is Policy.NEVER or not any(each in self.short for each in dimensions_of(victim.amount)):
+            return False
+        if policy is Policy.ANY or victim.group.priority < self.group.priority:
+            return True
+        same = victim.group.priority == self.group.priority
+        return policy is Policy.LOWER_OR_NEWER and same and victim.group.created > self.group.created
+
+
+class Search:
+    """Finds the victims for one taker. Quotas are changed while it tries, and left as they were."""
+
+    def __init__(self, taker: Taker, claims: Mapping[str, Sequence[Claim]]) -> None:
+        self._taker = taker
+        self._claims = claims
+        self._deserved: list[Target] = []
+        self._others: list[Target] = []
+        self._collect()
+        own = [Target(each) for each in self._of(taker.share, taker.queue.preempts)]
+        found = [*_sorted(self._deserved), *_sorted(self._others), *_sorted(own)]
+        self._targets: Final = sorted(found, key=lambda target: not target.claim.leaving)
+
+    def victims(self) -> list[Target]:
+        """Who has to go; empty when that would not help."""
+        return next(filter(None, (self._attempt(borrowing=each) for each in self._attempts())), [])
+
+    def _collect(self) -> None:
+        """Borrowers of other queues, cohort by cohort on the way up."""
+        share, needed = self._taker.share, self._taker.needed
+        inside, deserved = share, share.deserves(needed)
+        for common in list(share.path())[1:]:
+            for claim in self._borrowers(common, inside):
+                if deserved:
+                    self._deserved.append(Target(claim, common))
+                else:
+                    self._others.append(Target(claim, common, self._weaker_while_borrowing(claim)))
+            deserved = deserved or common.deserves(needed)
+            inside = common
+
+    def _borrowers(self, cohort: Share, known: Share | None = None) -> Iterator[Claim]:
+        """Work of queues that borrow, in cohorts that borrow; `known` has been looked at."""
+        for child in cohort.children:
+            if child is not known and child.over_quota(self._taker.short):
+                yield from self._of(child, self._taker.queue.reclaims)
+                yield from self._borrowers(child)
+
+    def _of(self, share: Share, policy: Policy) -> Iterator[Claim]:
+        return (claim for claim in self._claims.get(share.name, ()) if self._taker.may_evict(policy, claim))
+
+    def _weaker_while_borrowing(self, claim: Claim) -> bool:
+        return self._taker.may_evict(self._taker.queue.reclaims_over_quota, claim)
+
+    def _attempts(self) -> tuple[bool, ...]:
+        """May the queue borrow in the end? The answers in the order in which they are tried."""
+        never = self._taker.queue.reclaims_over_quota is Policy.NEVER
+        if not (self._deserved or self._others) or (never and not self._below_quota()):
+            return (True,)
+        return (False, True) if never and not self._deserved else (True, False)
+
+    def _below_quota(self) -> bool:
+        share = self._taker.share
+        return all(getattr(share.used, each) < getattr(share.nominal, each) for each in self._taker.short)
+
+    def _attempt(self, *, borrowing: bool) -> list[Target]:
+        taken: list[Target] = []
+        fits = False
+        for target in self._targets:
+            if self._valid(target, borrowing=borrowing):
+                target.claim.share.charge(ZERO - target.claim.amount)
+                taken.append(target)
+                if fits := self._fits(borrowing=borrowing):
+                    break
+        victims = self._given_back(taken, borrowing=borrowing) if fits else taken
+        for target in victims:
+            target.claim.share.charge(target.claim.amount)
+        return victims if fits else []
+
+    def _valid(self, target: Target, *, borrowing: bool) -> bool:
+        """Others must still borrow, on every level below the one they have in common with the taker."""
+        if target.common is None:
+            return True
+        if borrowing and not target.while_borrowing:
+            return False
+        below = takewhile(lambda share: share is not target.common, target.claim.share.path())
+        return all(share.over_quota(self._taker.short) for share in below)
+
+    def _fits(self, *, borrowing: bool) -> bool:
+        share, needed = self._taker.share, self._taker.needed
+        return (borrowing or share.deserves(needed)) and needed.served_by(share.free())
+
+    def _given_back(self, taken: list[Target], *, borrowing: bool) -> list[Target]:
+        """Who is not needed after all stays."""
+        victims = taken[-1:]
+        for target in reversed(taken[:-1]):
+            target.claim.share.charge(target.claim.amount)
+            if not self._fits(borrowing=borrowing):
+                target.claim.share.charge(ZERO - target.claim.amount)
+                victims.append(target)
+        return victims[::-1]
+
+
+@contextmanager
+def gone(claims: Sequence[Claim]) -> Iterator[None]:
+    """As if these were not there."""
+    for claim in claims:
+        claim.share.charge(ZERO - claim.amount)
+    yield
+    for claim in claims:
+        claim.share.charge(claim.amount)
+
+
+def _sorted(targets: Sequence[Target]) -> list[Target]:
+    return sorted(targets, key=lambda target: target.claim.order)
