@@ -34,12 +34,13 @@ class UsageProvider:
 
     usage: per (project id, pool name), for these projects.
     live_workloads: how many workloads that are not finished or deleted each project has; missing is none.
-    priority_names: names of the priority dictionary.
+    priority_names, category_names: names of the priority dictionary and of its categories.
     """
 
     usage: Callable[[Collection[int]], UsageByQueue]
     live_workloads: Callable[[Collection[int]], Mapping[int, int]]
     priority_names: Callable[[], Collection[str]]
+    category_names: Callable[[], Collection[str]] = tuple
 
 
 NOBODY: Final = UsageProvider(usage=lambda _: {}, live_workloads=lambda _: {}, priority_names=lambda: ())
@@ -75,3 +76,8 @@ def live_workloads(project_ids: Collection[int]) -> int:
 def priority_names() -> frozenset[str]:
     """Names of the priority dictionary; empty when nobody has registered one."""
     return frozenset(_provider().priority_names())
+
+
+def category_names() -> frozenset[str]:
+    """Names of the categories of workloads; empty when nobody has registered one."""
+    return frozenset(_provider().category_names())

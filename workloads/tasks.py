@@ -5,10 +5,11 @@ import time
 from celery import shared_task
 
 from portal.core.periods import claim
-from workloads.services import idempotency
+from workloads.services import idempotency, time_limits
 from workloads.services.apply import apply, sweep
 
 SWEEP_SECONDS = 5
+TIME_LIMIT_SECONDS = 30
 FORGET_SECONDS = 3600
 
 
@@ -29,5 +30,7 @@ def sweep_workloads() -> None:
     """Bring everything that is due about, once per period however many beats there are."""
     if claim("workloads.sweep", every=SWEEP_SECONDS):
         sweep()
+    if claim("workloads.time_limits", every=TIME_LIMIT_SECONDS):
+        time_limits.enforce()
     if claim("workloads.forget_keys", every=FORGET_SECONDS):
         idempotency.forget_old()

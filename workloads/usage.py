@@ -10,7 +10,7 @@ from scheduling.resources import Resources
 from tenants.models import Project
 from tenants.usage import Usage, UsageProvider
 from workloads.lifecycle import ENDED
-from workloads.models import DesiredPhase, Priority, Workload
+from workloads.models import Category, DesiredPhase, Priority, Workload
 
 Key = tuple[int, str]
 AMOUNTS: Final = {"gpu": Sum("gpu_milli"), "cpu": Sum("cpu_milli"), "memory": Sum("memory_bytes")}
@@ -72,4 +72,11 @@ def priority_names() -> frozenset[str]:
     return frozenset(Priority.objects.filter(retired_at__isnull=True).values_list("name", flat=True))
 
 
-PROVIDER: Final = UsageProvider(usage=usage, live_workloads=live_workloads, priority_names=priority_names)
+def category_names() -> frozenset[str]:
+    """Names of the categories."""
+    return frozenset(Category.objects.values_list("name", flat=True))
+
+
+PROVIDER: Final = UsageProvider(
+    usage=usage, live_workloads=live_workloads, priority_names=priority_names, category_names=category_names
+)

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_safe
 from portal.core.http import actor_of
 from tenants.permissions import Verb, standing_of, visible_projects
 from tenants.quota_history import quota_changes
+from tenants.run_limits import limits_of
 from tenants.selectors import quota_rows, quota_rows_of
 
 
@@ -33,6 +34,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "rows": quota_rows(project),
         "members": project.memberships.select_related("user", "service_account"),
         "caps": project.priority_caps.all(),
+        "limits": limits_of(project),
         "changes": quota_changes(project),
         "may_submit": standing.can(Verb.SUBMIT, project=project),
     }

@@ -27,7 +27,8 @@ from workloads.owners import workload_ids
 from workloads.selectors.foreign import foreign_pods
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
-from workloads.services.submission import resolve_for
+from workloads.services.submission import category_of, resolve_for
+from workloads.services.time_limits import time_limit_sentences
 from workloads.snapshots import Wanted, group_of, queue_labels, snapshot_of, workload_of
 
 VERDICTS: Final = {
@@ -66,7 +67,10 @@ class _Stage:
             sentence=sentence,
             pool=pool,
             flavour=flavour.title,
-            cautions=flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
+            cautions=(
+                *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
+                *time_limit_sentences(self.project, category_of(self.spec)),
+            ),
             promises=flavour.semantics(),
             simulated=cluster.is_simulated,
             snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,

@@ -91,6 +91,12 @@ def type_of(spec: WorkloadSpec) -> WorkloadType:
     return found
 
 
+def category_of(spec: WorkloadSpec) -> str:
+    """Build, Train, Deploy or another of the dictionary; empty for a type without one."""
+    category = type_of(spec).category
+    return category.name if category else ""
+
+
 _types: Final = Kept[Mapping[str, WorkloadType]]("rules")
 
 
@@ -153,7 +159,7 @@ def _draft(spec: WorkloadSpec, type_: WorkloadType, effective: Effective, projec
         project=project,
         type=type_,
         spec=final.as_json(),
-        category=type_.category.name if type_.category else "",
+        category=category_of(spec),
         priority_value=effective.priority.value,
         priority_source=effective.priority_source,
         preemptibility=effective.preemptibility,

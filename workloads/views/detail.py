@@ -27,6 +27,7 @@ from workloads.selectors import (
     why_waiting,
     workload_or_404,
 )
+from workloads.services.time_limits import end_of
 from workloads.views.manifests import applied_yaml, sent_yaml
 from workloads.views.questions import before_delete, before_stop
 
@@ -82,6 +83,7 @@ def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[s
         "priorities": offered,
         "consequence": consequence(workload),
         "cautions": cautions_of(workload),
+        "end": end_of(workload),
     }
 
 

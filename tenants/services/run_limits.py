@@ -1,0 +1,92 @@
+"""Time limits for runs, set with their reason. A project's rule may only tighten its department's."""
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from portal.audit.services import record
+from portal.core.actors import Actor
+from portal.core.errors import Conflict, Refused
+from tenants.history import sign
+from tenants.models import Department, Project, RunLimit
+from tenants.models.run_limits import LONGEST_MINUTES
+from tenants.permissions import Verb, require
+from tenants.services.checks import readable, unless_taken
+from tenants.services.organisation import LONGEST_REASON
+from tenants.usage import category_names
+
+
+@transaction.atomic
+def set_run_limit(
+    *, owner: Department | Project, category: str, minutes: int, notice_minutes: int, actor: Actor, reason: str = ""
+) -> RunLimit:
+    """Stop runs of a category after so many minutes, and tell them before.
+
+    Refused: out of range, or a category nobody knows. Conflict, with both numbers: longer than the department allows.
+    It acts on what runs now as well: a run that is over its new limit is told at once and has the notice left.
+    """
+    _permit(owner, actor)
+    why = readable("/reason", reason, longest=LONGEST_REASON)
+    _refuse_out_of_range(category, minutes, notice_minutes)
+    if isinstance(owner, Project):
+        _refuse_looser(owner, category, minutes)
+    row = RunLimit.objects.filter(category=category, **_owned(owner)).first() or RunLimit(
+        category=category, **_owned(owner)
+    )
+    before = _said(row) if row.pk else {}
+    row.minutes, row.notice_minutes = minutes, notice_minutes
+    if _said(row) != before:
+        with unless_taken(""):
+            sign(row, actor=actor, reason=why).save()
+        detail = {"category": category, "before": before, "after": _said(row), "reason": why}
+        record(actor, "run_limit.set", owner, detail=detail, **_scope(owner))
+    return row
+
+
+@transaction.atomic
+def lift_run_limit(*, limit: RunLimit, actor: Actor, reason: str = "") -> None:
+    """Runs of this category may go on: at a project as long as its department lets them."""
+    owner = limit.owner
+    _permit(owner, actor)
+    why = readable("/reason", reason, longest=LONGEST_REASON)
+    detail = {"category": limit.category, "before": _said(limit), "after": {}, "reason": why}
+    record(actor, "run_limit.lift", owner, detail=detail, **_scope(owner))
+    sign(limit, actor=actor, reason=why).delete()
+
+
+def _permit(owner: Department | Project, actor: Actor) -> None:
+    if isinstance(owner, Project):
+        require(actor, Verb.MANAGE_PROJECT_QUOTA, project=owner)
+    else:
+        require(actor, Verb.MANAGE_DEPARTMENT_QUOTA, department=owner)
+
+
+def _refuse_out_of_range(category: str, minutes: int, notice_minutes: int) -> None:
+    known = category_names()
+    if known and category not in known:
+        raise Refused.at("/category", "unknown_category", _("There is no such category."), allowed=sorted(known))
+    if not 1 <= minutes <= LONGEST_MINUTES:
+        text = _("Between 1 minute and %(most)s minutes (366 days).") % {"most": LONGEST_MINUTES}
+        raise Refused.at("/minutes", "out_of_range", text, least=1, most=LONGEST_MINUTES)
+    if not 0 <= notice_minutes < minutes:
+        text = _("The notice must be shorter than the limit of %(minutes)s minutes.") % {"minutes": minutes}
+        raise Refused.at("/noticeMinutes", "out_of_range", text, least=0, most=minutes - 1)
+
+
+def _refuse_looser(project: Project, category: str, minutes: int) -> None:
+    above = RunLimit.objects.filter(department=project.department_id, category=category).first()
+    if above and minutes > above.minutes:
+        text = _("%(department)s allows %(most)s minutes for %(category)s; a project may only tighten that.")
+        values = {"department": project.department.name, "most": above.minutes, "category": category}
+        raise Conflict.at("/minutes", "looser_than_department", text % values, asked=minutes, most=above.minutes)
+
+
+def _owned(owner: Department | Project) -> dict[str, Department | Project]:
+    return {"project": owner} if isinstance(owner, Project) else {"department": owner}
+
+
+def _said(row: RunLimit) -> dict[str, int]:
+    return {"minutes": row.minutes, "notice_minutes": row.notice_minutes}
+
+
+def _scope(owner: Department | Project) -> dict[str, str]:
+    return {"project_id": str(owner.pk)} if isinstance(owner, Project) else {}
