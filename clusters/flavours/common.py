@@ -9,6 +9,15 @@ from clusters.ports import DesiredState, Manifest, PriorityLevel, ProjectSpec
 
 POOL: Final = "rung.dev/node-pool"
 SECURITY_MODES: Final = ("enforce", "audit", "warn")
+RANK_TO_PRIORITY: Final = {
+    "very-low": 80,
+    "low": 90,
+    "medium-low": 100,
+    "medium": 110,
+    "medium-high": 120,
+    "high": 130,
+    "very-high": 140,
+}
 
 
 def priority_class(level: PriorityLevel) -> Manifest:

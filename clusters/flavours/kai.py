@@ -16,15 +16,6 @@ from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PoolSpec, Prom
 SCHEDULER: Final = "kai-scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
-RANK_TO_PRIORITY: Final = {
-    "very-low": 80,
-    "low": 90,
-    "medium-low": 100,
-    "medium": 110,
-    "medium-high": 120,
-    "high": 130,
-    "very-high": 140,
-}
 UNLIMITED: Final = -1
 
 _BY: Final = r"(?P<by>[\w.-]+/[\w.-]+?)\.?(?:\s|$)"
@@ -93,7 +84,7 @@ def queue_manifest(spec: QueueSpec) -> Manifest:
     """A scheduling.run.ai/v2 Queue. All three limits are always written: KAI reads an absent limit as zero."""
     body: dict[str, Any] = {
         "displayName": spec.display_name,
-        "priority": RANK_TO_PRIORITY[spec.rank],
+        "priority": common.RANK_TO_PRIORITY[spec.rank],
         "resources": {
             "gpu": _share(spec, spec.deserved.gpu, spec.limit.gpu, unit=1000),
             "cpu": _share(spec, spec.deserved.cpu, spec.limit.cpu, unit=1),

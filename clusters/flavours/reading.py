@@ -12,7 +12,7 @@ EXCEEDED: Final = re.compile(
     r"used: (?P<used>\S+?), limited: (?P<limited>\S+)"
 )
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
-NODES: Final = re.compile(r"(?P<fitting>\d{1,9})/(?P<nodes>\d{1,9}) nodes are available")
+NODES: Final = re.compile(r"(?P<fitting>\d{1,9})/(?P<nodes>\d{1,9}) nodes are (?:un)?available")
 SHORTFALL: Final = re.compile(r"(?P<count>\d{1,9}) (?P<cause>(?:Insufficient|node\(s\))[^,]*?)(?=,|\.\s|\.?$)")
 
 

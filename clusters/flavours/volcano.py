@@ -1,0 +1,160 @@
+"""Volcano: one Queue per department and per project in each node pool; preemptibility is an annotation.
+
+Sources: Volcano 1.15 (`scheduling.volcano.sh/v1beta1`), its capacity plugin, and the messages its scheduler was seen to
+write. What a cluster's own configuration of it switches off is told by `clusters.flavours.volcano_conf`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from clusters.flavours import common, reading
+from clusters.flavours.rendering import render_job
+from clusters.flavours.volcano_promises import PROMISES
+from clusters.kinds import Shape, kind_for, parts_in
+from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.ownership import owned
+from clusters.ports import DesiredState, JobSpec, Kind, Manifest, Promise, QueueSpec, Reading
+from scheduling.priority import Preemptibility
+from scheduling.resources import Limit, decimal_text
+
+SCHEDULER: Final = "volcano"
+QUEUE: Final = "scheduling.volcano.sh/queue-name"
+PREEMPTABLE: Final = "volcano.sh/preemptable"
+GROUP: Final = "scheduling.k8s.io/group-name"
+WEIGHTS: Final = range(1, 65536)
+# More than any cluster has. A department's is larger than a thousand projects' together, since Volcano compares sums.
+UNLIMITED: Final = {"nvidia.com/gpu": "1M", "cpu": "1M", "memory": "1P"}
+UNLIMITED_ABOVE: Final = {"nvidia.com/gpu": "1G", "cpu": "1G", "memory": "1E"}
+
+EVICTED: Final = re.compile(r"^(?:Pod is evicted, because of )?(?P<action>preempt|reclaim)\b")
+CAUSES: Final = {"preempt": "Preempted", "reclaim": "Reclaimed"}
+OVER_LIMIT: Final = "queue resource quota insufficient"
+UNSCHEDULABLE: Final = "Unschedulable"
+
+
+class Volcano:
+    """Volcano's dialect."""
+
+    name: str = "volcano"
+    title: str = "Volcano"
+    preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
+
+    def kinds(self) -> Sequence[Kind]:
+        """Kinds that reconcile lists and owns."""
+        return (PRIORITY_CLASS, NAMESPACE, VOLCANO_QUEUE)
+
+    def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
+        """PriorityClasses, namespaces, and a Queue per department and project in each pool."""
+        yield from common.shared_objects(state)
+        yield from map(queue_manifest, state.departments)
+        for project in state.projects:
+            yield from map(queue_manifest, project.queues)
+
+    def queue_name(self, owner: str, pool: str) -> str:
+        """Deterministic name of a Queue."""
+        return common.queue_name(owner, pool)
+
+    def render(self, job: JobSpec) -> list[Manifest]:
+        """The workload's object with scheduler, queue and preemptibility at every pod template; a gang's group first.
+
+        Where no group is written, Volcano's own controller makes one of a single member for the pods.
+        """
+        may_be_evicted = job.preemptibility != Preemptibility.NON_PREEMPTIBLE
+        marks = {QUEUE: job.queue, PREEMPTABLE: str(may_be_evicted).lower()}
+        manifests = render_job(job, labels={}, annotations=marks, scheduler=SCHEDULER)
+        if manifests and job.min_member > 1 and _join(manifests[0], job):
+            return [_pod_group(job, {PREEMPTABLE: marks[PREEMPTABLE]}), *manifests]
+        return manifests
+
+    def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
+        """Preempted or reclaimed (Volcano names nobody who gains), or why its group waits."""
+        for text in _disruptions(pod, events):
+            if match := EVICTED.search(text):
+                return Reading(CAUSES[match["action"]], text, cause=match["action"])
+        waiting = reading.waiting(pod)
+        return next(_group_waits(events), waiting) if waiting.reason in {"", UNSCHEDULABLE} else waiting
+
+    def semantics(self) -> Sequence[Promise]:
+        """What Volcano keeps of Rung's promises."""
+        return PROMISES
+
+    def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
+        """Nothing: priority and preemptibility are two things to Volcano."""
+        return ()
+
+
+def queue_manifest(spec: QueueSpec) -> Manifest:
+    """A scheduling.volcano.sh/v1beta1 Queue. A resource that `deserved` leaves out counts as zero, in `capability` as
+    unlimited: so every deserved amount is written, and only the limits that there are.
+    """
+    unlimited = UNLIMITED if spec.parent else UNLIMITED_ABOVE
+    body: dict[str, Any] = {
+        "weight": min(max(spec.over_quota_weight, WEIGHTS[0]), WEIGHTS[-1]),
+        "priority": common.RANK_TO_PRIORITY[spec.rank],
+        "reclaimable": True,
+        "deserved": {**unlimited, **amounts(spec.limit), **amounts(spec.deserved)},
+        "capability": amounts(spec.limit),
+    }
+    if spec.parent:
+        body["parent"] = spec.parent
+    labels = {common.POOL: spec.pool.name}
+    metadata = owned(spec.name, owner=spec.owner, generation=spec.generation, labels=labels)
+    return {"apiVersion": VOLCANO_QUEUE.api_version, "kind": VOLCANO_QUEUE.kind, "metadata": metadata, "spec": body}
+
+
+def amounts(limit: Limit) -> dict[str, str]:
+    """A resource list; what is unlimited has no key."""
+    texts = {
+        "nvidia.com/gpu": None if limit.gpu is None else decimal_text(limit.gpu),
+        "cpu": None if limit.cpu is None else decimal_text(limit.cpu),
+        "memory": None if limit.memory is None else str(limit.memory),
+    }
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _join(body: Manifest, job: JobSpec) -> bool:
+    """Name the group at every pod template that starts with the gang; False: the object has none to write it in."""
+    kind = kind_for(str(body["apiVersion"]), str(body["kind"]))
+    if kind is None or not kind.gang:
+        return False
+    parts = [each for each in parts_in(body, kind) if each.shape is Shape.TEMPLATE and each.role not in kind.later]
+    for each in parts:
+        part: Any = each.part
+        part["metadata"]["annotations"][GROUP] = job.name
+    return bool(parts)
+
+
+def _pod_group(job: JobSpec, annotations: Mapping[str, str]) -> Manifest:
+    """A scheduling.volcano.sh/v1beta1 PodGroup: so many pods start together."""
+    metadata = owned(
+        job.name,
+        owner=f"workload.{job.id}",
+        generation=job.generation,
+        namespace=job.namespace,
+        annotations=annotations,
+    )
+    spec = {"minMember": job.min_member, "queue": job.queue, "priorityClassName": job.priority_class}
+    kind = VOLCANO_POD_GROUP
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def _disruptions(pod: Manifest, events: Sequence[Manifest]) -> Iterator[str]:
+    """Volcano marks a pod it evicts as not ready before it deletes it; then come the events."""
+    found = reading.condition(pod, "Ready", status="False")
+    if found and found.get("reason") == "Evict":
+        yield str(found.get("message", ""))
+    yield from reading.messages(events, "Evict")
+
+
+def _group_waits(others: Sequence[Manifest]) -> Iterator[Reading]:
+    """What PodGroups among them say while they are not scheduled, then their events about the queue's limit."""
+    for each in others:
+        if each.get("kind") == VOLCANO_POD_GROUP.kind and (
+            found := reading.condition(each, UNSCHEDULABLE, status="True")
+        ):
+            message = str(found.get("message", ""))
+            yield Reading(str(found.get("reason") or UNSCHEDULABLE)[:64], message, reading.node_numbers(message))
+    for text in reading.messages(others, UNSCHEDULABLE):
+        if text.startswith(OVER_LIMIT):
+            yield Reading("OverLimit", text)

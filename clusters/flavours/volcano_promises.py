@@ -1,0 +1,90 @@
+"""What Volcano keeps of Rung's promises. Pure.
+
+Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and the plugin capacity in place of
+proportion; its decisions were seen on fake nodes. As shipped it neither preempts nor reclaims: the connection test
+says so.
+"""
+
+from typing import Final
+
+from clusters.ports import Promise
+
+CONFIGURE: Final = (
+    'Give its scheduler the actions "allocate, preempt, reclaim, backfill" and the plugin capacity in place of '
+    "proportion."
+)
+
+PROMISES: Final = (
+    Promise(
+        "priority_inside_project",
+        "Priority acts only inside the project",
+        "yes",
+        "The action preempt stays inside one queue; without it in the scheduler's configuration a higher priority only "
+        "goes first. Between queues deserved quotas count: priority plays no part in reclaim.",
+    ),
+    Promise(
+        "foreign_pods_stay",
+        "Pods that are none of Rung's are left alone",
+        "partly",
+        "Pods of other schedulers are room that is taken. What others hand to Volcano in queues of their own, the "
+        "default queue included, is reclaimed like any other work above its deserved quota.",
+        "Give queues that are not Rung's a deserved quota, or set them to reclaimable: false.",
+    ),
+    Promise(
+        "never_evicts_nobody",
+        "An entry with the policy Never evicts nobody",
+        "yes",
+        "Preempt and reclaim both pass over a pod whose preemptionPolicy is Never.",
+    ),
+    Promise(
+        "non_preemptible_stays",
+        "Non-preemptible work is never evicted",
+        "yes",
+        "Pods with the annotation volcano.sh/preemptable: false are victims of neither preempt nor reclaim. Node "
+        "failures and drains still end them.",
+    ),
+    Promise(
+        "non_preemptible_in_deserved",
+        "Non-preemptible work stays inside the deserved quota",
+        "partly",
+        "Rung checks it at submission. Volcano itself lets non-preemptible work use what is free up to the limit.",
+        "Submit through Rung: work that reaches the cluster another way is not checked.",
+    ),
+    Promise(
+        "over_quota_and_reclaim",
+        "Over-quota use is lent out and reclaimed",
+        "partly",
+        "With the capacity plugin and the action reclaim a queue gets its deserved quota back from queues above "
+        "theirs; as shipped Volcano has neither. A queue may fall below its deserved quota when one of its pods is "
+        "larger than what it had too much; the over-quota weight counts for the proportion plugin only.",
+        CONFIGURE,
+    ),
+    Promise(
+        "department_limit",
+        "A department's limit caps its projects",
+        "partly",
+        "The parent queue's capability is checked only where the capacity plugin has enableHierarchy: true; Rung "
+        "checks the sums when quotas are set and work is submitted.",
+        "Set enableHierarchy: true at the capacity plugin.",
+    ),
+    Promise(
+        "rank",
+        "Rank orders projects for the surplus",
+        "yes",
+        "The queue's priority: a higher rank is served first, with guaranteed quota as well as surplus, and reclaimed "
+        "from last.",
+    ),
+    Promise(
+        "gang",
+        "A distributed job starts whole or not at all",
+        "yes",
+        "A PodGroup starts with its minimum members or waits as a whole. A running gang is not protected: preempt and "
+        "reclaim take single pods out of it. Kinds without pod templates of their own start one by one.",
+    ),
+    Promise(
+        "quota_per_node_pool",
+        "Quotas hold per node pool",
+        "yes",
+        "Each pool has its own queues, and pods carry the pool's node selector.",
+    ),
+)
