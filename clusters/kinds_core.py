@@ -21,6 +21,14 @@ GANG_WORKLOAD = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads")
 GANG_POD_GROUP = Kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 KAI_QUEUE = Kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
 KAI_POD_GROUP = Kind("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups")
+KUEUE_PRIORITY = Kind(
+    "kueue.x-k8s.io", "v1beta2", "WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False
+)
+KUEUE_FLAVOR = Kind("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors", namespaced=False)
+KUEUE_COHORT = Kind("kueue.x-k8s.io", "v1beta2", "Cohort", "cohorts", namespaced=False)
+KUEUE_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
+KUEUE_LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues")
+KUEUE_WORKLOAD = Kind("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
 VOLCANO_QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False)
 VOLCANO_POD_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 
@@ -37,12 +45,19 @@ CORE_KINDS = (
     GANG_POD_GROUP,
     KAI_QUEUE,
     KAI_POD_GROUP,
+    KUEUE_PRIORITY,
+    KUEUE_FLAVOR,
+    KUEUE_COHORT,
+    KUEUE_QUEUE,
+    KUEUE_LOCAL_QUEUE,
+    KUEUE_WORKLOAD,
     VOLCANO_QUEUE,
     VOLCANO_POD_GROUP,
 )
 _BY_VERSION = {(kind.api_version, kind.kind): kind for kind in CORE_KINDS}
 BESIDE: Final[Mapping[str, tuple[Kind, ...]]] = {"kube-gangs": (GANG_WORKLOAD, GANG_POD_GROUP)}
 """By flavour: kinds of the objects that stand beside a workload's own, under its name, in the order of making them."""
+BESIDE_KEYS: Final = frozenset(kind.key for kinds in BESIDE.values() for kind in kinds)
 
 
 def kind_of_workload(kind: WorkloadKind, *, api_version: str | None = None) -> Kind:

@@ -11,9 +11,10 @@ from typing import Any, Final, Protocol
 
 from clusters.connections import Connection
 from clusters.errors import ClusterError
+from clusters.flavours.volcano_conf import CONF, warnings_of
 from clusters.gateways import gateway_to
-from clusters.kinds_core import BESIDE, GANG_WORKLOAD, KAI_QUEUE
-from clusters.ports import Kind
+from clusters.kinds_core import BESIDE, GANG_WORKLOAD, KAI_QUEUE, KUEUE_QUEUE, VOLCANO_QUEUE
+from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.rbac import Access, required_access
 from portal.core.strict.problems import visible
 
@@ -33,9 +34,8 @@ EXCESS: Final = (
 )
 SCHEDULERS: Final[tuple[tuple[Kind, str, str], ...]] = (
     (KAI_QUEUE, "KAI Scheduler", "kai"),
-    (Kind("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False), "Kueue", "kueue"),
-    (Kind("kueue.x-k8s.io", "v1beta1", "ClusterQueue", "clusterqueues", namespaced=False), "Kueue", "kueue"),
-    (Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False), "Volcano", "volcano"),
+    (KUEUE_QUEUE, "Kueue", "kueue"),
+    (VOLCANO_QUEUE, "Volcano", "volcano"),
     (GANG_WORKLOAD, "in-tree gang scheduling", "kube-gangs"),
 )
 
@@ -47,6 +47,7 @@ class Asked(Protocol):
     def identity(self) -> tuple[str, str]: ...
     def review(self, kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]: ...
     def serves(self, kind: Kind) -> bool: ...
+    def get(self, ref: ObjectRef) -> Manifest | None: ...
     def close(self) -> None: ...
 
 
@@ -91,6 +92,7 @@ class ConnectionReport:
     excess: tuple[str, ...] = ()
     schedulers: tuple[tuple[str, str], ...] = ()  # title, flavour (empty: none of its own)
     fitting: str = "kube"
+    warnings: tuple[str, ...] = ()  # what the scheduler there is configured not to do
     unserved: tuple[str, ...] = ()  # kinds without which the asked flavour cannot work
 
     @property
@@ -123,7 +125,7 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
     1. reach it: address, TLS, version, and how long that takes
     2. who are we there, and which cluster is it
     3. ask for every right Rung needs, and for some it should not have
-    4. which schedulers are installed
+    4. which schedulers are installed, and what the asked one is configured not to do
     """
     started = time.monotonic()
     try:
@@ -144,6 +146,7 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
             excess=reviews.excess(),
             schedulers=schedulers,
             fitting=_fitting(schedulers, flavour),
+            warnings=_warnings(gateway, flavour),
             unserved=_unserved(gateway, flavour),
         )
     except ClusterError as error:
@@ -206,6 +209,16 @@ def _fitting(schedulers: Sequence[tuple[str, str]], asked: str) -> str:
     return own[0] if own else asked if asked in found else "kube"
 
 
+def _warnings(gateway: Asked, flavour: str) -> tuple[str, ...]:
+    """Only Volcano's configuration can be read from the cluster."""
+    if flavour != "volcano":
+        return ()
+    try:
+        return warnings_of(gateway.get(CONF))
+    except ClusterError:
+        return warnings_of(None)
+
+
 def _unserved(gateway: Asked, flavour: str) -> tuple[str, ...]:
     missing = [kind for kind in BESIDE.get(flavour, ()) if not gateway.serves(kind)]
     return tuple(f"{kind.kind} of {kind.api_version}" for kind in missing)
@@ -240,8 +253,8 @@ class _Reviews:
         if time.monotonic() > self._until:
             return None
         attributes = {"group": access.group, "resource": access.resource, "verb": verb}
-        if access.subresource:
-            attributes["subresource"] = access.subresource
+        attributes |= {"subresource": access.subresource} if access.subresource else {}
+        attributes |= {"name": access.name} if access.name else {}
         try:
             return self._gateway.review(ACCESS_REVIEW, {"resourceAttributes": attributes}).get("allowed") is True
         except ClusterError:

@@ -7,7 +7,7 @@ from typing import Any
 from clusters.connections import Connection
 from clusters.entered import Entered
 from clusters.errors import ClusterError
-from clusters.ports import Kind
+from clusters.ports import Kind, Manifest, ObjectRef
 from tests.clusters.kubeconfigs import TOKEN, ca
 
 SERVER = "https://api.example.org:6443"
@@ -42,6 +42,9 @@ class Answering:
 
     def serves(self, kind: Kind) -> bool:
         return False
+
+    def get(self, ref: ObjectRef) -> Manifest | None:
+        return None
 
     def close(self) -> None:
         return None
