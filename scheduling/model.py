@@ -52,6 +52,7 @@ class Queue:
     deserved: guaranteed; None in a dimension is unlimited. rank: a higher one gets surplus first (KAI queue priority).
     preempts, reclaims, reclaims_over_quota: Kueue's withinClusterQueue, reclaimWithinCohort and borrowWithinCohort
     (Never or LowerPriority), with the values that Rung writes; other schedulers ignore them.
+    reclaimable: may other queues take from it what is over its deserved (Volcano asks)?
     """
 
     name: str
@@ -65,6 +66,7 @@ class Queue:
     preempts: Policy = Policy.LOWER
     reclaims: Policy = Policy.ANY
     reclaims_over_quota: Policy = Policy.NEVER
+    reclaimable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
