@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from clusters.flavours import flavour_for
+from clusters.flavours import TELLERS, flavour_for
 from clusters.flavours.volcano_conf import CONF
 from clusters.kinds_core import BESIDE, CONFIG_MAP, EVENT, KAI_POD_GROUP, NODE, POD, VOLCANO_POD_GROUP, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
@@ -93,9 +93,14 @@ def required_access(flavour: str) -> tuple[Access, ...]:
         Access("", POD.plural, ("get",), "logs on the workload's page", subresource="log"),
         *(Access(kind.group, kind.plural, READ + WRITE, _why(kind)) for kind in owned.values() if kind != POD),
         *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in BESIDE.get(flavour, ())),
-        *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in EXTRA_READS.get(flavour, ())),
+        *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in _read_only(flavour)),
         *NAMED_READS.get(flavour, ()),
     )
+
+
+def _read_only(flavour: str) -> tuple[Kind, ...]:
+    """The scheduler's own objects, which hold its reasons."""
+    return (*EXTRA_READS.get(flavour, ()), *TELLERS.get(flavour, ()))
 
 
 def _why(kind: Kind) -> str:

@@ -1,18 +1,19 @@
 """The observed cluster as a `scheduling.Snapshot`, and a workload as the pod group it would be in it.
 
 KAI: queues per project and department in every pool, a pod group per workload. kube-scheduler: one queue per namespace
-that stands for its ResourceQuota, every pod for itself. Pods of others count too; waiting workloads that have no pods
-yet are added from their specs.
+that stands for its ResourceQuota, every pod for itself; where it knows gangs, those of a gang together. Pods of others
+count too; waiting workloads that have no pods yet are added from their specs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from clusters.flavours import common, flavour_for
-from clusters.flavours.kai import RANK_TO_PRIORITY
+from clusters.flavours.common import RANK_TO_PRIORITY
 from clusters.flavours.kube import with_defaults
+from clusters.kinds_core import BESIDE
 from clusters.models import Cluster, NodePool, ObservedPod
 from clusters.pods import TERMINAL
 from clusters.ports import DesiredState, ProjectSpec, QueueSpec
@@ -30,6 +31,8 @@ from workloads.node_choice import borne_taints, selected_labels
 from workloads.owners import workload_ids
 
 ANY_POOL: Final = "default"
+BY_POOL: Final = frozenset({Flavour.KAI, Flavour.KUEUE})
+"""Flavours with queues per project and department in every pool."""
 GATED: Final = "SchedulingGated"  # held back from the scheduler by its maker
 
 
@@ -49,13 +52,13 @@ class Wanted:
 
 def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, datetime | None]:
     """The cluster (or one of its pools) as it was last observed, and when that was."""
-    by_pool = cluster.flavour == Flavour.KAI
+    by_pool = cluster.flavour in BY_POOL
     state = desired_state(cluster)
     pools = list(cluster.node_pools.all())
     pods = list(_pods(cluster))
     snapshot = Snapshot(
         nodes=tuple(_nodes(cluster, by_pool=by_pool)),
-        queues=tuple(_queues(state) if by_pool else _namespace_queues(state)),
+        queues=tuple(_queues(state, cluster.flavour) if by_pool else _namespace_queues(state)),
         groups=(*_groups(cluster, pods, state), *_unborn(cluster, pods, pools)),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if by_pool else {},
     )
@@ -76,16 +79,17 @@ def _nodes(cluster: Cluster, *, by_pool: bool) -> Iterator[Node]:
         )
 
 
-def _queues(state: DesiredState) -> Iterator[Queue]:
+def _queues(state: DesiredState, flavour_name: str) -> Iterator[Queue]:
     leaves = (queue for project in state.projects for queue in project.queues)
     for order, spec in enumerate((*state.departments, *leaves)):
-        yield _queue(spec, order)
+        above = f"all departments in {spec.pool.name}" if flavour_name == Flavour.KUEUE else None
+        yield _queue(spec, order, spec.parent or above)
 
 
-def _queue(spec: QueueSpec, order: int) -> Queue:
+def _queue(spec: QueueSpec, order: int, parent: str | None) -> Queue:
     return Queue(
         name=spec.name,
-        parent=spec.parent,
+        parent=parent,
         pool=spec.pool.name,
         deserved=spec.deserved,
         limit=spec.limit,
@@ -140,14 +144,28 @@ def _pods(cluster: Cluster) -> Iterable[ObservedPod]:
 
 
 def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) -> Iterator[PodGroup]:
-    by_pool = cluster.flavour == Flavour.KAI
-    minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool else {}
+    by_pool, gangs = cluster.flavour in BY_POOL, cluster.flavour in BESIDE
+    minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
     homes = _leaves(state.projects)
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
-        drafts.setdefault(_group_name(pod, by_pool=by_pool), []).append(pod)
+        together = by_pool or (gangs and minimum.get(pod.owner_id, 1) > 1)
+        drafts.setdefault(_group_name(pod, together=together), []).append(pod)
     for name, members in drafts.items():
-        yield _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
+        group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
+        if cluster.flavour == Flavour.KUEUE:
+            group = _admitted(group)
+        yield as_gang(group, minimum.get(members[0].owner_id, 1)) if gangs else group
+
+
+def _admitted(group: PodGroup) -> PodGroup:
+    """Kueue lets pods exist only once their workload is admitted; pods of others are in none of its queues."""
+    return replace(group, started=group.age_key, queue=group.queue if workload_of(group.name) else "")
+
+
+def as_gang(group: PodGroup, minimum: int) -> PodGroup:
+    """As a scheduler of gangs sees it: what starts together goes together. The minimum stands, though few are there."""
+    return replace(group, min_member=minimum, gang=True, whole=True) if minimum > 1 else group
 
 
 def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
@@ -160,8 +178,8 @@ def _minimums(owners: set[str]) -> dict[str, int]:
     return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
 
 
-def _group_name(pod: ObservedPod, *, by_pool: bool) -> str:
-    return pod.owner_id if by_pool and pod.owner_id else f"{pod.owner_id}:{pod.uid}"
+def _group_name(pod: ObservedPod, *, together: bool) -> str:
+    return pod.owner_id if together and pod.owner_id else f"{pod.owner_id}:{pod.uid}"
 
 
 def workload_of(group: str) -> str:
@@ -229,11 +247,11 @@ def wanted_of(workload: Workload, pool: NodePool) -> Wanted:
 
 def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
     """The pod group a scheduler of this flavour would see, all of it waiting."""
-    by_pool = flavour_name == Flavour.KAI
+    by_pool = flavour_name in BY_POOL
     queue = flavour_for(flavour_name).queue_name(wanted.project.owner, wanted.pool.name)
     preemptible = wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE
     pool = {wanted.pool.label_key: wanted.pool.label_value}
-    return PodGroup(
+    group = PodGroup(
         name=wanted.name,
         queue=queue if by_pool else namespace_queue(wanted.project.namespace),
         namespace=wanted.project.namespace,
@@ -247,6 +265,7 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
         node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
         tolerations=borne_taints(wanted.spec),
     )
+    return as_gang(group, wanted.spec.min_member) if flavour_name in BESIDE else group
 
 
 def _wanted_pods(wanted: Wanted, *, filled_in: bool) -> Iterator[Pod]:

@@ -1,7 +1,8 @@
 """What the simulated scheduler sees: a `scheduling.Snapshot` made only from objects that are in the sandbox.
 
 KAI: Queues, and a pod group per gang. kube-scheduler: no queues (ResourceQuotas already spoke when the pods were
-created) and every pod for itself. Pods are named by their uid in the snapshot.
+created) and every pod for itself, or with the other pods of the group it names. Pods are named by their uid in the
+snapshot.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from clusters.flavours.common import POOL
 from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kinds import kind_for
-from clusters.kinds_core import KAI_QUEUE, NODE, POD
+from clusters.kinds_core import BESIDE, KAI_QUEUE, NODE, POD
 from clusters.pods import (
     amounts,
     annotations,
@@ -65,11 +66,12 @@ def scene_of(store: Store, *, flavour: str) -> Scene:
     alive = [pod for pod in store.of(POD.key) if not is_terminal(pod) and not pod["spec"].get("schedulingGates")]
     queues = tuple(_queues(store)) if shards else ()
     pools = {queue.name: queue.pool for queue in queues}
-    drafts = [part for draft in _drafts(alive, gangs=shards) for part in _split(draft)]
+    drafted = _drafts_of_groups(alive) if flavour in BESIDE else _drafts(alive, gangs=shards)
+    drafts = [part for draft in drafted for part in _split(draft)]
     snapshot = Snapshot(
         nodes=tuple(_nodes(store, shards=shards)),
         queues=queues,
-        groups=tuple(_group(draft, pools if shards else None) for draft in drafts),
+        groups=tuple(_group(draft, pools if shards else None, whole=flavour in BESIDE) for draft in drafts),
     )
     by_uid = {pod["metadata"]["uid"]: pod for pod in alive}
     return Scene(snapshot, by_uid, {draft.name: draft.title for draft in drafts})
@@ -133,6 +135,17 @@ def _drafts(pods: Iterable[Manifest], *, gangs: bool) -> Iterable[_Draft]:
     return drafts.values()
 
 
+def _drafts_of_groups(pods: Iterable[Manifest]) -> Iterable[_Draft]:
+    drafts: dict[str, _Draft] = {}
+    for pod in pods:
+        meta = pod["metadata"]
+        group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
+        title = f"{meta.get('namespace', '')}/{group or meta['name']}"
+        name = title if group else meta["uid"]
+        drafts.setdefault(name, _Draft(name, title, gang=bool(group))).pods.append(pod)
+    return drafts.values()
+
+
 def _split(draft: _Draft) -> Iterator[_Draft]:
     """Semi-preemptible: the guaranteed core is one group, each further pod its own, offered once the core has nodes."""
     if preemptibility_of(draft.pods[0]) is not Preemptibility.SEMI_PREEMPTIBLE:
@@ -154,7 +167,7 @@ def _min_member(draft: _Draft) -> int:
     return min(stated or len(draft.pods), len(draft.pods)) if draft.gang else 1
 
 
-def _group(draft: _Draft, pools: Mapping[str, str] | None) -> PodGroup:
+def _group(draft: _Draft, pools: Mapping[str, str] | None, *, whole: bool) -> PodGroup:
     first = draft.pods[0]
     spec, meta = first["spec"], first["metadata"]
     queue = labels(first).get(QUEUE_LABEL, DEFAULT_QUEUE) if pools is not None else ""
@@ -174,6 +187,8 @@ def _group(draft: _Draft, pools: Mapping[str, str] | None) -> PodGroup:
         never_preempts=spec.get("preemptionPolicy") == "Never",
         node_selector=spec.get("nodeSelector") or {},
         tolerations=tolerations_of(spec),
+        gang=whole and draft.gang,
+        whole=whole and draft.gang,
     )
 
 

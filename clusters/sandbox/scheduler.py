@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from clusters.kinds_core import GANG_POD_GROUP
 from clusters.ports import Manifest
 from clusters.sandbox import wordings
 from clusters.sandbox.admission import start_leaving
@@ -136,13 +137,20 @@ class _Scheduler:
 
     def _eviction_message(self, eviction: Evict, pod: Manifest) -> str:
         if self.flavour != KAI:
-            taker = self.scene.snapshot.group_by_name[eviction.for_group].pods[0].name
-            return wordings.preempted_by_kube(taker, eviction.nodes.get(pod["metadata"]["uid"], ""))
+            gang = self.scene.snapshot.group_by_name[eviction.for_group].gang
+            node = eviction.nodes.get(pod["metadata"]["uid"], "")
+            return wordings.preempted_by_kube(self._taker_uid(eviction.for_group), node, group=gang)
         taker = self.scene.titles[eviction.for_group]
         if eviction.cause is Cause.PREEMPT:
             return wordings.preempted_by_kai(_title(pod), taker)
         queues = (eviction.victim.queue, self.scene.snapshot.group_by_name[eviction.for_group].queue)
         return wordings.reclaimed_by_kai(_title(pod), taker, [self._queue_standing(name) for name in queues])
+
+    def _taker_uid(self, name: str) -> str:
+        group = self.scene.snapshot.group_by_name[name]
+        space, _, title = self.scene.titles[name].partition("/")
+        found = self.store.find(GANG_POD_GROUP.key, title, space) if group.gang else None
+        return str(found["metadata"]["uid"]) if found else group.pods[0].name
 
     def _queue_standing(self, name: str) -> str:
         """Computed once per cycle, and only when something is reclaimed."""

@@ -43,9 +43,9 @@ def queue_standing(queue: Queue, used: Resources, fair: Resources) -> str:
     )
 
 
-def preempted_by_kube(taker_uid: str, node: str) -> str:
-    """The event on the victim."""
-    return f"Preempted by pod {taker_uid} on node {node}"
+def preempted_by_kube(taker_uid: str, node: str, *, group: bool = False) -> str:
+    """The event on the victim; who gains is a pod, or a gang's group."""
+    return f"Preempted by {'podgroup' if group else 'pod'} {taker_uid} on node {node}"
 
 
 def waiting_in_kai(pend: Pend, pod: str, *, pool: str, nodes: Sequence[Node], nominated: str) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clusters.errors import ClusterChanged, ClusterRefused
-from clusters.flavours import flavour_for
+from clusters.flavours import TELLERS, TOLD, flavour_for
 from clusters.gateways import gateway_for
-from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.kinds_core import BESIDE, EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster
 from clusters.observation import Observation
 from clusters.ports import ClusterGateway, Kind
@@ -19,7 +19,9 @@ from clusters.services.storing import NEWEST, Seen, lease_of, store
 
 JOB_KINDS: Final = tuple(kind for kind in WORKLOAD_KINDS if kind.key != POD.key)
 ALWAYS: Final = frozenset({NODE.key, POD.key, EVENT.key})
-"""Kinds without which a cluster is not observed; also foreign objects of theirs matter."""
+"""Kinds without which a cluster is not observed."""
+EVERYBODYS: Final = ALWAYS | TOLD
+"""Kinds of which also objects that are not ours matter."""
 
 
 def observe_cluster(cluster: Cluster) -> Observation:
@@ -32,8 +34,12 @@ def observe_cluster(cluster: Cluster) -> Observation:
 
 
 def kinds_of(cluster: Cluster) -> list[Kind]:
-    """What is watched: nodes, pods, events, the objects of workloads, and what reconcile owns. Each kind once."""
-    kinds = (NODE, POD, EVENT, *JOB_KINDS, *flavour_for(cluster.flavour).kinds())
+    """What is watched: nodes, pods, events, the objects of workloads, what stands beside them, and what reconcile owns.
+
+    Each kind once.
+    """
+    beside, told = BESIDE.get(cluster.flavour, ()), TELLERS.get(cluster.flavour, ())
+    kinds = (NODE, POD, EVENT, *JOB_KINDS, *beside, *told, *flavour_for(cluster.flavour).kinds())
     return list({kind.key: kind for kind in kinds}.values())
 
 
@@ -60,7 +66,7 @@ def _look(cluster: Cluster, gateway: ClusterGateway, kind: Kind, before: Mapping
     try:
         if kind.key not in ALWAYS and not gateway.serves(kind):
             return None
-        found = look(gateway, kind, since=since, managed_only=kind.key not in ALWAYS)
+        found = look(gateway, kind, since=since, managed_only=kind.key not in EVERYBODYS)
     except ClusterRefused:
         if kind.key in ALWAYS:
             raise

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable
 
+from django.db.models import QuerySet
+
 from clusters.job_status import MISSING, JobStatus, job_status
+from clusters.kinds_core import BESIDE_KEYS
 from clusters.models import Cluster, ObservedObject, ObservedPod
 from clusters.pods import controller_of, phase
 from clusters.ports import Manifest
@@ -28,7 +31,7 @@ def job_changes(cluster: Cluster, looks: Iterable[Look]) -> tuple[dict[str, JobS
         lost |= {row.owner_id for row in kept.lost if row.owner_id}
         changes |= {workload_id(each): job_status(each) for each in ours if controller_of(each) is None}
         fresh += kept.fresh
-    there = ObservedObject.objects.filter(cluster=cluster, owner_id__in=lost)
+    there = _own_objects(cluster, lost)
     lost -= set(there.values_list("owner_id", flat=True))
     return {**changes, **dict.fromkeys(lost, JobStatus(MISSING))}, fresh
 
@@ -38,10 +41,15 @@ def bare_pod_changes(cluster: Cluster, look: Look, rows: Iterable[ObservedPod]) 
     changes = {owner: _by_phase(pod) for pod in look.present if (owner := _bare_owner(pod))}
     gone = {row.owner_id for row in rows if row.gone_at and row.owner_id} - set(changes)
     if gone:
-        objects = ObservedObject.objects.filter(cluster=cluster, owner_id__in=gone)
+        objects = _own_objects(cluster, gone)
         alive = ObservedPod.objects.filter(cluster=cluster, owner_id__in=gone, gone_at__isnull=True)
         gone -= {*objects.values_list("owner_id", flat=True), *alive.values_list("owner_id", flat=True)}
     return changes | {owner: JobStatus(MISSING) for owner in gone}
+
+
+def _own_objects(cluster: Cluster, owners: Iterable[str]) -> QuerySet[ObservedObject]:
+    """A gang's group is no sign that its job is there."""
+    return ObservedObject.objects.filter(cluster=cluster, owner_id__in=owners).exclude(kind__in=BESIDE_KEYS)
 
 
 def _bare_owner(pod: Manifest) -> str:

@@ -13,9 +13,9 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from clusters.flavours import flavour_for
+from clusters.flavours import TOLD, flavour_for
 from clusters.job_status import JobStatus
-from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.kinds_core import BESIDE_KEYS, EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster, NodePool, ObservedObject, ObserverLease
 from clusters.observation import Observation, handlers
 from clusters.services.drift_watch import note_changes
@@ -24,7 +24,9 @@ from clusters.services.looks import Look, newer
 from clusters.services.observed_events import adopt_events, store_events
 from clusters.services.observed_jobs import bare_pod_changes, job_changes
 from clusters.services.observed_nodes import move_nodes, store_nodes
-from clusters.services.observed_pods import PodChanges, PodStore
+from clusters.services.observed_objects import keep_objects
+from clusters.services.observed_pods import PodChanges, PodStore, workload_id
+from clusters.services.told import store_told
 
 JOB_KEYS: Final = frozenset(kind.key for kind in WORKLOAD_KINDS if kind.key != POD.key)
 CORE_KEYS: Final = frozenset({NODE.key, POD.key, EVENT.key})
@@ -112,11 +114,14 @@ def _store(cluster: Cluster, looks: Mapping[str, Look], pools: list[NodePool], a
     pods = _pods(cluster, looks, pools, at)
     jobs, fresh = _jobs(cluster, looks, pods)
     for key, look in looks.items():
-        if key not in CORE_KEYS | JOB_KEYS:
+        if key in BESIDE_KEYS:
+            keep_objects(cluster, look, [each for each in look.present if workload_id(each)])
+        elif key not in CORE_KEYS | JOB_KEYS | TOLD:
             note_changes(cluster, look)
     events = adopt_events(cluster, [*pods.fresh, *fresh])
     if EVENT.key in looks:
         events += store_events(cluster, looks[EVENT.key], at=at)
+    events += store_told(cluster, looks, at=at)
     observation = Observation(at, tuple(pods.rows), jobs, tuple(events), pods.readings)
     for handler in handlers():
         handler(cluster, observation)

@@ -45,13 +45,24 @@ class PreemptionCause(models.TextChoices):
 
 
 class PreemptionRecord(models.Model):
-    """One eviction: victim, preemptor, cause, and what it cost. Exactly one per (cluster, pod uid, moment)."""
+    """One eviction: victim, preemptor, cause, and what it cost. Exactly one per (cluster, pod uid, moment).
+
+    A gang that was evicted whole is one preemption: its first pod's record, and those of its other pods behind it.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
     pod_uid = models.CharField(max_length=64)
     pod_name = models.CharField(max_length=253)
     at = models.DateTimeField(help_text="Transition of DisruptionTarget: when the scheduler decided.")
     victim = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="preemptions")
+    first = models.ForeignKey(
+        "self",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="others",
+        help_text="Its gang was evicted whole: the preemption that this pod is part of. Empty: it is one by itself.",
+    )
     preemptor = models.ForeignKey(Workload, on_delete=models.SET_NULL, null=True, blank=True, related_name="evictions")
     preemptor_uid = models.CharField(
         max_length=64, blank=True, help_text="Its pod's uid, as the scheduler said it; resolved once that pod is seen."
@@ -88,3 +99,8 @@ class PreemptionRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.pod_name} by {self.preemptor_name or 'unknown'}"
+
+    @property
+    def head(self) -> int:
+        """The key of the preemption that it is or belongs to."""
+        return self.first_id or self.pk

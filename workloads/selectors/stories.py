@@ -49,11 +49,15 @@ def _evictions(records: Iterable[PreemptionRecord]) -> list[list[PreemptionRecor
     found: list[list[PreemptionRecord]] = []
     for record in records:
         last = found[-1][0] if found else None
-        if last and last.preemptor_name == record.preemptor_name and abs(last.at - record.at) <= ONE_DECISION:
+        if last and (last.head == record.head or _together(last, record)):
             found[-1].append(record)
         else:
             found.append([record])
     return found
+
+
+def _together(one: PreemptionRecord, other: PreemptionRecord) -> bool:
+    return one.preemptor_name == other.preemptor_name and abs(one.at - other.at) <= ONE_DECISION
 
 
 def preemption_story(records: Sequence[PreemptionRecord], actor: Actor, *, newest: bool = True) -> Story:

@@ -3,7 +3,8 @@
 What is known comes in any order, more than once, and in parts: the pod's DisruptionTarget condition (certain, with the
 moment; it names nobody on a plain cluster), its deletion and end, and the scheduler's event (names who gained; expires
 after an hour). The first part that proves an eviction makes the record, every other one completes it. A pod's uid is
-evicted once: a pod made anew under its name has another.
+evicted once: a pod made anew under its name has another. Where a scheduler evicts gangs whole, the records of a gang's
+pods make one preemption, however many looks they are seen in.
 """
 
 from collections import defaultdict
@@ -11,27 +12,34 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import F
+from django.db.models import F, Q
 
-from clusters.flavours import flavour_for
+from clusters.flavours import TELLERS, flavour_for
+from clusters.kinds_core import BESIDE
 from clusters.models import Cluster, ClusterEvent, ObservedPod
 from clusters.ports import Manifest, Reading
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
-from workloads.models import EventType, PreemptionCause, PreemptionRecord, Workload
+from workloads.models import EventType, PreemptionCause, PreemptionRecord, Workload, WorkloadEvent
 from workloads.sentences import gpus_text
 from workloads.services.moves import note
-from workloads.services.preemptors import UID, Taker, taker_of
+from workloads.services.preemptors import UID, Taker, groups_among, taker_of
 
 BY_SCHEDULER: Final = "PreemptionByScheduler"
 EVICTING: Final = ("Preempted", "Evict", "Evicted")
 """Reasons of schedulers' events; what they mean is for the flavour to say (a kubelet evicts, too)."""
 TOGETHER: Final = timedelta(seconds=60)
+ONE_DECISION: Final = timedelta(seconds=5)
+"""The pods of a gang are marked one after the other."""
+MOST_UNKNOWN: Final = 100
 
 
 def pods_told_of(cluster: Cluster, events: Iterable[ClusterEvent]) -> list[ObservedPod]:
     """The pods that these events say were evicted: an event may come long after its pod changed for the last time."""
-    uids = {event.object_uid for event in events if event.kind == "Pod" and event.reason in EVICTING}
-    return list(ObservedPod.objects.filter(cluster=cluster, uid__in=uids)) if uids else []
+    said = [event for event in events if event.reason in EVICTING]
+    uids = {event.object_uid for event in said if event.kind == "Pod"}
+    owners = {event.owner_id for event in said if event.kind != "Pod"}
+    rows = ObservedPod.objects.filter(Q(uid__in=uids) | Q(owner_id__in=owners), cluster=cluster)
+    return list(rows) if uids or owners else []
 
 
 def record_evictions(
@@ -60,9 +68,12 @@ def record_evictions(
 
 
 def name_preemptors(cluster: Cluster, pods: Iterable[ObservedPod]) -> None:
-    """Records that knew only a uid learn whose it is once the pod is seen."""
-    uids = [pod.uid for pod in pods]
+    """Records that knew only a uid learn whose it is once the pod is seen, or the gang's group."""
     nameless = PreemptionRecord.objects.filter(cluster=cluster, preemptor=None, preemptor_name="")
+    uids = {pod.uid for pod in pods}
+    if cluster.flavour in BESIDE:
+        unknown = nameless.exclude(preemptor_uid="").values_list("preemptor_uid", flat=True)
+        uids |= groups_among(cluster, unknown.distinct()[:MOST_UNKNOWN])
     for record in nameless.filter(preemptor_uid__in=uids) if uids else ():
         _name(record, taker_of(cluster, UID + record.preemptor_uid))
 
@@ -74,12 +85,31 @@ def _may_be_evicted(pod: ObservedPod) -> bool:
     return pod.deletion_at is not None or pod.gone_at is not None
 
 
-def _events(cluster: Cluster, pods: Iterable[str]) -> dict[str, list[ClusterEvent]]:
+def _events(cluster: Cluster, pods: Mapping[str, ObservedPod]) -> dict[str, list[ClusterEvent]]:
     found: dict[str, list[ClusterEvent]] = defaultdict(list)
     rows = ClusterEvent.objects.filter(cluster=cluster, kind="Pod", object_uid__in=list(pods), reason__in=EVICTING)
     for event in rows.exclude(owner_id="").order_by("at", "pk"):
         found[event.object_uid].append(event)
+    for event in _of_whole_jobs(cluster, pods.values()):
+        for pod in pods.values():
+            if pod.owner_id == event.owner_id and _ended_by(pod, event):
+                found[pod.uid].append(event)
     return found
+
+
+def _of_whole_jobs(cluster: Cluster, pods: Iterable[ObservedPod]) -> Iterable[ClusterEvent]:
+    """A scheduler that queues jobs evicts jobs: it says so of the job, and its pods go without a word."""
+    if cluster.flavour not in TELLERS:
+        return ()
+    owners = {pod.owner_id for pod in pods}
+    rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason__in=EVICTING)
+    return rows.exclude(kind="Pod").order_by("at", "pk")
+
+
+def _ended_by(pod: ObservedPod, event: ClusterEvent) -> bool:
+    """It was there when its job was evicted, and then had to go."""
+    end = pod.deletion_at or pod.gone_at
+    return end is not None and pod.created_at <= event.at <= end
 
 
 def _read(cluster: Cluster, pod: ObservedPod, events: list[ClusterEvent], fresh: Reading | None) -> Reading:
@@ -110,6 +140,7 @@ def _record(
     cluster: Cluster, pod: ObservedPod, victim: Workload, reading: Reading, at: datetime
 ) -> tuple[PreemptionRecord, bool]:
     taker = taker_of(cluster, reading.preemptor)
+    first = _gone_before(pod, victim, at) if reading.whole and int(victim.spec.get("min_member") or 1) > 1 else None
     return PreemptionRecord.objects.get_or_create(
         cluster=cluster,
         pod_uid=pod.uid,
@@ -117,6 +148,7 @@ def _record(
         defaults={
             "pod_name": pod.name,
             "victim": victim,
+            "first": first,
             "cause": _cause(reading, victim, taker.workload),
             "message": pod.disruption_message or reading.message,
             "node_name": pod.node_name,
@@ -127,6 +159,12 @@ def _record(
             **_loss(pod, victim, at),
         },
     )
+
+
+def _gone_before(pod: ObservedPod, victim: Workload, at: datetime) -> PreemptionRecord | None:
+    """The first pod of its gang that this very decision took."""
+    near = victim.preemptions.filter(first=None, at__gte=at - ONE_DECISION, at__lte=at + ONE_DECISION)
+    return near.exclude(pod_uid=pod.uid).order_by("pk").first()
 
 
 def _complete(cluster: Cluster, record: PreemptionRecord, pod: ObservedPod, reading: Reading) -> None:
@@ -193,6 +231,8 @@ def _cause(reading: Reading, victim: Workload, taker: Workload | None) -> str:
 def _tell(victim: Workload, records: list[PreemptionRecord]) -> None:
     """One entry for all pods evicted together, and one count."""
     first = records[0]
+    if first.first is not None and _tell_more(first.first, records):
+        return
     word, message = _words(victim, records)
     detail = {"records": [each.pk for each in records], "cause": first.cause}
     note(workload=victim, at=first.at, type_=EventType.PREEMPTION, reason=word, message=message, detail=detail)
@@ -202,15 +242,30 @@ def _tell(victim: Workload, records: list[PreemptionRecord]) -> None:
 
 def _tell_again(record: PreemptionRecord) -> None:
     """The entry that could not name who gained, now that it is known."""
-    entries = record.victim.timeline.filter(
+    for entry in _entries_of(record):
+        _retell(entry, record.victim, entry.detail["records"])
+
+
+def _tell_more(first: PreemptionRecord, records: list[PreemptionRecord]) -> bool:
+    """The entry of a gang whose other pods were seen later. False: there is none yet."""
+    for entry in _entries_of(first):
+        _retell(entry, first.victim, [*entry.detail["records"], *(each.pk for each in records)])
+        return True
+    return False
+
+
+def _entries_of(record: PreemptionRecord) -> list[WorkloadEvent]:
+    near = record.victim.timeline.filter(
         type=EventType.PREEMPTION, at__gte=record.at - TOGETHER, at__lte=record.at + TOGETHER
     )
-    for entry in entries:
-        told = entry.detail.get("records") or []
-        if record.pk in told:
-            records = list(PreemptionRecord.objects.filter(pk__in=told).select_related("preemptor").order_by("pk"))
-            entry.reason, entry.message = _words(record.victim, records)
-            entry.save(update_fields=["reason", "message"])
+    return [entry for entry in near if record.pk in (entry.detail.get("records") or [])]
+
+
+def _retell(entry: WorkloadEvent, victim: Workload, keys: list[int]) -> None:
+    records = list(PreemptionRecord.objects.filter(pk__in=keys).select_related("preemptor").order_by("pk"))
+    entry.detail = {**entry.detail, "records": keys}
+    entry.reason, entry.message = _words(victim, records)
+    entry.save(update_fields=["reason", "message", "detail"])
 
 
 def _words(victim: Workload, records: list[PreemptionRecord]) -> tuple[str, str]:
@@ -219,9 +274,11 @@ def _words(victim: Workload, records: list[PreemptionRecord]) -> tuple[str, str]
     own = first.preemptor is not None and first.preemptor.project_id == victim.project_id
     by = f"{first.preemptor_name} ({first.preemptor_priority} {first.preemptor_value})" if own else "another project"
     by = by if first.preemptor_name else "the scheduler"
+    nodes = sorted({each.node_name for each in records})
+    where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
     gpus, lost = sum(each.gpu_milli for each in records), sum(each.lost_gpu_seconds for each in records)
     word = "Reclaimed" if first.cause == PreemptionCause.RECLAIM else "Preempted"
-    return word, f"{word} by {by}: {gpus_text(gpus)} on {first.node_name}; about {lost / 3600:.1f} GPU-hours lost."
+    return word, f"{word} by {by}: {gpus_text(gpus)} on {where}; about {lost / 3600:.1f} GPU-hours lost."
 
 
 def _counted_already(victim: Workload, at: datetime, records: list[PreemptionRecord]) -> bool:

@@ -1,12 +1,15 @@
-"""Who gained by an eviction, from what the scheduler said: a pod's uid, or namespace and name of a workload's object.
+"""Who gained by an eviction, from what the scheduler said: the uid of a pod or of a gang's group, or namespace and name
+of a workload's object.
 
-A uid means something only once a pod with it was seen; until then it is kept, and the name follows.
+A uid means something only once whoever has it was seen; until then it is kept, and the name follows.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusters.models import Cluster, ObservedPod
+from clusters.kinds_core import BESIDE, BESIDE_KEYS
+from clusters.models import Cluster, ObservedObject, ObservedPod
 from workloads.models import Workload
 from workloads.owners import workload_id
 from workloads.queues import object_name
@@ -42,22 +45,41 @@ class Taker:
 
 
 def taker_of(cluster: Cluster, said: str) -> Taker:
-    """Behind `uid:<pod uid>`, or `<namespace>/<name>` of a pod or a workload's object; empty when nothing was said."""
+    """Behind `uid:<uid of a pod or a group>`, or `<namespace>/<name>` of a pod or a workload's object.
+
+    Empty when nothing was said.
+    """
     if not said:
         return Taker()
     pods = ObservedPod.objects.filter(cluster=cluster)
     if said.startswith(UID):
         uid = said.removeprefix(UID)
-        return _by_pod(pods.filter(uid=uid).first(), uid)
+        return _by_pod(pods.filter(uid=uid).first(), uid) or _by_group(cluster, uid)
     namespace, _, name = said.partition("/")
     pod = pods.filter(namespace=namespace, name=name).exclude(owner_id="").order_by("-created_at").first()
     workload = _workload(pod.owner_id) if pod else None
     return Taker(workload or _by_object(cluster, namespace, name), said)
 
 
-def _by_pod(pod: ObservedPod | None, uid: str) -> Taker:
-    if pod is None:
+def groups_among(cluster: Cluster, uids: Iterable[str]) -> set[str]:
+    """Which of the uids are those of our gangs' groups."""
+    if cluster.flavour not in BESIDE:
+        return set()
+    rows = ObservedObject.objects.filter(cluster=cluster, kind__in=BESIDE_KEYS, uid__in=list(uids))
+    return set(rows.values_list("uid", flat=True))
+
+
+def _by_group(cluster: Cluster, uid: str) -> Taker:
+    rows = ObservedObject.objects.filter(cluster=cluster, kind__in=BESIDE_KEYS, uid=uid)
+    group = rows.first() if cluster.flavour in BESIDE else None
+    if group is None:
         return Taker(uid=uid)
+    return Taker(_workload(group.owner_id), f"{group.namespace}/{group.name}", uid)
+
+
+def _by_pod(pod: ObservedPod | None, uid: str) -> Taker | None:
+    if pod is None:
+        return None
     return Taker(_workload(pod.owner_id), f"{pod.namespace}/{pod.name}", uid)
 
 
