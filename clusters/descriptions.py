@@ -43,11 +43,12 @@ def writable(observed: Manifest, desired: Manifest, *, pods_run: bool) -> Manife
     """What may be written over the observed object now: the description only where it disturbs no running pod."""
     kind = _kind_of(desired)
     if _on_change(kind) in AT_ONCE or (_on_change(kind) is OnChange.RESTART and not pods_run):
-        return desired
+        return desired if _says_suspended(desired, kind) is not None else _as_it_is(desired, observed, kind)
     result = copy.deepcopy(desired)
     result["spec"] = copy.deepcopy(observed["spec"])
     result["metadata"]["annotations"][PODS_HASH] = _hash(observed)
-    return _suspended(result, kind, value=_is_suspended(desired, kind))
+    said = _says_suspended(desired, kind)
+    return result if said is None else _suspended(result, kind, value=said)
 
 
 def _kind_of(manifest: Mapping[str, Any]) -> WorkloadKind | None:
@@ -63,11 +64,19 @@ def _hash(manifest: Mapping[str, Any]) -> str:
     return str((manifest["metadata"].get("annotations") or {}).get(PODS_HASH, ""))
 
 
-def _is_suspended(manifest: Manifest, kind: WorkloadKind | None) -> bool:
+def _says_suspended(manifest: Manifest, kind: WorkloadKind | None) -> bool | None:
+    """None: it says nothing of it, since that is for somebody else to write (a scheduler that queues whole jobs)."""
+    steps = ((kind and kind.suspend) or "").split("/")[1:]
     node: Any = manifest
-    for step in ((kind and kind.suspend) or "").split("/")[1:]:
+    for step in steps:
         node = (node or {}).get(step)
-    return node is True
+    return bool(node) if steps and node is not None else None
+
+
+def _as_it_is(desired: Manifest, observed: Manifest, kind: WorkloadKind | None) -> Manifest:
+    """Held back or let go as it is now: the API server takes an absent field for false."""
+    said = _says_suspended(observed, kind)
+    return desired if said is None else _suspended(copy.deepcopy(desired), kind, value=said)
 
 
 def _suspended(manifest: Manifest, kind: WorkloadKind | None, *, value: bool) -> Manifest:

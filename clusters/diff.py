@@ -96,7 +96,7 @@ IMMUTABLE: Final[Mapping[str, frozenset[str]]] = {PRIORITY_CLASS.key: frozenset(
 # Maps that are wholly ours: a key that only the observed object has is a difference too.
 WHOLE_MAPS: Final = frozenset({"hard", "deserved", "capability"})
 # Values below these keys are quantities: "1" and "1000m" are the same.
-QUANTITIES: Final = WHOLE_MAPS | {"default", "defaultRequest", "max", "min", "limits", "requests"}
+QUANTITIES: Final = WHOLE_MAPS | {"default", "defaultRequest", "max", "min", "limits", "requests", "resources"}
 IGNORED: Final = frozenset(f"/metadata/annotations/{name.replace('/', '~1')}" for name in (APPLIED_HASH, GENERATION))
 
 

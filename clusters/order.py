@@ -7,12 +7,36 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from clusters.diff import Change, Changes, Create, Delete, FieldChange, Update
-from clusters.kinds_core import KAI_QUEUE, LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA, VOLCANO_QUEUE
+from clusters.kinds_core import (
+    KAI_QUEUE,
+    KUEUE_COHORT,
+    KUEUE_FLAVOR,
+    KUEUE_LOCAL_QUEUE,
+    KUEUE_PRIORITY,
+    KUEUE_QUEUE,
+    LIMIT_RANGE,
+    NAMESPACE,
+    PRIORITY_CLASS,
+    RESOURCE_QUOTA,
+    VOLCANO_QUEUE,
+)
 from clusters.ownership import stamped
 from clusters.ports import Manifest
 from scheduling.resources import parse_quantity
 
-STANDS_ON: Final = (PRIORITY_CLASS, NAMESPACE, KAI_QUEUE, VOLCANO_QUEUE, LIMIT_RANGE, RESOURCE_QUOTA)
+STANDS_ON: Final = (
+    PRIORITY_CLASS,
+    NAMESPACE,
+    KUEUE_PRIORITY,
+    KUEUE_FLAVOR,
+    KUEUE_COHORT,
+    KAI_QUEUE,
+    KUEUE_QUEUE,
+    VOLCANO_QUEUE,
+    KUEUE_LOCAL_QUEUE,
+    LIMIT_RANGE,
+    RESOURCE_QUOTA,
+)
 """What comes first when objects are created. Quotas name PriorityClasses and live in namespaces."""
 
 LOWERING, BUILDING, CLEARING = 0, 1, 2
@@ -20,8 +44,15 @@ AMOUNTS: Final[Mapping[str, tuple[str, ...]]] = {
     RESOURCE_QUOTA.key: ("/spec/hard/",),
     KAI_QUEUE.key: ("/spec/resources/",),
     VOLCANO_QUEUE.key: ("/spec/deserved/", "/spec/capability/"),
+    KUEUE_COHORT.key: ("/spec/resourceGroups/",),
+    KUEUE_QUEUE.key: ("/spec/resourceGroups/",),
 }
-PARENTS: Final[Mapping[str, str]] = {KAI_QUEUE.key: "parentQueue", VOLCANO_QUEUE.key: "parent"}
+PARENTS: Final[Mapping[str, str]] = {
+    KAI_QUEUE.key: "parentQueue",
+    VOLCANO_QUEUE.key: "parent",
+    KUEUE_COHORT.key: "parentName",
+    KUEUE_QUEUE.key: "cohortName",
+}
 """Kinds that hold quota as long as they exist, and the field of their spec that names what they hang below."""
 ENDLESS: Final = float("inf")
 Wave: TypeAlias = tuple[int, int, int]
@@ -87,7 +118,7 @@ def _put(manifest: Manifest, pointer: str, value: Any) -> None:
     *above, last = (token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
     node: Any = manifest
     for token in above:
-        node = node[token]
+        node = node[int(token)] if isinstance(node, list) else node[token]
     node[last] = value
 
 

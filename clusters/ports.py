@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from scheduling.resources import Limit
 
 Manifest = dict[str, Any]
+NOTHING = Limit(0, 0, 0)
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "rung"
@@ -82,6 +83,7 @@ class QueueSpec:
     rank: str
     owner: str
     generation: int
+    promised: Limit = NOTHING  # a department's: what its projects deserve together, where a flavour asks for it
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,13 @@
 """Departments, projects and their quotas as the queues of a cluster: one per owner and node pool."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from clusters.flavours.common import sum_or_unlimited
 from clusters.models import NodePool
-from clusters.ports import ProjectSpec, QueueSpec, SchedulerFlavour
+from clusters.ports import NOTHING, ProjectSpec, QueueSpec, SchedulerFlavour
 from clusters.sources import pool_spec
+from scheduling.resources import Limit
 from tenants.models import Department, DepartmentQuota, Project, ProjectQuota, Quota
 
 Quotas = Mapping[tuple[int, int], Quota]
@@ -21,19 +24,39 @@ def _owner_id(quota: ProjectQuota | DepartmentQuota) -> int:
 
 
 def department_queues(
-    department: Department, pools: Sequence[NodePool], quotas: Quotas, flavour: SchedulerFlavour
+    department: Department,
+    pools: Sequence[NodePool],
+    quotas: Quotas,
+    flavour: SchedulerFlavour,
+    promised: Mapping[tuple[int, int], Limit],
 ) -> tuple[QueueSpec, ...]:
-    """A department's parent queues, one per pool."""
+    """A department's parent queues, one per pool. `promised`: by (department id, pool id), where the flavour asks."""
     return tuple(
-        _queue_spec(
-            department,
-            pool,
-            quotas.get((department.pk, pool.pk)) or DepartmentQuota(department=department, node_pool=pool),
-            name=flavour.queue_name(department.owner, pool.name),
-            parent=None,
+        replace(
+            _queue_spec(
+                department,
+                pool,
+                quotas.get((department.pk, pool.pk)) or DepartmentQuota(department=department, node_pool=pool),
+                name=flavour.queue_name(department.owner, pool.name),
+                parent=None,
+            ),
+            promised=promised.get((department.pk, pool.pk), NOTHING),
         )
         for pool in pools
     )
+
+
+def promised_to(quotas: Iterable[tuple[int, int, Quota]]) -> dict[tuple[int, int], Limit]:
+    """What the projects of each (department, pool) deserve together; unlimited as soon as one of them is."""
+    found: dict[tuple[int, int], Limit] = {}
+    for department, pool, quota in quotas:
+        one, other = found.get((department, pool), NOTHING), quota.deserved
+        found[department, pool] = Limit(
+            sum_or_unlimited((one.gpu, other.gpu)),
+            sum_or_unlimited((one.cpu, other.cpu)),
+            sum_or_unlimited((one.memory, other.memory)),
+        )
+    return found
 
 
 def project_queues(

@@ -1,16 +1,16 @@
 """What the tenants' side wants of a cluster: namespaces, queues with their quotas, GPU caps."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from django.db.models import QuerySet
 
-from clusters.flavours import flavour_for
+from clusters.flavours import SUMS, flavour_for
 from clusters.models import Cluster
 from clusters.ports import DesiredState
 from clusters.sources import EVERYBODY
 from tenants.models import Department, DepartmentQuota, PriorityCap, Project, ProjectQuota
-from tenants.queues import by_owner_and_pool, department_queues, project_spec
+from tenants.queues import by_owner_and_pool, department_queues, project_spec, promised_to
 
 Row = TypeVar("Row", Department, Project)
 
@@ -27,15 +27,24 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     parents = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=departments))
     leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=projects).defer("updated_at"))
     caps = _caps(projects)
+    promised = promised_to(_project_quotas(departments)) if cluster.flavour in SUMS else {}
     return DesiredState(
         departments=tuple(
-            queue for department in departments for queue in department_queues(department, pools, parents, flavour)
+            queue
+            for department in departments
+            for queue in department_queues(department, pools, parents, flavour, promised)
         ),
         projects=tuple(
             project_spec(project, pools, leaves, flavour, caps.get(project.pk, {}))
             for project in _with_parents(cluster, projects)
         ),
     )
+
+
+def _project_quotas(departments: QuerySet[Department]) -> Iterator[tuple[int, int, ProjectQuota]]:
+    rows = ProjectQuota.objects.filter(project__department__in=departments).select_related("project")
+    for row in rows:
+        yield row.project.department_id, row.node_pool_id, row
 
 
 def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> list[Project]:

@@ -54,8 +54,8 @@ def sources_of(following: str) -> frozenset[str]:
 class Standing:
     """What the cluster shows of a workload. Counts are of pods that are not on their way out.
 
-    job: succeeded, failed, suspended, missing, or empty when the object is simply there. leaving: pods that still hold
-    their room until their grace ends.
+    job: succeeded, failed, suspended, queued, missing, or empty when the object is simply there. leaving: pods that
+    still hold their room until their grace ends.
     """
 
     wanted: int
@@ -90,6 +90,8 @@ def _wanted_phase(current: str, desired: str, standing: Standing) -> str:
 
 
 def _running_phase(current: str, standing: Standing) -> str:
+    if standing.running + standing.starting == 0 and standing.job == "queued":
+        return "Pending"
     if standing.running + standing.starting == 0:
         return "Pending" if standing.waiting or current in HOLDING or current == "Initializing" else current
     present = standing.running + standing.succeeded

@@ -22,7 +22,7 @@ from clusters.models import Cluster
 from clusters.ports import ClusterGateway, Kind
 from clusters.services.inbox import PROOF, Inbox
 from clusters.services.looks import CountsVersions
-from clusters.services.observe import ALWAYS, kinds_of, observe_cluster, refuse_another
+from clusters.services.observe import ALWAYS, EVERYBODYS, kinds_of, observe_cluster, refuse_another
 from clusters.services.storing import Seen, lease_of, store
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,8 @@ class Feed(threading.Thread):
         self.kind = kind
         self._cluster, self._gateway, self._inbox = cluster, gateway, inbox
         self._always = kind.key in ALWAYS
-        self._since = inbox.open(kind, managed_only=not self._always)
+        self._managed_only = kind.key not in EVERYBODYS
+        self._since = inbox.open(kind, managed_only=self._managed_only)
         self._wait = SHORT_WATCH if kind.key in PROOF else LONG_WATCH
         self._failures = 0
         self.refused_at: float | None = None
@@ -73,7 +74,7 @@ class Feed(threading.Thread):
     def _turn(self) -> None:
         if not self._since:
             refuse_another(self._cluster, self._gateway)
-            found, version = self._gateway.list(self.kind, managed_only=not self._always)
+            found, version = self._gateway.list(self.kind, managed_only=self._managed_only)
             self._inbox.listed(self.kind, found, version)
             self._since = version_of(version)
             return

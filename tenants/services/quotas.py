@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from clusters.flavours import SUMS
 from clusters.models import NodePool
 from clusters.services.estate import touch
 from portal.audit.services import record
@@ -211,4 +212,6 @@ def _changed(
     """What follows every change of desired state: the fence moves, the record is written, the cluster is woken."""
     bump(owner)
     touch(owner.cluster, owner=owner.owner)
+    if isinstance(owner, Project) and owner.cluster.flavour in SUMS:
+        touch(owner.cluster, owner=owner.department.owner)
     record(actor, action, owner, detail=detail, project_id=project_id)

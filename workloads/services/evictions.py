@@ -15,14 +15,13 @@ from typing import Any, Final
 from django.db.models import F, Q
 
 from clusters.flavours import TELLERS, flavour_for
-from clusters.kinds_core import BESIDE
 from clusters.models import Cluster, ClusterEvent, ObservedPod
 from clusters.ports import Manifest, Reading
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.models import EventType, PreemptionCause, PreemptionRecord, Workload, WorkloadEvent
 from workloads.sentences import gpus_text
 from workloads.services.moves import note
-from workloads.services.preemptors import UID, Taker, groups_among, taker_of
+from workloads.services.preemptors import NAMES_OBJECTS, UID, Taker, objects_among, taker_of
 
 BY_SCHEDULER: Final = "PreemptionByScheduler"
 EVICTING: Final = ("Preempted", "Evict", "Evicted")
@@ -71,9 +70,9 @@ def name_preemptors(cluster: Cluster, pods: Iterable[ObservedPod]) -> None:
     """Records that knew only a uid learn whose it is once the pod is seen, or the gang's group."""
     nameless = PreemptionRecord.objects.filter(cluster=cluster, preemptor=None, preemptor_name="")
     uids = {pod.uid for pod in pods}
-    if cluster.flavour in BESIDE:
+    if cluster.flavour in NAMES_OBJECTS:
         unknown = nameless.exclude(preemptor_uid="").values_list("preemptor_uid", flat=True)
-        uids |= groups_among(cluster, unknown.distinct()[:MOST_UNKNOWN])
+        uids |= objects_among(cluster, unknown.distinct()[:MOST_UNKNOWN])
     for record in nameless.filter(preemptor_uid__in=uids) if uids else ():
         _name(record, taker_of(cluster, UID + record.preemptor_uid))
 

@@ -15,6 +15,7 @@ from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.owners import workload_ids
 from workloads.services.evictions import name_preemptors, pods_told_of, record_evictions
 from workloads.services.moves import move, note
+from workloads.services.queued import QUEUED, TURNS, as_queued, queued_among, reading_of_queue
 from workloads.services.reasons import FAILED_CREATE, keep_reason, reading_of_refusal
 from workloads.standings import NO_JOB, holding_of, reading_of, standing_of
 
@@ -29,12 +30,14 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
     refusals = {event.owner_id: event.message for event in observation.events if event.reason == FAILED_CREATE}
     told_of = pods_told_of(cluster, observation.events)
     owners = {pod.owner_id for pod in (*observation.pods, *told_of)} | observation.jobs.keys() | refusals.keys()
+    owners |= {event.owner_id for event in observation.events if event.reason in TURNS}
     workloads = _workloads(cluster, owners)
     pods = _pods(cluster, workloads)
     record_evictions(cluster, [*told_of, *observation.pods], workloads, observation.readings)
     name_preemptors(cluster, observation.pods)
+    queued = queued_among(cluster, workloads.keys())
     for owner, workload in workloads.items():
-        job = observation.jobs.get(owner, NO_JOB)
+        job = as_queued(cluster, observation.jobs.get(owner, NO_JOB), queued.get(owner))
         if owner in refusals and job.phase in {"", ACTIVE}:
             job = JobStatus(BLOCKED, FAILED_CREATE, refusals[owner])
         _take_in(workload, pods[owner], job, observation)
@@ -121,6 +124,8 @@ def _reading(
     """The scheduler's words; where no pod could even be created, its controller's."""
     if job.phase == BLOCKED:
         return reading_of_refusal(workload, job.message)
+    if job.phase == QUEUED:
+        return reading_of_queue(workload, job.message)
     found = reading_of(pods, readings)
     return found if found.reason or not job.reason else Reading(job.reason, job.message)
 

@@ -8,13 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusters.kinds_core import BESIDE, BESIDE_KEYS
+from clusters.flavours import TELLERS
+from clusters.kinds_core import BESIDE
 from clusters.models import Cluster, ObservedObject, ObservedPod
 from workloads.models import Workload
 from workloads.owners import workload_id
 from workloads.queues import object_name
 
 UID: Final = "uid:"
+NAMES_OBJECTS: Final = BESIDE.keys() | TELLERS.keys()
+"""Flavours whose schedulers name who gained by the uid of an object, not of a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +57,27 @@ def taker_of(cluster: Cluster, said: str) -> Taker:
     pods = ObservedPod.objects.filter(cluster=cluster)
     if said.startswith(UID):
         uid = said.removeprefix(UID)
-        return _by_pod(pods.filter(uid=uid).first(), uid) or _by_group(cluster, uid)
+        return _by_pod(pods.filter(uid=uid).first(), uid) or _by_object_of(cluster, uid)
     namespace, _, name = said.partition("/")
     pod = pods.filter(namespace=namespace, name=name).exclude(owner_id="").order_by("-created_at").first()
     workload = _workload(pod.owner_id) if pod else None
     return Taker(workload or _by_object(cluster, namespace, name), said)
 
 
-def groups_among(cluster: Cluster, uids: Iterable[str]) -> set[str]:
-    """Which of the uids are those of our gangs' groups."""
-    if cluster.flavour not in BESIDE:
+def objects_among(cluster: Cluster, uids: Iterable[str]) -> set[str]:
+    """Which of the uids are those of our workloads' objects: a gang's group, a queued job."""
+    if cluster.flavour not in NAMES_OBJECTS:
         return set()
-    rows = ObservedObject.objects.filter(cluster=cluster, kind__in=BESIDE_KEYS, uid__in=list(uids))
+    rows = ObservedObject.objects.filter(cluster=cluster, uid__in=list(uids)).exclude(owner_id="")
     return set(rows.values_list("uid", flat=True))
 
 
-def _by_group(cluster: Cluster, uid: str) -> Taker:
-    rows = ObservedObject.objects.filter(cluster=cluster, kind__in=BESIDE_KEYS, uid=uid)
-    group = rows.first() if cluster.flavour in BESIDE else None
-    if group is None:
+def _by_object_of(cluster: Cluster, uid: str) -> Taker:
+    rows = ObservedObject.objects.filter(cluster=cluster, uid=uid).exclude(owner_id="")
+    found = rows.first() if cluster.flavour in NAMES_OBJECTS else None
+    if found is None:
         return Taker(uid=uid)
-    return Taker(_workload(group.owner_id), f"{group.namespace}/{group.name}", uid)
+    return Taker(_workload(found.owner_id), f"{found.namespace}/{found.name}", uid)
 
 
 def _by_pod(pod: ObservedPod | None, uid: str) -> Taker | None:

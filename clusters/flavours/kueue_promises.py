@@ -1,0 +1,98 @@
+"""What Kueue keeps of Rung's promises, and what one workload should be told of it. Pure.
+
+Source: Kueue 0.19, as its controller was seen to decide.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from clusters.ports import Promise
+from scheduling.priority import Preemptibility
+
+EVICTABLE: Final = (
+    "Kueue cannot protect it: a higher priority in the same project may evict it, and while the project borrows, any "
+    "of its workloads may be reclaimed."
+)
+
+
+def cautions(*, preemptibility: str) -> Sequence[str]:
+    """That non-preemptible work may be evicted."""
+    return (EVICTABLE,) if preemptibility == Preemptibility.NON_PREEMPTIBLE else ()
+
+
+PROMISES: Final = (
+    Promise(
+        "priority_inside_project",
+        "Priority acts only inside the project",
+        "partly",
+        "In its own queue a job evicts lower priorities. In other queues it reclaims what they have borrowed, whatever "
+        "their priority. A job that asks for more than its project deserves evicts nobody, not even in its own queue. "
+        "Pods that were admitted but find no node are ranked by the kube-scheduler, on the whole cluster.",
+        "Keep the sum of deserved quotas within the nodes of each pool, so that what is admitted finds room.",
+    ),
+    Promise(
+        "foreign_pods_stay",
+        "Pods that are none of Rung's are left alone",
+        "partly",
+        "Kueue evicts only workloads of its own queues, but it counts quotas, not nodes: where foreign pods take the "
+        "room of what was admitted, the kube-scheduler evicts lower priorities among them.",
+        "Give foreign pods nodes of their own, outside the pools.",
+    ),
+    Promise(
+        "never_evicts_nobody",
+        "An entry with the policy Never evicts nobody",
+        "no",
+        "Kueue's priority classes have no policy: such a job preempts like any other.",
+        "Keep what should evict nobody on a low priority, or in a project of its own.",
+    ),
+    Promise(
+        "non_preemptible_stays",
+        "Non-preemptible work is never evicted",
+        "no",
+        "Kueue knows no preemptibility: a higher priority in the same queue evicts it, and while its project borrows, "
+        "any of its workloads may be reclaimed.",
+        "Give work that must stay the highest priority of its project, or choose KAI.",
+    ),
+    Promise(
+        "non_preemptible_in_deserved",
+        "Non-preemptible work stays inside the deserved quota",
+        "partly",
+        "Rung checks it at submission; Kueue counts all work of a queue alike.",
+        "Choose KAI where the cluster itself has to refuse it.",
+    ),
+    Promise(
+        "over_quota_and_reclaim",
+        "Over-quota use is lent out and reclaimed",
+        "partly",
+        "What others deserve and do not use is borrowed, up to the limit, and reclaimed from borrowers of any "
+        "priority. The quotas are all there is to lend: nodes that no department deserves are never used.",
+        "Let the departments deserve all of a pool between them.",
+    ),
+    Promise(
+        "department_limit",
+        "A department's limit caps its projects",
+        "yes",
+        "The Cohort's borrowing limit ends at the department's limit, for all its projects together.",
+    ),
+    Promise(
+        "rank",
+        "Rank orders projects for the surplus",
+        "no",
+        "Kueue has no rank of queues; with its fair sharing switched on, the over-quota weight counts.",
+        "Choose KAI where rank matters.",
+    ),
+    Promise(
+        "gang",
+        "A distributed job starts whole or not at all",
+        "partly",
+        "A job is admitted with all its pods or waits with all of them. Whether its nodes have room is the "
+        "kube-scheduler's affair, pod by pod, and kinds that Kueue does not know are queued pod by pod.",
+        "Keep the sum of deserved quotas within the nodes of each pool.",
+    ),
+    Promise(
+        "quota_per_node_pool",
+        "Quotas hold per node pool",
+        "yes",
+        "Each pool is a flavor of the project's queue, with an amount of its own.",
+    ),
+)

@@ -1,0 +1,45 @@
+"""Workloads that wait in a queue of their scheduler, before there is any pod: what it last said of each."""
+
+from collections.abc import Collection
+from typing import Final
+
+from clusters.flavours import TELLERS, flavour_for
+from clusters.flavours.kueue_reading import ADMITTED
+from clusters.flavours.kueue_reading import QUEUED as SAID
+from clusters.job_status import ACTIVE, SUSPENDED
+from clusters.models import Cluster, ClusterEvent, ObservedObject, ObservedPod
+from clusters.observation import JobStatus
+from clusters.ports import Reading
+from workloads.models import Workload
+
+QUEUED: Final = "queued"
+TURNS: Final = frozenset({SAID, ADMITTED})
+"""Reasons of events that tell of a place in a queue."""
+
+
+def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
+    """The scheduler's words by workload id, of those whose present object waits in a queue now."""
+    if cluster.flavour not in TELLERS or not owners:
+        return {}
+    rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=SAID).order_by("at", "pk")
+    words = {uid: (owner, message) for uid, owner, message in rows.values_list("object_uid", "owner_id", "message")}
+    there = {
+        uid
+        for model in (ObservedObject, ObservedPod)
+        for uid in model.objects.filter(cluster=cluster, uid__in=words).values_list("uid", flat=True)
+    }
+    return {owner: message for uid, (owner, message) in words.items() if uid in there}
+
+
+def as_queued(cluster: Cluster, job: JobStatus, message: str | None) -> JobStatus:
+    """A job that its scheduler holds back is no suspended one: it is queued, or about to be let go."""
+    if cluster.flavour not in TELLERS or job.phase not in {"", ACTIVE, SUSPENDED}:
+        return job
+    if message is None:
+        return JobStatus(ACTIVE) if job.phase == SUSPENDED else job
+    return JobStatus(QUEUED, SAID, message)
+
+
+def reading_of_queue(workload: Workload, message: str) -> Reading:
+    """Why it waits, in Rung's words."""
+    return flavour_for(workload.project.cluster.flavour).interpret({}, [{"reason": SAID, "message": message}])
