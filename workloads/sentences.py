@@ -50,6 +50,10 @@ def pend_sentence(pend: Pend, *, pool: str, labels: Mapping[str, str]) -> str:
         return f"needs {needed} in {pool}; {who} holds {amount_text(pend.used)} of its limit of {_allowed(pend)}"
     if pend.reason is Reason.NEVER_FITS:
         return f"needs {needed}, more than {pool} could ever give: {_largest(pend)}"
+    if pend.reason is Reason.EXCEEDS_MAX_QUOTA:
+        return f"needs {needed} in {pool}; {who} can have at most {_allowed(pend)} there, borrowed ones included"
+    if pend.reason is Reason.WAITING_FOR_QUOTA:
+        return f"needs {needed} in {pool}; of quota {who} has {_unused(pend)} free, and {_spared(pend)}"
     never = pend.reason is Reason.PREEMPTION_NEVER
     because = "its priority evicts nobody" if never else "nothing there may be evicted for it"
     return f"needs {needed} in {pool}; {_free(pend)}, and {because}"
@@ -77,6 +81,18 @@ def _left(pend: Pend) -> str:
     if pend.missing.cpu:
         return f"{decimal_text(max((pend.allowed.cpu or 0) - pend.used.cpu, 0))} CPU"
     return f"{decimal_text(max((pend.allowed.memory or 0) - pend.used.memory, 0), GIB)} GiB"
+
+
+def _unused(pend: Pend) -> str:
+    """What of the quota is free: what is asked for without what is missing."""
+    return amount_text(pend.needed - pend.missing)
+
+
+def _spared(pend: Pend) -> str:
+    """Why nobody is evicted for it."""
+    if Reason.LARGER_THAN_DESERVED in pend.also:
+        return f"nobody is evicted for a request above the {_allowed(pend)} that it deserves"
+    return "nobody there may be evicted for it"
 
 
 def _free(pend: Pend) -> str:

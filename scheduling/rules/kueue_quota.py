@@ -1,16 +1,17 @@
 """Kueue's quotas: a tree of cohorts with queues as leaves, and what every part of it uses.
 
-Source: Kueue 0.19. A queue's nominalQuota is `Queue.deserved`, its borrowingLimit `limit - deserved`, its cohort
-`Queue.parent`. A department's row is a cohort and says its total; the cohort's own nominalQuota is what that total has
-over the sum of its children, and never negative. A parent without a row is a cohort without quota of its own, as in
-Kueue. There are no lending limits: whatever is unused is lent, so use counts at every level.
+Source: Kueue 0.19. A queue's nominalQuota is `Queue.deserved` (at most its limit), its borrowingLimit what the limit
+has over that, its cohort `Queue.parent`. A department's row is a cohort and says its total; the cohort's own
+nominalQuota is what that total has over the sum of its children, and never negative. A parent without a row is a cohort
+without quota of its own, as in Kueue. There are no lending limits: whatever is unused is lent, so use counts at every
+level.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from scheduling.model import Queue
-from scheduling.resources import ZERO, Limit, Resources
+from scheduling.resources import UNLIMITED, ZERO, Limit, Resources
 
 ENDLESS: Final = 2**80
 """More than any sum of amounts: stands for "unlimited" in sums and differences."""
@@ -24,14 +25,12 @@ class Share:
     used: counts what is on its way out no longer and what waits for that already; leaving: the difference.
     """
 
-    __slots__ = ("borrowable", "children", "leaving", "name", "nominal", "parent", "queue", "used")
+    __slots__ = ("children", "leaving", "limit", "name", "nominal", "parent", "used")
 
     def __init__(self, name: str, queue: Queue | None) -> None:
-        limit = _amounts(queue.limit) if queue else _amounts(Limit())
+        self.limit = _amounts(queue.limit if queue else UNLIMITED)
         self.name = name
-        self.queue = queue
-        self.nominal = _each(min, _amounts(queue.deserved), limit) if queue else ZERO
-        self.borrowable = limit - self.nominal
+        self.nominal = _each(min, _amounts(queue.deserved), self.limit) if queue else ZERO
         self.parent: Share | None = None
         self.children: list[Share] = []
         self.used = ZERO
@@ -61,8 +60,8 @@ class Share:
     def _rest(self, used: Callable[["Share"], Resources]) -> Resources:
         found = Resources(ENDLESS, ENDLESS, ENDLESS)
         for share in self.path():
-            borrowable = share.borrowable if share.parent else ZERO
-            found = _each(min, found, share.nominal + borrowable - used(share))
+            most = _each(max, share.nominal, share.limit) if share.parent else share.nominal
+            found = _each(min, found, most - used(share))
         return found
 
     def deserves(self, needed: Resources) -> bool:

@@ -75,6 +75,30 @@ EIGHT = Resources.of(gpu=8)
             id="never",
         ),
         pytest.param(
+            Pend(Reason.WAITING_FOR_QUOTA, EIGHT, "q", Limit.of(gpu=8), EIGHT, Resources.of(gpu=6)),
+            "needs 8 GPUs in h100; of quota project llm-team has 2 GPUs free, and nobody there may be evicted for it",
+            id="unused quota",
+        ),
+        pytest.param(
+            Pend(
+                Reason.WAITING_FOR_QUOTA,
+                EIGHT,
+                "q",
+                Limit.of(gpu=4),
+                EIGHT,
+                EIGHT,
+                also=(Reason.LARGER_THAN_DESERVED,),
+            ),
+            "needs 8 GPUs in h100; of quota project llm-team has 0 GPU free, "
+            "and nobody is evicted for a request above the 4 GPUs that it deserves",
+            id="more than its whole quota",
+        ),
+        pytest.param(
+            Pend(Reason.EXCEEDS_MAX_QUOTA, EIGHT, "q", Limit.of(gpu=6), missing=Resources.of(gpu=2)),
+            "needs 8 GPUs in h100; project llm-team can have at most 6 GPUs there, borrowed ones included",
+            id="more than all it may borrow",
+        ),
+        pytest.param(
             Pend(Reason.EVICTING, EIGHT), "has its place in h100: it waits for the evicted to leave", id="evicting"
         ),
         pytest.param(
