@@ -1,0 +1,245 @@
+"""Volcano: allocate over all queues, then preempt inside a queue, then reclaim across queues.
+
+Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and the plugins priority, gang (not asked
+about preemption), conformance, predicates, capacity, nodeorder, binpack; and recorded decisions of it (docs/model.md).
+
+- A gang gets its minimum or nothing; what it is refused in one action it asks for in the next. Only the minimum evicts.
+- Preempt: strictly lower, preemptible work of the same queue, also to get below the queue's limit. Node by node in the
+  scheduler's own order of nodes: the first on which there is enough to take, not the one with the least loss.
+- Reclaim: within the queue's own deserved, from queues over theirs just before each victim; job priority plays no part.
+  Nodes in their plain order, and only those that have something to take: room that is free, or that the gang's own
+  victims leave, does not count elsewhere.
+- Nothing is given back: whoever was taken in turn goes, though a later one alone would have done.
+- Gangs are not protected: one pod of a gang may go.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from scheduling.board import Board, Seat
+from scheduling.decisions import Cause, Decision, Start, Wait
+from scheduling.explain import impossible, no_room
+from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.placement import Room, matches
+from scheduling.reasons import Pend, Reason
+from scheduling.resources import Resources
+from scheduling.rules.volcano_order import Standing
+from scheduling.victims import evictions, held
+
+
+@dataclass(slots=True)
+class _Case:
+    """One waiting pod group on its way through the actions of a cycle."""
+
+    group: PodGroup
+    left: list[Pod]
+    untried: list[Pod]
+    placements: dict[str, str] = field(default_factory=dict)
+    nominated: dict[str, str] = field(default_factory=dict)
+    victims: list[Seat] = field(default_factory=list)
+    cause: Cause = Cause.PREEMPT
+    over_quota: bool = False
+    pend: Pend | None = None
+
+    def promise(self, rooms: dict[str, str]) -> None:
+        """These pods have room that is on its way."""
+        self.nominated |= rooms
+        self.left = [pod for pod in self.left if pod.name not in rooms]
+
+    def start(self, rooms: dict[str, str]) -> None:
+        """These pods have room now."""
+        self.placements |= rooms
+        self.left = [pod for pod in self.left if pod.name not in rooms]
+
+
+Serve = Callable[[_Case, Pod], tuple[Room, list[Seat]] | None]
+
+
+class VolcanoRules:
+    """Rules of the flavour `volcano`."""
+
+    def decide(self, snapshot: Snapshot) -> list[Decision]:
+        """All actions over everything that waits, then the decisions in the order of the snapshot."""
+        return list(_VolcanoCycle(snapshot).run())
+
+
+class _VolcanoCycle:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.board = Board(snapshot, default=Strategy.SPREAD)
+        self.standing = Standing(snapshot, self.board)
+
+    def run(self) -> Iterator[Decision]:
+        cases = [
+            _Case(group, list(group.waiting), list(group.waiting)) for group in self.snapshot.groups if group.waiting
+        ]
+        for case in cases:
+            case.pend = self._nowhere(case)
+        ready = [case for case in cases if case.pend is None]
+        self._allocate(ready)
+        hungry = [case for case in ready if self._starving(case)]
+        for queue_cases in self._by_queue(hungry):
+            for case in queue_cases:
+                self._evict_for(case, Cause.PREEMPT, self._preempt)
+            for case in queue_cases:
+                self._fill(case)
+        for queue_cases in self._by_queue([case for case in hungry if self._starving(case)]):
+            for case in queue_cases:
+                self._evict_for(case, Cause.RECLAIM, self._reclaim)
+        for case in cases:
+            yield from self._decisions(case)
+
+    def _nowhere(self, case: _Case) -> Pend | None:
+        """A pool without nodes, no queue, or pods still to come: nothing is even tried."""
+        group, needed = case.group, total(tuple(case.left))
+        if not self.board.nodes.get(group.pool):
+            return Pend(Reason.NO_SUCH_POOL, needed, pool=group.pool)
+        if group.queue not in self.snapshot.queue_by_name:
+            return Pend(Reason.QUEUE_MISSING, needed, queue=group.queue)
+        incomplete = self.board.active[group.name] + len(case.left) < group.min_member
+        return Pend(Reason.GANG_INCOMPLETE, needed, pool=group.pool) if incomplete else None
+
+    def _starving(self, case: _Case) -> bool:
+        return not self.standing.ready(case.group)
+
+    def _by_queue(self, cases: list[_Case]) -> Iterator[list[_Case]]:
+        """The cases of one queue after the other, each time of the queue whose turn it is by then."""
+        waiting = {case.group.queue for case in cases}
+        while waiting:
+            queue = min(waiting, key=self.standing.queue_turn)
+            waiting.remove(queue)
+            mine = [case for case in cases if case.group.queue == queue]
+            yield sorted(mine, key=lambda case: self.standing.job_turn(case.group))
+
+    def _allocate(self, cases: list[_Case]) -> None:
+        """One group at a time: the minimum together, then pod by pod, the queue chosen anew each time."""
+        waiting: dict[str, list[_Case]] = {}
+        for case in cases:
+            waiting.setdefault(case.group.queue, []).append(case)
+        while waiting:
+            queue = min(waiting, key=self.standing.queue_turn)
+            case = min(waiting[queue], key=lambda case: self.standing.job_turn(case.group))
+            if not (self._place(case) and case.untried):
+                waiting[queue].remove(case)
+            if not waiting[queue]:
+                del waiting[queue]
+
+    def _place(self, case: _Case) -> bool:
+        """Place up to the minimum, or one more pod. True when the group may start now."""
+        mark, now, later = self.board.mark(), dict[str, str](), dict[str, str]()
+        startable = False
+        while case.untried and not startable:
+            pod = case.untried.pop(0)
+            if room := self._room(case, pod):
+                at_once = room.fits(pod.requests, now=True)
+                self.board.place(case.group, pod, room, now=at_once)
+                (now if at_once else later)[pod.name] = room.node.name
+                coming = len(case.nominated) + len(later)
+                startable = self.board.active[case.group.name] - coming >= case.group.min_member
+        if self._starving(case):
+            self.board.undo(mark)
+        elif startable:
+            case.start(now)
+            case.promise(later)
+            case.over_quota = case.over_quota or self.board.over_quota(case.group)
+        else:
+            case.promise(now | later)
+        return startable
+
+    def _room(self, case: _Case, pod: Pod) -> Room | None:
+        """The node the pod was nominated to, else the best with room now, else the best with room on its way."""
+        group, asked = case.group, pod.requests
+        pend = self.board.ledger.refusal(group.queue, asked, preemptible=True)
+        if pend := pend or impossible(self.board, group, (pod,)):
+            case.pend = case.pend or pend
+            return None
+        promised = self.board.rooms.get(pod.nominated)
+        if promised and promised.fits(asked, now=False) and matches(promised.node, group):
+            return promised
+        found = self._with_room(group, asked)
+        return self._best([room for room in found if room.fits(asked, now=True)] or found, asked)
+
+    def _with_room(self, group: PodGroup, asked: Resources) -> list[Room]:
+        """Nodes that have room now or on its way."""
+        rooms = self.board.rooms
+        found = rooms.with_gpus(group, asked.gpu) if asked.gpu else rooms.matching(group)
+        return [room for room in found if room.fits(asked, now=False)]
+
+    def _best(self, rooms: list[Room], asked: Resources) -> Room | None:
+        return min(rooms, key=lambda room: (-self.standing.score(room, asked), room.index), default=None)
+
+    def _evict_for(self, case: _Case, cause: Cause, serve: Serve) -> None:
+        """Room for the rest of the minimum, or nothing."""
+        mark, rooms, victims = self.board.mark(), dict[str, str](), list[Seat]()
+        for pod in case.left:
+            if self._starving(case) and (served := serve(case, pod)):
+                rooms[pod.name] = served[0].node.name
+                victims += served[1]
+        missed = self._starving(case)
+        if missed or case.group.never_preempts:
+            self.board.undo(mark)
+        if not missed and case.group.never_preempts:
+            case.pend = no_room(self.board, case.group, tuple(case.left), Reason.PREEMPTION_NEVER)
+        elif not missed:
+            case.promise(rooms)
+            case.victims, case.cause, case.pend = victims, cause, None
+
+    def _preempt(self, case: _Case, pod: Pod) -> tuple[Room, list[Seat]] | None:
+        weaker = {room: self.standing.weaker(room, case.group) for room in self.board.rooms.matching(case.group)}
+        usable = [room for room in weaker if weaker[room] or room.fits(pod.requests, now=False)]
+        usable.sort(key=lambda room: (-self.standing.score(room, pod.requests), room.index))
+        made = ((room, self._make_room(case, pod, room, weaker[room])) for room in usable)
+        return next(((room, victims) for room, victims in made if victims is not None), None)
+
+    def _fill(self, case: _Case) -> None:
+        """Who still waits keeps free room while the next action looks for the rest. Nothing starts by that."""
+        for pod in () if case.group.never_preempts else tuple(case.left):
+            room = self._best(self._with_room(case.group, pod.requests), pod.requests)
+            if room is None or not self._fits(case.group, pod, room):
+                return
+            self.board.place(case.group, pod, room, now=False)
+            case.promise({pod.name: room.node.name})
+
+    def _reclaim(self, case: _Case, pod: Pod) -> tuple[Room, list[Seat]] | None:
+        if not self.standing.may_reclaim(case.group.queue, pod.requests):
+            return None
+        for room in self.board.rooms.matching(case.group):
+            found = self.standing.reclaimable(room, case.group, pod.requests)
+            victims = None if found is None else self._make_room(case, pod, room, found)
+            if victims is not None:
+                return room, victims
+        return None
+
+    def _make_room(self, case: _Case, pod: Pod, room: Room, victims: list[Seat]) -> list[Seat] | None:
+        """Evict in turn until the pod fits the node and the queue's limit, then place it; None: nothing has changed."""
+        if not pod.requests.served_by(room.future + held(victims)):
+            return None
+        mark, gone, turns = self.board.mark(), list[Seat](), self.standing.in_turn(victims)
+        while not self._fits(case.group, pod, room):
+            seat = next(turns, None)
+            if seat is None:
+                self.board.undo(mark)
+                return None
+            self.board.evict(seat)
+            gone.append(seat)
+        self.board.place(case.group, pod, room, now=False)
+        return gone
+
+    def _fits(self, group: PodGroup, pod: Pod, room: Room) -> bool:
+        allowed = self.board.ledger.refusal(group.queue, pod.requests, preemptible=True) is None
+        return allowed and room.fits(pod.requests, now=False)
+
+    def _decisions(self, case: _Case) -> Iterator[Decision]:
+        group = case.group
+        if case.placements:
+            yield Start(group, case.placements, case.over_quota)
+        yield from evictions(case.victims, case.cause, group)
+        if self._starving(case):
+            least = group.waiting[: group.min_member - len(group.holding)]
+            yield Wait(group, case.pend or impossible(self.board, group, least) or no_room(self.board, group, least))
+        elif case.nominated:
+            coming = tuple(pod for pod in group.waiting if pod.name in case.nominated)
+            pend = case.pend or no_room(self.board, group, coming, Reason.EVICTING)
+            yield Wait(group, pend, case.nominated)
+        elif case.left:
+            yield Wait(group, case.pend or no_room(self.board, group, tuple(case.left)))

@@ -1,0 +1,178 @@
+"""Whom Volcano turns to first: queues, jobs, victims, nodes; and what its queues may take from each other.
+
+Source: the plugins priority, gang, conformance, capacity, nodeorder and binpack of Volcano 1.15 with the weights they
+are shipped with, and recorded decisions of it (docs/model.md).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from math import sqrt
+from typing import Final
+
+from scheduling.board import Board, Seat
+from scheduling.model import PodGroup, Queue, Snapshot
+from scheduling.placement import Room
+from scheduling.resources import LARGEST, ZERO, Resources
+
+TOP_SCORE: Final = 100
+CRITICAL_NAMESPACE: Final = "kube-system"
+
+QueueTurn = tuple[int, float, bool, int, int]
+
+
+class Standing:
+    """How queues, jobs and nodes stand at this moment of a cycle: everything moves with the board."""
+
+    def __init__(self, snapshot: Snapshot, board: Board) -> None:
+        self._board = board
+        self._queues = snapshot.queue_by_name
+        self._place = {queue.name: place for place, queue in enumerate(snapshot.queues)}
+        self._deserved = {queue.name: _deserved(queue) for queue in snapshot.queues}
+        self._ending: dict[str, Resources] = defaultdict(lambda: ZERO)
+        for name, seats in board.seats_on.items():
+            self._ending[name] = sum((seat.pod.requests for seat in seats if seat.leaving), ZERO)
+
+    def queue_turn(self, name: str) -> QueueTurn:
+        """Higher rank, smaller part of its deserved in use, any deserved at all, older."""
+        queue = self._queues[name]
+        return (-queue.rank, self._share(name), not self._deserved[name], queue.created, self._place[name])
+
+    def _share(self, name: str) -> float:
+        used = self._board.ledger.uses[name].allocated
+        return max((part / whole for part, whole in _pairs(used, self._deserved[name]) if whole), default=1.0)
+
+    def ready(self, group: PodGroup) -> bool:
+        """Has it the minimum of its pods?"""
+        return self._board.active[group.name] >= group.min_member
+
+    def job_turn(self, group: PodGroup) -> tuple[int, bool, int, str]:
+        """Higher priority, below its minimum, older."""
+        return (-group.priority, self.ready(group), group.created, group.name)
+
+    def in_turn(self, victims: Iterable[Seat]) -> Iterator[Seat]:
+        """The queue served last first, then weakest, then of a gang that has its minimum, then youngest.
+
+        The order moves as victims go, but who is next has been chosen just before.
+        """
+        left = list(victims)
+        coming = min(left, key=self._victim_turn, default=None)
+        while coming is not None:
+            left.remove(coming)
+            now, coming = coming, min(left, key=self._victim_turn, default=None)
+            yield now
+
+    def _victim_turn(self, seat: Seat) -> tuple[int, float, bool, int, int, int, bool, int]:
+        rank, share, undeserved, created, place = self.queue_turn(seat.group.queue)
+        last_first = (-rank, -share, not undeserved, -created, -place)
+        return (*last_first, seat.group.priority, not self.ready(seat.group), -seat.group.created)
+
+    def may_reclaim(self, name: str, asked: Resources) -> bool:
+        """Would the queue stay within its deserved in one of the dimensions asked for?"""
+        after = self._board.ledger.uses[name].allocated + asked
+        dimensions = zip(_parts(asked), _pairs(after, self._deserved[name]), strict=True)
+        return any(part and used <= deserved for part, (used, deserved) in dimensions)
+
+    def weaker(self, room: Room, group: PodGroup) -> list[Seat]:
+        """Whom the group may preempt on a node: preemptible work of its queue with a lower priority."""
+        return [
+            seat
+            for seat in self._board.seats_on[room.node.name]
+            if _evictable(seat)
+            and seat.group.queue == group.queue
+            and seat.group.priority < group.priority
+            and seat.group.namespace != CRITICAL_NAMESPACE
+        ]
+
+    def reclaimable(self, room: Room, group: PodGroup, asked: Resources) -> list[Seat] | None:
+        """Whom the group may reclaim on a node; None when no preemptible work of other queues is left on it.
+
+        Where gangs have pods above their minimum, these are all there is to take, whatever their queue deserves.
+        """
+        others = [
+            seat
+            for seat in self._board.seats_on[room.node.name]
+            if _evictable(seat) and seat.group.queue != group.queue and self._gives(seat.group.queue)
+        ]
+        return (self._above_minimum(others) or self._over_deserved(others, asked)) if others else None
+
+    def _gives(self, name: str) -> bool:
+        queue = self._queues.get(name)
+        return queue is not None and queue.reclaimable
+
+    def _above_minimum(self, seats: list[Seat]) -> list[Seat]:
+        taken: Counter[str] = Counter()
+        found = []
+        for seat in seats:
+            if self._board.active[seat.group.name] - taken[seat.group.name] > seat.group.min_member:
+                taken[seat.group.name] += 1
+                found.append(seat)
+        return [seat for seat in found if seat.group.namespace != CRITICAL_NAMESPACE]
+
+    def _over_deserved(self, seats: list[Seat], asked: Resources) -> list[Seat]:
+        """In turn, while the queue is over its deserved just before; it may fall below."""
+        used = {seat.group.queue: self._board.ledger.uses[seat.group.queue].allocated for seat in seats}
+        found = []
+        for seat in self.in_turn(seats):
+            name, requests = seat.group.queue, seat.pod.requests
+            helps = any(part and wanted for part, wanted in _pairs(requests, asked))
+            if helps and _over(requests, used[name], self._deserved[name]):
+                used[name] -= requests
+                found.append(seat)
+        return found
+
+    def score(self, room: Room, asked: Resources) -> float:
+        """How well a node suits: much free CPU and memory, dimensions evenly used, CPU and memory packed tight.
+
+        GPUs count for evenness only: where nothing else is asked for, a smaller part in use is better.
+        """
+        size = room.node.capacity
+        after = size - room.future + self._ending[room.node.name] + asked
+        used = list(zip(_parts(after), _parts(size), strict=True))
+        least = sum(_free_part(part, whole) for part, whole in used[1:]) // 2
+        return least + _evenness(used if asked.gpu else used[1:]) + _packed(asked, size - room.idle, size)
+
+
+def _evictable(seat: Seat) -> bool:
+    return seat.group.preemptible and not seat.leaving
+
+
+def _deserved(queue: Queue) -> Resources:
+    """Never above the limit; a bound that Volcano cannot be told (CPU, memory) is nothing deserved."""
+    told = queue.deserved
+    gpu = LARGEST if told.gpu is None else told.gpu
+    return Resources(gpu, told.cpu or 0, told.memory or 0).clamp(queue.limit)
+
+
+def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:
+    """Is the queue over its deserved where the pod counts? Nothing deserved there: it is."""
+    if requests.gpu and not deserved.gpu:
+        return True
+    dimensions = zip(_parts(requests), _pairs(used, deserved), strict=True)
+    relevant = [taken > whole for part, (taken, whole) in dimensions if part and whole]
+    return any(relevant) or not relevant
+
+
+def _parts(amount: Resources) -> tuple[int, int, int]:
+    return (amount.gpu, amount.cpu, amount.memory)
+
+
+def _pairs(first: Resources, second: Resources) -> Iterator[tuple[int, int]]:
+    return zip(_parts(first), _parts(second), strict=True)
+
+
+def _free_part(used: int, size: int) -> int:
+    return max(size - used, 0) * TOP_SCORE // size if size else TOP_SCORE
+
+
+def _evenness(used: list[tuple[int, int]]) -> int:
+    """100 less the standard deviation of the parts in use."""
+    fractions = [min(part / whole, 1.0) if whole else 0.0 for part, whole in used]
+    mean = sum(fractions) / len(fractions)
+    return int((1 - sqrt(sum((part - mean) ** 2 for part in fractions) / len(fractions))) * TOP_SCORE)
+
+
+def _packed(asked: Resources, used: Resources, size: Resources) -> float:
+    """Part of CPU and memory in use afterwards, of those asked for; 0 when one does not fit."""
+    dimensions = zip(_parts(asked)[1:], _parts(used)[1:], _parts(size)[1:], strict=True)
+    parts = [(part + taken) / whole if whole else 0.0 for part, taken, whole in dimensions if part]
+    return 0.0 if not parts or max(parts) > 1 else sum(parts) / len(parts) * TOP_SCORE
