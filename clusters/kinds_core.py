@@ -21,9 +21,7 @@ GANG_WORKLOAD = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads")
 GANG_POD_GROUP = Kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 KAI_QUEUE = Kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
 KAI_POD_GROUP = Kind("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups")
-KUEUE_PRIORITY = Kind(
-    "kueue.x-k8s.io", "v1beta2", "WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False
-)
+KUEUE_PRIORITY = Kind("kueue.x-k8s.io", "v1beta2", "WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False)
 KUEUE_FLAVOR = Kind("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors", namespaced=False)
 KUEUE_COHORT = Kind("kueue.x-k8s.io", "v1beta2", "Cohort", "cohorts", namespaced=False)
 KUEUE_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
@@ -55,9 +53,14 @@ CORE_KINDS = (
     VOLCANO_POD_GROUP,
 )
 _BY_VERSION = {(kind.api_version, kind.kind): kind for kind in CORE_KINDS}
-BESIDE: Final[Mapping[str, tuple[Kind, ...]]] = {"kube-gangs": (GANG_WORKLOAD, GANG_POD_GROUP)}
+BESIDE: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "kube-gangs": (GANG_WORKLOAD, GANG_POD_GROUP),
+    "volcano": (VOLCANO_POD_GROUP,),
+}
 """By flavour: kinds of the objects that stand beside a workload's own, under its name, in the order of making them."""
 BESIDE_KEYS: Final = frozenset(kind.key for kinds in BESIDE.values() for kind in kinds)
+WHOLE_GANGS: Final = frozenset({"kube-gangs"})
+"""Flavours of the plain scheduler that evict a gang whole: an admin's choice, nothing that is found installed."""
 
 
 def kind_of_workload(kind: WorkloadKind, *, api_version: str | None = None) -> Kind:

@@ -13,7 +13,7 @@ import yaml
 
 from clusters.flavours import TELLERS, flavour_for
 from clusters.flavours.volcano_conf import CONF
-from clusters.kinds_core import BESIDE, CONFIG_MAP, EVENT, KAI_POD_GROUP, NODE, POD, VOLCANO_POD_GROUP, WORKLOAD_KINDS
+from clusters.kinds_core import BESIDE, CONFIG_MAP, EVENT, KAI_POD_GROUP, NODE, POD, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.order import PARENTS
 from clusters.ports import MANAGED_BY, MANAGER, Kind, Manifest
@@ -40,7 +40,7 @@ NO_QUESTION: Final = {
 }
 NAMESPACE: Final = "rung-system"
 ACCOUNT: Final = "rung"
-EXTRA_READS: Final[dict[str, tuple[Kind, ...]]] = {"kai": (KAI_POD_GROUP,), "volcano": (VOLCANO_POD_GROUP,)}
+EXTRA_READS: Final[dict[str, tuple[Kind, ...]]] = {"kai": (KAI_POD_GROUP,)}
 
 
 HEAD: Final = """\

@@ -13,7 +13,7 @@ from typing import Final
 from clusters.flavours import common, flavour_for
 from clusters.flavours.common import RANK_TO_PRIORITY
 from clusters.flavours.kube import with_defaults
-from clusters.kinds_core import BESIDE
+from clusters.kinds_core import WHOLE_GANGS
 from clusters.models import Cluster, NodePool, ObservedPod
 from clusters.pods import TERMINAL
 from clusters.ports import DesiredState, ProjectSpec, QueueSpec
@@ -144,7 +144,7 @@ def _pods(cluster: Cluster) -> Iterable[ObservedPod]:
 
 
 def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) -> Iterator[PodGroup]:
-    by_pool, gangs = cluster.flavour in BY_POOL, cluster.flavour in BESIDE
+    by_pool, gangs = cluster.flavour in BY_POOL, cluster.flavour in WHOLE_GANGS
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
     homes = _leaves(state.projects)
     drafts: dict[str, list[ObservedPod]] = {}
@@ -265,7 +265,7 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
         node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
         tolerations=borne_taints(wanted.spec),
     )
-    return as_gang(group, wanted.spec.min_member) if flavour_name in BESIDE else group
+    return as_gang(group, wanted.spec.min_member) if flavour_name in WHOLE_GANGS else group
 
 
 def _wanted_pods(wanted: Wanted, *, filled_in: bool) -> Iterator[Pod]:

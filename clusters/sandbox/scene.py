@@ -13,7 +13,7 @@ from clusters.flavours.common import POOL
 from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kinds import kind_for
-from clusters.kinds_core import BESIDE, KAI_QUEUE, NODE, POD
+from clusters.kinds_core import KAI_QUEUE, NODE, POD, WHOLE_GANGS
 from clusters.pods import (
     amounts,
     annotations,
@@ -66,12 +66,12 @@ def scene_of(store: Store, *, flavour: str) -> Scene:
     alive = [pod for pod in store.of(POD.key) if not is_terminal(pod) and not pod["spec"].get("schedulingGates")]
     queues = tuple(_queues(store)) if shards else ()
     pools = {queue.name: queue.pool for queue in queues}
-    drafted = _drafts_of_groups(alive) if flavour in BESIDE else _drafts(alive, gangs=shards)
+    drafted = _drafts_of_groups(alive) if flavour in WHOLE_GANGS else _drafts(alive, gangs=shards)
     drafts = [part for draft in drafted for part in _split(draft)]
     snapshot = Snapshot(
         nodes=tuple(_nodes(store, shards=shards)),
         queues=queues,
-        groups=tuple(_group(draft, pools if shards else None, whole=flavour in BESIDE) for draft in drafts),
+        groups=tuple(_group(draft, pools if shards else None, whole=flavour in WHOLE_GANGS) for draft in drafts),
     )
     by_uid = {pod["metadata"]["uid"]: pod for pod in alive}
     return Scene(snapshot, by_uid, {draft.name: draft.title for draft in drafts})

@@ -13,7 +13,7 @@ from clusters.connections import Connection
 from clusters.errors import ClusterError
 from clusters.flavours.volcano_conf import CONF, warnings_of
 from clusters.gateways import gateway_to
-from clusters.kinds_core import BESIDE, GANG_WORKLOAD, KAI_QUEUE, KUEUE_QUEUE, VOLCANO_QUEUE
+from clusters.kinds_core import BESIDE, GANG_WORKLOAD, KAI_QUEUE, KUEUE_QUEUE, VOLCANO_QUEUE, WHOLE_GANGS
 from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.rbac import Access, required_access
 from portal.core.strict.problems import visible
@@ -205,7 +205,7 @@ def _schedulers(gateway: Asked) -> tuple[tuple[str, str], ...]:
 def _fitting(schedulers: Sequence[tuple[str, str]], asked: str) -> str:
     """The flavour of what is installed. Gangs of the plain scheduler are an admin's choice, never ours."""
     found = [flavour for _title, flavour in schedulers if flavour]
-    own = [flavour for flavour in found if flavour not in BESIDE]
+    own = [flavour for flavour in found if flavour not in WHOLE_GANGS]
     return own[0] if own else asked if asked in found else "kube"
 
 

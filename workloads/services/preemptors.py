@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from clusters.flavours import TELLERS
-from clusters.kinds_core import BESIDE
+from clusters.kinds_core import WHOLE_GANGS
 from clusters.models import Cluster, ObservedObject, ObservedPod
 from workloads.models import Workload
 from workloads.owners import workload_id
 from workloads.queues import object_name
 
 UID: Final = "uid:"
-NAMES_OBJECTS: Final = BESIDE.keys() | TELLERS.keys()
+NAMES_OBJECTS: Final = WHOLE_GANGS | TELLERS.keys()
 """Flavours whose schedulers name who gained by the uid of an object, not of a pod."""
 
 
