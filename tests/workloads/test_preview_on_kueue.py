@@ -1,0 +1,136 @@
+"""A preview for Kueue counts quotas and not nodes: what is admitted, what that takes, and what it says of the rest."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from clusters.models import Cluster, NodePool
+from portal.core.actors import SYSTEM
+from tenants.models import Department, Project
+from tests.factories.clusters import ObservedPodFactory, build_cluster
+from tests.factories.tenants import (
+    GPU,
+    DepartmentFactory,
+    DepartmentQuotaFactory,
+    NodePoolFactory,
+    ProjectFactory,
+    ProjectQuotaFactory,
+)
+from tests.factories.workloads import WorkloadFactory, job, spec_of
+from workloads.forecasts import Forecast, Verdict
+from workloads.models import Workload
+from workloads.selectors.waiting import why_waiting
+from workloads.services.preview import forecast
+
+pytestmark = pytest.mark.django_db
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Kueue:
+    """A cluster with Kueue and the pool h100 as its rows say it is: no nodes at all."""
+
+    def __init__(self) -> None:
+        now = datetime.now(tz=UTC)
+        self.cluster: Cluster = build_cluster(flavour="kueue", observed_at=now)
+        self.pool: NodePool = NodePoolFactory(cluster=self.cluster, name="h100", is_default=True)
+        self.research = self.department("research", deserved=12)
+        self.team = self.project("llm-team", self.research, deserved=8)
+
+    def department(self, name: str, *, deserved: int) -> Department:
+        found: Department = DepartmentFactory(cluster=self.cluster, name=name)
+        DepartmentQuotaFactory(department=found, node_pool=self.pool, gpu_deserved=deserved * GPU)
+        return found
+
+    def project(self, name: str, department: Department, *, deserved: int) -> Project:
+        found: Project = ProjectFactory(department=department, name=name)
+        ProjectQuotaFactory(project=found, node_pool=self.pool, gpu_deserved=deserved * GPU)
+        return found
+
+    def runs(self, project: Project, name: str, *, gpus: int, priority: int = 40, minute: int = 0) -> Workload:
+        """A workload that was admitted: its pod exists, and has no node yet."""
+        row: Workload = WorkloadFactory(project=project, name=name, gpu_milli=gpus * GPU, phase="Running")
+        self.pod(project.namespace, gpus=gpus, priority=priority, owner=str(row.pk), minute=minute)
+        return row
+
+    def pod(self, namespace: str, *, gpus: int, priority: int = 40, owner: str = "", minute: int = 0) -> None:
+        ObservedPodFactory(
+            cluster=self.cluster,
+            namespace=namespace,
+            owner_id=owner,
+            pool_name="h100",
+            gpu_milli=gpus * GPU,
+            priority=priority,
+            phase="Pending",
+            node_name="",
+            created_at=NOON + timedelta(minutes=minute),
+        )
+
+    def ask(self, *, gpus: int, pods: int = 1, priority: str = "low") -> Forecast:
+        manifest = job("asked", gpus=gpus, pods=pods)
+        spec = spec_of(manifest, namespace=self.team.namespace, priority=priority, preemptibility="preemptible")
+        team = Project.objects.select_related("cluster", "department").get(pk=self.team.pk)
+        return forecast(spec=spec, project=team, actor=SYSTEM)
+
+
+@pytest.fixture
+def kueue() -> Kueue:
+    return Kueue()
+
+
+def victims(answer: Forecast) -> list[tuple[str, int]]:
+    return [(each.label, each.gpu_milli // GPU) for each in answer.victims]
+
+
+def test_quota_is_enough_to_start_and_what_it_borrows_is_said(kueue: Kueue) -> None:
+    within = kueue.ask(gpus=4, pods=2)
+    assert (within.verdict, within.over_quota, within.alternatives) == (Verdict.STARTS, False, ())
+    borrowing = kueue.ask(gpus=4, pods=3)
+    assert (borrowing.verdict, borrowing.over_quota) == (Verdict.STARTS, True)
+
+
+def test_what_was_admitted_counts_before_it_has_a_node(kueue: Kueue) -> None:
+    kueue.runs(kueue.team, "first", gpus=8, priority=80)
+    answer = kueue.ask(gpus=6)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "WaitingForQuota")
+    assert answer.numbers["queue"] == "project llm-team"
+    assert "of quota project llm-team has 4 GPUs free, and nobody there may be evicted for it" in answer.sentence
+
+
+def test_pods_outside_its_queues_count_for_nothing(kueue: Kueue) -> None:
+    kueue.pod(kueue.team.namespace, gpus=12)
+    kueue.pod("elsewhere", gpus=12)
+    assert kueue.ask(gpus=12).verdict is Verdict.STARTS
+
+
+def test_other_departments_lend_and_give_back(kueue: Kueue) -> None:
+    borrower = kueue.project("borrower", kueue.department("vision", deserved=4), deserved=4)
+    kueue.runs(borrower, "lent", gpus=10, priority=125)
+    answer = kueue.ask(gpus=8, priority="very-low")
+    assert (answer.verdict, victims(answer)) == (Verdict.RECLAIMS, [("lent", 10)])
+
+
+def test_a_workload_that_takes_from_its_own_queue_and_from_others_says_how_many(kueue: Kueue) -> None:
+    borrower = kueue.project("borrower", kueue.department("vision", deserved=4), deserved=4)
+    kueue.runs(borrower, "lent", gpus=10, priority=125)
+    kueue.runs(kueue.team, "weak", gpus=6, priority=25)
+    answer = kueue.ask(gpus=8, priority="low")
+    assert (answer.verdict, victims(answer)) == (Verdict.EVICTS, [("lent", 10), ("weak", 6)])
+    assert answer.sentence.startswith("Starts in h100 after evicting 2 workloads (16 GPUs)")
+
+
+def test_a_request_above_what_the_project_deserves_is_warned_that_it_evicts_nobody(kueue: Kueue) -> None:
+    sister = kueue.project("sister", kueue.research, deserved=4)
+    kueue.runs(sister, "small", gpus=4, priority=25)
+    kueue.runs(kueue.team, "weak", gpus=8, priority=25)
+    answer = kueue.ask(gpus=12, priority="high")
+    assert answer.verdict is Verdict.WAITS
+    assert "nobody is evicted for a request above the 8 GPUs that it deserves" in answer.sentence
+
+
+def test_who_waits_is_told_what_its_quota_lacks(kueue: Kueue) -> None:
+    kueue.runs(kueue.team, "first", gpus=12, priority=80)
+    waiting = WorkloadFactory(project=kueue.team, priority_value=40)
+    told = why_waiting(Workload.objects.select_related("project__cluster", "priority", "type").get(pk=waiting.pk))
+    assert told is not None
+    assert (told.source, told.reason) == ("model", "WaitingForQuota")
+    assert "of quota project llm-team has 0 GPU free" in told.sentence
