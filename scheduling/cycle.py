@@ -13,18 +13,28 @@ from scheduling.reasons import Pend
 from scheduling.rules import Rules
 from scheduling.rules.kai import KaiRules
 from scheduling.rules.kube import KubeRules
+from scheduling.rules.kube_gangs import KubeGangsRules
 from scheduling.rules.kueue import KueueRules
+from scheduling.rules.volcano import VolcanoRules
 
 
 class Flavour(StrEnum):
     """Scheduler flavours that have a model."""
 
     KUBE = "kube"
+    KUBE_GANGS = "kube-gangs"
     KAI = "kai"
     KUEUE = "kueue"
+    VOLCANO = "volcano"
 
 
-FLAVOURS: Final[dict[str, Rules]] = {Flavour.KUBE: KubeRules(), Flavour.KAI: KaiRules(), Flavour.KUEUE: KueueRules()}
+FLAVOURS: Final[dict[str, Rules]] = {
+    Flavour.KUBE: KubeRules(),
+    Flavour.KUBE_GANGS: KubeGangsRules(),
+    Flavour.KAI: KaiRules(),
+    Flavour.KUEUE: KueueRules(),
+    Flavour.VOLCANO: VolcanoRules(),
+}
 
 
 def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:
@@ -51,7 +61,8 @@ def _kind(victims: tuple[Evict, ...], start: Start | None, pend: Pend | None) ->
     causes = {evict.cause for evict in victims}
     if causes:
         return _BY_CAUSE[causes.pop()] if len(causes) == 1 else Kind.PREEMPTS_AND_RECLAIMS
-    return Kind.PLACED if start is not None and pend is None else Kind.PENDING
+    placed = start is not None and (pend is None or start.group.gang)  # a gang that starts has its minimum
+    return Kind.PLACED if placed else Kind.PENDING
 
 
 _BY_CAUSE: Final = {Cause.PREEMPT: Kind.PREEMPTS, Cause.RECLAIM: Kind.RECLAIMS}

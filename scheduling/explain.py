@@ -16,8 +16,14 @@ def impossible(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend | N
     fits_nodes = all(any(pod.requests.fits_in(capacity) for capacity in capacities) for pod in pods)
     if fits_nodes and needed.fits_in(whole):
         return None
+    return never_fits(board, group, pods)
+
+
+def never_fits(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend:
+    """Too large even for empty nodes: with what they have in sum, and the largest of them."""
+    capacities, whole = board.sizes(group)
     largest = max(capacities, key=by_size, default=ZERO)
-    return Pend(Reason.NEVER_FITS, needed, pool=group.pool, free=whole, largest_free=largest)
+    return Pend(Reason.NEVER_FITS, total(pods), pool=group.pool, free=whole, largest_free=largest)
 
 
 def no_room(board: Board, group: PodGroup, pods: tuple[Pod, ...], reason: Reason = Reason.NO_ROOM) -> Pend:

@@ -21,6 +21,7 @@ class Reason(StrEnum):
     PREEMPTION_NEVER = "PreemptionNever"
     EVICTING = "Evicting"
     GANG_INCOMPLETE = "GangIncomplete"
+    NO_DOMAIN = "NoDomain"
     WAITING_FOR_QUOTA = "WaitingForQuota"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     LARGER_THAN_DESERVED = "LargerThanDeserved"

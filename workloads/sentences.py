@@ -54,10 +54,14 @@ def pend_sentence(pend: Pend, *, pool: str, labels: Mapping[str, str]) -> str:
         return f"needs {needed} in {pool}; {who} can have at most {_allowed(pend)} there, borrowed ones included"
     if pend.reason is Reason.WAITING_FOR_QUOTA:
         return f"needs {needed} in {pool}; of quota {who} has {_unused(pend)} free, and {_spared(pend)}"
-    never = pend.reason is Reason.PREEMPTION_NEVER
-    because = "its priority evicts nobody" if never else "nothing there may be evicted for it"
+    because = _BECAUSE.get(pend.reason, "nothing there may be evicted for it")
     return f"needs {needed} in {pool}; {_free(pend)}, and {because}"
 
+
+_BECAUSE: Final = {
+    Reason.PREEMPTION_NEVER: "its priority evicts nobody",
+    Reason.NO_DOMAIN: "what must start close by evicts nobody",
+}
 
 _SHORT: Final = {
     Reason.NO_SUCH_POOL: "waits for the node pool {pool}, which has no nodes",

@@ -70,6 +70,11 @@ EIGHT = Resources.of(gpu=8)
             id="a priority that evicts nobody",
         ),
         pytest.param(
+            Pend(Reason.NO_DOMAIN, EIGHT, pool="h100", free=EIGHT, largest_free=Resources.of(gpu=4)),
+            "needs 8 GPUs in h100; 8 GPUs free, at most 4 on one node, and what must start close by evicts nobody",
+            id="a topology key",
+        ),
+        pytest.param(
             Pend(Reason.NEVER_FITS, Resources.of(gpu=16), pool="h100", free=EIGHT, largest_free=EIGHT),
             "needs 16 GPUs, more than h100 could ever give: 8 GPUs in all, 8 on its largest node",
             id="never",

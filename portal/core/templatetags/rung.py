@@ -41,6 +41,7 @@ REASONS: Final = {
     "NoSuchPool": "no such node pool",
     "QueueMissing": "its queue is not synced yet",
     "PreemptionNever": "its priority evicts nobody",
+    "NoDomain": "no room close together",
     "Evicting": "victims are ending",
     "CompletionsReached": "every pod succeeded",
     "BackoffLimitExceeded": "failed too often",
