@@ -5,7 +5,7 @@ Pure: nothing here touches Django, a database or the network.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from scheduling.resources import Limit
 
@@ -135,6 +135,10 @@ class JobSpec:
     generation: int
     suspended: bool = False
     pod_security: str = "restricted"
+
+
+FOR_OTHERS: Final = "GangIncomplete"
+"""Why a pod waits that could start, were it not for the rest of its gang: the others say what is missing."""
 
 
 @dataclass(frozen=True, slots=True)

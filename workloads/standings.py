@@ -6,7 +6,7 @@ from datetime import datetime
 
 from clusters.models import ObservedPod
 from clusters.observation import JobStatus
-from clusters.ports import Reading
+from clusters.ports import FOR_OTHERS, Reading
 from workloads.lifecycle import Standing
 
 NO_JOB = JobStatus("")
@@ -57,9 +57,12 @@ def holding_of(pods: Sequence[ObservedPod]) -> Holding:
 
 
 def reading_of(pods: Sequence[ObservedPod], readings: Mapping[str, Reading]) -> Reading:
-    """Why the first of its waiting pods waits, in the scheduler's words; else why a placed one does not start."""
+    """Why the first of its waiting pods waits, in the scheduler's words; else why a placed one does not start.
+
+    Of a gang the first that does not just wait for the others.
+    """
     for doing in ("waiting", "starting"):
-        for pod in pods:
-            if _doing(pod) == doing:
-                return readings.get(pod.uid) or Reading(pod.reason, pod.message)
+        found = [readings.get(pod.uid) or Reading(pod.reason, pod.message) for pod in pods if _doing(pod) == doing]
+        if found:
+            return next((each for each in found if each.reason != FOR_OTHERS), found[0])
     return Reading()

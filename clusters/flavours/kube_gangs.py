@@ -4,19 +4,19 @@ Sources: Kubernetes 1.36 (`scheduling.k8s.io/v1alpha2`, an alpha that a cluster 
 and what its scheduler was seen to write. Specs of both kinds never change: a change is made by deleting and creating.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.flavours import reading
 from clusters.flavours.kube import Kube
 from clusters.flavours.kube_promises import PROMISES as KUBE_PROMISES
 from clusters.kinds import Shape, kind_for, parts_in
 from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD
 from clusters.ownership import owned
-from clusters.ports import JobSpec, Kind, Manifest, Promise, Reading
+from clusters.ports import FOR_OTHERS, JobSpec, Kind, Manifest, Promise, Reading
 
 TEMPLATE: Final = "pods"  # name of the one pod group template of a Workload
+WAITS_FOR_OTHERS: Final = "waiting for minCount pods from a gang"
 BY_GROUP: Final = "podgroup"  # in the scheduler's words: whoever gains is a gang
 
 
@@ -34,11 +34,11 @@ class KubeGangs(Kube):
         return manifests
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
-        """As plain kube; a gang that waits says why at its PodGroup, and one that is evicted for a gang goes whole."""
+        """As plain kube; a pod that waits only for the rest of its gang, and whether it was evicted for a gang."""
         found = super().interpret(pod, events)
         if found.cause:
             return replace(found, whole=BY_GROUP in found.message)
-        return next(_waiting(events), found)
+        return replace(found, reason=FOR_OTHERS) if WAITS_FOR_OTHERS in found.message else found
 
     def semantics(self) -> Sequence[Promise]:
         """What kube-scheduler keeps of Rung's promises where it knows gangs."""
@@ -80,16 +80,6 @@ def _terms(job: JobSpec) -> dict[str, Any]:
 def _object(kind: Kind, job: JobSpec, spec: Mapping[str, Any]) -> Manifest:
     metadata = owned(job.name, owner=f"workload.{job.id}", generation=job.generation, namespace=job.namespace)
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)}
-
-
-def _waiting(others: Sequence[Manifest]) -> Iterator[Reading]:
-    """What the PodGroups among them say while they are not scheduled."""
-    for each in others:
-        if each.get("kind") == GANG_POD_GROUP.kind and (
-            found := reading.condition(each, "PodGroupScheduled", status="False")
-        ):
-            message = str(found.get("message", ""))
-            yield Reading(str(found.get("reason") or "Unschedulable"), message, reading.node_numbers(message))
 
 
 _OWN: Final = {

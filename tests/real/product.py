@@ -72,11 +72,11 @@ def _wait_for_storage(admin: KubeClient) -> None:
 class Product:
     """One registered cluster with the pool of the lab's nodes, and its people's side."""
 
-    def __init__(self, lab: LabCluster, mark: str) -> None:
+    def __init__(self, lab: LabCluster, mark: str, flavour: str = "kube") -> None:
         forget_gateways()
         self.admin: KubeClient = lab.admin
         self.mark = mark
-        self.cluster: Cluster = build_cluster(name=f"real-{mark}", flavour="kube", backend="kubernetes")
+        self.cluster: Cluster = build_cluster(name=f"real-{mark}", flavour=flavour, backend="kubernetes")
         row = ClusterCredential(cluster=self.cluster)
         put(row, Connection(lab.server, ca=lab.ca, token=lab.token), expires_at=None)
         row.save()

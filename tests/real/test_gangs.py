@@ -1,0 +1,113 @@
+"""Gangs on a real kube-scheduler: they start whole or not at all, and go whole, which is told as one preemption."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD
+from clusters.ports import Manifest, ObjectRef
+from clusters.services.registration import try_stored
+from portal.core.actors import SYSTEM
+from tests.clusters.streaming import streaming
+from tests.real.product import PATIENCE, Product, fresh
+from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
+from workloads.models import PreemptionRecord, Workload
+from workloads.queues import object_name
+from workloads.selectors.stories import stories_of
+from workloads.services.lifecycle import delete
+
+pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
+
+GRACE = 3
+
+
+@pytest.fixture(scope="module")
+def gang_cluster() -> Iterator[LabCluster]:
+    """A control plane with the alpha gates of gang scheduling."""
+    with own_cluster("--gang", flavour="kube-gangs") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def product(gang_cluster: LabCluster, db: None, socket_enabled: None) -> Iterator[Product]:
+    """The product on it, under the account of few rights."""
+    product = Product(gang_cluster, uuid.uuid4().hex[:6], "kube-gangs")
+    yield product
+    product.end()
+
+
+def nodes_of(name: str, pods: int) -> Manifest:
+    """A Job whose pods take a node each, and run until they are ended."""
+    container = {
+        "name": "main",
+        "image": "ghcr.io/team/train:1",
+        "resources": {"limits": {"nvidia.com/gpu": str(GPUS)}},
+    }
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": GRACE, "containers": [container]}
+    spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def beside(product: Product, workload: Workload) -> list[str]:
+    """What stands beside its job now."""
+    name, space = object_name(workload), workload.project.namespace
+    kinds = (GANG_WORKLOAD, GANG_POD_GROUP)
+    return [kind.kind for kind in kinds if product.admin.get(ObjectRef(kind, name, space))]
+
+
+def placed(product: Product, workload: Workload) -> int:
+    """How many of its pods have a node."""
+    return sum(bool(pod["spec"].get("nodeName")) for pod in product.pods_of(workload))
+
+
+def test_the_account_of_few_rights_is_enough_and_the_kinds_are_found(product: Product) -> None:
+    report = try_stored(product.cluster)
+    assert report.works, (report.lacking, report.unserved)
+    assert report.fitting == "kube-gangs"
+
+
+def test_a_gang_starts_whole_once_there_is_room_for_all_of_it(product: Product) -> None:
+    project = product.project("team", deserved=2 * NODES * GPUS)
+    product.reconcile()
+    one = product.submit(project, nodes_of("one", 1), priority="medium")
+    product.until(one, lambda row: row.phase == "Running")
+    assert beside(product, one) == []
+    gang = product.submit(project, nodes_of("gang", NODES), priority="medium")
+    waiting = product.until(gang, lambda row: row.phase_reason == "Unschedulable")
+    assert beside(product, gang) == ["Workload", "PodGroup"]
+    assert len(product.pods_of(gang)) == NODES
+    assert placed(product, gang) == 0
+    assert "4 Insufficient nvidia.com/gpu" in waiting.phase_message
+    delete(workload=fresh(one), actor=SYSTEM)
+    product.apply(one)
+    started = product.until(gang, lambda row: row.phase == "Running")
+    assert started.running_pods == NODES
+    delete(workload=fresh(gang), actor=SYSTEM)
+    product.apply(gang)
+    product.until(gang, lambda row: row.deleted_at, work=True)
+    assert beside(product, gang) == []
+
+
+def test_a_stronger_gang_evicts_a_weaker_one_whole_and_it_is_one_preemption(product: Product) -> None:
+    """One node is free, and two are wanted: the plain scheduler would take one pod."""
+    project = product.project("team", deserved=2 * NODES * GPUS)
+    product.reconcile()
+    with streaming(product.cluster, product.gateway) as watching:
+        weak = product.submit(project, nodes_of("weak", NODES - 1), priority="low")
+        watching.until(lambda: fresh(weak).running_pods == NODES - 1, seconds=PATIENCE)
+        strong = product.submit(project, nodes_of("strong", 2), priority="high")
+        watching.until(lambda: fresh(strong).phase == "Running", seconds=PATIENCE)
+        records = PreemptionRecord.objects.filter(victim=weak)
+        watching.until(lambda: not records.filter(gone_at=None).exists(), seconds=PATIENCE)
+        watching.until(lambda: records.filter(preemptor=strong).count() == NODES - 1, seconds=PATIENCE)
+        watching.until(lambda: fresh(weak).phase == "Pending", seconds=PATIENCE)
+    preemption = records.get(first=None)
+    assert preemption.others.count() == NODES - 2
+    assert (preemption.preemptor_name, preemption.preemptor_priority, preemption.cause) == ("strong", "high", "preempt")
+    assert len({each.node_name for each in records}) == NODES - 1
+    assert placed(product, weak) == 0
+    assert fresh(weak).preempted_count == 1
+    [story] = stories_of(fresh(weak), SYSTEM)
+    assert len(story.records) == NODES - 1
+    assert "strong (high 125)" in story.sentence
