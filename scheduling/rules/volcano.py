@@ -185,10 +185,10 @@ class _VolcanoCycle:
             case.victims, case.cause, case.pend = victims, cause, None
 
     def _preempt(self, case: _Case, pod: Pod) -> tuple[Room, list[Seat]] | None:
-        weaker = {room: self.standing.weaker(room, case.group) for room in self.board.rooms.matching(case.group)}
-        usable = [room for room in weaker if weaker[room] or room.fits(pod.requests, now=False)]
-        usable.sort(key=lambda room: (-self.standing.score(room, pod.requests), room.index))
-        made = ((room, self._make_room(case, pod, room, weaker[room])) for room in usable)
+        weaker = self.standing.weaker(case.group)
+        usable = {*weaker, *self._with_room(case.group, pod.requests)}
+        best_first = sorted(usable, key=lambda room: (-self.standing.score(room, pod.requests), room.index))
+        made = ((room, self._make_room(case, pod, room, weaker.get(room, []))) for room in best_first)
         return next(((room, victims) for room, victims in made if victims is not None), None)
 
     def _fill(self, case: _Case) -> None:

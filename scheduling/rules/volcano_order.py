@@ -11,7 +11,7 @@ from typing import Final
 
 from scheduling.board import Board, Seat
 from scheduling.model import PodGroup, Queue, Snapshot
-from scheduling.placement import Room
+from scheduling.placement import Room, matches
 from scheduling.resources import LARGEST, ZERO, Resources
 
 TOP_SCORE: Final = 100
@@ -31,6 +31,11 @@ class Standing:
         self._ending: dict[str, Resources] = defaultdict(lambda: ZERO)
         for name, seats in board.seats_on.items():
             self._ending[name] = sum((seat.pod.requests for seat in seats if seat.leaving), ZERO)
+        self._scores: dict[Resources, dict[int, tuple[int, float]]] = defaultdict(dict)
+        self._seats: dict[str, list[tuple[Seat, Room]]] = defaultdict(list)
+        for group in snapshot.groups:
+            if group.preemptible and group.namespace != CRITICAL_NAMESPACE:
+                self._seats[group.queue] += [(seat, seat.room) for seat in board.seats_of[group.name] if seat.room]
 
     def queue_turn(self, name: str) -> QueueTurn:
         """Higher rank, smaller part of its deserved in use, any deserved at all, older."""
@@ -72,16 +77,13 @@ class Standing:
         dimensions = zip(_parts(asked), _pairs(after, self._deserved[name]), strict=True)
         return any(part and used <= deserved for part, (used, deserved) in dimensions)
 
-    def weaker(self, room: Room, group: PodGroup) -> list[Seat]:
-        """Whom the group may preempt on a node: preemptible work of its queue with a lower priority."""
-        return [
-            seat
-            for seat in self._board.seats_on[room.node.name]
-            if _evictable(seat)
-            and seat.group.queue == group.queue
-            and seat.group.priority < group.priority
-            and seat.group.namespace != CRITICAL_NAMESPACE
-        ]
+    def weaker(self, group: PodGroup) -> dict[Room, list[Seat]]:
+        """Whom the group may preempt, by node: preemptible work of its queue with a lower priority."""
+        found: dict[Room, list[Seat]] = defaultdict(list)
+        for seat, room in self._seats[group.queue]:
+            if not seat.leaving and seat.group.priority < group.priority and matches(room.node, group):
+                found[room].append(seat)
+        return found
 
     def reclaimable(self, room: Room, group: PodGroup, asked: Resources) -> list[Seat] | None:
         """Whom the group may reclaim on a node; None when no preemptible work of other queues is left on it.
@@ -91,7 +93,10 @@ class Standing:
         others = [
             seat
             for seat in self._board.seats_on[room.node.name]
-            if _evictable(seat) and seat.group.queue != group.queue and self._gives(seat.group.queue)
+            if seat.group.preemptible
+            and not seat.leaving
+            and seat.group.queue != group.queue
+            and self._gives(seat.group.queue)
         ]
         return (self._above_minimum(others) or self._over_deserved(others, asked)) if others else None
 
@@ -121,7 +126,14 @@ class Standing:
         return found
 
     def score(self, room: Room, asked: Resources) -> float:
-        """How well a node suits: much free CPU and memory, dimensions evenly used, CPU and memory packed tight.
+        """How well a node suits, remembered until something changes on it."""
+        known = self._scores[asked].get(room.index)
+        if known is None or known[0] != room.version:
+            known = self._scores[asked][room.index] = (room.version, self._suits(room, asked))
+        return known[1]
+
+    def _suits(self, room: Room, asked: Resources) -> float:
+        """Much free CPU and memory, dimensions evenly used, CPU and memory packed tight.
 
         GPUs count for evenness only: where nothing else is asked for, a smaller part in use is better.
         """
@@ -130,10 +142,6 @@ class Standing:
         used = list(zip(_parts(after), _parts(size), strict=True))
         least = sum(_free_part(part, whole) for part, whole in used[1:]) // 2
         return least + _evenness(used if asked.gpu else used[1:]) + _packed(asked, size - room.idle, size)
-
-
-def _evictable(seat: Seat) -> bool:
-    return seat.group.preemptible and not seat.leaving
 
 
 def _deserved(queue: Queue) -> Resources:
