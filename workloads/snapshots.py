@@ -31,7 +31,7 @@ from workloads.node_choice import borne_taints, selected_labels
 from workloads.owners import workload_ids
 
 ANY_POOL: Final = "default"
-BY_POOL: Final = frozenset({Flavour.KAI, Flavour.KUEUE})
+BY_POOL: Final = frozenset({Flavour.KAI, Flavour.KUEUE, Flavour.VOLCANO})
 """Flavours with queues per project and department in every pool."""
 GATED: Final = "SchedulingGated"  # held back from the scheduler by its maker
 

@@ -7,13 +7,16 @@ from clusters.flavours import kueue_reading
 from clusters.flavours.kai import Kai
 from clusters.flavours.kube import Kube
 from clusters.flavours.kube_gangs import KubeGangs
+from clusters.flavours.kueue import Kueue
+from clusters.flavours.volcano import Volcano
 from clusters.kinds_core import KUEUE_WORKLOAD
 from clusters.ports import Kind, Manifest, SchedulerFlavour
 
 Teller: TypeAlias = Callable[[Manifest], Iterator[Manifest]]
 
-FLAVOURS: Final[Mapping[str, SchedulerFlavour]] = {flavour.name: flavour for flavour in (Kai(), Kube(), KubeGangs())}
-
+FLAVOURS: Final[Mapping[str, SchedulerFlavour]] = {
+    flavour.name: flavour for flavour in (Kai(), Kube(), KubeGangs(), Kueue(), Volcano())
+}
 
 TELLERS: Final[Mapping[str, Mapping[Kind, Teller]]] = {"kueue": {KUEUE_WORKLOAD: kueue_reading.tell}}
 """By flavour: kinds of the scheduler's own objects that are read, and how each becomes events about its job."""

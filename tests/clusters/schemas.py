@@ -13,6 +13,20 @@ _SHARE: Final[dict[str, Any]] = {
     },
 }
 
+_METADATA: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name", "labels", "annotations"],
+    "properties": {
+        "name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$"},
+        "labels": {
+            "type": "object",
+            "additionalProperties": {"pattern": "^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"},
+        },
+        "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
+
 KAI_QUEUE: Final[dict[str, Any]] = {
     "type": "object",
     "additionalProperties": False,
@@ -20,19 +34,7 @@ KAI_QUEUE: Final[dict[str, Any]] = {
     "properties": {
         "apiVersion": {"const": "scheduling.run.ai/v2"},
         "kind": {"const": "Queue"},
-        "metadata": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["name", "labels", "annotations"],
-            "properties": {
-                "name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$"},
-                "labels": {
-                    "type": "object",
-                    "additionalProperties": {"pattern": "^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"},
-                },
-                "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-            },
-        },
+        "metadata": _METADATA,
         "spec": {
             "type": "object",
             "additionalProperties": False,
@@ -53,3 +55,36 @@ KAI_QUEUE: Final[dict[str, Any]] = {
         },
     },
 }
+
+_AMOUNTS: Final[dict[str, Any]] = {
+    "type": "object",
+    "propertyNames": {"enum": ["nvidia.com/gpu", "cpu", "memory"]},
+    "additionalProperties": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?[MGPE]?$"},
+}
+
+VOLCANO_QUEUE: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        "apiVersion": {"const": "scheduling.volcano.sh/v1beta1"},
+        "kind": {"const": "Queue"},
+        "metadata": _METADATA,
+        "spec": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["weight", "priority", "reclaimable", "deserved", "capability"],
+            "properties": {
+                "weight": {"type": "integer", "minimum": 1, "maximum": 65535},
+                "priority": {"type": "integer", "minimum": 0},
+                "parent": {"type": "string", "minLength": 1},
+                "reclaimable": {"type": "boolean"},
+                "deserved": {**_AMOUNTS, "required": ["nvidia.com/gpu", "cpu", "memory"]},
+                "capability": _AMOUNTS,
+            },
+        },
+    },
+}
+
+QUEUES: Final = {each["properties"]["apiVersion"]["const"]: each for each in (KAI_QUEUE, VOLCANO_QUEUE)}
+"""Every scheduler's kind Queue, by version."""

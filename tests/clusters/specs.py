@@ -73,10 +73,13 @@ def project(
 
 
 def state(
-    *projects: ProjectSpec, levels: tuple[PriorityLevel, ...] = (), departments: tuple[QueueSpec, ...] = ()
+    *projects: ProjectSpec,
+    levels: tuple[PriorityLevel, ...] = (),
+    departments: tuple[QueueSpec, ...] = (),
+    pools: tuple[PoolSpec, ...] = (),
 ) -> DesiredState:
     """What one cluster should hold."""
-    return DesiredState(levels=levels, departments=departments, projects=projects)
+    return DesiredState(levels=levels, departments=departments, projects=projects, pools=pools)
 
 
 def pod_template(**spec: Any) -> dict[str, Any]:

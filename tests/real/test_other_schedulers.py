@@ -1,0 +1,257 @@
+"""KAI and Volcano on the real API server: what Rung writes is taken as it is, under the least rights of each flavour.
+
+Their own resources come from small schemas (`lab/crds/schedulers`); none of their programs runs.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from clusters import sources
+from clusters.connections import Connection
+from clusters.entered import Entered
+from clusters.errors import ClusterRefused, NotAuthorized
+from clusters.flavours import flavour_for
+from clusters.flavours.volcano_conf import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
+from clusters.gateways import forget_gateways, gateway_for
+from clusters.kinds import kind_named, templates_in
+from clusters.kinds_core import (
+    CONFIG_MAP,
+    KAI_QUEUE,
+    NAMESPACE,
+    PRIORITY_CLASS,
+    VOLCANO_POD_GROUP,
+    VOLCANO_QUEUE,
+    kind_of,
+    ref_of,
+)
+from clusters.models import Cluster, SyncState
+from clusters.ports import DesiredState, JobSpec, Kind, Manifest, ObjectRef
+from clusters.rbac import manifests_for
+from clusters.services import sightings
+from clusters.services.connection_test import ConnectionReport, try_connection
+from clusters.services.estate import touch
+from clusters.services.jobs import apply_job, delete_job
+from clusters.services.reconcile import reconcile
+from clusters.services.registration import register_cluster
+from portal.core.actors import SYSTEM
+from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
+from tests.clusters.synced import outcomes
+from tests.intake.manifests import VALID
+from tests.real.product import CRDS
+from tests.support.kube import KubeError
+from tests.support.lab import ACCOUNT, LabCluster, own_cluster
+from tests.support.lab import NAMESPACE as SYSTEM_NAMESPACE
+from tests.support.processes import eventually
+from workloads.intake import Scope, read_object
+
+pytestmark = pytest.mark.lab
+QUEUES: dict[str, Kind] = {"kai": KAI_QUEUE, "volcano": VOLCANO_QUEUE}
+OPERATORS = ("kubeflow.org", "jobset.x-k8s.io", "ray.io", "serving.kserve.io")
+SUBMITTED = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet", "PyTorchJob", "MPIJob", "JobSet", "RayJob")
+SHIPPED = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: priority}, {name: proportion}]\n'
+GOOD = 'actions: "allocate, preempt, reclaim"\ntiers:\n- plugins: [{name: capacity, enableHierarchy: true}]\n'
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[LabCluster]:
+    """A control plane that serves the queues of both schedulers, and some kinds of workloads."""
+    files = [CRDS / "schedulers" / f"{name}.yaml" for name in QUEUES] + [CRDS / f"{name}.yaml" for name in OPERATORS]
+    with own_cluster() as cluster:
+        crds = [crd for file in files for crd in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+        for crd in crds:
+            cluster.admin.apply(crd, manager="lab")
+        for crd in crds:
+            ref = cluster.admin.ref(crd)
+            cluster.admin.wait_until(ref, lambda found: "Established" in str(found.get("status")))
+        eventually(lambda: all(_listed(cluster, crd["spec"]) for crd in crds), seconds=30)
+        yield cluster
+
+
+def _listed(cluster: LabCluster, spec: Manifest) -> bool:
+    """A kind is established a moment before the server can list it."""
+    group, version, names = spec["group"], spec["versions"][0]["name"], spec["names"]
+    try:
+        cluster.admin.list(Kind(group, version, names["kind"], names["plural"], namespaced=False))
+    except KubeError as error:
+        if error.status != 429:
+            raise
+        return False
+    return True
+
+
+@pytest.fixture(params=list(QUEUES))
+def real(
+    request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_enabled: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator["Real"]:
+    """That control plane as a cluster of one flavour, reached with the rights that this flavour needs and no others."""
+    for manifest in manifests_for(request.param, namespace=SYSTEM_NAMESPACE, account=ACCOUNT):
+        lab.admin.apply(manifest, manager="lab")
+    found = Real(lab, request.param)
+    monkeypatch.setattr(sources, "_sources", [found.wanted])
+    yield found
+    found.end()
+
+
+class Real:
+    """One flavour's side of the cluster, and what it should hold."""
+
+    def __init__(self, lab: LabCluster, flavour: str) -> None:
+        self.lab, self.flavour = lab, flavour
+        self.mark = f"{flavour}-{uuid.uuid4().hex[:6]}"  # a namespace that goes takes a while
+        self.wanted = Wanted(DesiredState())
+        entered = Entered(server=lab.server, ca=lab.ca, token=lab.token)
+        self.cluster: Cluster = register_cluster(name=flavour, flavour=flavour, source=entered, actor=SYSTEM)[0]
+        self.gateway = gateway_for(self.cluster)
+
+    @property
+    def namespace(self) -> str:
+        """Of the first project."""
+        return f"runai-{self.mark}-p1"
+
+    def level(self, name: str) -> str:
+        return f"{self.mark}-{name}"
+
+    def hold(self, *, limit: int = 16, generation: int = 1) -> DesiredState:
+        """Two priorities, a department and two projects, the second with another limit where told."""
+        projects = [
+            replace(project(f"{self.mark}-p{number}", owner=f"project.{number}", limit=16), generation=1)
+            for number in (1, 2)
+        ]
+        leaf = queue("project.2", limit=limit, generation=generation)
+        projects[1] = replace(projects[1], queues=(leaf,), generation=generation)
+        department = queue("department.1", parent=None, deserved=8, limit=32)
+        levels = (level(self.level("high"), 125), level(self.level("low"), 40))
+        self.wanted.state = state(*projects, levels=levels, departments=(department,))
+        return self.wanted.state
+
+    def live(self) -> dict[str, Manifest]:
+        """All that is ours, by kind and name."""
+        kinds = flavour_for(self.flavour).kinds()
+        found = [each for kind in kinds for each in self.gateway.list(kind)[0]]
+        return {f"{each['kind']}/{each['metadata']['name']}": each for each in found if not _leaves(each)}
+
+    def submitted(self, name: str, **fields: Any) -> JobSpec:
+        """A workload of a type as intake and submission hand it over."""
+        namespace = self.namespace
+        spec = read_object(VALID[name](), scope=Scope(namespace=namespace, allowed_registries=("*",)))
+        return job(
+            spec.manifest,
+            name=f"{name.lower()}-1",
+            namespace=namespace,
+            priority_class=self.level("low"),
+            **{"min_member": spec.min_member, **fields},
+        )
+
+    def group_of(self, spec: JobSpec) -> int | None:
+        """How many pods start together, where Rung wrote a group for the workload."""
+        found = self.lab.admin.get(ObjectRef(VOLCANO_POD_GROUP, spec.name, spec.namespace))
+        return found["spec"]["minMember"] if found else None
+
+    def report(self) -> ConnectionReport:
+        """What the connection test says."""
+        return try_connection(Connection(self.lab.server, ca=self.lab.ca, token=self.lab.token), self.flavour)
+
+    def end(self) -> None:
+        """Nothing of it is left in the way of the next flavour."""
+        for kind in (QUEUES[self.flavour], NAMESPACE, PRIORITY_CLASS):
+            for each in self.lab.admin.list(kind, labels="app.kubernetes.io/managed-by=rung"):
+                self.lab.admin.delete(ref_of(each))
+        forget_gateways()
+
+
+def _leaves(manifest: Manifest) -> bool:
+    return "deletionTimestamp" in manifest["metadata"]
+
+
+def test_every_object_is_taken_as_it_is_and_a_quota_change_is_one_update(real: Real) -> None:
+    wanted = list(flavour_for(real.flavour).objects_for(real.hold()))
+    run = reconcile(real.cluster)
+    assert (run.state, run.written, run.failed) == (SyncState.SUCCEEDED, len(wanted), 0)
+    live = real.live()
+    for each in wanted:
+        found = live[f"{each['kind']}/{each['metadata']['name']}"]
+        assert each["kind"] != "Queue" or found["spec"] == each["spec"]
+    before = {name: each["metadata"]["resourceVersion"] for name, each in live.items()}
+
+    sightings.forget(real.cluster.pk)
+    assert reconcile(real.cluster).written == 0
+    assert {name: each["metadata"]["resourceVersion"] for name, each in real.live().items()} == before
+
+    real.hold(limit=12, generation=2)
+    touch(real.cluster, owner="project.2")
+    assert outcomes(reconcile(real.cluster)) == [("update", f"project.2.{POOL.name}", True)]
+    assert reconcile(real.cluster).written == 0
+
+
+def test_the_schema_refuses_what_the_scheduler_does_not_know(real: Real) -> None:
+    """What makes the acceptance above mean anything."""
+    real.hold()
+    manifest = next(
+        each for each in flavour_for(real.flavour).objects_for(real.wanted.state) if each["kind"] == "Queue"
+    )
+    for wrong in ({"invented": 1}, {"priority": "high"}):
+        with pytest.raises(ClusterRefused):
+            real.gateway.create({**manifest, "spec": {**manifest["spec"], **wrong}})
+
+
+def test_every_template_of_a_workload_carries_queue_and_preemptibility(real: Real) -> None:
+    real.hold()
+    reconcile(real.cluster)
+    account = real.lab.admin.ref({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).kind
+    real.lab.admin.wait_until(ObjectRef(account, "default", real.namespace))
+    for name in SUBMITTED:
+        spec = real.submitted(name)
+        apply_job(real.cluster, spec)
+        found = real.gateway.get(ObjectRef(kind_of(spec.manifest), spec.name, spec.namespace))
+        assert found is not None, name
+        templates = [each.template for each in templates_in(found, kind_named(name))]
+        assert templates, name
+        for template in templates:
+            assert _asked(template) == ASKED[real.flavour], name
+            assert template["spec"]["priorityClassName"] == real.level("low"), name
+        assert real.group_of(spec) == GROUPS[real.flavour].get(name), name
+        delete_job(real.cluster, spec)
+        assert real.group_of(spec) is None, name
+
+
+GROUPS: dict[str, dict[str, int]] = {"kai": {}, "volcano": {"PyTorchJob": 2, "MPIJob": 2, "RayJob": 2}}
+ASKED = {
+    "kai": ("kai-scheduler", "project.1.a100", "preemptible"),
+    "volcano": ("volcano", "project.1.a100", "true"),
+}
+
+
+def _asked(template: Any) -> tuple[str, str, str]:
+    metadata = {**template["metadata"].get("labels", {}), **template["metadata"].get("annotations", {})}
+    if template["spec"]["schedulerName"] == "volcano":
+        return "volcano", metadata["scheduling.volcano.sh/queue-name"], metadata["volcano.sh/preemptable"]
+    kai = metadata["kai.scheduler/queue"], metadata["kai.scheduler/preemptibility"]
+    return template["spec"]["schedulerName"], *kai
+
+
+def test_the_connection_test_finds_both_schedulers_and_every_right(real: Real) -> None:
+    report = real.report()
+    assert (report.works, report.lacking, report.excess) == (True, (), ())
+    assert report.schedulers[:2] == (("KAI Scheduler", "kai"), ("Volcano", "volcano"))
+    assert report.warnings == ((UNREAD,) if real.flavour == "volcano" else ())
+
+
+def test_volcanos_configuration_is_read_and_no_other_one(real: Real) -> None:
+    conf = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONF.name, "namespace": CONF.namespace}}
+    if real.flavour == "kai":
+        with pytest.raises(NotAuthorized):
+            real.gateway.get(CONF)
+        return
+    real.lab.admin.namespace(CONF.namespace)
+    real.lab.admin.apply({**conf, "data": {KEY: SHIPPED}})
+    assert {NO_PREEMPT, NO_RECLAIM, NO_CAPACITY} <= set(real.report().warnings)
+    real.lab.admin.apply({**conf, "data": {KEY: GOOD}})
+    assert real.report().warnings == ()
+    with pytest.raises(NotAuthorized):
+        real.gateway.get(ObjectRef(CONFIG_MAP, "kube-root-ca.crt", CONF.namespace))
+    real.lab.admin.delete(CONF)
