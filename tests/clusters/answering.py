@@ -15,11 +15,12 @@ SERVER = "https://api.example.org:6443"
 
 @dataclass
 class Answering:
-    """`opened`: every connection it was opened with. `forbidden`: (resource, verb) that its account may not."""
+    """`opened`: every connection it was opened with. `forbidden`: (resource, verb) that its account may not. `kinds`: keys it serves."""
 
     uid: str = "uid-1"
     error: ClusterError | None = None
     forbidden: frozenset[tuple[str, str]] = frozenset()
+    kinds: frozenset[str] = frozenset()
     opened: list[Connection] = field(default_factory=list)
 
     def __call__(self, connection: Connection) -> "Answering":
@@ -41,7 +42,7 @@ class Answering:
         return {"allowed": (asked["resource"], asked["verb"]) not in self.forbidden}
 
     def serves(self, kind: Kind) -> bool:
-        return False
+        return kind.key in self.kinds
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         return None
