@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from clusters.connections import Connection
 from clusters.errors import ClusterError
+from clusters.flavours import TELLERS, flavour_for
 from clusters.flavours.volcano_conf import CONF, warnings_of
 from clusters.gateways import gateway_to
 from clusters.kinds_core import BESIDE, GANG_WORKLOAD, KAI_QUEUE, KUEUE_QUEUE, VOLCANO_QUEUE, WHOLE_GANGS
@@ -220,7 +221,8 @@ def _warnings(gateway: Asked, flavour: str) -> tuple[str, ...]:
 
 
 def _unserved(gateway: Asked, flavour: str) -> tuple[str, ...]:
-    missing = [kind for kind in BESIDE.get(flavour, ()) if not gateway.serves(kind)]
+    own = flavour_for(flavour).kinds() if flavour in TELLERS else ()
+    missing = [kind for kind in (*BESIDE.get(flavour, ()), *own) if not gateway.serves(kind)]
     return tuple(f"{kind.kind} of {kind.api_version}" for kind in missing)
 
 
