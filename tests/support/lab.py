@@ -82,10 +82,12 @@ class Lab:
 
 
 @cache
-def programs() -> Path:
-    """The folder of the built programs. Missing: skip, in CI fail. A test never builds."""
-    done = subprocess.run([ROOT / "lab" / "build", "--where"], capture_output=True, text=True, check=False)
-    return Path(done.stdout.strip()) if done.returncode == 0 else real.unavailable("the lab is not built: lab/build")
+def programs(*more: str) -> Path:
+    """The folder of the built programs, with more than the usual modules. Missing: skip, in CI fail. No test builds."""
+    modules = ["etcd", "controlplane", "kwok", *more] if more else []
+    done = subprocess.run([ROOT / "lab" / "build", "--where", *modules], capture_output=True, text=True, check=False)
+    how = " ".join(["lab/build", *modules])
+    return Path(done.stdout.strip()) if done.returncode == 0 else real.unavailable(f"the lab is not built: {how}")
 
 
 def furnish(kubeconfig: Path, flavour: str = "kube") -> None:
@@ -112,9 +114,9 @@ def _folder() -> Path:
     return Path(os.environ.get("LAB_CACHE", Path.home() / ".cache" / "rung-lab")) / "tests"
 
 
-def _lab() -> Lab:
+def _lab(*more: str) -> Lab:
     _folder().mkdir(parents=True, exist_ok=True)
-    return Lab(_folder(), programs())
+    return Lab(_folder(), programs(*more))
 
 
 def _run_name() -> str:
@@ -155,7 +157,8 @@ def lab_cluster() -> Iterator[LabCluster]:
 @contextmanager
 def own_cluster(*options: str, flavour: str = "kube") -> Iterator[LabCluster]:
     """A furnished cluster beside the run's, gone afterwards: with these options of `lab/cluster up`."""
-    lab, name = _lab(), f"own-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    lab = _lab(*(["kueue"] if "--kueue" in options else []))
+    name = f"own-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         with _alone(lab):
             kubeconfig = lab.start(name, *options)
