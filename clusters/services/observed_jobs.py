@@ -47,6 +47,17 @@ def bare_pod_changes(cluster: Cluster, look: Look, rows: Iterable[ObservedPod]) 
     return changes | {owner: JobStatus(MISSING) for owner in gone}
 
 
+def beside_changes(cluster: Cluster, looks: Iterable[Look]) -> dict[str, JobStatus]:
+    """Keep what stands beside the objects of workloads. Who lost such an object is as good as missing: made anew."""
+    lost: set[str] = set()
+    for look in looks:
+        kept = keep_objects(cluster, look, [each for each in look.present if workload_id(each)])
+        owners = {row.owner_id for row in kept.lost if row.owner_id}
+        there = ObservedObject.objects.filter(cluster=cluster, kind=look.kind.key, owner_id__in=owners)
+        lost |= owners - set(there.values_list("owner_id", flat=True))
+    return dict.fromkeys(lost, JobStatus(MISSING))
+
+
 def _own_objects(cluster: Cluster, owners: Iterable[str]) -> QuerySet[ObservedObject]:
     """A gang's group is no sign that its job is there."""
     return ObservedObject.objects.filter(cluster=cluster, owner_id__in=owners).exclude(kind__in=BESIDE_KEYS)

@@ -22,10 +22,9 @@ from clusters.services.drift_watch import note_changes
 from clusters.services.homes import disown_strangers
 from clusters.services.looks import Look, newer
 from clusters.services.observed_events import adopt_events, store_events
-from clusters.services.observed_jobs import bare_pod_changes, job_changes
+from clusters.services.observed_jobs import bare_pod_changes, beside_changes, job_changes
 from clusters.services.observed_nodes import move_nodes, store_nodes
-from clusters.services.observed_objects import keep_objects
-from clusters.services.observed_pods import PodChanges, PodStore, workload_id
+from clusters.services.observed_pods import PodChanges, PodStore
 from clusters.services.told import store_told
 
 JOB_KEYS: Final = frozenset(kind.key for kind in WORKLOAD_KINDS if kind.key != POD.key)
@@ -114,9 +113,7 @@ def _store(cluster: Cluster, looks: Mapping[str, Look], pools: list[NodePool], a
     pods = _pods(cluster, looks, pools, at)
     jobs, fresh = _jobs(cluster, looks, pods)
     for key, look in looks.items():
-        if key in BESIDE_KEYS:
-            keep_objects(cluster, look, [each for each in look.present if workload_id(each)])
-        elif key not in CORE_KEYS | JOB_KEYS | TOLD:
+        if key not in CORE_KEYS | JOB_KEYS | BESIDE_KEYS | TOLD:
             note_changes(cluster, look)
     events = adopt_events(cluster, [*pods.fresh, *fresh])
     if EVENT.key in looks:
@@ -140,4 +137,4 @@ def _jobs(
     jobs, fresh = job_changes(cluster, [look for key, look in looks.items() if key in JOB_KEYS])
     if POD.key in looks:
         jobs |= bare_pod_changes(cluster, looks[POD.key], pods.rows)
-    return jobs, fresh
+    return {**beside_changes(cluster, [look for key, look in looks.items() if key in BESIDE_KEYS]), **jobs}, fresh

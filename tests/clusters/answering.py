@@ -15,7 +15,10 @@ SERVER = "https://api.example.org:6443"
 
 @dataclass
 class Answering:
-    """`opened`: every connection it was opened with. `forbidden`: (resource, verb) that it may not. `kinds`: keys served."""
+    """`opened`: every connection it was opened with. `forbidden`: (resource, verb) that its account may not.
+
+    `kinds`: keys of those it serves.
+    """
 
     uid: str = "uid-1"
     error: ClusterError | None = None

@@ -12,8 +12,10 @@ from clusters.models import Cluster
 from clusters.ownership import owned
 from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.services.jobs import apply_job, delete_job
+from clusters.services.observe import observe_cluster
 from tests.clusters.samples import sample
-from tests.clusters.specs import job
+from tests.clusters.specs import WORKLOAD, job
+from tests.clusters.told import Told
 from tests.factories.clusters import build_cluster
 
 NAME, SPACE = "train-0b0e5a3c", "runai-vision"
@@ -136,3 +138,20 @@ def test_what_failed_half_way_is_finished_by_the_next_try(cluster: Cluster, stor
     assert there(store) == ["Workload", "PodGroup"]
     apply_job(cluster, GANG)
     assert there(store) == ["Workload", "PodGroup", "Job"]
+
+
+def test_a_group_that_a_foreign_hand_takes_away_is_missed(cluster: Cluster, store: Store, told: Told) -> None:
+    apply_job(cluster, GANG)
+    observe_cluster(cluster)
+    assert told.last.jobs[WORKLOAD].phase == "active"
+    MemoryGateway(store).delete(ObjectRef(GANG_POD_GROUP, NAME, SPACE))
+    observe_cluster(cluster)
+    assert told.last.jobs[WORKLOAD].phase == "missing"
+
+
+def test_a_job_that_goes_is_missed_though_its_group_stays(cluster: Cluster, store: Store, told: Told) -> None:
+    apply_job(cluster, GANG)
+    observe_cluster(cluster)
+    MemoryGateway(store).delete(ObjectRef(JOB, NAME, SPACE))
+    observe_cluster(cluster)
+    assert told.last.jobs[WORKLOAD].phase == "missing"
