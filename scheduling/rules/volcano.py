@@ -36,6 +36,7 @@ class _Case:
     untried: list[Pod]
     placements: dict[str, str] = field(default_factory=dict)
     nominated: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
     victims: list[Seat] = field(default_factory=list)
     cause: Cause = Cause.PREEMPT
     over_quota: bool = False
@@ -172,7 +173,7 @@ class _VolcanoCycle:
         """Room for the rest of the minimum, or nothing."""
         mark, rooms, victims = self.board.mark(), dict[str, str](), list[Seat]()
         for pod in case.left:
-            if self._starving(case) and (served := serve(case, pod)):
+            if pod.name not in case.kept and self._starving(case) and (served := serve(case, pod)):
                 rooms[pod.name] = served[0].node.name
                 victims += served[1]
         missed = self._starving(case)
@@ -181,7 +182,7 @@ class _VolcanoCycle:
         if not missed and case.group.never_preempts:
             case.pend = no_room(self.board, case.group, tuple(case.left), Reason.PREEMPTION_NEVER)
         elif not missed:
-            case.promise(rooms)
+            case.promise(rooms | case.kept)
             case.victims, case.cause, case.pend = victims, cause, None
 
     def _preempt(self, case: _Case, pod: Pod) -> tuple[Room, list[Seat]] | None:
@@ -196,9 +197,11 @@ class _VolcanoCycle:
         for pod in () if case.group.never_preempts else tuple(case.left):
             room = self._best(self._with_room(case.group, pod.requests), pod.requests)
             if room is None or not self._fits(case.group, pod, room):
-                return
+                break
             self.board.place(case.group, pod, room, now=False)
-            case.promise({pod.name: room.node.name})
+            case.kept[pod.name] = room.node.name
+        if not self._starving(case):
+            case.promise(case.kept)
 
     def _reclaim(self, case: _Case, pod: Pod) -> tuple[Room, list[Seat]] | None:
         if not self.standing.may_reclaim(case.group.queue, pod.requests):
@@ -234,12 +237,11 @@ class _VolcanoCycle:
         if case.placements:
             yield Start(group, case.placements, case.over_quota)
         yield from evictions(case.victims, case.cause, group)
-        if self._starving(case):
-            least = group.waiting[: group.min_member - len(group.holding)]
-            yield Wait(group, case.pend or impossible(self.board, group, least) or no_room(self.board, group, least))
-        elif case.nominated:
+        if case.nominated:
             coming = tuple(pod for pod in group.waiting if pod.name in case.nominated)
             pend = case.pend or no_room(self.board, group, coming, Reason.EVICTING)
             yield Wait(group, pend, case.nominated)
         elif case.left:
-            yield Wait(group, case.pend or no_room(self.board, group, tuple(case.left)))
+            short = group.min_member - self.board.active[group.name] + len(case.kept)
+            least = tuple(case.left[: max(short, 1)])
+            yield Wait(group, case.pend or impossible(self.board, group, least) or no_room(self.board, group, least))

@@ -14,7 +14,7 @@ def test_every_flavour_has_rules(flavour: Flavour) -> None:
     assert cycle(snapshot(), flavour=flavour) == []
 
 
-@pytest.mark.parametrize("ask", ["volcano", "KAI", ""])
+@pytest.mark.parametrize("ask", ["slurm", "KAI", ""])
 def test_a_flavour_without_a_model_is_refused(ask: str) -> None:
     with pytest.raises(ValueError, match="no model of the scheduler"):
         cycle(snapshot(), flavour=ask)

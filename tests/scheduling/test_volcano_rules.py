@@ -238,3 +238,10 @@ def test_a_class_that_never_preempts_evicts_nobody_and_is_told_so() -> None:
     assert reason(outcome(gang("new", never=True, priority="low"), node("n", 1), TEAM, low)) is Reason.NO_ROOM
     other = running("other", "n", queue="next")
     assert reason(outcome(gang("new", never=True), node("n", 1), TEAM, NEXT, other)) is Reason.PREEMPTION_NEVER
+
+
+def test_a_gang_whose_other_pod_is_taken_meanwhile_is_told_once() -> None:
+    broken = gang("broken", pods=2, nodes=("full",), priority="low", node_selector={"zone": "b"})
+    strong = gang("strong", gpus=1, priority="high", node_selector={"zone": "a"}, created=1)
+    nodes = (node("full", 1, zone="a"), node("free", 1, order=1, zone="b"))
+    assert told(decide(*nodes, TEAM, broken, strong)) == [("broken", "started"), ("strong", Reason.EVICTING)]
