@@ -11,6 +11,7 @@ from tests.real.scenarios.plain import NAMESPACES, NodePlan, PodPlan, Scenario
 
 MARK: Final = "agree.example.com/scenario"
 CHOICE: Final = "agree.example.com/choice"
+RACK: Final = "agree.example.com/rack"
 GRACE: Final = 7200  # victims stay to be read
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -43,6 +44,7 @@ def node_name(scenario: Scenario, name: str) -> str:
 def node_object(scenario: Scenario, plan: NodePlan) -> Manifest:
     """A fake node that is ready from the start."""
     labels = {MARK: str(scenario.seed)} | ({} if plan.closed == "elsewhere" else {CHOICE: "yes"})
+    labels |= {RACK: f"{scenario.seed}-{plan.rack}"} if plan.rack else {}
     size = {**_quantities(plan.capacity), "pods": str(plan.max_pods)}
     spec: Manifest = {}
     if plan.closed == "cordoned":
@@ -72,6 +74,8 @@ def pod_object(scenario: Scenario, plan: PodPlan) -> Manifest:
     }
     if plan.node is not None:
         spec["nodeName"] = node_name(scenario, plan.node)
+    if plan.gang:
+        spec["schedulingGroup"] = {"podGroupName": f"agree-{scenario.seed}-{plan.gang}"}
     if plan.value is not None:
         spec["priorityClassName"] = class_name(plan.value, never=plan.never)
     return {

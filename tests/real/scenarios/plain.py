@@ -10,19 +10,20 @@ NAMESPACES = ("agree-a", "agree-b", "agree-c")
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node. closed: cordoned, or tainted, or without the label that the pods select."""
+    """A node. closed: cordoned, or tainted, or without the label that the pods select. rack: a label of it."""
 
     name: str
     capacity: Resources
     max_pods: int = 110
     closed: str = ""
+    rack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
     """A pod. value: of its class; None without one, and so without Never. start: seconds, larger is younger.
 
-    ending: somebody has deleted it, and its grace period runs.
+    ending: somebody has deleted it, and its grace period runs. gang: the PodGroup it belongs to.
     """
 
     name: str
@@ -33,6 +34,7 @@ class PodPlan:
     node: str | None = None
     start: int = 0
     ending: bool = False
+    gang: str = ""
 
     @property
     def priority(self) -> int:

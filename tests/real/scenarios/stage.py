@@ -24,6 +24,8 @@ SELECTOR: Final = f"?labelSelector={objects.MARK}"
 class Stage:
     """One control plane. What a scenario needs is there before its candidate comes."""
 
+    quiet = QUIET
+
     def __init__(self, admin: KubeClient) -> None:
         self._admin = admin
 
@@ -108,7 +110,7 @@ class Stage:
             if now != before:
                 before, since = now, time.monotonic()
             undecided = [pod for pod in pods if pod["metadata"]["name"] in names and not _decided(pod)]
-            if not undecided and time.monotonic() - since > QUIET:
+            if not undecided and time.monotonic() - since > self.quiet:
                 return pods
             time.sleep(0.2)
         raise AssertionError(f"the scheduler has not decided everything within {PATIENCE} s")
