@@ -19,6 +19,9 @@ from scheduling.fairshare import fair_shares
 from scheduling.model import Node, PodGroup, total
 from scheduling.resources import ZERO, Resources
 
+KUBE = "kube"
+SIMULATED = frozenset({KUBE, "kube-gangs", KAI})
+"""What another scheduler adds (its queues and their quotas) is not simulated: pods are placed as kube-scheduler does."""
 KUBE_SOURCE = "default-scheduler"
 KAI_SOURCE = "kai-scheduler"
 
@@ -34,6 +37,7 @@ class Counts:
 
 def run(store: Store, *, flavour: str) -> Counts:
     """Decide once for everything that waits; nothing waits, nothing is decided."""
+    flavour = flavour if flavour in SIMULATED else KUBE
     scene = scene_of(store, flavour=flavour)
     if not any(group.waiting for group in scene.snapshot.groups):
         return Counts()

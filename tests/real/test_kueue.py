@@ -1,0 +1,153 @@
+"""Kueue's own controller takes the queues Rung makes, and what it decides is read back with its reason."""
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db.models import QuerySet
+
+from clusters.flavours import FLAVOURS
+from clusters.kinds_core import KUEUE_COHORT, KUEUE_QUEUE
+from clusters.models import Cluster
+from clusters.ports import Kind, Manifest, ObjectRef
+from clusters.services.reconcile import reconcile
+from clusters.services.registration import try_stored
+from portal.core.actors import SYSTEM
+from tenants.models import Project
+from tests.clusters.streaming import Watching, streaming
+from tests.factories.tenants import GPU
+from tests.real.product import PATIENCE, Product, fresh
+from tests.support.kube import KubeError
+from tests.support.lab import LabCluster, own_cluster
+from tests.support.processes import eventually
+from workloads.models import PreemptionRecord, Workload
+from workloads.services.lifecycle import resume, stop
+
+pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
+
+
+@pytest.fixture(scope="module")
+def kueue_cluster() -> Iterator[LabCluster]:
+    """A control plane on which Kueue runs."""
+    with own_cluster("--kueue", flavour="kueue") as cluster:
+        eventually(lambda: all(is_listed(cluster, kind) for kind in FLAVOURS["kueue"].kinds()), seconds=30)
+        yield cluster
+
+
+def is_listed(cluster: LabCluster, kind: Kind) -> bool:
+    """A server initializes the storage of a kind a moment after the kind is there."""
+    try:
+        cluster.admin.list(kind)
+    except KubeError as error:
+        if error.status != 429:
+            raise
+        return False
+    return True
+
+
+@pytest.fixture
+def product(kueue_cluster: LabCluster, db: None, socket_enabled: None) -> Iterator[Product]:
+    """The product on it, under the account of few rights."""
+    product = Product(kueue_cluster, uuid.uuid4().hex[:6], "kueue")
+    yield product
+    product.end()
+
+
+def a_job(name: str, *, pods: int = 1) -> Manifest:
+    """A Job whose pods take a node each, and run until they are ended."""
+    container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def two_projects(product: Product) -> tuple[Project, Project]:
+    """Of one department, which deserves no more than they do: 8 GPUs each."""
+    product.department.quotas.update(gpu_deserved=16 * GPU)
+    projects = product.project("one"), product.project("two")
+    product.reconcile()
+    return projects
+
+
+def in_phase(workload: Workload, phase: str, reason: str = "") -> Callable[[], bool]:
+    def is_so() -> bool:
+        found = fresh(workload)
+        return found.phase == phase and found.phase_reason == reason
+
+    return is_so
+
+
+def is_active(queue: Manifest) -> bool:
+    said = queue.get("status", {}).get("conditions", [])
+    return any((each["type"], each["status"]) == ("Active", "True") for each in said)
+
+
+def records_of(victim: Workload) -> QuerySet[PreemptionRecord]:
+    """Complete ones."""
+    return PreemptionRecord.objects.filter(victim=victim, preemptor__isnull=False, gone_at__isnull=False)
+
+
+def running(
+    product: Product, watching: Watching, project: Project, name: str, *, priority: str, pods: int = 1
+) -> Workload:
+    """A workload that Kueue has let go."""
+    workload = product.submit(project, a_job(name, pods=pods), priority=priority, preemptibility="preemptible")
+    watching.until(in_phase(workload, "Running"), seconds=PATIENCE)
+    return workload
+
+
+def test_queues_are_made_once_and_then_left_alone(product: Product) -> None:
+    one, _two = two_projects(product)
+    again = reconcile(Cluster.objects.get(pk=product.cluster.pk))
+    assert (again.written, again.failed) == (0, 0)
+    queue = product.admin.wait_until(ObjectRef(KUEUE_QUEUE, one.owner), is_active)
+    assert queue["spec"]["cohortName"] == product.department.owner
+    cohort = product.admin.must(ObjectRef(KUEUE_COHORT, product.department.owner))
+    assert cohort["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == "0"
+    report = try_stored(product.cluster)
+    assert (report.works, report.fitting) == (True, "kueue"), report
+
+
+def test_a_higher_priority_evicts_in_its_queue_and_the_lower_one_waits_with_the_reason(product: Product) -> None:
+    one, two = two_projects(product)
+    with streaming(product.cluster, product.gateway) as watching:
+        train = running(product, watching, one, "train", priority="low")
+        running(product, watching, two, "other", priority="low")
+        serve = running(product, watching, one, "serve", priority="high")
+        watching.until(records_of(train).exists, seconds=PATIENCE)
+        watching.until(in_phase(train, "Pending", "WaitingForQuota"), seconds=PATIENCE)
+    record = PreemptionRecord.objects.get(victim=train)
+    assert (record.preemptor, record.cause, record.gpu_milli) == (serve, "preempt", 8 * GPU)
+    assert "insufficient unused quota for nvidia.com/gpu in flavor lab" in fresh(train).phase_message
+    assert fresh(train).preempted_count == 1
+
+
+def test_what_a_project_has_borrowed_is_reclaimed_by_the_one_that_deserves_it(product: Product) -> None:
+    """The borrower has the higher priority: between queues that does not count."""
+    one, two = two_projects(product)
+    with streaming(product.cluster, product.gateway) as watching:
+        train = running(product, watching, one, "train", priority="high", pods=2)
+        mine = running(product, watching, two, "mine", priority="low")
+        watching.until(lambda: records_of(train).count() == 2, seconds=PATIENCE)
+    taken = PreemptionRecord.objects.filter(victim=train)
+    assert {(record.preemptor, record.cause) for record in taken} == {(mine, "reclaim")}
+    assert fresh(train).preempted_count == 1
+
+
+def test_one_that_asks_for_more_than_there_is_says_so_and_a_stopped_one_leaves_the_queue(product: Product) -> None:
+    one, _two = two_projects(product)
+    with streaming(product.cluster, product.gateway) as watching:
+        huge = product.submit(one, a_job("huge", pods=3), priority="low")
+        watching.until(in_phase(huge, "Pending", "OverLimit"), seconds=PATIENCE)
+        product.apply(huge)  # whatever is written again: a queued job is not let go
+        held = product.object_of(huge)
+        assert held is not None
+        assert held["spec"]["suspend"] is True
+        stop(workload=fresh(huge), actor=SYSTEM)
+        product.apply(huge)
+        watching.until(lambda: fresh(huge).phase == "Stopped", seconds=PATIENCE)
+        assert product.object_of(huge) is None
+        resume(workload=fresh(huge), actor=SYSTEM)
+        product.apply(huge)
+        watching.until(in_phase(huge, "Pending", "OverLimit"), seconds=PATIENCE)
+    assert product.pods_of(huge) == []
