@@ -11,6 +11,7 @@ Source: Kueue 0.19 with fair sharing off, checked against recorded decisions (do
 - Who fits once the evicted of this round are gone waits for that and takes the room.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -60,7 +61,7 @@ class _KueueCycle:
     def __init__(self, snapshot: Snapshot) -> None:
         self._rows = {name: row for name, row in snapshot.queue_by_name.items() if name not in snapshot.parents}
         self._shares: Final = tree_of(snapshot.queues)
-        self._claims: Final[dict[str, list[Claim]]] = {name: [] for name in self._rows}
+        self._claims: Final[dict[tuple[str, bool], list[Claim]]] = defaultdict(list)
         self._lines: Final[dict[str, list[_Case]]] = {name: [] for name in self._rows}
         self._homeless: Final[list[PodGroup]] = []
         for group in sorted(snapshot.groups, key=_turn, reverse=True):
@@ -68,12 +69,15 @@ class _KueueCycle:
                 self._enter(group)
             elif not admitted(group):
                 self._homeless.append(group)
+        for claims in self._claims.values():
+            claims.sort(key=lambda claim: claim.order)
 
     def _enter(self, group: PodGroup) -> None:
         share = self._shares[group.queue]
         if admitted(group):
             share.charge(group.total)
-            self._claims[group.queue].append(Claim(group, group.total, share, _leaving(group)))
+            claim = Claim(group, group.total, share, _leaving(group))
+            self._claims[claim.line].append(claim)
         else:
             self._lines[group.queue].append(_Case(group, self._rows[group.queue], share, group.total))
 
@@ -105,7 +109,7 @@ class _KueueCycle:
     def _still_holds(self, plan: _Plan) -> bool:
         """Are its victims still there, and is there room once they are gone?"""
         case, claims = plan.case, [target.claim for target in plan.targets]
-        if any(claim not in self._claims[claim.group.queue] for claim in claims):
+        if any(claim not in self._claims[claim.line] for claim in claims):
             return False
         with gone(claims):
             fits = case.needed.served_by(case.share.free())
@@ -120,7 +124,7 @@ class _KueueCycle:
         for target in plan.targets:
             claim = target.claim
             claim.share.charge(ZERO - claim.amount, leaving=claim.amount)
-            self._claims[claim.group.queue].remove(claim)
+            self._claims[claim.line].remove(claim)
             if not claim.leaving:
                 yield _evict(target, case.group)
         case.share.charge(case.needed, leaving=ZERO if plan.now else ZERO - case.needed)

@@ -15,13 +15,14 @@ Source: Kueue 0.19, classical preemption (fair sharing off), checked against rec
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import merge
 from itertools import takewhile
-from typing import Final
+from typing import TypeAlias
 
 from scheduling.decisions import Cause
 from scheduling.model import PodGroup, Policy, Queue
 from scheduling.resources import ZERO, Resources
-from scheduling.rules.kueue_quota import Share, dimensions_of
+from scheduling.rules.kueue_quota import Share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +35,11 @@ class Claim:
     leaving: bool
 
     @property
+    def line(self) -> tuple[str, bool]:
+        """Its queue, and whether it is leaving."""
+        return (self.share.name, self.leaving)
+
+    @property
     def order(self) -> tuple[int, int, str]:
         """Smaller is evicted first."""
         return (self.group.priority, -self.group.age_key, self.group.name)
@@ -41,18 +47,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Somebody who may be evicted. common: the cohort in which both meet, None in the own queue.
-
-    while_borrowing: also when the taker's queue then borrows.
-    """
+    """Somebody who may be evicted. common: the cohort in which both meet, None in the own queue."""
 
     claim: Claim
-    common: Share | None = None
-    while_borrowing: bool = True
+    common: Share | None
 
     @property
     def cause(self) -> Cause:
         return Cause.PREEMPT if self.common is None else Cause.RECLAIM
+
+    @property
+    def below(self) -> Iterator[Share]:
+        """Its queue and cohorts that are not the taker's too."""
+        return takewhile(lambda share: share is not self.common, self.claim.share.path())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class Taker:
 
     def may_evict(self, policy: Policy, victim: Claim) -> bool:
         """Does the policy allow it, and does the victim use what is short?"""
-        if policy is Policy.NEVER or not any(each in self.short for each in dimensions_of(victim.amount)):
+        if policy is Policy.NEVER or not any(getattr(victim.amount, each) for each in self.short):
             return False
         if policy is Policy.ANY or victim.group.priority < self.group.priority:
             return True
@@ -75,48 +82,75 @@ class Taker:
         return policy is Policy.LOWER_OR_NEWER and same and victim.group.created > self.group.created
 
 
+Claims: TypeAlias = Mapping[tuple[str, bool], Sequence[Claim]]
+"""By queue and by whether they are leaving, in the order of victims."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A queue with victims. common: the cohort in which it meets the taker's queue; None: it is the taker's queue."""
+
+    share: Share
+    common: Share | None = None
+
+
 class Search:
     """Finds the victims for one taker. Quotas are changed while it tries, and left as they were."""
 
-    def __init__(self, taker: Taker, claims: Mapping[str, Sequence[Claim]]) -> None:
+    def __init__(self, taker: Taker, claims: Claims) -> None:
         self._taker = taker
         self._claims = claims
-        self._deserved: list[Target] = []
-        self._others: list[Target] = []
+        self._own = [_Source(taker.share)]
+        self._deserved: list[_Source] = []
+        self._others: list[_Source] = []
         self._collect()
-        own = [Target(each) for each in self._of(taker.share, taker.queue.preempts)]
-        found = [*_sorted(self._deserved), *_sorted(self._others), *_sorted(own)]
-        self._targets: Final = sorted(found, key=lambda target: not target.claim.leaving)
 
     def victims(self) -> list[Target]:
         """Who has to go; empty when that would not help."""
         return next(filter(None, (self._attempt(borrowing=each) for each in self._attempts())), [])
 
     def _collect(self) -> None:
-        """Borrowers of other queues, cohort by cohort on the way up."""
+        """Queues that borrow, cohort by cohort on the way up."""
         share, needed = self._taker.share, self._taker.needed
         inside, deserved = share, share.deserves(needed)
         for common in list(share.path())[1:]:
-            for claim in self._borrowers(common, inside):
-                if deserved:
-                    self._deserved.append(Target(claim, common))
-                else:
-                    self._others.append(Target(claim, common, self._weaker_while_borrowing(claim)))
+            found = [_Source(each, common) for each in self._borrowers(common, inside)]
+            (self._deserved if deserved else self._others).extend(found)
             deserved = deserved or common.deserves(needed)
             inside = common
 
-    def _borrowers(self, cohort: Share, known: Share | None = None) -> Iterator[Claim]:
-        """Work of queues that borrow, in cohorts that borrow; `known` has been looked at."""
+    def _borrowers(self, cohort: Share, known: Share | None = None) -> Iterator[Share]:
+        """Queues with victims that borrow, in cohorts that borrow; `known` has been looked at."""
         for child in cohort.children:
             if child is not known and child.over_quota(self._taker.short):
-                yield from self._of(child, self._taker.queue.reclaims)
+                if any(any(self._of(_Source(child, cohort), leaving=each)) for each in (True, False)):
+                    yield child
                 yield from self._borrowers(child)
 
-    def _of(self, share: Share, policy: Policy) -> Iterator[Claim]:
-        return (claim for claim in self._claims.get(share.name, ()) if self._taker.may_evict(policy, claim))
+    def _of(self, source: _Source, *, leaving: bool) -> Iterator[Target]:
+        """Its work that may be evicted; no more of it once it does not borrow any more."""
+        policy = self._taker.queue.preempts if source.common is None else self._taker.queue.reclaims
+        for claim in self._claims.get((source.share.name, leaving), ()):
+            if source.common is not None and not source.share.over_quota(self._taker.short):
+                return
+            if self._taker.may_evict(policy, claim):
+                yield Target(claim, source.common)
 
-    def _weaker_while_borrowing(self, claim: Claim) -> bool:
-        return self._taker.may_evict(self._taker.queue.reclaims_over_quota, claim)
+    def _targets(self, *, borrowing: bool) -> Iterator[Target]:
+        """Who is leaving already, then who is not: from borrowers, then from the own queue."""
+        for leaving in (True, False):
+            yield from self._merged(self._deserved, leaving=leaving)
+            for target in self._merged(self._others if self._may_take(borrowing=borrowing) else [], leaving=leaving):
+                if not borrowing or self._taker.may_evict(self._taker.queue.reclaims_over_quota, target.claim):
+                    yield target
+            yield from self._merged(self._own, leaving=leaving)
+
+    def _may_take(self, *, borrowing: bool) -> bool:
+        """From queues whose work it does not take as its own share?"""
+        return not borrowing or self._taker.queue.reclaims_over_quota is not Policy.NEVER
+
+    def _merged(self, sources: Sequence[_Source], *, leaving: bool) -> Iterator[Target]:
+        return merge(*(self._of(each, leaving=leaving) for each in sources), key=lambda target: target.claim.order)
 
     def _attempts(self) -> tuple[bool, ...]:
         """May the queue borrow in the end? The answers in the order in which they are tried."""
@@ -132,8 +166,8 @@ class Search:
     def _attempt(self, *, borrowing: bool) -> list[Target]:
         taken: list[Target] = []
         fits = False
-        for target in self._targets:
-            if self._valid(target, borrowing=borrowing):
+        for target in self._targets(borrowing=borrowing):
+            if target.common is None or all(share.over_quota(self._taker.short) for share in target.below):
                 target.claim.share.charge(ZERO - target.claim.amount)
                 taken.append(target)
                 if fits := self._fits(borrowing=borrowing):
@@ -142,15 +176,6 @@ class Search:
         for target in victims:
             target.claim.share.charge(target.claim.amount)
         return victims if fits else []
-
-    def _valid(self, target: Target, *, borrowing: bool) -> bool:
-        """Others must still borrow, on every level below the one they have in common with the taker."""
-        if target.common is None:
-            return True
-        if borrowing and not target.while_borrowing:
-            return False
-        below = takewhile(lambda share: share is not target.common, target.claim.share.path())
-        return all(share.over_quota(self._taker.short) for share in below)
 
     def _fits(self, *, borrowing: bool) -> bool:
         share, needed = self._taker.share, self._taker.needed
@@ -175,7 +200,3 @@ def gone(claims: Sequence[Claim]) -> Iterator[None]:
     yield
     for claim in claims:
         claim.share.charge(claim.amount)
-
-
-def _sorted(targets: Sequence[Target]) -> list[Target]:
-    return sorted(targets, key=lambda target: target.claim.order)

@@ -97,6 +97,21 @@ def test_a_department_is_safe_once_it_borrows_no_more() -> None:
     assert (found.kind, victims(found)) == (Kind.RECLAIMS, ["older"])
 
 
+def test_then_all_its_projects_are_safe_also_those_that_borrow_from_their_sisters() -> None:
+    items = (
+        queue("department", ROOT, deserved=4),
+        queue("neighbour", ROOT, deserved=4),
+        queue("team", "department", deserved=4),
+        queue("other", "neighbour", deserved=0),
+        queue("sister", "neighbour", deserved=1),
+        queue("third", ROOT, deserved=0),
+        held("first", 1, by="other", priority="very-low"),
+        held("safe", 4, by="sister", priority="low"),
+        held("lent", 3, by="third", priority="high"),
+    )
+    assert victims(outcome(gang("new", gpus=4), *items)) == ["first", "lent"]
+
+
 def test_borrowers_of_the_own_department_are_looked_at_with_those_further_away() -> None:
     items = (
         queue("department", ROOT, deserved=5),
