@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
+from clusters.flavours import kai, volcano
 from clusters.flavours.common import POOL
-from clusters.flavours.kai import QUEUE_LABEL
 from clusters.flavours.rendering import ROLE
 from clusters.models import Cluster, NodePool, ObservedPod
 from clusters.ownership import owner_of
@@ -162,7 +162,7 @@ class PodStore:
             priority=int(spec.get("priority") or 0),
             preemptible=preemptibility_of(pod) is not Preemptibility.NON_PREEMPTIBLE,
             never_preempts=spec.get("preemptionPolicy") == "Never",
-            queue=marks.get(QUEUE_LABEL, ""),
+            queue=_queue(pod),
             role=marks.get(ROLE, "")[:63],
             gpu_milli=asked.gpu,
             cpu_milli=asked.cpu,
@@ -187,6 +187,12 @@ class PodStore:
             if selector.get(pool.label_key) == pool.label_value:
                 return pool.name
         return next((pool.name for pool in self.pools if pool.is_default), "")
+
+
+def _queue(pod: Manifest) -> str:
+    """As it says itself, whichever scheduler it says it to."""
+    said = pod["metadata"].get("annotations") or {}
+    return str(labels(pod).get(kai.QUEUE_LABEL) or said.get(volcano.QUEUE) or "")[:253]
 
 
 def _is_news(manifest: Manifest, row: Before) -> bool:

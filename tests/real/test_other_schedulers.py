@@ -29,13 +29,14 @@ from clusters.kinds_core import (
     kind_of,
     ref_of,
 )
-from clusters.models import Cluster, SyncState
+from clusters.models import Cluster, ObservedPod, SyncState
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, ObjectRef
 from clusters.rbac import manifests_for
 from clusters.services import sightings
 from clusters.services.connection_test import ConnectionReport, try_connection
 from clusters.services.estate import touch
 from clusters.services.jobs import apply_job, delete_job
+from clusters.services.observe import observe_cluster
 from clusters.services.reconcile import reconcile
 from clusters.services.registration import register_cluster
 from portal.core.actors import SYSTEM
@@ -129,6 +130,13 @@ class Real:
         self.wanted.state = state(*projects, levels=levels, departments=(department,))
         return self.wanted.state
 
+    def furnish(self) -> None:
+        """All of that is there, and namespaces take pods."""
+        self.hold()
+        reconcile(self.cluster)
+        service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        self.lab.admin.wait_until(ObjectRef(self.lab.admin.ref(service_account).kind, "default", self.namespace))
+
     def live(self) -> dict[str, Manifest]:
         """All that is ours, by kind and name."""
         kinds = flavour_for(self.flavour).kinds()
@@ -200,10 +208,7 @@ def test_the_schema_refuses_what_the_scheduler_does_not_know(real: Real) -> None
 
 
 def test_every_template_of_a_workload_carries_queue_and_preemptibility(real: Real) -> None:
-    real.hold()
-    reconcile(real.cluster)
-    account = real.lab.admin.ref({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).kind
-    real.lab.admin.wait_until(ObjectRef(account, "default", real.namespace))
+    real.furnish()
     for name in SUBMITTED:
         spec = real.submitted(name)
         apply_job(real.cluster, spec)
@@ -232,6 +237,13 @@ def _asked(template: Any) -> tuple[str, str, str]:
         return "volcano", metadata["scheduling.volcano.sh/queue-name"], metadata["volcano.sh/preemptable"]
     kai = metadata["kai.scheduler/queue"], metadata["kai.scheduler/preemptibility"]
     return template["spec"]["schedulerName"], *kai
+
+
+def test_a_pod_is_observed_in_the_queue_that_it_names(real: Real) -> None:
+    real.furnish()
+    apply_job(real.cluster, real.submitted("Pod"))
+    observe_cluster(real.cluster)
+    assert ObservedPod.objects.get(cluster=real.cluster, namespace=real.namespace).queue == "project.1.a100"
 
 
 def test_the_connection_test_finds_both_schedulers_and_every_right(real: Real) -> None:
