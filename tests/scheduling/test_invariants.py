@@ -20,6 +20,8 @@ LEAVES = ("qa", "qb", "qc")
 gpus = st.sampled_from([0, 1, 2, 4, 8])
 shared = st.sampled_from([None, None, 4, 8])
 flavours = st.sampled_from(["kube", "kai"])
+with_volcano = st.sampled_from(["kube", "kai", "volcano"])
+"""For what holds without regard to quotas of non-preemptible work, and though Volcano gives nothing back."""
 bounds = st.sampled_from([None, None, None, 4, 8])
 groups = st.tuples(
     st.sampled_from(LEAVES),
@@ -130,14 +132,14 @@ modest = settings(max_examples=60, deadline=None, suppress_health_check=[HealthC
 
 
 @modest
-@given(clusters(), flavours)
+@given(clusters(), with_volcano)
 def test_no_node_ever_holds_more_than_it_has(cluster: Snapshot, flavour: str) -> None:
     for _before, _decisions, following in life(cluster, flavour):
         assert all(free_on(following, found.name) >= 0 for found in following.nodes)
 
 
 @modest
-@given(clusters(), flavours)
+@given(clusters(), with_volcano)
 def test_no_queue_ever_passes_its_limit(cluster: Snapshot, flavour: str) -> None:
     for _before, _decisions, following in life(cluster, flavour):
         for name, use in uses(following).items():
@@ -193,7 +195,7 @@ def evictions(decisions: list[Decision]) -> tuple[Evict, ...]:
 
 
 @modest
-@given(clusters(), newcomers, flavours)
+@given(clusters(), newcomers, with_volcano)
 def test_nobody_is_evicted_for_a_workload_that_fits(cluster: Snapshot, newcomer: PodGroup, flavour: str) -> None:
     before, decisions = contest(cluster, newcomer, flavour)
     if fits(before, newcomer):
@@ -212,7 +214,7 @@ def test_every_victim_of_a_single_pod_is_needed(cluster: Snapshot, newcomer: Pod
 
 
 @modest
-@given(clusters(), newcomers, flavours)
+@given(clusters(), newcomers, with_volcano)
 def test_room_that_is_being_made_is_not_made_twice_and_is_used(
     cluster: Snapshot, newcomer: PodGroup, flavour: str
 ) -> None:
@@ -232,7 +234,7 @@ def test_room_that_is_being_made_is_not_made_twice_and_is_used(
 
 
 @modest
-@given(clusters(), flavours)
+@given(clusters(), with_volcano)
 def test_every_waiting_group_is_answered_once_and_the_snapshot_is_unchanged(cluster: Snapshot, flavour: str) -> None:
     for before, _decisions, _following in life(cluster, flavour):
         copy = replace(before)
