@@ -64,7 +64,7 @@ def test_installed_schedulers_are_found_by_what_the_server_serves(api: ApiServer
     def with_kai(request: Request) -> tuple[int, Any]:
         if request.path == "/apis/scheduling.run.ai/v2":
             return 200, {"kind": "APIResourceList", "resources": [{"name": "queues"}]}
-        if request.path == "/apis/kueue.x-k8s.io/v1beta1":
+        if request.path == "/apis/kueue.x-k8s.io/v1beta2":
             return 200, {"kind": "APIResourceList", "resources": [{"name": "clusterqueues"}]}
         return ordinary(request)
 
