@@ -21,7 +21,7 @@ from scheduling.resources import ZERO, Resources
 
 KUBE = "kube"
 SIMULATED = frozenset({KUBE, "kube-gangs", KAI})
-"""What another scheduler adds (its queues and their quotas) is not simulated: pods are placed as kube-scheduler does."""
+"""What another scheduler adds (queues and their quotas) is not simulated: pods are placed as kube-scheduler does."""
 KUBE_SOURCE = "default-scheduler"
 KAI_SOURCE = "kai-scheduler"
 

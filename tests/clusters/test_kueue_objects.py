@@ -1,4 +1,4 @@
-"""What Kueue is given: a queue per project, a cohort per department, a flavor per pool, and jobs that only it lets go."""
+"""What Kueue is given: a queue per project, a cohort per department, a flavor per pool, jobs that only it lets go."""
 
 from dataclasses import replace
 from typing import Any

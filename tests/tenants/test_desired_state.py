@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from clusters.flavours import flavour_for
-from clusters.models import Cluster, NodePool
+from clusters.models import Cluster, NodePool, Touch
 from clusters.sources import desired_state as whole_state
 from portal.core.actors import SYSTEM
 from scheduling.resources import Limit
@@ -65,7 +65,7 @@ def test_caps_reach_the_project(cluster: Cluster, llm_team: Project) -> None:
     assert desired_state(cluster).projects[0].priority_caps == {"high": 8 * GPU}
 
 
-@pytest.mark.parametrize("flavour", ["kai", "kube"])
+@pytest.mark.parametrize("flavour", ["kai", "kube", "kueue"])
 def test_every_flavour_makes_objects_of_it(cluster: Cluster, llm_team: Project, flavour: str) -> None:
     Cluster.objects.update(flavour=flavour)
     cluster.refresh_from_db()
@@ -91,3 +91,38 @@ def queue_object(cluster: Cluster, project: Project, pool: NodePool) -> dict[str
     name = flavour.queue_name(project.owner, pool.name)
     manifests = flavour.objects_for(desired_state(cluster))
     return next(item for item in manifests if item["kind"] == "Queue" and item["metadata"]["name"] == name)
+
+
+class TestKueue:
+    """A Cohort's quota is added to its projects'."""
+
+    @pytest.fixture(autouse=True)
+    def of_kueue(self, cluster: Cluster) -> None:
+        Cluster.objects.update(flavour="kueue")
+        cluster.refresh_from_db()
+
+    def nominal(self, cluster: Cluster, owner: str) -> str:
+        """Of GPUs in pool h100."""
+        manifests = flavour_for("kueue").objects_for(whole_state(cluster, owner=owner))
+        (found,) = (
+            each for each in manifests if each["metadata"]["name"] == owner and "resourceGroups" in each["spec"]
+        )
+        flavors = {each["name"]: each["resources"] for each in found["spec"]["resourceGroups"][0]["flavors"]}
+        return str(flavors["h100"][0]["nominalQuota"])
+
+    def test_a_department_keeps_what_its_projects_do_not_deserve(
+        self, cluster: Cluster, llm_team: Project, research: Department, h100: NodePool
+    ) -> None:
+        research.quotas.update(gpu_deserved=16 * GPU)
+        assert (self.nominal(cluster, llm_team.owner), self.nominal(cluster, research.owner)) == ("4", "12")
+        other = ProjectFactory(department=research)
+        ProjectQuotaFactory(project=other, node_pool=h100, gpu_deserved=5 * GPU)
+        assert self.nominal(cluster, research.owner) == "7"
+
+    def test_a_projects_new_quota_is_a_reason_to_look_at_its_department_too(
+        self, cluster: Cluster, llm_team: Project, h100: NodePool
+    ) -> None:
+        values = QuotaValues(Limit(gpu=6 * GPU), Limit(gpu=8 * GPU), over_quota_weight=1, rank="medium-low")
+        set_project_quota(project=Project.objects.get(pk=llm_team.pk), node_pool=h100, values=values, actor=SYSTEM)
+        owners = set(Touch.objects.filter(cluster=cluster).values_list("owner", flat=True))
+        assert {llm_team.owner, llm_team.department.owner} <= owners
