@@ -10,7 +10,8 @@ from typing import Final
 from django.db import connection
 
 from clusters.flavours import flavour_for
-from clusters.models import NodePool
+from clusters.kinds_core import WHOLE_GANGS
+from clusters.models import Node, NodePool
 from portal.core.errors import Problem, Refused
 from portal.core.marks import Kept
 from scheduling.capacity import fits_quota
@@ -20,6 +21,9 @@ from scheduling.reasons import Pend, Reason
 from scheduling.resources import Limit, Resources
 from tenants.models import DepartmentQuota, PriorityCap, Project, ProjectQuota
 from workloads.intake import WorkloadSpec
+from workloads.node_choice import shared_topology
+
+TOPOLOGY_PLACE: Final = "/metadata/annotations/rung.dev~1topology-key"
 
 
 def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
@@ -123,6 +127,23 @@ def refuse_unenforceable(effective: Effective, project: Project) -> None:
             allowed=flavour.preemptibilities,
             flavour=flavour.name,
         )
+
+
+def refuse_topology(spec: WorkloadSpec, project: Project) -> None:
+    """A node label to share that is not for this workload, not for this scheduler, or not on any node."""
+    key, cluster = shared_topology(spec), project.cluster
+    if key is None:
+        return
+    nodes = Node.objects.filter(cluster=cluster)
+    if cluster.flavour not in WHOLE_GANGS:
+        code, said = "topology_unsupported", f"{flavour_for(cluster.flavour).title} on {cluster.name} is not told of it"
+    elif spec.min_member < 2:
+        code, said = "topology_of_one", "only a gang of several pods can share one"
+    elif nodes.exists() and not nodes.filter(labels__has_key=key).exists():
+        code, said = "topology_unknown", f"no node of {cluster.name} carries {key}"
+    else:
+        return
+    raise Refused.at(TOPOLOGY_PLACE, code, f"A topology for the whole gang was asked for: {said}.")
 
 
 def refuse_unserved(spec: WorkloadSpec, project: Project) -> None:

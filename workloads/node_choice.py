@@ -1,8 +1,9 @@
-"""Which nodes a tenant's manifest asks for: labels to select and taints to bear. Pure."""
+"""Which nodes a tenant's manifest asks for: labels to select, taints to bear, the domain a gang shares. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from clusters.flavours.common import TOPOLOGY_KEY
 from clusters.kind_shapes import Shape, parts_in
 from clusters.kinds import kind_for
 from clusters.pods import tolerations_of
@@ -21,6 +22,11 @@ def borne_taints(spec: WorkloadSpec) -> tuple[Toleration, ...]:
     """The tolerations that every pod of the workload has."""
     first, *others = [tolerations_of(each) for each in _pod_specs(spec)] or [()]
     return tuple(each for each in first if all(each in other for other in others))
+
+
+def shared_topology(spec: WorkloadSpec) -> str | None:
+    """The node label of which all pods of the gang want one value; None: any nodes will do."""
+    return (spec.annotations or {}).get(TOPOLOGY_KEY)
 
 
 def _pod_specs(spec: WorkloadSpec) -> Iterator[Mapping[str, Any]]:

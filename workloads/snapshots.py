@@ -27,7 +27,7 @@ from tenants.models import Project
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle import WAITING
 from workloads.models import DesiredPhase, Workload
-from workloads.node_choice import borne_taints, selected_labels
+from workloads.node_choice import borne_taints, selected_labels, shared_topology
 from workloads.owners import workload_ids
 
 ANY_POOL: Final = "default"
@@ -146,6 +146,7 @@ def _pods(cluster: Cluster) -> Iterable[ObservedPod]:
 def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) -> Iterator[PodGroup]:
     by_pool, gangs = cluster.flavour in BY_POOL, cluster.flavour in WHOLE_GANGS
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
+    topologies = _topologies(minimum) if gangs else {}
     homes = _leaves(state.projects)
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
@@ -155,7 +156,9 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
         group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
         if cluster.flavour == Flavour.KUEUE:
             group = _admitted(group)
-        yield as_gang(group, minimum.get(members[0].owner_id, 1)) if gangs else group
+        yield (
+            as_gang(group, minimum.get(members[0].owner_id, 1), topologies.get(members[0].owner_id)) if gangs else group
+        )
 
 
 def _admitted(group: PodGroup) -> PodGroup:
@@ -163,9 +166,9 @@ def _admitted(group: PodGroup) -> PodGroup:
     return replace(group, started=group.age_key, queue=group.queue if workload_of(group.name) else "")
 
 
-def as_gang(group: PodGroup, minimum: int) -> PodGroup:
+def as_gang(group: PodGroup, minimum: int, topology: str | None) -> PodGroup:
     """As a scheduler of gangs sees it: what starts together goes together. The minimum stands, though few are there."""
-    return replace(group, min_member=minimum, gang=True, whole=True) if minimum > 1 else group
+    return replace(group, min_member=minimum, gang=True, whole=True, topology=topology) if minimum > 1 else group
 
 
 def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
@@ -176,6 +179,11 @@ def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
 def _minimums(owners: set[str]) -> dict[str, int]:
     rows = Workload.objects.filter(pk__in=workload_ids(owners))
     return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
+
+
+def _topologies(owners: Iterable[str]) -> dict[str, str]:
+    rows = Workload.objects.filter(pk__in=workload_ids(owners)).values_list("pk", "spec__annotations")
+    return {str(pk): notes[common.TOPOLOGY_KEY] for pk, notes in rows if common.TOPOLOGY_KEY in (notes or {})}
 
 
 def _group_name(pod: ObservedPod, *, together: bool) -> str:
@@ -265,7 +273,9 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
         node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
         tolerations=borne_taints(wanted.spec),
     )
-    return as_gang(group, wanted.spec.min_member) if flavour_name in WHOLE_GANGS else group
+    return (
+        as_gang(group, wanted.spec.min_member, shared_topology(wanted.spec)) if flavour_name in WHOLE_GANGS else group
+    )
 
 
 def _wanted_pods(wanted: Wanted, *, filled_in: bool) -> Iterator[Pod]:

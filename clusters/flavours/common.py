@@ -8,6 +8,8 @@ from clusters.ownership import owned
 from clusters.ports import DesiredState, Manifest, PriorityLevel, ProjectSpec
 
 POOL: Final = "rung.dev/node-pool"
+TOPOLOGY_KEY: Final = "rung.dev/topology-key"
+"""Annotation of a workload: a node label; the whole gang runs on nodes with one value of it."""
 SECURITY_MODES: Final = ("enforce", "audit", "warn")
 RANK_TO_PRIORITY: Final = {
     "very-low": 80,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from clusters.flavours.common import TOPOLOGY_KEY
 from clusters.flavours.kube import Kube
 from clusters.flavours.kube_promises import PROMISES as KUBE_PROMISES
 from clusters.kinds import Shape, kind_for, parts_in
@@ -69,9 +70,11 @@ def _pod_group(job: JobSpec) -> Manifest:
 
 
 def _terms(job: JobSpec) -> dict[str, Any]:
-    """How many start together, with which priority, and that it is evicted whole or not at all."""
+    """How many start together, where, with which priority, and that it is evicted whole or not at all."""
+    key = ((job.manifest.get("metadata") or {}).get("annotations") or {}).get(TOPOLOGY_KEY)
     return {
         "schedulingPolicy": {"gang": {"minCount": job.min_member}},
+        **({"schedulingConstraints": {"topology": [{"key": key}]}} if key else {}),
         "priorityClassName": job.priority_class,
         "disruptionMode": "PodGroup",
     }

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from clusters.flavours.common import POOL
+from clusters.flavours.common import POOL, TOPOLOGY_KEY
 from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kinds import kind_for
@@ -189,6 +189,7 @@ def _group(draft: _Draft, pools: Mapping[str, str] | None, *, whole: bool) -> Po
         tolerations=tolerations_of(spec),
         gang=whole and draft.gang,
         whole=whole and draft.gang,
+        topology=(annotations(first).get(TOPOLOGY_KEY) or None) if whole and draft.gang else None,
     )
 
 

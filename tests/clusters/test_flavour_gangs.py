@@ -49,6 +49,14 @@ def test_what_stands_beside_a_workload_is_the_workloads() -> None:
         assert each["metadata"]["namespace"] == "runai-vision"
 
 
+def test_a_gang_may_ask_for_nodes_of_one_domain() -> None:
+    workload, group, own = rendered(job_manifest(annotations={"rung.dev/topology-key": "rack"}))
+    assert group["spec"]["schedulingConstraints"] == {"topology": [{"key": "rack"}]}
+    assert workload["spec"]["podGroupTemplates"][0]["schedulingConstraints"] == {"topology": [{"key": "rack"}]}
+    assert "schedulingConstraints" not in rendered()[1]["spec"]
+    assert "topology" not in str(own["spec"])
+
+
 @pytest.mark.parametrize("kind", GANGS, ids=lambda kind: kind.name)
 def test_every_template_of_a_gang_names_the_group_but_for_what_starts_later(kind: WorkloadKind) -> None:
     *_beside, own = rendered(sample(kind), min_member=2)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD
+from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD, NODE
 from clusters.ports import Manifest, ObjectRef
 from clusters.services.registration import try_stored
 from portal.core.actors import SYSTEM
@@ -111,3 +111,30 @@ def test_a_stronger_gang_evicts_a_weaker_one_whole_and_it_is_one_preemption(prod
     [story] = stories_of(fresh(weak), SYSTEM)
     assert len(story.records) == NODES - 1
     assert "strong (high 125)" in story.sentence
+
+
+def test_a_gang_of_one_rack_lands_in_one_and_evicts_nobody_for_it(product: Product) -> None:
+    names = sorted(node["metadata"]["name"] for node in product.admin.list(NODE))
+    for number, name in enumerate(names):
+        product.admin.patch(ObjectRef(NODE, name), {"metadata": {"labels": {"rack": f"rack-{number % 2}"}}})
+    project = product.project("team", deserved=2 * NODES * GPUS)
+    product.reconcile()
+    product.look()
+    first = product.submit(project, in_one_rack(nodes_of("first", 2)), priority="low")
+    product.until(first, lambda row: row.phase == "Running")
+    on = [names.index(pod["spec"]["nodeName"]) % 2 for pod in product.pods_of(first)]
+    assert len(on) == 2
+    assert len(set(on)) == 1
+    single = product.submit(project, nodes_of("single", 1), priority="low")
+    product.until(single, lambda row: row.phase == "Running")
+    strong = product.submit(project, in_one_rack(nodes_of("strong", 2)), priority="high")
+    waiting = product.until(strong, lambda row: row.phase_reason)
+    assert (waiting.phase, placed(product, strong)) == ("Pending", 0)
+    assert fresh(first).phase == fresh(single).phase == "Running"
+    assert not PreemptionRecord.objects.exists()
+
+
+def in_one_rack(manifest: Manifest) -> Manifest:
+    """The same, on nodes with one value of the label rack."""
+    manifest["metadata"]["annotations"] = {"rung.dev/topology-key": "rack"}
+    return manifest

@@ -38,13 +38,13 @@ class Lab:
         for number in range(nodes):
             self.node(f"node-{number}")
 
-    def node(self, name: str, *, gpus: int = 8) -> None:
+    def node(self, name: str, *, gpus: int = 8, **labels: str) -> None:
         """One more node of the pool."""
         status = {
             "allocatable": {"nvidia.com/gpu": str(gpus), "cpu": "128", "memory": "1Ti"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        labels = {"rung.dev/node-pool": "h100"}
+        labels = {"rung.dev/node-pool": "h100", **labels}
         manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
         SandboxGateway(self.cluster).create(manifest)
 

@@ -1,12 +1,17 @@
 """Gangs of the plain scheduler on the embedded cluster, and what is foretold of them: whole starts, whole evictions."""
 
+from typing import Any
+
 import pytest
 
+from clusters.models import Node, ObservedPod
+from clusters.ports import Manifest
 from portal.core.actors import SYSTEM
+from portal.core.errors import Refused
 from tests.factories.workloads import bare_pod, pytorch_job, spec_of
 from tests.workloads.lab import Lab, fresh
 from workloads.forecasts import Verdict
-from workloads.models import Phase, PreemptionRecord
+from workloads.models import Phase, PreemptionRecord, Workload
 from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
@@ -52,3 +57,59 @@ def test_a_single_pod_breaks_a_gang(lab: Lab) -> None:
     lab.submit(team, "single", manifest=bare_pod("single", gpus=8), priority="high")
     lab.settle()
     assert PreemptionRecord.objects.filter(victim=weak).count() == 1
+
+
+def racked(name: str, *, workers: int = 1, key: str = "rack") -> Manifest:
+    """A gang that wants one rack."""
+    manifest = pytorch_job(name, gpus=8, workers=workers)
+    manifest["metadata"]["annotations"] = {"rung.dev/topology-key": key}
+    return manifest
+
+
+@pytest.fixture
+def racks() -> Lab:
+    """Two racks of two nodes."""
+    lab = Lab("kube-gangs", nodes=0)
+    for number in range(4):
+        lab.node(f"node-{number}", rack=f"rack-{number % 2}")
+    return lab
+
+
+def racks_of(workload: Workload) -> set[str]:
+    names = ObservedPod.objects.filter(owner_id=str(workload.pk)).exclude(node_name="").values_list("node_name")
+    return {node.labels["rack"] for node in Node.objects.filter(name__in=names)}
+
+
+def test_a_gang_of_one_rack_lands_in_one_and_evicts_nobody_for_it(racks: Lab) -> None:
+    team = racks.project("llm-team", deserved=64)
+    first = racks.submit(team, "first", manifest=racked("first"), priority="low")
+    racks.settle()
+    assert len(racks_of(first)) == 1
+    racks.submit(team, "single", gpus=8, priority="low")
+    racks.settle()
+    spec = spec_of(racked("strong"), priority="high", namespace=team.namespace)
+    foretold = forecast(spec=spec, project=team, actor=SYSTEM)
+    strong = racks.submit(team, "strong", manifest=racked("strong"), priority="high")
+    racks.settle()
+    assert foretold.verdict is Verdict.WAITS
+    assert any("one topology domain" in caution for caution in foretold.cautions)
+    assert (fresh(strong).phase, racks_of(strong)) == (Phase.PENDING, set())
+    assert not PreemptionRecord.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("flavour", "asked", "code"),
+    [
+        pytest.param("kube", {}, "topology_unsupported", id="a scheduler that is not told"),
+        pytest.param("kube-gangs", {"workers": 0}, "topology_of_one", id="a workload of one pod"),
+        pytest.param("kube-gangs", {"key": "nowhere/rack"}, "topology_unknown", id="a key that no node carries"),
+    ],
+)
+def test_a_topology_that_cannot_be_is_refused(flavour: str, asked: dict[str, Any], code: str) -> None:
+    lab = Lab(flavour)
+    team = lab.project("llm-team", deserved=64)
+    lab.settle()
+    with pytest.raises(Refused) as error:
+        lab.submit(team, "train", manifest=racked("train", **asked))
+    [problem] = error.value.problems
+    assert (problem.pointer, problem.code) == ("/metadata/annotations/rung.dev~1topology-key", code)

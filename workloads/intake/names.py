@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from clusters.flavours.common import TOPOLOGY_KEY
 from workloads.intake.problems import visible
 from workloads.intake.rules import ABSENT, Place, Rule, mapping, storable, text, wrong_type
 
@@ -38,6 +39,8 @@ RESERVED_LABELS: Final = frozenset(
 DURATION = r"([0-9]{1,9}(\.[0-9]{1,3})?(s|m|h|d)){1,4}"
 STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})"
 
+LABEL_KEY = rf"({LABEL}(\.{LABEL})*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
+
 ANNOTATIONS: Final[Mapping[str, Rule]] = {
     "description": text(1024),
     "kubernetes.io/description": text(1024),
@@ -46,6 +49,7 @@ ANNOTATIONS: Final[Mapping[str, Rule]] = {
     "rung.dev/checkpoint-interval": text(40, DURATION, "a duration such as 10m"),
     "rung.dev/run-seconds": text(9, r"[1-9][0-9]*", "a whole number of seconds, in quotes"),
     "rung.dev/exit-code": text(3, r"0|[1-9][0-9]{0,2}", "an exit code for simulated runs, in quotes"),
+    TOPOLOGY_KEY: text(253, LABEL_KEY, "the key of a node label such as topology.kubernetes.io/rack"),
     "sidecar.istio.io/inject": text(5, "false", "the word false, in quotes"),
 }
 POD_ANNOTATIONS: Final[Mapping[str, Rule]] = {

@@ -18,11 +18,12 @@ from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Effective
 from tenants.models import Project
 from tenants.permissions import Verb, require, standing_of
-from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_unserved
+from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_topology, refuse_unserved
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.forecasts import Alternative, Forecast, ForecastVictim, Verdict, eviction_sentence, start_sentence
 from workloads.intake import WorkloadSpec
 from workloads.models import Workload
+from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
 from workloads.selectors.foreign import foreign_pods
 from workloads.sentences import pend_sentence
@@ -41,6 +42,7 @@ VERDICTS: Final = {
 OTHERS: Final = "another project"
 FOREIGN: Final = "another tenant's pod"
 NO_CLASS: Final = "no class"
+RIGID: Final = "It asks for one topology domain: this scheduler evicts nobody for such a gang, whatever its priority."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class _Stage:
             flavour=flavour.title,
             cautions=(
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
+                *((RIGID,) if shared_topology(self.spec) else ()),
                 *time_limit_sentences(self.project, category_of(self.spec)),
             ),
             promises=flavour.semantics(),
@@ -87,6 +90,7 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
     require(actor, Verb.SUBMIT, project=project)
     stage = _Stage(spec, resolve_for(spec, project), project, actor, timezone.now())
     refuse_unserved(spec, project)
+    refuse_topology(spec, project)
     pools = pools_for(spec, project)
     try:
         refuse_over_cap(spec, stage.effective, project)

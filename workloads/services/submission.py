@@ -24,7 +24,14 @@ from scheduling.priority import (
 )
 from tenants.models import Project
 from tenants.permissions import Verb, require
-from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_unenforceable, refuse_unserved
+from workloads.admission import (
+    pick_pool,
+    pools_for,
+    refuse_over_cap,
+    refuse_topology,
+    refuse_unenforceable,
+    refuse_unserved,
+)
 from workloads.enqueue import wake_apply
 from workloads.intake import WorkloadSpec
 from workloads.models import EventType, Workload, WorkloadType
@@ -135,6 +142,7 @@ def _accept(
     effective = _resolved(spec, type_)
     refuse_unenforceable(effective, project)
     refuse_unserved(spec, project)
+    refuse_topology(spec, project)
     refuse_over_cap(spec, effective, project)
     pools = pools_for(spec, project)
     pool = pick_pool(spec, effective, project, pools)
