@@ -42,8 +42,9 @@ from clusters.services.registration import register_cluster
 from portal.core.actors import SYSTEM
 from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
 from tests.clusters.synced import outcomes
+from tests.factories.workloads import pytorch_job
 from tests.intake.manifests import VALID
-from tests.real.product import CRDS
+from tests.real.product import CRDS, Product, fresh
 from tests.support.kube import KubeError
 from tests.support.lab import ACCOUNT, LabCluster, own_cluster
 from tests.support.lab import NAMESPACE as SYSTEM_NAMESPACE
@@ -90,12 +91,27 @@ def real(
     request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_enabled: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator["Real"]:
     """That control plane as a cluster of one flavour, reached with the rights that this flavour needs and no others."""
-    for manifest in manifests_for(request.param, namespace=SYSTEM_NAMESPACE, account=ACCOUNT):
-        lab.admin.apply(manifest, manager="lab")
+    _grant(lab, request.param)
     found = Real(lab, request.param)
     monkeypatch.setattr(sources, "_sources", [found.wanted])
     yield found
     found.end()
+
+
+@pytest.fixture(params=list(QUEUES))
+def product(request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_enabled: None) -> Iterator[Product]:
+    """The whole product on it."""
+    _grant(lab, request.param)
+    product = Product(lab, uuid.uuid4().hex[:6], request.param)
+    yield product
+    product.end()
+    for each in lab.admin.list(QUEUES[request.param]):
+        lab.admin.delete(ref_of(each))
+
+
+def _grant(lab: LabCluster, flavour: str) -> None:
+    for manifest in manifests_for(flavour, namespace=SYSTEM_NAMESPACE, account=ACCOUNT):
+        lab.admin.apply(manifest, manager="lab")
 
 
 class Real:
@@ -267,3 +283,27 @@ def test_volcanos_configuration_is_read_and_no_other_one(real: Real) -> None:
     with pytest.raises(NotAuthorized):
         real.gateway.get(ObjectRef(CONFIG_MAP, "kube-root-ca.crt", CONF.namespace))
     real.lab.admin.delete(CONF)
+
+
+def test_what_is_submitted_names_the_queue_of_its_project(product: Product) -> None:
+    project = product.project("team", deserved=4, limit=8)
+    product.reconcile()
+    workload = product.submit(project, pytorch_job(workers=1))
+    assert fresh(workload).apply_error == ""
+    found = product.object_of(workload)
+    assert found is not None
+    [(scheduler, named, preemptibility)] = {
+        _asked(each.template) for each in templates_in(found, kind_named("PyTorchJob"))
+    }
+    assert (scheduler, preemptibility) == (ASKED[product.cluster.flavour][0], ASKED[product.cluster.flavour][2])
+    leaf = product.admin.must(ObjectRef(QUEUES[product.cluster.flavour], named))["spec"]
+    above = product.admin.must(ObjectRef(QUEUES[product.cluster.flavour], leaf.get("parentQueue") or leaf["parent"]))
+    assert _gpus(leaf) == (4, 8)
+    assert _gpus(above["spec"])[0] == 64
+
+
+def _gpus(spec: Any) -> tuple[float, float]:
+    """Deserved and limit."""
+    if gpu := spec.get("resources", {}).get("gpu"):
+        return gpu["quota"], gpu["limit"]
+    return tuple(float(spec[part].get("nvidia.com/gpu", -1)) for part in ("deserved", "capability"))
