@@ -41,6 +41,7 @@ def test_a_stronger_gang_takes_a_weaker_one_whole_as_it_was_foretold(lab: Lab) -
     foretold = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
     assert foretold.verdict is Verdict.EVICTS
     assert [(victim.workload, victim.gpu_milli) for victim in foretold.victims] == [(weak, 16_000)]
+    assert not any("out of a running gang" in caution for caution in foretold.cautions)
     strong = lab.submit(team, "strong", manifest=wanted, priority="high")
     lab.settle(rounds=8, seconds=20)
     assert fresh(strong).phase == Phase.RUNNING
@@ -54,7 +55,10 @@ def test_a_single_pod_breaks_a_gang(lab: Lab) -> None:
     team = lab.project("llm-team", deserved=64)
     weak = lab.submit(team, "weak", manifest=pytorch_job("weak", gpus=8, workers=2), priority="low")
     lab.settle()
-    lab.submit(team, "single", manifest=bare_pod("single", gpus=8), priority="high")
+    wanted = bare_pod("single", gpus=8)
+    foretold = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
+    assert any("out of a running gang" in caution for caution in foretold.cautions)
+    lab.submit(team, "single", manifest=wanted, priority="high")
     lab.settle()
     assert PreemptionRecord.objects.filter(victim=weak).count() == 1
 

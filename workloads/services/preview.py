@@ -1,6 +1,6 @@
 """Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -42,6 +42,10 @@ VERDICTS: Final = {
 OTHERS: Final = "another project"
 FOREIGN: Final = "another tenant's pod"
 NO_CLASS: Final = "no class"
+BREAKS: Final = (
+    "It takes single pods out of a running gang, whose other pods stay and hold their GPUs: on this scheduler only a "
+    "gang evicts a gang whole."
+)
 RIGID: Final = "It asks for one topology domain: this scheduler evicts nobody for such a gang, whatever its priority."
 
 
@@ -127,9 +131,17 @@ def _foreseen(stage: _Stage, pool: NodePool) -> Forecast:
         reason=str(pend.reason) if pend else "",
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
+        cautions=(*base.cautions, *((BREAKS,) if _breaks_a_gang(outcome) else ())),
         over_quota=outcome.over_quota,
         alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
     )
+
+
+def _breaks_a_gang(outcome: Outcome) -> bool:
+    taken: Counter[str] = Counter()
+    for evict in outcome.victims:
+        taken[evict.victim.name] += len(evict.pods)
+    return any(each.victim.gang and taken[each.victim.name] < len(each.victim.holding) for each in outcome.victims)
 
 
 def _candidate(stage: _Stage, pool: NodePool) -> PodGroup:
