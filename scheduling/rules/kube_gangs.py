@@ -8,7 +8,8 @@ decision by decision against a real one (docs/model.md).
   nobody is ever evicted for it.
 - Else, over the whole cluster, everybody of lower priority is taken away, then given back from the most important
   while the minimum still fits: higher priority, pods of gangs before single pods, the larger gang of mode PodGroup, the
-  earlier start. A gang of mode PodGroup goes whole, anybody else pod by pod.
+  earlier start (of such a gang: that of its pod on the first node). A gang of mode PodGroup goes whole, anybody else
+  pod by pod.
 - What it has beyond the minimum comes afterwards, one pod more at a time by the same rule, while somebody can be given
   up for it. The real one does that in later attempts; here they are part of one decision.
 - It is nominated to no node: room on its way is kept for nobody.

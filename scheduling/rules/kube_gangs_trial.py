@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from scheduling.board import Board, Seat
 from scheduling.model import Pod, PodGroup
 from scheduling.nodewise import start_of
-from scheduling.placement import by_size
+from scheduling.placement import NO_LIMIT, by_size
 from scheduling.resources import Resources
 
 Space = tuple[Resources, int]
@@ -25,10 +25,14 @@ class Unit:
 
     @property
     def importance(self) -> tuple[int, bool, int, int]:
-        """Who is given back first: higher priority, pods of gangs, the larger gang, the earlier start."""
+        """Who is given back first: higher priority, pods of gangs, the larger gang, the earlier start.
+
+        Of a gang's starts the scheduler knows only that of the pod it meets first, node by node.
+        """
         owner = self.seats[0].group
         size = len(self.seats) if owner.gang else 0
-        return (-owner.priority, not owner.gang, -size, min(start_of(seat) for seat in self.seats))
+        _node, start = min((seat.room.index if seat.room else NO_LIMIT, start_of(seat)) for seat in self.seats)
+        return (-owner.priority, not owner.gang, -size, start)
 
 
 class Trial:

@@ -124,6 +124,14 @@ def test_the_most_important_are_given_back(kept: PodGroup, taken: PodGroup) -> N
         assert victims(found) == ["taken-0"]
 
 
+def test_the_start_of_a_whole_gang_is_that_of_its_pod_on_the_first_node() -> None:
+    nodes = node("a", 2, order=0), node("b", 2, order=1)
+    low = [podgroup(name, priority="low", pods=2, nodes=("b", "a"), whole=True) for name in ("one", "two")]
+    starts = {"one-0": 1, "one-1": 8, "two-0": 6, "two-1": 5}
+    work = [replace(each, pods=tuple(replace(pod, started=starts[pod.name]) for pod in each.pods)) for each in low]
+    assert victims(outcome(podgroup("new", priority="high"), *nodes, *work)) == ["one-0", "one-1"]
+
+
 def test_each_pod_of_a_gang_has_a_start_of_its_own() -> None:
     low = podgroup("low", priority="low", pods=3, nodes=("a", "a", "a"), started=1)
     pods = tuple(replace(pod, started=start) for pod, start in zip(low.pods, (5, 7, 6), strict=True))

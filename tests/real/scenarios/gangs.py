@@ -80,6 +80,13 @@ class GangDraw(Draw):
         return plan, [replace(first, name=f"c{index}") for index in range(minimum + beyond)]
 
 
+def together(gangs: list[GangPlan], pods: list[PodPlan]) -> tuple[list[GangPlan], list[PodPlan]]:
+    """Pods of a gang of mode PodGroup start together where they share a node: which of them counts there is chance."""
+    whole = {gang.name for gang in gangs if gang.mode == "PodGroup"}
+    starts = {(pod.gang, pod.node): pod.start for pod in pods}
+    return gangs, [replace(pod, start=starts[pod.gang, pod.node]) if pod.gang in whole else pod for pod in pods]
+
+
 def _scenario(
     seed: int,
     family: str,
@@ -87,7 +94,7 @@ def _scenario(
     crowd: tuple[list[GangPlan], list[PodPlan]],
     newcomer: tuple[GangPlan | None, list[PodPlan]],
 ) -> GangScenario:
-    (gangs, pods), (gang, coming) = crowd, newcomer
+    (gangs, pods), (gang, coming) = together(*crowd) if newcomer[0] else crowd, newcomer
     base = (seed, family, tuple(nodes), tuple(pods), coming[0], None)
     return GangScenario(*base, tuple(gangs), tuple(coming), gang)
 

@@ -33,8 +33,7 @@ class Stage:
         """Put up nodes and running pods, all of them started when they are meant to have."""
         for manifest in objects.shared_objects():
             self._create_shared(manifest)
-        nodes = [objects.node_object(scenario, node) for scenario in scenarios for node in scenario.nodes]
-        self._each(nodes, self._create_node)
+        self._each(scenarios, self._create_nodes)
         for space in NAMESPACES:
             _until(partial(self._has_account, space), f"account of {space}")
         running = [(scenario, pod) for scenario in scenarios for pod in scenario.pods]
@@ -75,6 +74,11 @@ class Stage:
     def _has_account(self, space: str) -> bool:
         found = self._admin.call("GET", f"{SPACES}/{space}/serviceaccounts")["items"]
         return any(each["metadata"]["name"] == "default" for each in found)
+
+    def _create_nodes(self, scenario: Scenario) -> None:
+        """One after the other: the scheduler goes through nodes in the order in which they came."""
+        for node in scenario.nodes:
+            self._create_node(objects.node_object(scenario, node))
 
     def _create_node(self, node: Manifest) -> None:
         """New nodes are closed until a slow controller has looked at them: do not wait for it."""
