@@ -163,7 +163,7 @@ def test_newer_work_of_equal_priority_may_be_a_victim_too() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [(Policy.NEVER, []), (Policy.LOWER, ["low"]), (Policy.LOWER_OR_NEWER, ["low"]), (Policy.ANY, ["low"])],
+    [(Policy.NEVER, []), (Policy.LOWER, ["low"]), (Policy.ANY, ["low"])],
 )
 def test_the_policy_towards_borrowers(policy: Policy, expected: list[str]) -> None:
     lent = (held("high", 4, by="other", priority="high"), held("low", 4, by="other", priority="low"))

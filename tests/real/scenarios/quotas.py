@@ -1,0 +1,164 @@
+"""Seeded scenarios for a scheduler of quotas: queues in a tree, what was admitted one by one, and a candidate."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from scheduling.cycle import preview
+from scheduling.decisions import Kind, Outcome
+from scheduling.model import Pod, PodGroup, Policy, Queue, Snapshot
+from scheduling.resources import Limit, Resources
+
+PRIORITIES: Final = (25, 40, 65, 80, 90, 125, 150)
+JOBS: Final = 6
+TRIES: Final = 25
+LATER: Final = 10**6
+FAMILIES: Final = ("one cohort", "two departments", "departments with limits", "other policies", "alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A cohort with a quota of its own and a parent; borrowing: how much more its queues may use together."""
+
+    name: str
+    parent: str
+    own: int
+    borrowing: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A queue: nominal quota, how much more it may borrow (None: no bound), whom it may evict."""
+
+    name: str
+    cohort: str | None
+    nominal: int
+    borrowing: int | None = None
+    preempts: Policy = Policy.LOWER
+    reclaims: Policy = Policy.ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """So many pods of so many GPUs."""
+
+    name: str
+    queue: str
+    pods: int
+    gpus: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """A scenario: the jobs are admitted in this order before the candidate comes."""
+
+    seed: int
+    family: str
+    branches: tuple[Branch, ...]
+    leaves: tuple[Leaf, ...]
+    jobs: tuple[Job, ...]
+    candidate: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What becomes of the candidate. victims: who goes for it, and for which cause."""
+
+    kind: str
+    victims: frozenset[tuple[str, str]] = field(default=frozenset())
+
+
+def scenario(seed: int) -> Quotas:
+    """The same for ever."""
+    chance = Random(seed)
+    family = FAMILIES[seed % len(FAMILIES)]
+    branches, leaves = _tree(chance, family)
+    jobs: list[Job] = []
+    for _try in range(TRIES):
+        job = _job(chance, f"j{len(jobs)}", leaves)
+        if len(jobs) < JOBS and _foretold(branches, leaves, jobs, job).kind is Kind.PLACED:
+            jobs.append(job)
+    candidate = _job(chance, "candidate", leaves)
+    for _try in range(chance.choice([0, TRIES])):  # every other one had better evict somebody
+        if not _foretold(branches, leaves, jobs, candidate).victims:
+            candidate = _job(chance, "candidate", leaves)
+    return Quotas(seed, family, branches, leaves, tuple(jobs), candidate)
+
+
+def foretell(plan: Quotas) -> Answer:
+    """What the model says."""
+    found = _foretold(plan.branches, plan.leaves, plan.jobs, plan.candidate)
+    return Answer(found.kind, frozenset((evict.victim.name, evict.cause.value) for evict in found.victims))
+
+
+def _tree(chance: Random, family: str) -> tuple[tuple[Branch, ...], tuple[Leaf, ...]]:
+    bound = [None, None, 0, 2, 4]
+    if family in {"two departments", "departments with limits"}:
+        limits = bound if family == "departments with limits" else [None]
+        departments = tuple(Branch(name, "root", chance.randint(0, 3), chance.choice(limits)) for name in ("d1", "d2"))
+        leaves = enumerate(("d1", "d1", "d2", "d2", "root")[: chance.randint(3, 5)])
+        return departments, tuple(_leaf(chance, index, home, [None, None, 2]) for index, home in leaves)
+    together: tuple[str | None, ...] = ("co", "co", "co")
+    homes = together[: chance.randint(2, 3)] if family != "alone" else (None, "co")
+    plain = tuple(_leaf(chance, index, home, bound) for index, home in enumerate(homes))
+    if family != "other policies":
+        return (), plain
+    inside = [Policy.NEVER, Policy.LOWER, Policy.LOWER_OR_NEWER]
+    others = [Policy.NEVER, Policy.LOWER, Policy.ANY]
+    own = ((leaf, chance.choice(inside), chance.choice(others)) for leaf in plain)
+    return (), tuple(
+        Leaf(leaf.name, leaf.cohort, leaf.nominal, leaf.borrowing, preempts, reclaims)
+        for leaf, preempts, reclaims in own
+    )
+
+
+def _leaf(chance: Random, index: int, home: str | None, bounds: list[int | None]) -> Leaf:
+    nominal = chance.choice([0, 1, 2, 3, 4, 6])
+    return Leaf(f"q{index}", home, nominal, chance.choice(bounds) if home else None)
+
+
+def _job(chance: Random, name: str, leaves: tuple[Leaf, ...]) -> Job:
+    queue = chance.choice(leaves).name
+    return Job(name, queue, chance.choice([1, 1, 1, 2]), chance.choice([1, 1, 2, 2, 3, 4]), chance.choice(PRIORITIES))
+
+
+def _foretold(
+    branches: tuple[Branch, ...], leaves: tuple[Leaf, ...], jobs: tuple[Job, ...] | list[Job], candidate: Job
+) -> Outcome:
+    queues = (*(_department(branch, leaves) for branch in branches), *map(_queue, leaves))
+    running = tuple(_group(job, start) for start, job in enumerate(jobs))
+    return preview(Snapshot(queues=queues, groups=running), _group(candidate, None), flavour="kueue")
+
+
+def _department(branch: Branch, leaves: tuple[Leaf, ...]) -> Queue:
+    """Its row says the total: its own and what its queues deserve."""
+    total = branch.own + sum(leaf.nominal for leaf in leaves if leaf.cohort == branch.name)
+    limit = None if branch.borrowing is None else total + branch.borrowing
+    return Queue(branch.name, branch.parent, deserved=Limit.of(gpu=total), limit=Limit.of(gpu=limit))
+
+
+def _queue(leaf: Leaf) -> Queue:
+    limit = None if leaf.borrowing is None else leaf.nominal + leaf.borrowing
+    return Queue(
+        leaf.name,
+        leaf.cohort,
+        deserved=Limit.of(gpu=leaf.nominal),
+        limit=Limit.of(gpu=limit),
+        preempts=leaf.preempts,
+        reclaims=leaf.reclaims,
+    )
+
+
+def _group(job: Job, start: int | None) -> PodGroup:
+    return PodGroup(
+        name=job.name,
+        queue=job.queue,
+        namespace="agree",
+        priority=job.priority,
+        preemptible=True,
+        pods=tuple(Pod(f"{job.name}-{number}", Resources.of(gpu=job.gpus)) for number in range(job.pods)),
+        min_member=job.pods,
+        started=start,
+        created=LATER if start is None else start,
+    )

@@ -1,0 +1,42 @@
+"""The model says of a workload what the real Kueue then does: the same kind, the same victims for the same cause.
+
+RUNG_REALITY_SEED replays the scenario of one seed; RUNG_REALITY_COUNT puts more of them to Kueue.
+"""
+
+import os
+from collections import Counter
+from pprint import pformat
+
+import pytest
+
+from tests.real.scenarios.admission import Admission
+from tests.real.scenarios.quotas import FAMILIES, foretell, scenario
+from tests.support.lab import own_cluster
+
+COUNT = 60
+
+
+def seeds() -> range:
+    """One seed where one is named, else as many as wanted."""
+    if named := os.environ.get("RUNG_REALITY_SEED"):
+        return range(int(named), int(named) + 1)
+    return range(int(os.environ.get("RUNG_REALITY_COUNT", COUNT)))
+
+
+@pytest.mark.lab
+@pytest.mark.enable_socket
+@pytest.mark.timeout(300)
+def test_same_kind_and_same_victims_in_every_scenario() -> None:
+    plans = [scenario(seed) for seed in seeds()]
+    with own_cluster("--kueue") as cluster:
+        seen = Admission(cluster.admin).answers(plans)
+    differ = [(plan, seen[plan.seed], foretell(plan)) for plan in plans if seen[plan.seed] != foretell(plan)]
+    assert not differ, "\n".join(pformat(each, width=140) for each in differ)
+    if len(plans) >= COUNT:
+        kinds = Counter(answer.kind for answer in seen.values())
+        assert kinds.keys() == {"placed", "pending", "preempts", "reclaims", "preempts+reclaims"}, kinds
+
+
+def test_a_seed_is_the_same_scenario_for_ever() -> None:
+    assert [scenario(seed) for seed in range(50)] == [scenario(seed) for seed in range(50)]
+    assert scenario(7).family == FAMILIES[7 % len(FAMILIES)]
