@@ -16,14 +16,14 @@ from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, VOLCANO_POD_GROUP, VO
 from clusters.ownership import owned
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, Promise, QueueSpec, Reading
 from scheduling.priority import Preemptibility
-from scheduling.resources import Limit, decimal_text
+from scheduling.resources import MILLI, Limit, decimal_text
 
 SCHEDULER: Final = "volcano"
 QUEUE: Final = "scheduling.volcano.sh/queue-name"
 PREEMPTABLE: Final = "volcano.sh/preemptable"
 GROUP: Final = "scheduling.k8s.io/group-name"
 WEIGHTS: Final = range(1, 65536)
-# More than any cluster has. A department's is larger than a thousand projects' together, since Volcano compares sums.
+# More than any cluster has. A department's is as much as a thousand projects' together, since Volcano compares sums.
 UNLIMITED: Final = {"nvidia.com/gpu": "1M", "cpu": "1M", "memory": "1P"}
 UNLIMITED_ABOVE: Final = {"nvidia.com/gpu": "1G", "cpu": "1G", "memory": "1E"}
 
@@ -85,16 +85,18 @@ class Volcano:
 
 
 def queue_manifest(spec: QueueSpec) -> Manifest:
-    """A scheduling.volcano.sh/v1beta1 Queue. A resource that `deserved` leaves out counts as zero, in `capability` as
-    unlimited: so every deserved amount is written, and only the limits that there are.
+    """A scheduling.volcano.sh/v1beta1 Queue, as Volcano's own admission takes it.
+
+    A resource that a map leaves out counts as zero there: in `deserved`, and wherever `capability` is compared with it
+    or with the parent's. So both name every resource; a project without any limit has no `capability` at all.
     """
-    unlimited = UNLIMITED if spec.parent else UNLIMITED_ABOVE
+    unlimited, limit = UNLIMITED if spec.parent else UNLIMITED_ABOVE, amounts(spec.limit)
     body: dict[str, Any] = {
         "weight": min(max(spec.over_quota_weight, WEIGHTS[0]), WEIGHTS[-1]),
         "priority": common.RANK_TO_PRIORITY[spec.rank],
         "reclaimable": True,
-        "deserved": {**unlimited, **amounts(spec.limit), **amounts(spec.deserved)},
-        "capability": amounts(spec.limit),
+        "deserved": {**unlimited, **limit, **amounts(spec.deserved)},
+        "capability": {**unlimited, **limit} if limit or not spec.parent else {},
     }
     if spec.parent:
         body["parent"] = spec.parent
@@ -104,9 +106,9 @@ def queue_manifest(spec: QueueSpec) -> Manifest:
 
 
 def amounts(limit: Limit) -> dict[str, str]:
-    """A resource list; what is unlimited has no key."""
+    """A resource list; what is unlimited has no key. Volcano takes whole GPUs only: a part of one is left out."""
     texts = {
-        "nvidia.com/gpu": None if limit.gpu is None else decimal_text(limit.gpu),
+        "nvidia.com/gpu": None if limit.gpu is None else str(limit.gpu // MILLI),
         "cpu": None if limit.cpu is None else decimal_text(limit.cpu),
         "memory": None if limit.memory is None else str(limit.memory),
     }

@@ -48,11 +48,19 @@ class TestQueues:
         assert found["project.1.a100"]["parent"] == "department.1.a100"
         assert "parent" not in found["department.1.a100"]
 
-    def test_amounts_are_quantities_and_an_unlimited_one_is_no_capability(self) -> None:
-        found = leaf(deserved="0.5", limit=4)
-        assert found["deserved"]["nvidia.com/gpu"] == "0.5"
-        assert found["capability"] == {"nvidia.com/gpu": "4"}
-        assert leaf(limit=None)["capability"] == {}
+    def test_a_limit_names_every_resource_since_volcano_compares_each(self) -> None:
+        found = leaf(deserved=2, limit=4)
+        assert found["capability"] == {"nvidia.com/gpu": "4", "cpu": "1M", "memory": "1P"}
+        assert found["deserved"] == {"nvidia.com/gpu": "2", "cpu": "1M", "memory": "1P"}
+
+    def test_a_project_without_any_limit_is_bounded_by_its_department_alone(self) -> None:
+        found = queues(state(project("vision"), departments=(queue("department.1", parent=None),)))
+        assert found["project.1.a100"]["capability"] == {}
+        assert found["department.1.a100"]["capability"] == {"nvidia.com/gpu": "1G", "cpu": "1G", "memory": "1E"}
+
+    def test_volcano_counts_whole_gpus(self) -> None:
+        found = leaf(deserved="0.5", limit="2.5")
+        assert (found["deserved"]["nvidia.com/gpu"], found["capability"]["nvidia.com/gpu"]) == ("0", "2")
 
     def test_no_deserved_amount_is_left_out_since_volcano_reads_that_as_none(self) -> None:
         found = leaf(deserved=4, limit=None)["deserved"]
