@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from django.db.models import QuerySet
@@ -16,7 +17,7 @@ from portal.core.actors import SYSTEM
 from tenants.models import Project
 from tests.clusters.streaming import Watching, streaming
 from tests.factories.tenants import GPU
-from tests.real.product import PATIENCE, Product, fresh
+from tests.real.product import PATIENCE, Product, fresh, quick
 from tests.support.kube import KubeError
 from tests.support.lab import LabCluster, own_cluster
 from tests.support.processes import eventually
@@ -24,6 +25,15 @@ from workloads.models import PreemptionRecord, Workload
 from workloads.services.lifecycle import resume, stop
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
+
+CONFIGURATION = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+    namespaced=False,
+)
+WEBHOOKS = ObjectRef(CONFIGURATION, "kueue-mutating-webhook-configuration")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +106,31 @@ def running(
     return workload
 
 
+@contextmanager
+def kueue_away(product: Product) -> Iterator[None]:
+    """Nobody answers where Kueue's webhook for Jobs should; the API server has noticed."""
+    before = product.admin.must(WEBHOOKS)["webhooks"]
+    away = [{**each, "clientConfig": {"url": "https://127.0.0.1:1/away"}} for each in before]
+    product.admin.patch(WEBHOOKS, {"webhooks": away})
+    try:
+        eventually(lambda: not takes_jobs(product), seconds=20)
+        yield
+    finally:
+        product.admin.patch(WEBHOOKS, {"webhooks": before})
+        eventually(lambda: takes_jobs(product), seconds=20)
+
+
+def takes_jobs(product: Product) -> bool:
+    body = {**quick(a_job("probe")), "metadata": {"name": "probe", "namespace": "default"}}
+    try:
+        product.admin.call("POST", "/apis/batch/v1/namespaces/default/jobs?dryRun=All", body)
+    except KubeError as error:
+        if "webhook" not in error.message:
+            raise
+        return False
+    return True
+
+
 def test_queues_are_made_once_and_then_left_alone(product: Product) -> None:
     one, _two = two_projects(product)
     again = reconcile(Cluster.objects.get(pk=product.cluster.pk))
@@ -151,3 +186,14 @@ def test_one_that_asks_for_more_than_there_is_says_so_and_a_stopped_one_leaves_t
         product.apply(huge)
         watching.until(in_phase(huge, "Pending", "OverLimit"), seconds=PATIENCE)
     assert product.pods_of(huge) == []
+
+
+def test_while_kueue_is_away_a_job_waits_to_be_made_and_says_so(product: Product) -> None:
+    """Its webhook fails closed: without it no Job of the cluster can be created."""
+    one, _two = two_projects(product)
+    with kueue_away(product):
+        train = product.submit(one, a_job("train"), priority="low")
+        assert product.object_of(train) is None
+        assert "webhook" in fresh(train).apply_error
+    product.until(train, lambda row: row.phase == "Running", work=True)
+    assert fresh(train).apply_error == ""
