@@ -1,5 +1,6 @@
 """Gangs on a real kube-scheduler: they start whole or not at all, and go whole, which is told as one preemption."""
 
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
 from workloads.models import PreemptionRecord, Workload
 from workloads.queues import object_name
 from workloads.selectors.stories import stories_of
-from workloads.services.lifecycle import delete
+from workloads.services.lifecycle import change_priority, delete
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -56,6 +57,14 @@ def beside(product: Product, workload: Workload) -> list[str]:
     return [kind.kind for kind in kinds if product.admin.get(ObjectRef(kind, name, space))]
 
 
+def brought_about(product: Product, workload: Workload) -> bool:
+    """What workers do until the cluster has what the row wants."""
+    product.apply(workload)
+    time.sleep(0.2)
+    row = fresh(workload)
+    return row.applied_generation == row.generation
+
+
 def placed(product: Product, workload: Workload) -> int:
     """How many of its pods have a node."""
     return sum(bool(pod["spec"].get("nodeName")) for pod in product.pods_of(workload))
@@ -90,13 +99,19 @@ def test_a_gang_starts_whole_once_there_is_room_for_all_of_it(product: Product) 
 
 
 def test_a_stronger_gang_evicts_a_weaker_one_whole_and_it_is_one_preemption(product: Product) -> None:
-    """One node is free, and two are wanted: the plain scheduler would take one pod."""
+    """One node is free, and two are wanted: the plain scheduler would take one pod.
+
+    The stronger one waits as an equal first, so that its group, which never changes, has to be made anew.
+    """
     project = product.project("team", deserved=2 * NODES * GPUS)
     product.reconcile()
     with streaming(product.cluster, product.gateway) as watching:
         weak = product.submit(project, nodes_of("weak", NODES - 1), priority="low")
         watching.until(lambda: fresh(weak).running_pods == NODES - 1, seconds=PATIENCE)
-        strong = product.submit(project, nodes_of("strong", 2), priority="high")
+        strong = product.submit(project, nodes_of("strong", 2), priority="low")
+        watching.until(lambda: fresh(strong).phase_reason == "Unschedulable", seconds=PATIENCE)
+        change_priority(workload=fresh(strong), priority="high", actor=SYSTEM)
+        watching.until(lambda: brought_about(product, strong), seconds=PATIENCE)
         watching.until(lambda: fresh(strong).phase == "Running", seconds=PATIENCE)
         records = PreemptionRecord.objects.filter(victim=weak)
         watching.until(lambda: not records.filter(gone_at=None).exists(), seconds=PATIENCE)
