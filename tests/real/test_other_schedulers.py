@@ -40,6 +40,7 @@ from clusters.services.observe import observe_cluster
 from clusters.services.reconcile import reconcile
 from clusters.services.registration import register_cluster
 from portal.core.actors import SYSTEM
+from scheduling.resources import parse_quantity
 from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
 from tests.clusters.synced import outcomes
 from tests.factories.workloads import pytorch_job
@@ -223,6 +224,16 @@ def test_the_schema_refuses_what_the_scheduler_does_not_know(real: Real) -> None
             real.gateway.create({**manifest, "spec": {**manifest["spec"], **wrong}})
 
 
+@pytest.mark.parametrize("real", ["volcano"], indirect=True)
+def test_volcano_takes_no_queue_that_deserves_what_its_capability_leaves_out(real: Real) -> None:
+    """Its own admission says so; the schema says it in its place."""
+    name, spec = f"{real.mark}-q", {"weight": 1, "deserved": {"cpu": "1"}, "capability": {"nvidia.com/gpu": "8"}}
+    with pytest.raises(KubeError, match="less equal"):
+        real.lab.admin.create(
+            {"apiVersion": VOLCANO_QUEUE.api_version, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+        )
+
+
 def test_every_template_of_a_workload_carries_queue_and_preemptibility(real: Real) -> None:
     real.furnish()
     for name in SUBMITTED:
@@ -240,6 +251,7 @@ def test_every_template_of_a_workload_carries_queue_and_preemptibility(real: Rea
         assert real.group_of(spec) is None, name
 
 
+GPUS = "nvidia.com/gpu"
 GROUPS: dict[str, dict[str, int]] = {"kai": {}, "volcano": {"PyTorchJob": 2, "MPIJob": 2, "RayJob": 2}}
 ASKED = {
     "kai": ("kai-scheduler", "project.1.a100", "preemptible"),
@@ -306,4 +318,4 @@ def _gpus(spec: Any) -> tuple[float, float]:
     """Deserved and limit."""
     if gpu := spec.get("resources", {}).get("gpu"):
         return gpu["quota"], gpu["limit"]
-    return tuple(float(spec[part].get("nvidia.com/gpu", -1)) for part in ("deserved", "capability"))
+    return float(parse_quantity(spec["deserved"][GPUS])), float(parse_quantity(spec["capability"][GPUS]))
