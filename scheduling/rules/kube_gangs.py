@@ -25,9 +25,10 @@ from scheduling.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.explain import impossible, never_fits, no_room
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.nodewise import Nodewise, Promises, in_turn
-from scheduling.placement import NO_LIMIT, matches
+from scheduling.placement import NO_LIMIT, Selection, matches, selection
 from scheduling.reasons import Pend, Reason
-from scheduling.rules.kube_gangs_trial import Space, Trial, Unit, given_up, weaker_units
+from scheduling.resources import Resources
+from scheduling.rules.kube_gangs_trial import Space, Trial, Unit, all_units, given_up
 from scheduling.victims import evictions
 
 
@@ -49,6 +50,8 @@ class _Gangs:
     def __init__(self, board: Board, promises: Promises) -> None:
         self.board = board
         self._promises = promises
+        self._units: list[Unit] = []
+        self._hopeless: dict[tuple[Selection, Resources], int] = {}  # so many pods found no room in this cycle
 
     def turn(self, group: PodGroup) -> Iterator[Decision]:
         """Start at least the minimum now, or evict for it; then the same for each pod beyond."""
@@ -119,14 +122,25 @@ class _Gangs:
         """First for what is missing, then for one pod more at a time."""
         rooms = self.board.rooms.matching(group)
         trial = Trial({room.node.name: (room.future, room.pods_left) for room in rooms}, pods)
-        units = weaker_units(self.board, group, trial)
+        if trial.alike and self._hopeless.get((selection(group), trial.alike), NO_LIMIT) <= missing:
+            return []
+        units = self._weaker(group, trial)
         gone: list[Unit] = []
         needed = missing
         while needed <= len(pods) and (found := given_up(trial, units, needed)) is not None:
             gone += found
-            units = [unit for unit in units if unit not in set(found)]
+            without = set(found)
+            units = [unit for unit in units if unit not in without]
             needed = trial.fitting() + 1
+        if trial.alike and not gone:
+            self._hopeless[selection(group), trial.alike] = missing
         return gone
+
+    def _weaker(self, group: PodGroup, trial: Trial) -> list[Unit]:
+        """Whoever has a lower priority and holds room that the gang could use, most important first."""
+        self._units = self._units or all_units(self.board)
+        found = (unit for unit in self._units if unit.seats[0].group.priority < group.priority)
+        return [unit for unit in found if trial.touches(unit)]
 
     def _stays(self, group: PodGroup, least: tuple[Pod, ...], *, could: bool) -> Pend:
         """Why nobody goes: too large for empty nodes, bound to a domain, kept from evicting, or nobody weaker."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduling.board import Board, Seat
-from scheduling.model import Pod, PodGroup
+from scheduling.model import Pod
 from scheduling.nodewise import start_of
 from scheduling.placement import NO_LIMIT, by_size
 from scheduling.resources import Resources
@@ -41,7 +41,7 @@ class Trial:
     def __init__(self, spaces: Mapping[str, Space], pods: Sequence[Pod]) -> None:
         self._spaces = dict(spaces)
         self._pods = pods
-        self._alike = pods[0].requests if len({pod.requests for pod in pods}) == 1 else None
+        self.alike = pods[0].requests if len({pod.requests for pod in pods}) == 1 else None
         self._slots = {name: self._count(name) for name in spaces}
         self._total = sum(self._slots.values())
 
@@ -69,11 +69,11 @@ class Trial:
 
     def _count(self, name: str) -> int:
         free, left = self._spaces[name]
-        return 0 if self._alike is None else max(0, min(left, _times(free, self._alike, most=left)))
+        return 0 if self.alike is None else max(0, min(left, _times(free, self.alike, most=left)))
 
     def fitting(self) -> int:
         """How many of the pods fit by now."""
-        return len(self.places()) if self._alike is None else min(self._total, len(self._pods))
+        return len(self.places()) if self.alike is None else min(self._total, len(self._pods))
 
     def places(self) -> dict[str, str]:
         """Pod name to node, in the order of the pods; one that fits nowhere is left out."""
@@ -94,25 +94,25 @@ def _times(free: Resources, asked: Resources, *, most: int) -> int:
     return min((left // part for left, part in parts if part), default=most)
 
 
-def weaker_units(board: Board, group: PodGroup, trial: Trial) -> list[Unit]:
-    """Whoever has a lower priority and holds room that the gang could use, most important first."""
+def all_units(board: Board) -> list[Unit]:
+    """Whoever holds room, most important first."""
     found: list[Unit] = []
     for seats in board.seats_of.values():
-        if seats and seats[0].group.priority < group.priority:
-            whole = seats[0].group.gang and seats[0].group.whole
-            found += [Unit(tuple(seats))] if whole else [Unit((seat,)) for seat in seats]
-    return sorted((unit for unit in found if trial.touches(unit)), key=lambda unit: unit.importance)
+        whole = len(seats) > 1 and seats[0].group.gang and seats[0].group.whole
+        found += [Unit(tuple(seats))] if whole else [Unit((seat,)) for seat in seats]
+    return sorted(found, key=lambda unit: unit.importance)
 
 
 def given_up(trial: Trial, units: Sequence[Unit], needed: int) -> list[Unit] | None:
-    """Who stays away so that so many of the pods fit; the others are given back. None when even all do not suffice."""
+    """Who stays away so that so many of the pods fit; the others are given back. None: all together do not suffice."""
     for unit in units:
         trial.take(unit)
-    enough = trial.fitting() >= needed
+    if trial.fitting() < needed:
+        return None
     gone: list[Unit] = []
     for unit in units:
         trial.give_back(unit)
-        if enough and trial.fitting() < needed:
+        if trial.fitting() < needed:
             trial.take(unit)
             gone.append(unit)
-    return gone if enough else None
+    return gone
