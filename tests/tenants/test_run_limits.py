@@ -89,8 +89,13 @@ def test_the_console_sets_one_and_says_what_is_wrong(
 ) -> None:
     console, page = client_of(admin), reverse("admin:tenants_runlimit_add")
     form = {"project": llm_team.pk, "category": "Train", "minutes": 60, "notice_minutes": 60, "reason": "Fairness"}
-    answer = console.post(page, form)
-    assert answer.context["adminform"].form.errors.get("notice_minutes") or answer.context["adminform"].form.errors
+    for wrong, said in (
+        ({"notice_minutes": 60}, "The notice must be shorter"),
+        ({"project": ""}, "Choose a department or a project."),
+        ({"category": "Dream"}, "There is no such category."),
+    ):
+        answer = console.post(page, {**form, "notice_minutes": 15, **wrong})
+        assert said in str(answer.context["adminform"].form.errors)
     assert console.post(page, {**form, "notice_minutes": 15}).status_code == 302
     assert str(RunLimit.objects.get()) == "llm-team: Train"
     listed = console.get(reverse("admin:tenants_runlimit_changelist")).content.decode()
