@@ -202,7 +202,8 @@ def _group(
     homes: Mapping[tuple[str, str], str] | None,
 ) -> PodGroup:
     first = pods[0]
-    starts = [int(pod.started_at.timestamp() * 1_000_000) for pod in pods if pod.started_at]
+    members = tuple(_pod(pod) for pod in pods)
+    starts = [pod.started for pod in members if pod.started is not None]
     home = namespace_queue(first.namespace) if homes is None else first.queue
     return PodGroup(
         name=name,
@@ -210,7 +211,7 @@ def _group(
         namespace=first.namespace,
         priority=first.priority,
         preemptible=first.preemptible if homes is not None else first.priority < THRESHOLD,
-        pods=tuple(_pod(pod) for pod in pods),
+        pods=members,
         min_member=min(minimum, len(pods)),
         started=min(starts, default=None),
         created=int(first.created_at.timestamp() * 1_000_000),
@@ -224,7 +225,8 @@ def _group(
 def _pod(pod: ObservedPod) -> Pod:
     amounts = Resources(pod.gpu_milli, pod.cpu_milli, pod.memory_bytes)
     leaving = pod.deletion_at is not None
-    return Pod(pod.uid, amounts, pod.node_name or None, leaving, pod.nominated_node or None)
+    started = int(pod.started_at.timestamp() * 1_000_000) if pod.started_at else None
+    return Pod(pod.uid, amounts, pod.node_name or None, leaving, pod.nominated_node or None, started)
 
 
 def _unborn(cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool]) -> Iterator[PodGroup]:

@@ -195,7 +195,8 @@ def _group(draft: _Draft, pools: Mapping[str, str] | None, *, whole: bool) -> Po
 
 def _pod(pod: Manifest) -> Pod:
     nominated = (pod.get("status") or {}).get("nominatedNodeName") or None
-    return Pod(pod["metadata"]["uid"], requests_of(pod), pod["spec"].get("nodeName"), is_leaving(pod), nominated)
+    node = pod["spec"].get("nodeName")
+    return Pod(pod["metadata"]["uid"], requests_of(pod), node, is_leaving(pod), nominated, _started(pod))
 
 
 def _started(pod: Manifest) -> int | None:
