@@ -1,5 +1,6 @@
 """Forms of the clusters' pages. They carry what was typed; what it means is decided by the services."""
 
+from operator import itemgetter
 from typing import Any, Final
 
 from django import forms
@@ -8,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.entered import Entered
 from clusters.flavours import FLAVOURS
+from clusters.flavours.kube import Kube
 from clusters.models import ClusterCredential
 from clusters.services.estate import POOL_LABEL
 from portal.core.errors import Problem, RungError
@@ -108,7 +110,8 @@ class ConnectForm(ConnectionForm):
         max_length=63, label=_("Name"), help_text=_("Lower-case letters, digits and inner dashes; it stays.")
     )
     flavour = forms.ChoiceField(
-        choices=[(name, flavour.title) for name, flavour in sorted(FLAVOURS.items(), reverse=True)],
+        choices=sorted(((name, flavour.title) for name, flavour in FLAVOURS.items()), key=itemgetter(1)),
+        initial=Kube.name,
         label=_("Scheduler"),
         help_text=_("A test says which ones are installed. What each of them does not enforce is told beside it."),
     )

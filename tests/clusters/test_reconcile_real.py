@@ -63,7 +63,8 @@ def settled(cluster: Cluster) -> dict[str, str]:
     def still() -> bool:
         time.sleep(1)
         seen.append(versions(cluster))
-        return seen[-1] == seen[-2]
+        quotas, _ = gateway_for(cluster).list(RESOURCE_QUOTA)
+        return all(each.get("status", {}).get("hard") for each in quotas) and seen[-1] == seen[-2]
 
     eventually(still, seconds=60)
     return seen[-1]

@@ -96,7 +96,7 @@ def test_a_refusal_stands_at_its_field_and_keeps_everything_but_the_secret(visit
 def test_the_rights_come_as_a_file(visit: Visitor, admin: User) -> None:
     page = visit(admin).open("/connect-cluster/")
     with page.expect_download() as download:
-        page.get_by_role("link", name="Rights for kube-scheduler").click()
+        page.get_by_role("link", name="Rights for kube-scheduler", exact=True).click()
     assert download.value.suggested_filename == "rung-rights-kube.yaml"
     assert "ClusterRoleBinding" in download.value.path().read_text()
 

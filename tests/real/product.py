@@ -12,7 +12,7 @@ from clusters.backends.kubernetes import KubernetesGateway
 from clusters.connections import Connection
 from clusters.credentials import put
 from clusters.gateways import forget_gateways, gateway_for
-from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS, kind_of, ref_of
+from clusters.kinds_core import NAMESPACE, POD, RESOURCE_QUOTA, WORKLOAD_KINDS, kind_of, ref_of
 from clusters.models import Cluster, ClusterCredential, NodePool, ObserverLease
 from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.services.observe import observe_cluster
@@ -101,12 +101,14 @@ class Product:
         return project
 
     def reconcile(self) -> None:
-        """Everything the database wants is in the cluster, and namespaces take pods."""
+        """Everything the database wants is in the cluster; namespaces take pods, and their quotas count them."""
         run = reconcile(Cluster.objects.get(pk=self.cluster.pk))
         assert run.failed == 0, [outcome.message for outcome in run.outcomes.all()]
         account = self.admin.ref({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).kind
         for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
             self.admin.wait_until(ObjectRef(account, "default", namespace))
+            for quota in self.admin.list(RESOURCE_QUOTA, namespace=namespace):
+                self.admin.wait_until(ref_of(quota), lambda found: found.get("status", {}).get("hard"))
 
     def submit(self, project: Project, manifest: Manifest, *, actor: Actor = SYSTEM, **asked: Any) -> Workload:
         """Through the service, and handed to the cluster by a worker."""

@@ -106,8 +106,14 @@ def product(request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_en
     product = Product(lab, uuid.uuid4().hex[:6], request.param)
     yield product
     product.end()
-    for each in lab.admin.list(QUEUES[request.param]):
-        lab.admin.delete(ref_of(each))
+    _clear(lab, QUEUES[request.param], PRIORITY_CLASS)
+
+
+def _clear(lab: LabCluster, *kinds: Kind) -> None:
+    """What is Rung's of these kinds goes: the next test finds a cluster without any."""
+    for kind in kinds:
+        for each in lab.admin.list(kind, labels="app.kubernetes.io/managed-by=rung"):
+            lab.admin.delete(ref_of(each))
 
 
 def _grant(lab: LabCluster, flavour: str) -> None:
@@ -183,9 +189,7 @@ class Real:
 
     def end(self) -> None:
         """Nothing of it is left in the way of the next flavour."""
-        for kind in (QUEUES[self.flavour], NAMESPACE, PRIORITY_CLASS):
-            for each in self.lab.admin.list(kind, labels="app.kubernetes.io/managed-by=rung"):
-                self.lab.admin.delete(ref_of(each))
+        _clear(self.lab, QUEUES[self.flavour], NAMESPACE, PRIORITY_CLASS)
         forget_gateways()
 
 
