@@ -154,23 +154,27 @@ class Product:
         """A line per pod of the whole cluster: who holds what a waiting one needs."""
         return [_line(pod) for pod in self.admin.list(POD)]
 
-    def end(self) -> None:
-        """Take the namespaces away, pods at once: the next test has every node to itself."""
+    def end(self, *kinds: Kind) -> None:
+        """Take the namespaces away, pods and these kinds at once: the next test has every node and quota to itself."""
         for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
             self.admin.delete(ObjectRef(NAMESPACE, namespace))
-        deadline = time.monotonic() + PATIENCE
-        while left := self.admin.list(POD):
-            assert time.monotonic() < deadline, "\n".join(["pods stay:", *self.everyone()])
-            for pod in left:
-                self._take(ref_of(pod))
-            time.sleep(0.1)
+        for kind in (POD, *kinds):
+            self._clear(kind)
         forget_gateways()
 
-    def _take(self, pod: ObjectRef) -> None:
+    def _clear(self, kind: Kind) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while left := self.admin.list(kind):
+            assert time.monotonic() < deadline, "\n".join([f"{kind.plural} stay:", *self.everyone()])
+            for each in left:
+                self._take(ref_of(each))
+            time.sleep(0.1)
+
+    def _take(self, ref: ObjectRef) -> None:
         """Also one whose job went with the namespace: the Job controller may leave its finalizer there."""
         with suppress(KubeError):  # gone in between
-            self.admin.patch(pod, {"metadata": {"finalizers": None}})
-        self.admin.delete(pod, grace=0)
+            self.admin.patch(ref, {"metadata": {"finalizers": None}})
+        self.admin.delete(ref, grace=0)
 
 
 def _line(pod: Manifest) -> str:

@@ -8,7 +8,7 @@ import pytest
 from django.db.models import QuerySet
 
 from clusters.flavours import FLAVOURS
-from clusters.kinds_core import KUEUE_COHORT, KUEUE_QUEUE
+from clusters.kinds_core import KUEUE_COHORT, KUEUE_QUEUE, KUEUE_WORKLOAD
 from clusters.models import Cluster
 from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.services.reconcile import reconcile
@@ -60,7 +60,7 @@ def product(kueue_cluster: LabCluster, db: None, socket_enabled: None) -> Iterat
     """The product on it, under the account of few rights."""
     product = Product(kueue_cluster, uuid.uuid4().hex[:6], "kueue")
     yield product
-    product.end()
+    product.end(KUEUE_WORKLOAD)  # what is left in a queue counts in the next test's queue of the same name
 
 
 def a_job(name: str, *, pods: int = 1) -> Manifest:
