@@ -4,7 +4,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -31,6 +31,12 @@ def saying(folder: Path, pieces: Sequence[bytes], *, pause: float = 0.0, close: 
     context.load_cert_chain(file)
     server = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def run(target: Callable[..., None], *args: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        thread.start()
+        threads.append(thread)
 
     def serve(peer: socket.socket) -> None:
         with suppress(OSError), context.wrap_socket(peer, server_side=True) as visitor:
@@ -45,12 +51,14 @@ def saying(folder: Path, pieces: Sequence[bytes], *, pause: float = 0.0, close: 
         with suppress(OSError):
             while True:
                 peer, _ = server.accept()
-                threading.Thread(target=serve, args=(peer,), daemon=True).start()
+                run(serve, peer)
 
-    threading.Thread(target=accept, daemon=True).start()
+    run(accept)
     try:
         yield Connection(f"https://127.0.0.1:{server.getsockname()[1]}", ca=ca.pem, token="canary")
     finally:
         over.set()
         server.shutdown(socket.SHUT_RDWR)
         server.close()
+        for thread in threads:
+            thread.join(30)

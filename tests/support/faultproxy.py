@@ -22,6 +22,7 @@ from tests.support.faults import Cut, Exchange, Fault, Reply, Silent
 from tests.support.lab import LabCluster
 
 RESET = struct.pack("ii", 1, 0)
+ENDS_WITHIN = 30.0
 HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "host", "keep-alive"}
 
 
@@ -61,6 +62,7 @@ class FaultProxy:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._behind: set[HTTPSConnection] = set()
+        self._threads: list[threading.Thread] = []
         self._ended = threading.Event()
         self._deaf = threading.Event()
         self._listener = _listening(0)
@@ -72,8 +74,14 @@ class FaultProxy:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        """Returns when nothing of it runs any more: what lived on would fail in the test that comes next."""
         self._ended.set()
         self.go_down()
+        until = time.monotonic() + ENDS_WITHIN
+        while running := [each for each in list(self._threads) if each.is_alive()]:
+            assert time.monotonic() < until, f"the proxy still runs {running}"
+            self.drop()
+            running[0].join(0.05)
 
     def breaks(
         self,
@@ -149,13 +157,18 @@ class FaultProxy:
         return [each for each in list(self.log) if each.is_write]
 
     def _accepting(self) -> None:
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        self._run(self._accept, self._listener)
+
+    def _run(self, target: Callable[[socket.socket], None], each: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=(each,), daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                threading.Thread(target=self._connection, args=(client,), daemon=True).start()
+                self._run(self._connection, client)
 
     def _connection(self, client: socket.socket) -> None:
         """One client's connection and the one behind it, request after request."""
