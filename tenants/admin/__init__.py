@@ -3,7 +3,7 @@
 from tenants.admin.access import MembershipAdmin, PersonAdmin, ServiceAccountAdmin
 from tenants.admin.organisation import DepartmentAdmin, ProjectAdmin
 from tenants.admin.quotas import DepartmentQuotaAdmin, PriorityCapAdmin, ProjectQuotaAdmin
-from tenants.admin.run_limits import RunLimitAdmin
+from tenants.admin.time_limits import TimeLimitAdmin
 
 __all__ = [
     "DepartmentAdmin",
@@ -13,6 +13,6 @@ __all__ = [
     "PriorityCapAdmin",
     "ProjectAdmin",
     "ProjectQuotaAdmin",
-    "RunLimitAdmin",
     "ServiceAccountAdmin",
+    "TimeLimitAdmin",
 ]

@@ -3,7 +3,7 @@
 from tenants.models.access import Membership, Role, ServiceAccount, User
 from tenants.models.organisation import Department, Project
 from tenants.models.quota import DepartmentQuota, PriorityCap, ProjectQuota, Quota, Rank
-from tenants.models.run_limits import RunLimit
+from tenants.models.time_limits import TimeLimit
 
 __all__ = [
     "Department",
@@ -15,7 +15,7 @@ __all__ = [
     "Quota",
     "Rank",
     "Role",
-    "RunLimit",
     "ServiceAccount",
+    "TimeLimit",
     "User",
 ]

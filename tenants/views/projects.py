@@ -8,8 +8,8 @@ from django.views.decorators.http import require_safe
 from portal.core.http import actor_of
 from tenants.permissions import Verb, standing_of, visible_projects
 from tenants.quota_history import quota_changes
-from tenants.run_limits import limits_of
 from tenants.selectors import quota_rows, quota_rows_of
+from tenants.time_limits import limits_of
 
 
 @login_required

@@ -10,7 +10,7 @@ from django.utils import timezone
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM, Actor
 from tenants.models import Department, Project, User
-from tenants.services.run_limits import set_run_limit
+from tenants.services.time_limits import set_time_limit
 from tests.factories.cast import acting
 from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
 from workloads.models import DesiredPhase, Phase, Workload
@@ -25,7 +25,7 @@ MINUTE = timedelta(minutes=1)
 @pytest.fixture
 def an_hour(research: Department) -> None:
     """Trainings of the department last an hour at most, with ten minutes of notice."""
-    set_run_limit(owner=research, category="Train", minutes=60, notice_minutes=10, actor=SYSTEM)
+    set_time_limit(owner=research, category="Train", minutes=60, notice_minutes=10, actor=SYSTEM)
 
 
 def run(project: Project, *, minutes: int, category: str = "Train", phase: str = Phase.RUNNING) -> Workload:
@@ -113,4 +113,4 @@ def test_the_page_says_when_it_will_be_stopped(
 def test_the_forecast_says_so_before_anything_is_sent(an_hour: None, llm_team: Project, alice: User) -> None:
     cautions = forecast(spec=spec_of(pytorch_job()), project=llm_team, actor=acting(alice)).cautions
     assert "It will be stopped in the end: runs of department research last 1 h at most." in " ".join(cautions)
-    assert "It is told 10 min before." in " ".join(cautions)
+    assert "It is told 10 m before." in " ".join(cautions)

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from portal.core.actors import SYSTEM
+from portal.core.display import duration_text
 from portal.core.errors import RungError
 from tenants.models import Project
-from tenants.run_limits import Allowance, allowances
+from tenants.time_limits import Allowance, allowances
 from workloads.lifecycle import HOLDING
 from workloads.models import DesiredPhase, EventType, Workload, WorkloadEvent
 from workloads.services.lifecycle import stop
@@ -57,10 +59,8 @@ def enforce(now: datetime | None = None) -> int:
 
 def _near_their_end(now: datetime) -> Iterator[tuple[Workload, End]]:
     """Runs that a rule bounds, from their notice on."""
-    ruled = Project.objects.filter(run_limits__isnull=False) | Project.objects.filter(
-        department__run_limits__isnull=False
-    )
-    projects = list(ruled.distinct().select_related("department"))
+    ruled = Q(timelimit_rules__isnull=False) | Q(department__timelimit_rules__isnull=False)
+    projects = list(Project.objects.filter(ruled).distinct().select_related("department"))
     limits = allowances(projects)
     categories = {category for _, category in limits}
     rows = Workload.objects.filter(
@@ -119,8 +119,7 @@ def _rule(allowance: Allowance) -> str:
 
 
 def _lasting(time: timedelta) -> str:
-    hours, minutes = divmod(int(time.total_seconds()) // 60, 60)
-    return " ".join(text for text in (hours and f"{hours} h", minutes and f"{minutes} min") if text) or "0 min"
+    return duration_text(time.total_seconds())
 
 
 def _runs(workload: Workload) -> bool:

@@ -10,12 +10,12 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from portal.core.actors import Actor
 from tenants.admin.base import FROM_CONSOLE, Outcome, ServiceAdmin, ServiceForm, admin_actor, reason_field
-from tenants.models import RunLimit
+from tenants.models import TimeLimit
 from tenants.permissions import Standing, Verb
-from tenants.services.run_limits import lift_run_limit, set_run_limit
+from tenants.services.time_limits import lift_time_limit, set_time_limit
 
 
-class RunLimitForm(ServiceForm):
+class TimeLimitForm(ServiceForm):
     """How long a run may last, and why."""
 
     reason = reason_field(required=True)
@@ -27,16 +27,16 @@ class RunLimitForm(ServiceForm):
     }
 
     class Meta:
-        model = RunLimit
+        model = TimeLimit
         fields = ["department", "project", "category", "minutes", "notice_minutes"]
 
 
-@admin.register(RunLimit)
-class RunLimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
+@admin.register(TimeLimit)
+class TimeLimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
     """Time limits."""
 
     verb = Verb.MANAGE_PROJECT_QUOTA
-    form = RunLimitForm
+    form = TimeLimitForm
     fixed_fields = ("department", "project", "category")
     list_display = ["whose", "category", "minutes", "notice_minutes"]
     list_select_related = ["department", "project"]
@@ -49,14 +49,14 @@ class RunLimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
         )
 
     @admin.display(description=_("department or project"))
-    def whose(self, obj: RunLimit) -> str:
+    def whose(self, obj: TimeLimit) -> str:
         """Its owner."""
-        return f"{'project' if obj.project_id else 'department'} {obj.owner}"
+        return obj.whose
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
         """Set it."""
         row, data = form.instance, form.cleaned_data
-        limit = set_run_limit(
+        limit = set_time_limit(
             owner=row.owner,
             category=row.category,
             minutes=data["minutes"],
@@ -66,5 +66,5 @@ class RunLimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
         )
         return Outcome(limit)
 
-    def remove(self, actor: Actor, obj: RunLimit) -> None:
-        lift_run_limit(limit=obj, actor=actor, reason=FROM_CONSOLE)
+    def remove(self, actor: Actor, obj: TimeLimit) -> None:
+        lift_time_limit(limit=obj, actor=actor, reason=FROM_CONSOLE)

@@ -7,30 +7,30 @@ from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
 from tenants.history import sign
-from tenants.models import Department, Project, RunLimit
-from tenants.models.run_limits import LONGEST_MINUTES
-from tenants.permissions import Verb, require
+from tenants.models import Department, Project, TimeLimit
+from tenants.models.rules import LONGEST_MINUTES
 from tenants.services.checks import readable, unless_taken
 from tenants.services.organisation import LONGEST_REASON
+from tenants.services.rules import owned, permit, scope
 from tenants.usage import category_names
 
 
 @transaction.atomic
-def set_run_limit(
+def set_time_limit(
     *, owner: Department | Project, category: str, minutes: int, notice_minutes: int, actor: Actor, reason: str = ""
-) -> RunLimit:
+) -> TimeLimit:
     """Stop runs of a category after so many minutes, and tell them before.
 
     Refused: out of range, or a category nobody knows. Conflict, with both numbers: longer than the department allows.
     It acts on what runs now as well: a run that is over its new limit is told at once and has the notice left.
     """
-    _permit(owner, actor)
+    permit(owner, actor)
     why = readable("/reason", reason, longest=LONGEST_REASON)
     _refuse_out_of_range(category, minutes, notice_minutes)
     if isinstance(owner, Project):
         _refuse_looser(owner, category, minutes)
-    row = RunLimit.objects.filter(category=category, **_owned(owner)).first() or RunLimit(
-        category=category, **_owned(owner)
+    row = TimeLimit.objects.filter(category=category, **owned(owner)).first() or TimeLimit(
+        category=category, **owned(owner)
     )
     before = _said(row) if row.pk else {}
     row.minutes, row.notice_minutes = minutes, notice_minutes
@@ -38,26 +38,19 @@ def set_run_limit(
         with unless_taken(""):
             sign(row, actor=actor, reason=why).save()
         detail = {"category": category, "before": before, "after": _said(row), "reason": why}
-        record(actor, "run_limit.set", owner, detail=detail, **_scope(owner))
+        record(actor, "time_limit.set", owner, detail=detail, **scope(owner))
     return row
 
 
 @transaction.atomic
-def lift_run_limit(*, limit: RunLimit, actor: Actor, reason: str = "") -> None:
+def lift_time_limit(*, limit: TimeLimit, actor: Actor, reason: str = "") -> None:
     """Runs of this category may go on: at a project as long as its department lets them."""
     owner = limit.owner
-    _permit(owner, actor)
+    permit(owner, actor)
     why = readable("/reason", reason, longest=LONGEST_REASON)
     detail = {"category": limit.category, "before": _said(limit), "after": {}, "reason": why}
-    record(actor, "run_limit.lift", owner, detail=detail, **_scope(owner))
+    record(actor, "time_limit.lift", owner, detail=detail, **scope(owner))
     sign(limit, actor=actor, reason=why).delete()
-
-
-def _permit(owner: Department | Project, actor: Actor) -> None:
-    if isinstance(owner, Project):
-        require(actor, Verb.MANAGE_PROJECT_QUOTA, project=owner)
-    else:
-        require(actor, Verb.MANAGE_DEPARTMENT_QUOTA, department=owner)
 
 
 def _refuse_out_of_range(category: str, minutes: int, notice_minutes: int) -> None:
@@ -73,20 +66,12 @@ def _refuse_out_of_range(category: str, minutes: int, notice_minutes: int) -> No
 
 
 def _refuse_looser(project: Project, category: str, minutes: int) -> None:
-    above = RunLimit.objects.filter(department=project.department_id, category=category).first()
+    above = TimeLimit.objects.filter(department=project.department_id, category=category).first()
     if above and minutes > above.minutes:
         text = _("%(department)s allows %(most)s minutes for %(category)s; a project may only tighten that.")
         values = {"department": project.department.name, "most": above.minutes, "category": category}
         raise Conflict.at("/minutes", "looser_than_department", text % values, asked=minutes, most=above.minutes)
 
 
-def _owned(owner: Department | Project) -> dict[str, Department | Project]:
-    return {"project": owner} if isinstance(owner, Project) else {"department": owner}
-
-
-def _said(row: RunLimit) -> dict[str, int]:
+def _said(row: TimeLimit) -> dict[str, int]:
     return {"minutes": row.minutes, "notice_minutes": row.notice_minutes}
-
-
-def _scope(owner: Department | Project) -> dict[str, str]:
-    return {"project_id": str(owner.pk)} if isinstance(owner, Project) else {}

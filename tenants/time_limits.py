@@ -1,12 +1,13 @@
 """Which time limit holds for a run: the tighter of its project's and its department's. Two queries at most."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from tenants.models import Project, RunLimit
+from tenants.models import Department, Project, TimeLimit
 
 Key = tuple[int, str]
 """(project id, category)"""
@@ -28,20 +29,15 @@ class Allowance:
 def allowances(projects: Collection[Project]) -> Mapping[Key, Allowance]:
     """For each of these projects and every category that a rule names. No key: no limit."""
     departments = {project.department_id for project in projects}
-    rules = RunLimit.objects.filter(Q(project__in=projects) | Q(department__in=departments))
-    by_department: dict[Key, RunLimit] = {}
-    by_project: dict[Key, RunLimit] = {}
-    for rule in rules.select_related("project", "department"):
-        if rule.project_id is not None:
-            by_project[rule.project_id, rule.category] = rule
-        elif rule.department_id is not None:
-            by_department[rule.department_id, rule.category] = rule
+    rows = TimeLimit.objects.filter(Q(project__in=projects) | Q(department__in=departments))
+    by_owner: dict[Department | Project, list[TimeLimit]] = defaultdict(list)
+    for rule in rows.select_related("project", "department"):
+        by_owner[rule.owner].append(rule)
     found: dict[Key, Allowance] = {}
     for project in projects:
-        above = [rule for (owner, _), rule in by_department.items() if owner == project.department_id]
-        own = [rule for (owner, _), rule in by_project.items() if owner == project.pk]
-        for rule in sorted((*above, *own), key=lambda each: each.minutes, reverse=True):
-            found[project.pk, rule.category] = _allowance(rule)
+        for rule in (*by_owner[project.department], *by_owner[project]):
+            each, key = _allowance(rule), (project.pk, rule.category)
+            found[key] = min(each, found.get(key, each))
     return found
 
 
@@ -50,8 +46,5 @@ def limits_of(project: Project) -> list[tuple[str, Allowance]]:
     return sorted((category, found) for (_, category), found in allowances([project]).items())
 
 
-def _allowance(rule: RunLimit) -> Allowance:
-    kind = "project" if rule.project_id is not None else "department"
-    return Allowance(
-        timedelta(minutes=rule.minutes), timedelta(minutes=rule.notice_minutes), f"{kind} {rule.owner.name}"
-    )
+def _allowance(rule: TimeLimit) -> Allowance:
+    return Allowance(timedelta(minutes=rule.minutes), timedelta(minutes=rule.notice_minutes), rule.whose)
