@@ -28,7 +28,7 @@ from workloads.owners import workload_ids
 from workloads.selectors.foreign import foreign_pods
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
-from workloads.services.submission import category_of, resolve_for
+from workloads.services.submission import category_of, resolve_for, type_of
 from workloads.services.time_limits import time_limit_sentences
 from workloads.snapshots import Wanted, group_of, queue_labels, snapshot_of, workload_of
 
@@ -76,7 +76,7 @@ class _Stage:
             cautions=(
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
                 *((RIGID,) if shared_topology(self.spec) else ()),
-                *time_limit_sentences(self.project, category_of(self.spec)),
+                *time_limit_sentences(self.project, category_of(type_of(self.spec))),
             ),
             promises=flavour.semantics(),
             simulated=cluster.is_simulated,

@@ -98,10 +98,9 @@ def type_of(spec: WorkloadSpec) -> WorkloadType:
     return found
 
 
-def category_of(spec: WorkloadSpec) -> str:
+def category_of(type_: WorkloadType) -> str:
     """Build, Train, Deploy or another of the dictionary; empty for a type without one."""
-    category = type_of(spec).category
-    return category.name if category else ""
+    return type_.category.name if type_.category else ""
 
 
 _types: Final = Kept[Mapping[str, WorkloadType]]("rules")
@@ -167,7 +166,7 @@ def _draft(spec: WorkloadSpec, type_: WorkloadType, effective: Effective, projec
         project=project,
         type=type_,
         spec=final.as_json(),
-        category=category_of(spec),
+        category=category_of(type_),
         priority_value=effective.priority.value,
         priority_source=effective.priority_source,
         preemptibility=effective.preemptibility,
