@@ -51,7 +51,7 @@ def _bounded() -> Manifest:
     return revision
 
 
-def _task() -> Manifest:
+def task() -> Manifest:
     return {"steps": [{"name": "run", "image": IMAGE, "resources": one_gpu()}]}
 
 
@@ -101,9 +101,9 @@ VALID: Final[dict[str, Callable[[], Manifest]]] = {
         "DevWorkspace",
         {"started": True, "template": {"components": [{"name": "tools", "container": {"image": IMAGE}}]}},
     ),
-    "TaskRun": lambda: manifest("tekton.dev/v1", "TaskRun", {"taskSpec": _task()}),
+    "TaskRun": lambda: manifest("tekton.dev/v1", "TaskRun", {"taskSpec": task()}),
     "PipelineRun": lambda: manifest(
-        "tekton.dev/v1", "PipelineRun", {"pipelineSpec": {"tasks": [{"name": "one", "taskSpec": _task()}]}}
+        "tekton.dev/v1", "PipelineRun", {"pipelineSpec": {"tasks": [{"name": "one", "taskSpec": task()}]}}
     ),
     "Workflow": lambda: manifest("argoproj.io/v1alpha1", "Workflow", _argo()),
     "ScheduledWorkflow": lambda: manifest(
