@@ -4,7 +4,7 @@ Paths are hard-coded: no discovery for our own kinds. The kinds tenants may subm
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from clusters.kinds import KINDS, WorkloadKind, kind_for
 from clusters.ports import Kind, ObjectRef
@@ -53,14 +53,6 @@ CORE_KINDS = (
     VOLCANO_POD_GROUP,
 )
 _BY_VERSION = {(kind.api_version, kind.kind): kind for kind in CORE_KINDS}
-BESIDE: Final[Mapping[str, tuple[Kind, ...]]] = {
-    "kube-gangs": (GANG_WORKLOAD, GANG_POD_GROUP),
-    "volcano": (VOLCANO_POD_GROUP,),
-}
-"""By flavour: kinds of the objects that stand beside a workload's own, under its name, in the order of making them."""
-BESIDE_KEYS: Final = frozenset(kind.key for kinds in BESIDE.values() for kind in kinds)
-WHOLE_GANGS: Final = frozenset({"kube-gangs"})
-"""Flavours of the plain scheduler that evict a gang whole: an admin's choice, nothing that is found installed."""
 
 
 def kind_of_workload(kind: WorkloadKind, *, api_version: str | None = None) -> Kind:

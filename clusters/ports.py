@@ -3,7 +3,7 @@
 Pure: nothing here touches Django, a database or the network.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -168,6 +168,50 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
+class Configuration:
+    """The one object that a scheduler is configured by: why Rung reads it, and its sentences about what that misses."""
+
+    ref: ObjectRef
+    why: str
+    warnings_of: Callable[[Manifest | None], tuple[str, ...]]  # None: there is no such object, or it may not be read
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What sets a scheduler apart from plain kube-scheduler. Whoever needs to know asks these, never for its name."""
+
+    installed: Kind | None = None
+    """A kind that is served where the scheduler is installed; None: it is always there."""
+    suggested: bool = True
+    """Finding it installed is enough to suggest it; otherwise it is an admin's choice."""
+    simulated: bool = False
+    """The sandbox decides as it does; others' workloads are placed there as kube-scheduler places them."""
+    queues_by_pool: bool = False
+    """Projects and departments have a queue in every node pool, and a workload's pods are one group."""
+    root_above: bool = False
+    """Departments share what they do not use: there is a queue above them all."""
+    sums_projects: bool = False
+    """A department's objects depend on the sum of what its projects deserve."""
+    queues_jobs: bool = False
+    """Whole jobs wait, are let go and are evicted: pods exist only of those that were let go."""
+    whole_gangs: bool = False
+    """A gang of the plain scheduler is evicted whole and may ask for one topology domain."""
+    beside: tuple[Kind, ...] = ()
+    """Objects that stand beside a workload's own, under its name, in the order of making them."""
+    reads: tuple[Kind, ...] = ()
+    """Objects of the scheduler's own in which an admin finds its reasons."""
+    tells: Mapping[Kind, Callable[[Manifest], Iterable[Manifest]]] = field(default_factory=dict)
+    """Objects of the scheduler's own that are watched, and how each becomes events about its workload."""
+    configuration: Configuration | None = None
+    """What it is configured by, where that can be read."""
+
+    @property
+    def names_objects(self) -> bool:
+        """It says who gained by the uid of a workload's object, not of a pod."""
+        return self.whole_gangs or self.queues_jobs
+
+
+@dataclass(frozen=True, slots=True)
 class WatchEvent:
     """ADDED, MODIFIED or DELETED, with the object as it then stood; BOOKMARK with a resourceVersion only."""
 
@@ -231,6 +275,7 @@ class SchedulerFlavour(Protocol):
     name: str
     title: str
     preemptibilities: tuple[str, ...]  # the values this scheduler can express
+    traits: Traits
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""

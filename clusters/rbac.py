@@ -11,12 +11,11 @@ from typing import Any, Final
 
 import yaml
 
-from clusters.flavours import TELLERS, flavour_for
-from clusters.flavours.volcano_conf import CONF
-from clusters.kinds_core import BESIDE, CONFIG_MAP, EVENT, KAI_POD_GROUP, NODE, POD, WORKLOAD_KINDS
+from clusters.flavours import flavour_for
+from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.order import PARENTS
-from clusters.ports import MANAGED_BY, MANAGER, Kind, Manifest
+from clusters.ports import MANAGED_BY, MANAGER, Configuration, Kind, Manifest
 
 READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "update", "delete")
@@ -40,7 +39,6 @@ NO_QUESTION: Final = {
 }
 NAMESPACE: Final = "rung-system"
 ACCOUNT: Final = "rung"
-EXTRA_READS: Final[dict[str, tuple[Kind, ...]]] = {"kai": (KAI_POD_GROUP,)}
 
 
 HEAD: Final = """\
@@ -75,32 +73,29 @@ class Access:
         return f"{self.path}.{self.group}" if self.group else self.path
 
 
-NAMED_READS: Final[dict[str, tuple[Access, ...]]] = {
-    "volcano": (Access("", CONFIG_MAP.plural, ("get",), "whether the scheduler preempts and reclaims", name=CONF.name),)
-}
-
-
 def required_access(flavour: str) -> tuple[Access, ...]:
     """Everything Rung does in a cluster of this flavour. Kinds whose CRD is not installed are named all the same.
 
     KeyError: no such flavour.
     """
-    owned = {(kind.group, kind.plural): kind for kind in (*flavour_for(flavour).kinds(), *WORKLOAD_KINDS)}
+    dialect = flavour_for(flavour)
+    traits = dialect.traits
+    owned = {(kind.group, kind.plural): kind for kind in (*dialect.kinds(), *WORKLOAD_KINDS)}
     return (
         Access("", NODE.plural, READ, "capacity of the node pools"),
         Access("", EVENT.plural, READ, "why pods wait and who evicted them"),
         Access("", POD.plural, READ + WRITE, "status of workloads; bare pods that were submitted"),
         Access("", POD.plural, ("get",), "logs on the workload's page", subresource="log"),
         *(Access(kind.group, kind.plural, READ + WRITE, _why(kind)) for kind in owned.values() if kind != POD),
-        *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in BESIDE.get(flavour, ())),
-        *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in _read_only(flavour)),
-        *NAMED_READS.get(flavour, ()),
+        *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in traits.beside),
+        *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in (*traits.reads, *traits.tells)),
+        *_configured(traits.configuration),
     )
 
 
-def _read_only(flavour: str) -> tuple[Kind, ...]:
-    """The scheduler's own objects, which hold its reasons."""
-    return (*EXTRA_READS.get(flavour, ()), *TELLERS.get(flavour, ()))
+def _configured(by: Configuration | None) -> Iterable[Access]:
+    if by is not None:
+        yield Access(by.ref.kind.group, by.ref.kind.plural, ("get",), by.why, name=by.ref.name)
 
 
 def _why(kind: Kind) -> str:

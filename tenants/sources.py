@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from django.db.models import QuerySet
 
-from clusters.flavours import SUMS, flavour_for
+from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from clusters.ports import DesiredState
 from clusters.sources import EVERYBODY
@@ -27,7 +27,7 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     parents = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=departments))
     leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=projects).defer("updated_at"))
     caps = _caps(projects)
-    promised = promised_to(_project_quotas(departments)) if cluster.flavour in SUMS else {}
+    promised = promised_to(_project_quotas(departments)) if flavour.traits.sums_projects else {}
     return DesiredState(
         departments=tuple(
             queue

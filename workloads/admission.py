@@ -10,7 +10,6 @@ from typing import Final
 from django.db import connection
 
 from clusters.flavours import flavour_for
-from clusters.kinds_core import WHOLE_GANGS
 from clusters.models import Node, NodePool
 from portal.core.errors import Problem, Refused
 from portal.core.marks import Kept
@@ -135,7 +134,7 @@ def refuse_topology(spec: WorkloadSpec, project: Project) -> None:
     if key is None:
         return
     nodes = Node.objects.filter(cluster=cluster)
-    if cluster.flavour not in WHOLE_GANGS:
+    if not flavour_for(cluster.flavour).traits.whole_gangs:
         code, said = "topology_unsupported", f"{flavour_for(cluster.flavour).title} on {cluster.name} is not told of it"
     elif spec.min_member < 2:
         code, said = "topology_of_one", "only a gang of several pods can share one"

@@ -13,12 +13,10 @@ from typing import Final
 from clusters.flavours import common, flavour_for
 from clusters.flavours.common import RANK_TO_PRIORITY
 from clusters.flavours.kube import with_defaults
-from clusters.kinds_core import WHOLE_GANGS
 from clusters.models import Cluster, NodePool, ObservedPod
 from clusters.pods import TERMINAL
-from clusters.ports import DesiredState, ProjectSpec, QueueSpec
+from clusters.ports import DesiredState, ProjectSpec, QueueSpec, Traits
 from clusters.sources import desired_state
-from scheduling.cycle import Flavour
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot, Strategy
 from scheduling.priority import THRESHOLD, Preemptibility
 from scheduling.resources import Limit, Resources
@@ -31,8 +29,6 @@ from workloads.node_choice import borne_taints, selected_labels, shared_topology
 from workloads.owners import workload_ids
 
 ANY_POOL: Final = "default"
-BY_POOL: Final = frozenset({Flavour.KAI, Flavour.KUEUE, Flavour.VOLCANO})
-"""Flavours with queues per project and department in every pool."""
 GATED: Final = "SchedulingGated"  # held back from the scheduler by its maker
 
 
@@ -52,13 +48,14 @@ class Wanted:
 
 def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, datetime | None]:
     """The cluster (or one of its pools) as it was last observed, and when that was."""
-    by_pool = cluster.flavour in BY_POOL
+    traits = flavour_for(cluster.flavour).traits
+    by_pool = traits.queues_by_pool
     state = desired_state(cluster)
     pools = list(cluster.node_pools.all())
     pods = list(_pods(cluster))
     snapshot = Snapshot(
         nodes=tuple(_nodes(cluster, by_pool=by_pool)),
-        queues=tuple(_queues(state, cluster.flavour) if by_pool else _namespace_queues(state)),
+        queues=tuple(_queues(state, traits) if by_pool else _namespace_queues(state)),
         groups=(*_groups(cluster, pods, state), *_unborn(cluster, pods, pools)),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if by_pool else {},
     )
@@ -79,10 +76,10 @@ def _nodes(cluster: Cluster, *, by_pool: bool) -> Iterator[Node]:
         )
 
 
-def _queues(state: DesiredState, flavour_name: str) -> Iterator[Queue]:
+def _queues(state: DesiredState, traits: Traits) -> Iterator[Queue]:
     leaves = (queue for project in state.projects for queue in project.queues)
     for order, spec in enumerate((*state.departments, *leaves)):
-        above = f"all departments in {spec.pool.name}" if flavour_name == Flavour.KUEUE else None
+        above = f"all departments in {spec.pool.name}" if traits.root_above else None
         yield _queue(spec, order, spec.parent or above)
 
 
@@ -144,7 +141,8 @@ def _pods(cluster: Cluster) -> Iterable[ObservedPod]:
 
 
 def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) -> Iterator[PodGroup]:
-    by_pool, gangs = cluster.flavour in BY_POOL, cluster.flavour in WHOLE_GANGS
+    traits = flavour_for(cluster.flavour).traits
+    by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
     topologies = _topologies(minimum) if gangs else {}
     homes = _leaves(state.projects)
@@ -154,7 +152,7 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
         drafts.setdefault(_group_name(pod, together=together), []).append(pod)
     for name, members in drafts.items():
         group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
-        if cluster.flavour == Flavour.KUEUE:
+        if traits.queues_jobs:
             group = _admitted(group)
         yield (
             as_gang(group, minimum.get(members[0].owner_id, 1), topologies.get(members[0].owner_id)) if gangs else group
@@ -162,7 +160,7 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
 
 
 def _admitted(group: PodGroup) -> PodGroup:
-    """Kueue lets pods exist only once their workload is admitted; pods of others are in none of its queues."""
+    """Where whole jobs are queued, pods are of admitted ones; pods of others are in none of its queues."""
     return replace(group, started=group.age_key, queue=group.queue if workload_of(group.name) else "")
 
 
@@ -257,8 +255,9 @@ def wanted_of(workload: Workload, pool: NodePool) -> Wanted:
 
 def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
     """The pod group a scheduler of this flavour would see, all of it waiting."""
-    by_pool = flavour_name in BY_POOL
-    queue = flavour_for(flavour_name).queue_name(wanted.project.owner, wanted.pool.name)
+    flavour = flavour_for(flavour_name)
+    by_pool = flavour.traits.queues_by_pool
+    queue = flavour.queue_name(wanted.project.owner, wanted.pool.name)
     preemptible = wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE
     pool = {wanted.pool.label_key: wanted.pool.label_value}
     group = PodGroup(
@@ -275,9 +274,9 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
         node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
         tolerations=borne_taints(wanted.spec),
     )
-    return (
-        as_gang(group, wanted.spec.min_member, shared_topology(wanted.spec)) if flavour_name in WHOLE_GANGS else group
-    )
+    if not flavour.traits.whole_gangs:
+        return group
+    return as_gang(group, wanted.spec.min_member, shared_topology(wanted.spec))
 
 
 def _wanted_pods(wanted: Wanted, *, filled_in: bool) -> Iterator[Pod]:

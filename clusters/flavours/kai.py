@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from clusters.flavours import common, reading
 from clusters.flavours.rendering import render_job
-from clusters.kinds_core import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
+from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.ownership import owned
-from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PoolSpec, Promise, QueueSpec, Reading
+from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PoolSpec, Promise, QueueSpec, Reading, Traits
 
 SCHEDULER: Final = "kai-scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
@@ -41,6 +41,7 @@ class Kai:
     name: str = "kai"
     title: str = "KAI Scheduler"
     preemptibilities: tuple[str, ...] = ("preemptible", "semi-preemptible", "non-preemptible")
+    traits: Traits = Traits(installed=KAI_QUEUE, simulated=True, queues_by_pool=True, reads=(KAI_POD_GROUP,))
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""

@@ -12,7 +12,7 @@ from clusters.flavours.kube_promises import PROMISES, cautions
 from clusters.flavours.rendering import render_job
 from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
 from clusters.ownership import owned
-from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PriorityLevel, ProjectSpec, Promise, Reading
+from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PriorityLevel, ProjectSpec, Promise, Reading, Traits
 from scheduling.priority import THRESHOLD
 from scheduling.resources import Limit, Resources, decimal_text
 
@@ -31,6 +31,7 @@ class Kube:
     name: str = "kube"
     title: str = "kube-scheduler"
     preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
+    traits: Traits = Traits(simulated=True)
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""

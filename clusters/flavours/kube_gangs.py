@@ -14,7 +14,7 @@ from clusters.flavours.kube_promises import PROMISES as KUBE_PROMISES
 from clusters.kinds import Shape, kind_for, parts_in
 from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD
 from clusters.ownership import owned
-from clusters.ports import FOR_OTHERS, JobSpec, Kind, Manifest, Promise, Reading
+from clusters.ports import FOR_OTHERS, JobSpec, Kind, Manifest, Promise, Reading, Traits
 
 TEMPLATE: Final = "pods"  # name of the one pod group template of a Workload
 WAITS_FOR_OTHERS: Final = "waiting for minCount pods from a gang"
@@ -26,6 +26,13 @@ class KubeGangs(Kube):
 
     name: str = "kube-gangs"
     title: str = "kube-scheduler with gangs"
+    traits: Traits = Traits(
+        installed=GANG_WORKLOAD,
+        suggested=False,
+        simulated=True,
+        whole_gangs=True,
+        beside=(GANG_WORKLOAD, GANG_POD_GROUP),
+    )
 
     def render(self, job: JobSpec) -> list[Manifest]:
         """As plain kube; for a gang its Workload and its PodGroup first, and the group named at every pod template."""

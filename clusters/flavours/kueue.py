@@ -17,6 +17,7 @@ from clusters.kinds_core import (
     KUEUE_LOCAL_QUEUE,
     KUEUE_PRIORITY,
     KUEUE_QUEUE,
+    KUEUE_WORKLOAD,
     NAMESPACE,
     PRIORITY_CLASS,
 )
@@ -32,6 +33,7 @@ from clusters.ports import (
     Promise,
     QueueSpec,
     Reading,
+    Traits,
 )
 from scheduling.resources import Limit, decimal_text
 
@@ -61,6 +63,14 @@ class Kueue:
     name: str = "kueue"
     title: str = "Kueue"
     preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
+    traits: Traits = Traits(
+        installed=KUEUE_QUEUE,
+        queues_by_pool=True,
+        root_above=True,
+        sums_projects=True,
+        queues_jobs=True,
+        tells={KUEUE_WORKLOAD: kueue_reading.tell},
+    )
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from clusters.flavours import common, reading
 from clusters.flavours.rendering import render_job
+from clusters.flavours.volcano_conf import CONFIGURATION
 from clusters.flavours.volcano_promises import PROMISES
 from clusters.kinds import Shape, kind_for, parts_in
 from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.ownership import owned
-from clusters.ports import DesiredState, JobSpec, Kind, Manifest, Promise, QueueSpec, Reading
+from clusters.ports import DesiredState, JobSpec, Kind, Manifest, Promise, QueueSpec, Reading, Traits
 from scheduling.priority import Preemptibility
 from scheduling.resources import MILLI, Limit, decimal_text
 
@@ -39,6 +40,12 @@ class Volcano:
     name: str = "volcano"
     title: str = "Volcano"
     preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
+    traits: Traits = Traits(
+        installed=VOLCANO_QUEUE,
+        queues_by_pool=True,
+        beside=(VOLCANO_POD_GROUP,),
+        configuration=CONFIGURATION,
+    )
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""

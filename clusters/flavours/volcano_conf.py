@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from clusters.kinds_core import CONFIG_MAP
-from clusters.ports import Manifest, ObjectRef
+from clusters.ports import Configuration, Manifest, ObjectRef
 from portal.core.strict.documents import Limits
 from portal.core.strict.problems import DocumentRefused
 from portal.core.strict.yaml_reader import documents_from_yaml
@@ -99,3 +99,6 @@ def _warnings(conf: Conf) -> Iterator[str]:
         yield NO_CAPACITY
     elif capacity.get("enableHierarchy") is not True:
         yield NO_HIERARCHY
+
+
+CONFIGURATION: Final = Configuration(CONF, "whether the scheduler preempts and reclaims", warnings_of)

@@ -13,7 +13,7 @@ from clusters.flavours.common import POOL, TOPOLOGY_KEY
 from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kinds import kind_for
-from clusters.kinds_core import KAI_QUEUE, NODE, POD, WHOLE_GANGS
+from clusters.kinds_core import KAI_QUEUE, NODE, POD
 from clusters.pods import (
     amounts,
     annotations,
@@ -29,7 +29,7 @@ from clusters.pods import (
     taints_of,
     tolerations_of,
 )
-from clusters.ports import Manifest
+from clusters.ports import Manifest, Traits
 from clusters.sandbox.store import Store
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
 from scheduling.priority import Preemptibility
@@ -37,7 +37,6 @@ from scheduling.resources import Limit
 
 ANY_POOL: Final = "default"
 DEFAULT_QUEUE: Final = "default-queue"
-KAI: Final = "kai"
 MEGABYTE: Final = 1_000_000
 
 
@@ -60,18 +59,18 @@ class _Draft:
     gang: bool = False
 
 
-def scene_of(store: Store, *, flavour: str) -> Scene:
+def scene_of(store: Store, *, traits: Traits) -> Scene:
     """Read the whole cluster."""
-    shards = flavour == KAI
+    shards, whole = traits.queues_by_pool, traits.whole_gangs
     alive = [pod for pod in store.of(POD.key) if not is_terminal(pod) and not pod["spec"].get("schedulingGates")]
     queues = tuple(_queues(store)) if shards else ()
     pools = {queue.name: queue.pool for queue in queues}
-    drafted = _drafts_of_groups(alive) if flavour in WHOLE_GANGS else _drafts(alive, gangs=shards)
+    drafted = _drafts_of_groups(alive) if whole else _drafts(alive, gangs=shards)
     drafts = [part for draft in drafted for part in _split(draft)]
     snapshot = Snapshot(
         nodes=tuple(_nodes(store, shards=shards)),
         queues=queues,
-        groups=tuple(_group(draft, pools if shards else None, whole=flavour in WHOLE_GANGS) for draft in drafts),
+        groups=tuple(_group(draft, pools if shards else None, whole=whole) for draft in drafts),
     )
     by_uid = {pod["metadata"]["uid"]: pod for pod in alive}
     return Scene(snapshot, by_uid, {draft.name: draft.title for draft in drafts})

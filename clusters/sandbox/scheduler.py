@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from clusters.flavours import flavour_for
 from clusters.kinds_core import GANG_POD_GROUP
 from clusters.ports import Manifest
 from clusters.sandbox import wordings
 from clusters.sandbox.admission import start_leaving
 from clusters.sandbox.conditions import set_condition
 from clusters.sandbox.journal import WARNING, note
-from clusters.sandbox.scene import KAI, Scene, scene_of
+from clusters.sandbox.scene import Scene, scene_of
 from clusters.sandbox.store import Store
 from scheduling.capacity import Ledger
 from scheduling.cycle import cycle
@@ -20,8 +21,6 @@ from scheduling.model import Node, PodGroup, total
 from scheduling.resources import ZERO, Resources
 
 KUBE = "kube"
-SIMULATED = frozenset({KUBE, "kube-gangs", KAI})
-"""What another scheduler adds (queues and their quotas) is not simulated: pods are placed as kube-scheduler does."""
 KUBE_SOURCE = "default-scheduler"
 KAI_SOURCE = "kai-scheduler"
 
@@ -36,12 +35,16 @@ class Counts:
 
 
 def run(store: Store, *, flavour: str) -> Counts:
-    """Decide once for everything that waits; nothing waits, nothing is decided."""
-    flavour = flavour if flavour in SIMULATED else KUBE
-    scene = scene_of(store, flavour=flavour)
+    """Decide once for everything that waits; nothing waits, nothing is decided.
+
+    What a scheduler adds that is not simulated (queues and their quotas) is left out: kube-scheduler places its pods.
+    """
+    flavour = flavour if flavour_for(flavour).traits.simulated else KUBE
+    traits = flavour_for(flavour).traits
+    scene = scene_of(store, traits=traits)
     if not any(group.waiting for group in scene.snapshot.groups):
         return Counts()
-    scheduler = _Scheduler(store, scene, flavour)
+    scheduler = _Scheduler(store, scene, in_queues=traits.queues_by_pool)
     for decision in cycle(scene.snapshot, flavour=flavour):
         match decision:
             case Start():
@@ -59,14 +62,14 @@ class _Scheduler:
 
     store: Store
     scene: Scene
-    flavour: str
+    in_queues: bool  # then the words are KAI's, otherwise kube-scheduler's
     counts: Counts = field(default_factory=Counts)
     _free: dict[str, Resources] | None = None
     _standings: dict[str, str] | None = None
 
     @property
     def source(self) -> str:
-        return KAI_SOURCE if self.flavour == KAI else KUBE_SOURCE
+        return KAI_SOURCE if self.in_queues else KUBE_SOURCE
 
     def bind(self, start: Start) -> None:
         for uid, node in start.placements.items():
@@ -86,7 +89,7 @@ class _Scheduler:
                 pod, "DisruptionTarget", "True", at=self.store.now, reason="PreemptionByScheduler", message=message
             )
             start_leaving(self.store, pod)
-            reason = "Evict" if self.flavour == KAI else "Preempted"
+            reason = "Evict" if self.in_queues else "Preempted"
             note(self.store, pod, reason, message, source=self.source)
         self.counts.evicted += len(eviction.pods)
 
@@ -109,11 +112,11 @@ class _Scheduler:
             changed = True
         if changed:
             self.store.touch(pod)
-            reason = "Unschedulable" if self.flavour == KAI else "FailedScheduling"
+            reason = "Unschedulable" if self.in_queues else "FailedScheduling"
             note(self.store, pod, reason, message, source=self.source, kind=WARNING)
 
     def _waiting_message(self, pod: Manifest, wait: Wait, asked: Resources, nominated: str) -> str:
-        if self.flavour == KAI:
+        if self.in_queues:
             pool = wait.group.pool
             nodes = [node for node in self.scene.snapshot.nodes if node.pool == pool]
             return wordings.waiting_in_kai(wait.pend, _title(pod), pool=pool, nodes=nodes, nominated=nominated)
@@ -140,7 +143,7 @@ class _Scheduler:
         return self._free
 
     def _eviction_message(self, eviction: Evict, pod: Manifest) -> str:
-        if self.flavour != KAI:
+        if not self.in_queues:
             gang = self.scene.snapshot.group_by_name[eviction.for_group].gang
             node = eviction.nodes.get(pod["metadata"]["uid"], "")
             return wordings.preempted_by_kube(self._taker_uid(eviction.for_group), node, group=gang)

@@ -11,11 +11,9 @@ from typing import Any, Final, Protocol
 
 from clusters.connections import Connection
 from clusters.errors import ClusterError
-from clusters.flavours import TELLERS, flavour_for
-from clusters.flavours.volcano_conf import CONF, warnings_of
+from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import gateway_to
-from clusters.kinds_core import BESIDE, GANG_WORKLOAD, KAI_QUEUE, KUEUE_QUEUE, VOLCANO_QUEUE, WHOLE_GANGS
-from clusters.ports import Kind, Manifest, ObjectRef
+from clusters.ports import Kind, Manifest, ObjectRef, SchedulerFlavour
 from clusters.rbac import Access, required_access
 from portal.core.strict.problems import visible
 
@@ -23,6 +21,7 @@ ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
 SUBJECT_REVIEW: Final = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False)
+DEFAULT: Final = "kube"
 THREADS: Final = 8
 DEADLINE: Final = 20.0
 """Seconds for all questions together; what was not answered by then is not known."""
@@ -32,12 +31,6 @@ EXCESS: Final = (
     (Access("", "secrets", ("get",), "secrets of everybody"), "get"),
     (Access("", "pods", ("create",), "commands inside pods", subresource="exec"), "create"),
     (Access("", "users", ("impersonate",), "the identity of others"), "impersonate"),
-)
-SCHEDULERS: Final[tuple[tuple[Kind, str, str], ...]] = (
-    (KAI_QUEUE, "KAI Scheduler", "kai"),
-    (KUEUE_QUEUE, "Kueue", "kueue"),
-    (VOLCANO_QUEUE, "Volcano", "volcano"),
-    (GANG_WORKLOAD, "in-tree gang scheduling", "kube-gangs"),
 )
 
 
@@ -91,8 +84,8 @@ class ConnectionReport:
     milliseconds: int = 0
     permissions: tuple[Permission, ...] = ()
     excess: tuple[str, ...] = ()
-    schedulers: tuple[tuple[str, str], ...] = ()  # title, flavour (empty: none of its own)
-    fitting: str = "kube"
+    schedulers: tuple[SchedulerFlavour, ...] = ()  # installed, beside the one that is always there
+    fitting: str = DEFAULT
     warnings: tuple[str, ...] = ()  # what the scheduler there is configured not to do
     unserved: tuple[str, ...] = ()  # kinds without which the asked flavour cannot work
 
@@ -128,7 +121,7 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
     3. ask for every right Rung needs, and for some it should not have
     4. which schedulers are installed, and what the asked one is configured not to do
     """
-    started = time.monotonic()
+    started, dialect = time.monotonic(), flavour_for(flavour)
     try:
         gateway = opens(connection)
     except ClusterError as error:
@@ -147,8 +140,8 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
             excess=reviews.excess(),
             schedulers=schedulers,
             fitting=_fitting(schedulers, flavour),
-            warnings=_warnings(gateway, flavour),
-            unserved=_unserved(gateway, flavour),
+            warnings=_warnings(gateway, dialect),
+            unserved=_unserved(gateway, dialect),
         )
     except ClusterError as error:
         return _unreached(error)
@@ -192,37 +185,40 @@ def _username(gateway: Asked) -> str:
     return cut(info.get("username", ""), 253) if isinstance(info, Mapping) else ""
 
 
-def _schedulers(gateway: Asked) -> tuple[tuple[str, str], ...]:
-    found = {}
-    for kind, title, flavour in SCHEDULERS:
-        try:
-            if title not in found and gateway.serves(kind):
-                found[title] = flavour
-        except ClusterError:
-            continue
-    return tuple(found.items())
+def _schedulers(gateway: Asked) -> tuple[SchedulerFlavour, ...]:
+    return tuple(each for each in FLAVOURS.values() if _is_installed(gateway, each.traits.installed))
 
 
-def _fitting(schedulers: Sequence[tuple[str, str]], asked: str) -> str:
-    """The flavour of what is installed. Gangs of the plain scheduler are an admin's choice, never ours."""
-    found = [flavour for _title, flavour in schedulers if flavour]
-    own = [flavour for flavour in found if flavour not in WHOLE_GANGS]
-    return own[0] if own else asked if asked in found else "kube"
+def _is_installed(gateway: Asked, mark: Kind | None) -> bool:
+    try:
+        return mark is not None and gateway.serves(mark)
+    except ClusterError:
+        return False
 
 
-def _warnings(gateway: Asked, flavour: str) -> tuple[str, ...]:
-    """Only Volcano's configuration can be read from the cluster."""
-    if flavour != "volcano":
+def _fitting(installed: Sequence[SchedulerFlavour], asked: str) -> str:
+    """The flavour of what is installed; what is an admin's choice only where it was chosen."""
+    suggested = [each.name for each in installed if each.traits.suggested]
+    if suggested:
+        return suggested[0]
+    return asked if asked in {each.name for each in installed} else DEFAULT
+
+
+def _warnings(gateway: Asked, flavour: SchedulerFlavour) -> tuple[str, ...]:
+    configured = flavour.traits.configuration
+    if configured is None:
         return ()
     try:
-        return warnings_of(gateway.get(CONF))
+        return configured.warnings_of(gateway.get(configured.ref))
     except ClusterError:
-        return warnings_of(None)
+        return configured.warnings_of(None)
 
 
-def _unserved(gateway: Asked, flavour: str) -> tuple[str, ...]:
-    own = flavour_for(flavour).kinds() if flavour in TELLERS else ()
-    missing = [kind for kind in (*BESIDE.get(flavour, ()), *own) if not gateway.serves(kind)]
+def _unserved(gateway: Asked, flavour: SchedulerFlavour) -> tuple[str, ...]:
+    """What is missing of the kinds that another scheduler than the one that is always there brings along."""
+    if flavour.traits.installed is None:
+        return ()
+    missing = [kind for kind in (*flavour.kinds(), *flavour.traits.beside) if not gateway.serves(kind)]
     return tuple(f"{kind.kind} of {kind.api_version}" for kind in missing)
 
 

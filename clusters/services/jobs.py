@@ -12,7 +12,7 @@ from clusters.diff import field_changes
 from clusters.errors import ClusterRefused, NotSynced, ObjectConflict, VersionConflict
 from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
-from clusters.kinds_core import BESIDE, NAMESPACE, kind_of, ref_of
+from clusters.kinds_core import NAMESPACE, kind_of, ref_of
 from clusters.models import Cluster
 from clusters.ownership import generation_of, is_managed, owner_of, stamped
 from clusters.ports import ClusterGateway, JobSpec, Manifest, ObjectRef
@@ -43,7 +43,7 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None
 def delete_job(cluster: Cluster, job: JobSpec) -> None:
     """Take its objects away, its own first and with its grace. Gone already is success; foreign or later ones stay."""
     gateway = gateway_for(cluster)
-    for kind in (kind_of(job.manifest), *reversed(BESIDE.get(cluster.flavour, ()))):
+    for kind in (kind_of(job.manifest), *reversed(flavour_for(cluster.flavour).traits.beside)):
         _delete(gateway, ObjectRef(kind, job.name, job.namespace), job)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clusters.errors import ClusterChanged, ClusterRefused
-from clusters.flavours import TELLERS, TOLD, flavour_for
+from clusters.flavours import TOLD_KEYS, flavour_for
 from clusters.gateways import gateway_for
-from clusters.kinds_core import BESIDE, EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster
 from clusters.observation import Observation
 from clusters.ports import ClusterGateway, Kind
@@ -20,7 +20,7 @@ from clusters.services.storing import NEWEST, Seen, lease_of, store
 JOB_KINDS: Final = tuple(kind for kind in WORKLOAD_KINDS if kind.key != POD.key)
 ALWAYS: Final = frozenset({NODE.key, POD.key, EVENT.key})
 """Kinds without which a cluster is not observed."""
-EVERYBODYS: Final = ALWAYS | TOLD
+EVERYBODYS: Final = ALWAYS | TOLD_KEYS
 """Kinds of which also objects that are not ours matter."""
 
 
@@ -38,8 +38,8 @@ def kinds_of(cluster: Cluster) -> list[Kind]:
 
     Each kind once.
     """
-    beside, told = BESIDE.get(cluster.flavour, ()), TELLERS.get(cluster.flavour, ())
-    kinds = (NODE, POD, EVENT, *JOB_KINDS, *beside, *told, *flavour_for(cluster.flavour).kinds())
+    flavour = flavour_for(cluster.flavour)
+    kinds = (NODE, POD, EVENT, *JOB_KINDS, *flavour.traits.beside, *flavour.traits.tells, *flavour.kinds())
     return list({kind.key: kind for kind in kinds}.values())
 
 

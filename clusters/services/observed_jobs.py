@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from django.db.models import QuerySet
 
+from clusters.flavours import BESIDE_KEYS
 from clusters.job_status import MISSING, JobStatus, job_status
-from clusters.kinds_core import BESIDE_KEYS
 from clusters.models import Cluster, ObservedObject, ObservedPod
 from clusters.pods import controller_of, phase
 from clusters.ports import Manifest

@@ -13,9 +13,9 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from clusters.flavours import TOLD, flavour_for
+from clusters.flavours import BESIDE_KEYS, TOLD_KEYS, flavour_for
 from clusters.job_status import JobStatus
-from clusters.kinds_core import BESIDE_KEYS, EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster, NodePool, ObservedObject, ObserverLease
 from clusters.observation import Observation, handlers
 from clusters.services.drift_watch import note_changes
@@ -113,7 +113,7 @@ def _store(cluster: Cluster, looks: Mapping[str, Look], pools: list[NodePool], a
     pods = _pods(cluster, looks, pools, at)
     jobs, fresh = _jobs(cluster, looks, pods)
     for key, look in looks.items():
-        if key not in CORE_KEYS | JOB_KEYS | BESIDE_KEYS | TOLD:
+        if key not in CORE_KEYS | JOB_KEYS | BESIDE_KEYS | TOLD_KEYS:
             note_changes(cluster, look)
     events = adopt_events(cluster, [*pods.fresh, *fresh])
     if EVENT.key in looks:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from clusters.flavours import SUMS
+from clusters.flavours import flavour_for
 from clusters.models import NodePool
 from clusters.services.estate import touch
 from portal.audit.services import record
@@ -212,6 +212,6 @@ def _changed(
     """What follows every change of desired state: the fence moves, the record is written, the cluster is woken."""
     bump(owner)
     touch(owner.cluster, owner=owner.owner)
-    if isinstance(owner, Project) and owner.cluster.flavour in SUMS:
+    if isinstance(owner, Project) and flavour_for(owner.cluster.flavour).traits.sums_projects:
         touch(owner.cluster, owner=owner.department.owner)
     record(actor, action, owner, detail=detail, project_id=project_id)

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from django.db.models import F, Q
 
-from clusters.flavours import TELLERS, flavour_for
+from clusters.flavours import flavour_for
 from clusters.models import Cluster, ClusterEvent, ObservedPod
 from clusters.ports import Manifest, Reading
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.models import EventType, PreemptionCause, PreemptionRecord, Workload, WorkloadEvent
 from workloads.sentences import gpus_text
 from workloads.services.moves import note
-from workloads.services.preemptors import NAMES_OBJECTS, UID, Taker, objects_among, taker_of
+from workloads.services.preemptors import UID, Taker, objects_among, taker_of
 
 BY_SCHEDULER: Final = "PreemptionByScheduler"
 EVICTING: Final = ("Preempted", "Evict", "Evicted")
@@ -70,7 +70,7 @@ def name_preemptors(cluster: Cluster, pods: Iterable[ObservedPod]) -> None:
     """Records that knew only a uid learn whose it is once the pod is seen, or the gang's group."""
     nameless = PreemptionRecord.objects.filter(cluster=cluster, preemptor=None, preemptor_name="")
     uids = {pod.uid for pod in pods}
-    if cluster.flavour in NAMES_OBJECTS:
+    if flavour_for(cluster.flavour).traits.names_objects:
         unknown = nameless.exclude(preemptor_uid="").values_list("preemptor_uid", flat=True)
         uids |= objects_among(cluster, unknown.distinct()[:MOST_UNKNOWN])
     for record in nameless.filter(preemptor_uid__in=uids) if uids else ():
@@ -98,7 +98,7 @@ def _events(cluster: Cluster, pods: Mapping[str, ObservedPod]) -> dict[str, list
 
 def _of_whole_jobs(cluster: Cluster, pods: Iterable[ObservedPod]) -> Iterable[ClusterEvent]:
     """A scheduler that queues jobs evicts jobs: it says so of the job, and its pods go without a word."""
-    if cluster.flavour not in TELLERS:
+    if not flavour_for(cluster.flavour).traits.queues_jobs:
         return ()
     owners = {pod.owner_id for pod in pods}
     rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason__in=EVICTING)

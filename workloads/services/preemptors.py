@@ -8,16 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusters.flavours import TELLERS
-from clusters.kinds_core import WHOLE_GANGS
+from clusters.flavours import flavour_for
 from clusters.models import Cluster, ObservedObject, ObservedPod
 from workloads.models import Workload
 from workloads.owners import workload_id
 from workloads.queues import object_name
 
 UID: Final = "uid:"
-NAMES_OBJECTS: Final = WHOLE_GANGS | TELLERS.keys()
-"""Flavours whose schedulers name who gained by the uid of an object, not of a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ def taker_of(cluster: Cluster, said: str) -> Taker:
 
 def objects_among(cluster: Cluster, uids: Iterable[str]) -> set[str]:
     """Which of the uids are those of our workloads' objects: a gang's group, a queued job."""
-    if cluster.flavour not in NAMES_OBJECTS:
+    if not flavour_for(cluster.flavour).traits.names_objects:
         return set()
     rows = ObservedObject.objects.filter(cluster=cluster, uid__in=list(uids)).exclude(owner_id="")
     return set(rows.values_list("uid", flat=True))
@@ -74,7 +71,7 @@ def objects_among(cluster: Cluster, uids: Iterable[str]) -> set[str]:
 
 def _by_object_of(cluster: Cluster, uid: str) -> Taker:
     rows = ObservedObject.objects.filter(cluster=cluster, uid=uid).exclude(owner_id="")
-    found = rows.first() if cluster.flavour in NAMES_OBJECTS else None
+    found = rows.first() if flavour_for(cluster.flavour).traits.names_objects else None
     if found is None:
         return Taker(uid=uid)
     return Taker(_workload(found.owner_id), f"{found.namespace}/{found.name}", uid)

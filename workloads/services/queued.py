@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
-from clusters.flavours import TELLERS, flavour_for
+from clusters.flavours import flavour_for
 from clusters.flavours.kueue_reading import ADMITTED
 from clusters.flavours.kueue_reading import QUEUED as SAID
 from clusters.job_status import ACTIVE, SUSPENDED
@@ -19,7 +19,7 @@ TURNS: Final = frozenset({SAID, ADMITTED})
 
 def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
     """The scheduler's words by workload id, of those whose present object waits in a queue now."""
-    if cluster.flavour not in TELLERS or not owners:
+    if not owners or not flavour_for(cluster.flavour).traits.queues_jobs:
         return {}
     rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=SAID).order_by("at", "pk")
     words = {uid: (owner, message) for uid, owner, message in rows.values_list("object_uid", "owner_id", "message")}
@@ -33,7 +33,7 @@ def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
 
 def as_queued(cluster: Cluster, job: JobStatus, message: str | None) -> JobStatus:
     """A job that its scheduler holds back is no suspended one: it is queued, or about to be let go."""
-    if cluster.flavour not in TELLERS or job.phase not in {"", ACTIVE, SUSPENDED}:
+    if not flavour_for(cluster.flavour).traits.queues_jobs or job.phase not in {"", ACTIVE, SUSPENDED}:
         return job
     if message is None:
         return JobStatus(ACTIVE) if job.phase == SUSPENDED else job
