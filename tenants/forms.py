@@ -1,6 +1,5 @@
 """Forms of the clusters' pages. They carry what was typed; what it means is decided by the services."""
 
-from operator import itemgetter
 from typing import Any, Final
 
 from django import forms
@@ -110,7 +109,7 @@ class ConnectForm(ConnectionForm):
         max_length=63, label=_("Name"), help_text=_("Lower-case letters, digits and inner dashes; it stays.")
     )
     flavour = forms.ChoiceField(
-        choices=sorted(((name, flavour.title) for name, flavour in FLAVOURS.items()), key=itemgetter(1)),
+        choices=[(name, flavour.title) for name, flavour in FLAVOURS.items()],
         initial=Kube.name,
         label=_("Scheduler"),
         help_text=_("A test says which ones are installed. What each of them does not enforce is told beside it."),
