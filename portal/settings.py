@@ -48,6 +48,8 @@ RUNG_IMAGE_REGISTRIES: list[str] = env.list(
     "RUNG_IMAGE_REGISTRIES",
     default=["docker.io", "nvcr.io", "ghcr.io", "quay.io", "gcr.io", "registry.k8s.io", "mcr.microsoft.com"],
 )
+# Secrets in project namespaces that pods may name (as a token, to pull an image): whoever runs the cluster makes them.
+RUNG_PROJECT_SECRETS: list[str] = env.list("RUNG_PROJECT_SECRETS", default=["hf-token", "ngc-api-key", "ngc-registry"])
 # Digests of the audit trail; empty: derived from the secret key.
 RUNG_AUDIT_KEY = env.str("RUNG_AUDIT_KEY", default="")
 # Days for which pods that have left a cluster and its events are kept; records of evictions stay for good.

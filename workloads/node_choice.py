@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusters.flavours.common import TOPOLOGY_KEY
+from clusters.flavours.common import PLACEMENT, TOPOLOGY_KEY
 from clusters.kind_shapes import Shape, parts_in
 from clusters.kinds import kind_for
 from clusters.pods import tolerations_of
@@ -27,6 +27,11 @@ def borne_taints(spec: WorkloadSpec) -> tuple[Toleration, ...]:
 def shared_topology(spec: WorkloadSpec) -> str | None:
     """The node label of which all pods of the gang want one value; None: any nodes will do."""
     return (spec.annotations or {}).get(TOPOLOGY_KEY)
+
+
+def wanted_placement(spec: WorkloadSpec) -> str:
+    """`binpack`: its pods on few nodes; `spread`: on many; empty: as the scheduler does by itself."""
+    return (spec.annotations or {}).get(PLACEMENT, "")
 
 
 def _pod_specs(spec: WorkloadSpec) -> Iterator[Mapping[str, Any]]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from django import forms
+from django.conf import settings
 from django.db.models import Max
 from django.utils.translation import gettext_lazy as _
 
@@ -14,6 +15,7 @@ from portal.core.pageforms import PageForm
 from tenants.models import Project
 from workloads.forms import PREEMPTIBILITIES
 from workloads.intake import Explicit, FormFields, WorkloadSpec
+from workloads.intake.form_fields import ENGINES
 from workloads.intake.forms import FRAMEWORKS
 from workloads.models import Priority
 
@@ -23,7 +25,17 @@ POINTERS: Final[Mapping[str, str]] = {
     "/preemptibility": "preemptibility",
     "/nodePools": "node_pool",
     "/nodePools/0": "node_pool",
+    "/nodePools/1": "second_pool",
+    "/nodePools/2": "third_pool",
+    "/metadata/annotations/rung.dev~1min-member": "min_member",
+    "/metadata/annotations/rung.dev~1placement": "placement",
+    "/metadata/annotations/rung.dev~1topology-key": "topology_key",
 }
+
+
+GANGS: Final = frozenset({"Distributed", "DistributedInference"})
+"""Types whose form asks how its pods start together; of another type those fields are hidden and mean nothing."""
+LATER_POOLS: Final = ("second_pool", "third_pool")
 
 
 class SubmitBase(PageForm):
@@ -33,6 +45,12 @@ class SubmitBase(PageForm):
 
     project = forms.ChoiceField(label=_("Project"))
     node_pool = forms.ChoiceField(label=_("Node pool"), required=False)
+    second_pool = forms.ChoiceField(
+        label=_("If it finds no room there"),
+        required=False,
+        help_text=_("The pools are tried in this order until one lets it start."),
+    )
+    third_pool = forms.ChoiceField(label=_("And if not there either"), required=False)
     priority = forms.ChoiceField(label=_("Priority"), required=False)
     preemptibility = forms.ChoiceField(label=_("Preemptibility"), required=False)
     key = forms.UUIDField(required=False, widget=forms.HiddenInput)
@@ -44,12 +62,16 @@ class SubmitBase(PageForm):
         pools = NodePool.objects.filter(cluster__in={project.cluster_id for project in projects})
         names = sorted(set(pools.values_list("name", flat=True)))
         self._choices("project", [(name, name) for name in self._projects])
-        self._choices("node_pool", [("", _("the project's default")), *((name, name) for name in names)])
+        self._choices("node_pool", [("", self.NO_POOL), *((name, name) for name in names)])
+        for field in LATER_POOLS:
+            self._choices(field, [("", _("it waits")), *((name, name) for name in names)])
+        self.several_pools = len(names) > 1
         levels = [(each.name, f"{each.name} {each.value}") for each in offered]
         self._choices("priority", [("", self.NO_PRIORITY), *levels])
         self._choices("preemptibility", [("", self.NO_PREEMPTIBILITY), *((each, each) for each in PREEMPTIBILITIES)])
         self.fields["key"].initial = uuid4
 
+    NO_POOL: Any = _("the project's default")
     NO_PRIORITY: Any = _("default of the type")
     NO_PREEMPTIBILITY: Any = _("default of the type, or by the line at 100")
 
@@ -70,8 +92,9 @@ class SubmitBase(PageForm):
 
     @property
     def node_pools(self) -> tuple[str, ...]:
-        """The chosen pool, or none."""
-        return tuple(filter(None, [self.cleaned_data["node_pool"]]))
+        """The chosen pools in order of preference, once each; none is no choice."""
+        chosen = (self.cleaned_data[name] for name in ("node_pool", *LATER_POOLS))
+        return tuple(dict.fromkeys(filter(None, chosen)))
 
     def raws(self, specs: Sequence[WorkloadSpec]) -> list[dict[str, Any]]:
         """What was sent, per workload, for its own people to read."""
@@ -87,6 +110,7 @@ class SubmitBase(PageForm):
 class ManifestForm(SubmitBase):
     """A manifest as text."""
 
+    NO_POOL = _("as the manifest says, or the project's default")
     NO_PRIORITY = _("as the manifest says")
     NO_PREEMPTIBILITY = _("as the manifest says")
 
@@ -94,7 +118,9 @@ class ManifestForm(SubmitBase):
         label=_("Manifest (YAML or JSON)"),
         help_text=_(
             "What Pod Security demands is written where it is left out; an image that starts as root needs a "
-            "securityContext.runAsUser, or a cluster under baseline."
+            "securityContext.runAsUser, or a cluster under baseline. Annotations of the workload may say where its "
+            "pods go: rung.dev/node-pools (in order of preference), rung.dev/placement (binpack or spread), "
+            "rung.dev/topology-key and rung.dev/min-member."
         ),
         strip=False,
         widget=forms.Textarea(
@@ -141,6 +167,26 @@ class FieldsForm(SubmitBase):
     replicas = _count(_("Replicas"))
     framework = forms.ChoiceField(label=_("Framework"), choices=[(each, each) for each in FRAMEWORKS], required=False)
     port = _count(_("Port"), _("Where it listens, such as 8888 for Jupyter."), highest=65_535)
+    min_member = _count(_("Start with at least"), _("So many pods start together or none; empty: all of them."))
+    placement = forms.ChoiceField(
+        label=_("Its pods"),
+        required=False,
+        choices=[
+            ("", _("as the scheduler does by itself")),
+            ("binpack", _("binpack: on as few nodes as possible")),
+            ("spread", _("spread: on as many nodes as possible")),
+        ],
+    )
+    topology_key = _line(
+        _("All on nodes that share"), _("The key of a node label, such as topology.kubernetes.io/rack; of gangs only.")
+    )
+    model = _line(_("Model"), _("Such as meta-llama/Llama-3.1-8B-Instruct."), autocomplete="off")
+    engine = forms.ChoiceField(label=_("Server"), choices=[(each, each) for each in ENGINES], required=False)
+    secret = forms.ChoiceField(label=_("Token"), required=False)
+    pull_secret = forms.ChoiceField(label=_("Secret to pull the image"), required=False)
+    storage = _line(
+        _("Volume claim for the model"), _("Empty: what is downloaded goes with the pod."), autocomplete="off"
+    )
     command = _line(_("Command"), _("Split as a shell would; nothing of it is evaluated."))
     arguments = _line(_("Arguments"))
     cpu = _line(_("CPU per pod"), _("Such as 4 or 500m."))
@@ -159,10 +205,14 @@ class FieldsForm(SubmitBase):
 
     field_order = ("project", "type", "name", "image", "gpus")
     TEXTS: Final = ("image", "command", "arguments", "cpu", "memory", "checkpoint_interval")
+    OF_MODELS: Final = ("model", "secret", "pull_secret", "storage")
 
     def __init__(self, *args: Any, types: Sequence[tuple[str, Any]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._choices("type", types)
+        secrets = [("", _("none")), *((name, name) for name in settings.RUNG_PROJECT_SECRETS)]
+        self._choices("secret", secrets)
+        self._choices("pull_secret", secrets)
         clusters = {project.cluster_id for project in self._projects.values()}
         if largest := Node.objects.filter(cluster__in=clusters).aggregate(most=Max("gpu_milli"))["most"]:
             shape = _("A whole number, or a share of one such as 0.5. The largest node has %(gpus)s.")
@@ -197,5 +247,9 @@ class FieldsForm(SubmitBase):
             node_pools=self.node_pools,
             priority=given["priority"] or None,
             preemptibility=given["preemptibility"] or None,
-            **{name: given[name] for name in self.TEXTS},
+            min_member=given["min_member"] if given["type"] == "Distributed" else None,
+            placement=given["placement"],
+            topology_key=given["topology_key"] if given["type"] in GANGS else "",
+            engine=given["engine"] or ENGINES[0],
+            **{name: given[name] for name in (*self.TEXTS, *self.OF_MODELS)},
         )

@@ -10,6 +10,8 @@ from clusters.ports import DesiredState, Manifest, PriorityLevel, ProjectSpec
 POOL: Final = "rung.dev/node-pool"
 TOPOLOGY_KEY: Final = "rung.dev/topology-key"
 """Annotation of a workload: a node label; the whole gang runs on nodes with one value of it."""
+PLACEMENT: Final = "rung.dev/placement"
+"""Annotation of a workload: `binpack` keeps its pods on few nodes, `spread` on as many as there are."""
 SECURITY_MODES: Final = ("enforce", "audit", "warn")
 RANK_TO_PRIORITY: Final = {
     "very-low": 80,

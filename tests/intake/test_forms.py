@@ -11,8 +11,12 @@ from workloads.intake import FormFields, IntakeRefused, WorkloadSpec, read_form
 IMAGE = "docker.io/a/b:1"
 
 
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+
+
 def form(kind: str = "Training", **fields: Any) -> WorkloadSpec:
-    return read_form(FormFields(**{"type": kind, "name": "theirs", "image": IMAGE, **fields}), scope=SCOPE)
+    needed = {"model": MODEL} if kind == "HuggingFaceInference" else {}
+    return read_form(FormFields(**{"type": kind, "name": "theirs", "image": IMAGE, **needed, **fields}), scope=SCOPE)
 
 
 def refused(kind: str = "Training", **fields: Any) -> set[str]:

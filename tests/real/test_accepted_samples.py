@@ -27,15 +27,16 @@ FORMS: dict[str, dict[str, Any]] = {
     "Workspace": {"port": 8888, "cpu": "2", "memory": "8Gi"},
     "Training": {"gpus": "1", "command": "python train.py", "checkpoint_interval": "10m"},
     "Inference": {"gpus": "1", "replicas": 2, "port": 8080, "environment": (("A", "1"), ("B", ""))},
-    "NIMInference": {"gpus": "1", "image": "nvcr.io/nim/meta/llama:1.0"},
-    "HuggingFaceInference": {"gpus": "1"},
+    "NIMInference": {"gpus": "1", "image": "nvcr.io/nim/meta/llama:1.0", "secret": "ngc-api-key", "storage": "models"},
+    "HuggingFaceInference": {"gpus": "1", "model": "meta-llama/Llama-3.1-8B-Instruct", "pull_secret": "ngc-registry"},
     "DistributedInference": {"gpus": "4", "workers": 2},
     **{f"Distributed {each}": {"gpus": "8", "workers": 2, "framework": each} for each in FRAMEWORKS},
 }
 
 
 def scope_of(project: Project) -> Scope:
-    return Scope(namespace=project.namespace, allowed_registries=("*",))
+    secrets = ("ngc-api-key", "ngc-registry")
+    return Scope(namespace=project.namespace, allowed_registries=("*",), secrets=secrets)
 
 
 def rendered(spec: WorkloadSpec, project: Project) -> Manifest:

@@ -69,7 +69,7 @@ def test_a_form_becomes_a_workload_and_leads_to_its_page(client_of: Clients, ali
         pytest.param("Distributed", {"workers": "4"}, 4000, 4, id="distributed training"),
         pytest.param("Inference", {"replicas": "2", "port": "8000"}, 2000, 2, id="inference"),
         pytest.param("NIMInference", {"replicas": "2"}, 2000, 2, id="NIM inference"),
-        pytest.param("HuggingFaceInference", {"port": "8000"}, 1000, 1, id="Hugging Face inference"),
+        pytest.param("HuggingFaceInference", {"model": "acme/tiny"}, 1000, 1, id="Hugging Face inference"),
     ],
 )
 def test_every_card_submits(

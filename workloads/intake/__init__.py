@@ -5,7 +5,8 @@ JSON pointer. Pure: no database, no cluster, no clock.
 """
 
 from portal.core.strict.documents import Limits
-from workloads.intake.forms import FormFields, read_form
+from workloads.intake.form_fields import FormFields
+from workloads.intake.forms import read_form
 from workloads.intake.problems import IntakeRefused, Problem
 from workloads.intake.read import read_json, read_object, read_yaml
 from workloads.intake.scope import Explicit, Scope

@@ -6,9 +6,13 @@ A native type keeps its own name and category whatever kind it is rendered as. P
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from clusters.flavours.common import PLACEMENT, TOPOLOGY_KEY
+from clusters.flavours.rendering import MIN_MEMBER
+from workloads.intake.form_fields import FormFields
+from workloads.intake.model_servers import hugging_face, nim
 from workloads.intake.problems import IntakeRefused, Problem
 from workloads.intake.read import read_object
 from workloads.intake.resources import FRACTION, GPU
@@ -18,34 +22,6 @@ from workloads.intake.spec import WorkloadSpec
 Manifest = dict[str, Any]
 FRAMEWORKS: Final = ("PyTorch", "MPI", "TF", "XGBoost", "JAX")
 APP: Final = "app"
-
-
-@dataclass(frozen=True, slots=True)
-class FormFields:
-    """What a person filled in, as text where they typed text. `workers`: pods of a distributed job or of one replica.
-
-    `gpus` counts per pod: `8`, or a share of one such as `0.5`. Empty texts are left to the cluster's defaults.
-    """
-
-    type: str
-    name: str
-    image: str
-    command: str = ""
-    arguments: str = ""
-    gpus: str = "0"
-    cpu: str = ""
-    memory: str = ""
-    workers: int = 1
-    replicas: int = 1
-    port: int | None = None
-    framework: str = "PyTorch"
-    environment: tuple[tuple[str, str], ...] = ()
-    node_pools: tuple[str, ...] = ()
-    grace_seconds: int | None = None
-    run_seconds: int | None = None
-    checkpoint_interval: str = ""
-    priority: str | None = None
-    preemptibility: str | None = None
 
 
 def read_form(fields: FormFields, *, scope: Scope) -> WorkloadSpec:
@@ -88,6 +64,14 @@ def _training(fields: FormFields) -> Manifest:
 def _inference(fields: FormFields) -> Manifest:
     spec = {"replicas": fields.replicas, "selector": _selector(fields), "template": _template(fields)}
     return _object("apps/v1", "Deployment", fields, spec)
+
+
+def _nim(fields: FormFields) -> Manifest:
+    return nim(_inference(fields), fields)
+
+
+def _hugging_face(fields: FormFields) -> Manifest:
+    return hugging_face(_inference(fields), fields)
 
 
 def _distributed_inference(fields: FormFields) -> Manifest:
@@ -137,8 +121,8 @@ BUILDERS: Final[Mapping[str, Callable[[FormFields], Manifest]]] = {
     "Training": _training,
     "Distributed": _distributed,
     "Inference": _inference,
-    "NIMInference": _inference,
-    "HuggingFaceInference": _inference,
+    "NIMInference": _nim,
+    "HuggingFaceInference": _hugging_face,
     "DistributedInference": _distributed_inference,
 }
 
@@ -156,7 +140,10 @@ def _annotations(fields: FormFields) -> dict[str, str]:
         notes["rung.dev/run-seconds"] = str(fields.run_seconds)
     if fields.checkpoint_interval:
         notes["rung.dev/checkpoint-interval"] = fields.checkpoint_interval
-    return notes
+    if fields.min_member is not None:
+        notes[MIN_MEMBER] = str(fields.min_member)
+    placing = {PLACEMENT: fields.placement, TOPOLOGY_KEY: fields.topology_key.strip()}
+    return {**notes, **{key: text for key, text in placing.items() if text}}
 
 
 def _selector(fields: FormFields) -> Manifest:
@@ -216,11 +203,17 @@ _FIELDS: Final = (
     (re.compile(r"/resources/(requests|limits)/memory$"), "/memory"),
     (re.compile(r"/command(/\d+)?$"), "/command"),
     (re.compile(r"/args(/\d+)?$"), "/arguments"),
-    (re.compile(r"/env(/|$)"), "/environment"),
     (re.compile(r"/containerPort$"), "/port"),
     (re.compile(r"/terminationGracePeriodSeconds$"), "/grace_seconds"),
     (re.compile(r"run-seconds$"), "/run_seconds"),
     (re.compile(r"checkpoint-interval$"), "/checkpoint_interval"),
+    (re.compile(r"min-member$"), "/min_member"),
+    (re.compile(r"rung\.dev~1placement$"), "/placement"),
+    (re.compile(r"topology-key$"), "/topology_key"),
+    (re.compile(r"/imagePullSecrets/"), "/pull_secret"),
+    (re.compile(r"/secretKeyRef/"), "/secret"),
+    (re.compile(r"/env(/|$)"), "/environment"),
+    (re.compile(r"/claimName$"), "/storage"),
     (re.compile(r"/(size|workerTemplate/replicas|Worker/replicas)$"), "/workers"),
     (re.compile(r"/replicas$"), "/replicas"),
 )

@@ -7,6 +7,7 @@ from scheduling.priority import Preemptibility
 from workloads.intake.names import (
     ANNOTATIONS,
     MANAGER_LABEL,
+    PLACING,
     POD_ANNOTATIONS,
     PREEMPTIBILITY_LABEL,
     PRIORITY_LABEL,
@@ -96,5 +97,5 @@ def _metadata(notes: Mapping[str, Rule]) -> Rule:
     )
 
 
-metadata: Rule = _metadata(ANNOTATIONS)
-pod_object_metadata: Rule = _metadata(POD_ANNOTATIONS)
+metadata: Rule = _metadata({**ANNOTATIONS, **PLACING})
+pod_object_metadata: Rule = _metadata({**POD_ANNOTATIONS, **PLACING})

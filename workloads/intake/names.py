@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from clusters.flavours.common import TOPOLOGY_KEY
+from clusters.flavours.common import PLACEMENT, TOPOLOGY_KEY
+from clusters.flavours.rendering import MIN_MEMBER
 from workloads.intake.problems import visible
 from workloads.intake.rules import ABSENT, Place, Rule, mapping, storable, text, wrong_type
 
@@ -39,6 +40,8 @@ RESERVED_LABELS: Final = frozenset(
 DURATION = r"([0-9]{1,9}(\.[0-9]{1,3})?(s|m|h|d)){1,4}"
 STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})"
 
+PLACEMENTS: Final = ("binpack", "spread")
+NODE_POOLS: Final = "rung.dev/node-pools"
 LABEL_KEY = rf"({LABEL}(\.{LABEL})*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
 
 ANNOTATIONS: Final[Mapping[str, Rule]] = {
@@ -49,7 +52,6 @@ ANNOTATIONS: Final[Mapping[str, Rule]] = {
     "rung.dev/checkpoint-interval": text(40, DURATION, "a duration such as 10m"),
     "rung.dev/run-seconds": text(9, r"[1-9][0-9]*", "a whole number of seconds, in quotes"),
     "rung.dev/exit-code": text(3, r"0|[1-9][0-9]{0,2}", "an exit code for simulated runs, in quotes"),
-    TOPOLOGY_KEY: text(253, LABEL_KEY, "the key of a node label such as topology.kubernetes.io/rack"),
     "sidecar.istio.io/inject": text(5, "false", "the word false, in quotes"),
 }
 POD_ANNOTATIONS: Final[Mapping[str, Rule]] = {
@@ -61,6 +63,13 @@ REVISION_ANNOTATIONS: Final[Mapping[str, Rule]] = {
     "autoscaling.knative.dev/min-scale": text(4, r"[0-9]+", "a whole number, in quotes"),
     "autoscaling.knative.dev/max-scale": text(4, r"[1-9][0-9]*", "a whole number from 1, in quotes"),
 }
+PLACING: Final[Mapping[str, Rule]] = {
+    TOPOLOGY_KEY: text(253, LABEL_KEY, "the key of a node label such as topology.kubernetes.io/rack"),
+    PLACEMENT: text(10, "|".join(PLACEMENTS), "one of " + " and ".join(PLACEMENTS)),
+    MIN_MEMBER: text(5, r"[1-9][0-9]*", "a whole number of pods from 1, in quotes"),
+    NODE_POOLS: text(1024, rf"{LABEL}( *, *{LABEL}){{0,9}}", "up to ten names of node pools, parted by commas"),
+}
+"""Annotations of a workload as a whole: where its pods are to go, and how many of them start together."""
 LEFTOVERS: Final = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",

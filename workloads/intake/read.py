@@ -10,6 +10,7 @@ from portal.core.strict.yaml_reader import documents_from_yaml
 from scheduling.resources import LARGEST, ZERO
 from workloads.intake.metadata import metadata, pod_object_metadata, preemptibility
 from workloads.intake.names import slug
+from workloads.intake.placing import node_pools_of, stated_minimum
 from workloads.intake.pods import priority_class, share_of_gpu
 from workloads.intake.problems import MOST_PROBLEMS, IntakeRefused, Problem, Report, refused, visible
 from workloads.intake.roles import min_member, roles_of
@@ -165,6 +166,8 @@ def _compose(
     own["name"] = own.get("name") or slug(prefix)
     roles = roles_of(manifest, kind)
     _refuse_too_much(roles, report)
+    stated = stated_minimum(manifest, kind, roles, report)
+    report.settle()
     return WorkloadSpec(
         type_name=type_name,
         kind=kind.kind,
@@ -174,7 +177,8 @@ def _compose(
         manifest=manifest,
         roles=roles,
         request=request,
-        min_member=min_member(manifest, kind, roles),
+        min_member=stated or min_member(manifest, kind, roles),
+        node_pools=node_pools_of(own.get("annotations", {})),
         labels=dict(own.get("labels", {})),
         annotations=dict(own.get("annotations", {})),
         source=source,

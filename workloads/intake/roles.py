@@ -22,9 +22,13 @@ def min_member(manifest: Mapping[str, Any], kind: WorkloadKind, roles: tuple[Pod
     """How many pods must start together: all of a gang unless it names fewer, else one."""
     if not kind.gang:
         return 1
-    together = sum(role.replicas for role in roles if role.name not in kind.later)
-    named = kind.minimum_of(manifest)
-    return max(1, min(named or together, together))
+    most = together(kind, roles)
+    return max(1, min(kind.minimum_of(manifest) or most, most))
+
+
+def together(kind: WorkloadKind, roles: tuple[PodRole, ...]) -> int:
+    """All pods but those that its controller makes later."""
+    return sum(role.replicas for role in roles if role.name not in kind.later)
 
 
 def _role(found: FoundPart) -> PodRole:

@@ -23,7 +23,11 @@ _ERRORS: Mapping[int, type[RungError]] = {400: BadRequest, 413: TooLarge, 422: R
 
 def scope_of(project: Project) -> Scope:
     """What the project's people may write."""
-    return Scope(namespace=project.namespace, allowed_registries=tuple(settings.RUNG_IMAGE_REGISTRIES))
+    return Scope(
+        namespace=project.namespace,
+        allowed_registries=tuple(settings.RUNG_IMAGE_REGISTRIES),
+        secrets=tuple(settings.RUNG_PROJECT_SECRETS),
+    )
 
 
 def read_text(

@@ -67,7 +67,7 @@ def submit_text(request: HttpRequest) -> HttpResponse:
     def read(keep: bool) -> Sequence[WorkloadSpec]:  # noqa: FBT001 - one flag, passed by this module only
         project = form.chosen_project
         specs = read_text(data=form.data_bytes, project=project, actor=actor, explicit=form.explicit, keep=keep)
-        return [replace(spec, node_pools=form.node_pools) for spec in specs]
+        return [replace(spec, node_pools=form.node_pools or spec.node_pools) for spec in specs]
 
     return _answer(request, form, actor, read, "workloads/submit_yaml.html", {"examples": EXAMPLES})
 
