@@ -53,6 +53,8 @@ class Queue:
     preempts, reclaims, reclaims_over_quota: Kueue's withinClusterQueue, reclaimWithinCohort and borrowWithinCohort
     (Never or LowerPriority), with the values that Rung writes; other schedulers ignore them.
     reclaimable: may other queues take from it what is over its deserved (Volcano asks)?
+    preempt_min_runtime, reclaim_min_runtime: how long its work has run at least before it may be taken, in the unit of
+    the time stamps; None: the queue above says (KAI asks).
     """
 
     name: str
@@ -67,6 +69,8 @@ class Queue:
     reclaims: Policy = Policy.ANY
     reclaims_over_quota: Policy = Policy.NEVER
     reclaimable: bool = True
+    preempt_min_runtime: int | None = None
+    reclaim_min_runtime: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +144,16 @@ def total(pods: tuple[Pod, ...]) -> Resources:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything a decision may depend on. Raises ValueError when two nodes, queues or pod groups share a name."""
+    """Everything a decision may depend on. Raises ValueError when two nodes, queues or pod groups share a name.
+
+    now: the moment of the decision, for what has to have lasted; None: nothing has to.
+    """
 
     nodes: tuple[Node, ...] = ()
     queues: tuple[Queue, ...] = ()
     groups: tuple[PodGroup, ...] = ()
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
+    now: int | None = None
 
     def __post_init__(self) -> None:
         for what, named in (("node", self.nodes), ("queue", self.queues), ("pod group", self.groups)):
@@ -180,6 +188,7 @@ class Snapshot:
             queues=tuple(queue for queue in self.queues if queue.pool == pool),
             groups=tuple(group for group in self.groups if group.pool == pool),
             strategies=self.strategies,
+            now=self.now,
         )
 
     def with_group(self, group: PodGroup) -> "Snapshot":

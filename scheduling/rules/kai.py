@@ -4,6 +4,7 @@ Source: KAI 0.17 and recorded decisions of it (docs/model.md).
 
 - Reclaim comes before preempt and ignores priority; preempt takes strictly lower, preemptible work of its own queue.
 - A queue at its limit evicts to get below it; non-preemptible work over quota never evicts.
+- Work younger than its queue's min guaranteed runtime is not taken (`kai_min_runtime`).
 - preemptionPolicy is ignored. Consolidation is not simulated: it comes before reclaim and preempt when it is on, and
   may move running pods where this model evicts or waits.
 """
@@ -19,6 +20,7 @@ from scheduling.explain import impossible, no_room
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import Resources
+from scheduling.rules.kai_min_runtime import Protection
 from scheduling.rules.kai_order import Leaf, Standing, Turns, in_turn
 from scheduling.rules.kai_reclaim import Reclaim, may_reclaim
 from scheduling.rules.kai_solver import Solution, Solver, Unit, by_unit
@@ -67,7 +69,8 @@ class _KaiCycle:
         self.standing = Standing(snapshot, self.board)
         self.cases = {group.name: _Case(group, list(group.waiting)) for group in snapshot.groups if group.waiting}
         self._victim_groups: dict[str, list[PodGroup]] = {}
-        self._leaves: dict[str, Leaf[Unit]] = {}
+        self._protection = Protection(snapshot, self.board.ledger.path)
+        self._leaves: dict[str, dict[int, Leaf[Unit]]] = {}
         for group in snapshot.groups:
             if group.preemptible and group.queue in snapshot.queue_by_name:
                 self._victim_groups.setdefault(group.queue, []).append(group)
@@ -153,12 +156,13 @@ class _KaiCycle:
 
     def _weaker(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
         """Preempt: same queue, preemptible, strictly lower priority."""
-        own = self._evictable(group.queue)
+        own = self._evictable(group.queue, group.queue, Cause.PREEMPT)
         return {group.queue: [item for item in own if item[0][0].group.priority < group.priority]}
 
     def _others(self, group: PodGroup, asked: Resources, reclaim: Reclaim) -> dict[str, Leaf[Unit]]:
         """Reclaim: preemptible work of any other queue; in a large cluster only of queues that can lose something."""
-        others = {name: self._evictable(name) for name in self._victim_groups if name != group.queue}
+        names = (name for name in self._victim_groups if name != group.queue)
+        others = {name: self._evictable(name, group.queue, Cause.RECLAIM) for name in names}
         if sum(map(len, others.values())) <= MANY_VICTIMS:
             return others
         return {
@@ -167,11 +171,14 @@ class _KaiCycle:
             if leaf and not reclaim.protected(name) and not reclaim.comes_first(name, asked)
         }
 
-    def _evictable(self, queue: str) -> Leaf[Unit]:
-        """A queue's preemptible work in victim order; kept until the queue loses something."""
-        if queue not in self._leaves:
-            self._leaves[queue] = by_unit(self.board, self._victim_groups.get(queue, ()))
-        return self._leaves[queue]
+    def _evictable(self, queue: str, taker: str, cause: Cause) -> Leaf[Unit]:
+        """A queue's preemptible work in victim order, by how long it must have run; until the queue loses something."""
+        least = self._protection.least(queue, taker, cause)
+        kept = self._leaves.setdefault(queue, {})
+        if least not in kept:
+            groups = self._victim_groups.get(queue, ())
+            kept[least] = by_unit(self.board, groups, spares=lambda group: self._protection.spares(group, least))
+        return kept[least]
 
     def _adopt(self, case: _Case, solution: Solution, cause: Cause) -> None:
         case.accept(Placed(solution.nominated, now=False))

@@ -29,8 +29,8 @@ class Solution:
     moves: dict[Seat, str]
 
 
-def by_unit(board: Board, groups: Iterable[PodGroup]) -> Leaf[Unit]:
-    """What the groups of one queue lose at a time, the first victim last.
+def by_unit(board: Board, groups: Iterable[PodGroup], *, spares: Callable[[PodGroup], bool]) -> Leaf[Unit]:
+    """What the groups of one queue lose at a time, the first victim last. Of those that are spared: extra pods only.
 
     Lowest priority first; extra pods one by one before whole gangs; then the youngest.
     """
@@ -41,6 +41,8 @@ def by_unit(board: Board, groups: Iterable[PodGroup]) -> Leaf[Unit]:
         pieces: list[Unit] = [tuple(seats[:core])] if seats else []
         pieces += [(seat,) for seat in seats[core:]]
         for index, piece in enumerate(pieces):
+            if not index and spares(group):
+                continue
             keyed.append(((-group.priority, min(index, 1), group.created, group.name, index), piece))
     keyed.sort(key=lambda item: item[0])
     return [(piece, held(piece)) for _key, piece in keyed]

@@ -1,0 +1,92 @@
+"""Work younger than the min guaranteed runtime of its queue, or of its department's, is not taken."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduling.cycle import preview
+from scheduling.decisions import Kind
+from scheduling.model import Node, PodGroup, Queue
+from tests.builders import gang, node, queue, running, snapshot
+
+NOW = 100
+RESEARCH, SALES = queue("research", deserved=4), queue("sales", deserved=4)
+TEAM, SIBLING = queue("team", "research", deserved=0), queue("sibling", "research", deserved=4)
+COUSIN = queue("cousin", "sales", deserved=4)
+
+
+def guaranteed(own: Queue, time: int) -> Queue:
+    """The queue with that min guaranteed runtime for both ways of losing."""
+    return replace(own, preempt_min_runtime=time, reclaim_min_runtime=time)
+
+
+def victims(candidate: PodGroup, *items: Node | Queue | PodGroup, now: int | None = NOW) -> list[str]:
+    found = preview(replace(snapshot(*items), now=now), candidate, flavour="kai")
+    assert (found.kind is Kind.PENDING) is not bool(found.victims)
+    return sorted(evict.victim.name for evict in found.victims)
+
+
+@pytest.mark.parametrize(
+    ("team", "research", "taken"),
+    [
+        pytest.param(50, None, False, id="its queue's"),
+        pytest.param(None, 50, False, id="its department's"),
+        pytest.param(20, 50, True, id="its queue goes before its department"),
+        pytest.param(0, 50, True, id="its queue gives it up"),
+        pytest.param(30, None, True, id="over to the very moment"),
+        pytest.param(None, None, True, id="none"),
+    ],
+)
+def test_a_stronger_workload_of_the_queue_waits_for_it(team: int | None, research: int | None, taken: bool) -> None:
+    parent = replace(RESEARCH, preempt_min_runtime=research)
+    own = replace(TEAM, deserved=SIBLING.deserved, preempt_min_runtime=team)
+    young = running("young", "n", gpus=2, priority="low", start=70)
+    assert victims(gang("new", gpus=2, priority="medium"), node("n", 2), parent, own, young) == ["young"] * taken
+
+
+@pytest.mark.parametrize(
+    ("taker", "team", "research", "taken"),
+    [
+        pytest.param("sibling", 50, None, False, id="siblings wait for its queue's"),
+        pytest.param("sibling", None, 50, False, id="siblings wait for the department's"),
+        pytest.param("sibling", 20, 50, True, id="for siblings its queue goes before its department"),
+        pytest.param("cousin", 50, None, True, id="other departments do not know its queue's"),
+        pytest.param("cousin", 20, 50, False, id="other departments wait for the department's"),
+    ],
+)
+def test_other_queues_wait_before_they_reclaim(taker: str, team: int | None, research: int | None, taken: bool) -> None:
+    parent = queue("research", deserved=0 if taker == "cousin" else 4)
+    queues = (
+        replace(parent, reclaim_min_runtime=research),
+        replace(TEAM, reclaim_min_runtime=team),
+        SALES,
+        SIBLING,
+        COUSIN,
+    )
+    young = running("young", "n", gpus=4, start=70)
+    assert victims(gang("new", gpus=4, queue=taker), node("n", 4), *queues, young) == ["young"] * taken
+
+
+def test_an_older_one_goes_in_its_place() -> None:
+    team = guaranteed(replace(TEAM, deserved=SIBLING.deserved), 50)
+    work = [running("old", "a", priority="medium-low", start=1), running("young", "b", priority="low", start=70)]
+    new = gang("new", priority="medium")
+    nodes = (node("a", 1), node("b", 1))
+    assert victims(new, *nodes, RESEARCH, team, *work) == ["old"]
+    assert victims(new, *nodes, RESEARCH, TEAM, *work) == ["young"]
+
+
+def test_pods_above_its_minimum_are_not_protected() -> None:
+    team = guaranteed(replace(TEAM, deserved=SIBLING.deserved), 50)
+    elastic = gang("elastic", pods=4, min_member=2, nodes=("n",) * 4, priority="low", started=70)
+    new = gang("new", gpus=2, priority="medium")
+    assert victims(new, node("n", 4), RESEARCH, team, elastic) == ["elastic"]
+    larger = gang("new", gpus=3, priority="medium")
+    assert victims(larger, node("n", 4), RESEARCH, team, elastic) == []
+
+
+@pytest.mark.parametrize(("now", "started"), [(None, 70), (NOW, None)])
+def test_without_a_moment_or_a_start_nobody_is_protected(now: int | None, started: int | None) -> None:
+    team = guaranteed(replace(TEAM, deserved=SIBLING.deserved), 50)
+    young = replace(running("young", "n", priority="low"), started=started)
+    assert victims(gang("new", priority="medium"), node("n", 1), RESEARCH, team, young, now=now) == ["young"]
