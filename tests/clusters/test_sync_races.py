@@ -1,19 +1,22 @@
 """Several workers, one cluster: one of them writes. On a real PostgreSQL, since only there they truly race."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from clusters import tasks
 from clusters.backends.memory import MemoryGateway, store_of
 from clusters.errors import ClusterUnreachable
 from clusters.kinds_core import PRIORITY_CLASS
-from clusters.models import Cluster, SyncRun, SyncState
+from clusters.models import Cluster, SyncRun, SyncState, Touch
 from clusters.ports import ObjectRef
+from clusters.services import runs, touches
 from clusters.services.reconcile import reconcile
 from clusters.services.sweep import sweep
 from tests.clusters.specs import Wanted, level, state
@@ -70,6 +73,45 @@ def test_of_many_sweeps_one_wakes(busy: Cluster) -> None:
 
     with ThreadPoolExecutor(WORKERS) as pool:
         assert sum(pool.map(run, range(WORKERS))) == 1
+
+
+@pytest.mark.postgres
+def test_a_change_while_a_run_ends_waits_for_nobody_in_a_circle(busy: Cluster) -> None:
+    with transaction.atomic():
+        touches.call_for(busy.pk, [touches.EVERYTHING])
+    reconcile(Cluster.objects.get(pk=busy.pk))
+    with transaction.atomic():
+        touches.call_for(busy.pk, ["project.7"])
+    run = runs.claim(busy, trigger="sweep", dry_run=False)
+    assert run is not None
+    run.generation = Cluster.objects.get(pk=busy.pk).generation
+
+    def end() -> None:
+        try:
+            runs.finish(run)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Cluster.objects.filter(pk=busy.pk).update(generation=F("generation") + 1)
+            ending = pool.submit(end)
+            await_a_lock()
+            touches.note(busy.pk, ["project.7"], run.generation + 1)
+        ending.result(20)
+    assert list(Touch.objects.values_list("owner", "generation")) == [("project.7", run.generation + 1)]
+    assert Cluster.objects.get(pk=busy.pk).synced_generation == run.generation
+
+
+def await_a_lock() -> None:
+    """Until some other connection waits for a row."""
+    deadline = time.monotonic() + 10
+    waiting = 0
+    while not waiting:
+        assert time.monotonic() < deadline, "nobody waits"
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            (waiting,) = cursor.fetchone()
 
 
 @pytest.mark.django_db
