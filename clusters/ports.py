@@ -177,6 +177,18 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True)
+class Inquiries:
+    """What a scheduler says only when it is asked: who waits in a queue, and whether it lets workloads be made."""
+
+    queue: Kind  # as it is asked about; Rung owns objects of the same name
+    part: str  # the subresource that answers
+    why: str
+    tell: Callable[[Manifest], Iterable[Manifest]]  # an answer as events about the jobs that wait
+    example: Callable[[str, str], Manifest]  # a job in this namespace and queue, to be made on trial
+    closed_by: Callable[[str], str]  # the webhook that does not answer, in a refusal; empty: it is about something else
+
+
+@dataclass(frozen=True, slots=True)
 class Traits:
     """What sets a scheduler apart from plain kube-scheduler. Whoever needs to know asks these, never for its name."""
 
@@ -204,6 +216,8 @@ class Traits:
     """Objects of the scheduler's own that are watched, and how each becomes events about its workload."""
     configuration: Configuration | None = None
     """What it is configured by, where that can be read."""
+    inquiries: Inquiries | None = None
+    """What it is asked again and again while something waits."""
 
     @property
     def names_objects(self) -> bool:

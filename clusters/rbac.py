@@ -15,7 +15,7 @@ from clusters.flavours import flavour_for
 from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.order import PARENTS
-from clusters.ports import MANAGED_BY, MANAGER, Configuration, Kind, Manifest
+from clusters.ports import MANAGED_BY, MANAGER, Configuration, Inquiries, Kind, Manifest
 
 READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "update", "delete")
@@ -90,12 +90,18 @@ def required_access(flavour: str) -> tuple[Access, ...]:
         *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in traits.beside),
         *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in (*traits.reads, *traits.tells)),
         *_configured(traits.configuration),
+        *_asked(traits.inquiries),
     )
 
 
 def _configured(by: Configuration | None) -> Iterable[Access]:
     if by is not None:
         yield Access(by.ref.kind.group, by.ref.kind.plural, ("get",), by.why, name=by.ref.name)
+
+
+def _asked(about: Inquiries | None) -> Iterable[Access]:
+    if about is not None:
+        yield Access(about.queue.group, about.queue.plural, ("get",), about.why, subresource=about.part)
 
 
 def _why(kind: Kind) -> str:

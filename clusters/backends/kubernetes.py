@@ -109,6 +109,16 @@ class KubernetesGateway:
         path = inside(_ref(manifest)) + self._signed
         return _object(self._ask("POST", path, body=orjson.dumps({**manifest, "metadata": metadata})))
 
+    def try_create(self, manifest: Manifest) -> None:
+        """Create on trial: every check of the server is made, nothing is stored. Raises what a creation would."""
+        path = inside(_ref(manifest)) + query(fieldValidation="Strict", dryRun="All")
+        _checked(self._ask("POST", path, body=orjson.dumps(manifest)))
+
+    def part(self, ref: ObjectRef, name: str) -> Manifest | None:
+        """A subresource of the object, as it is answered; None where there is none."""
+        answer = self._ask("GET", f"{place(ref)}/{name}")
+        return None if answer.status == 404 else _checked(answer)
+
     def update(self, manifest: Manifest, *, observed: Manifest) -> Manifest:
         path = place(_ref(manifest)) + self._signed
         body = merged(manifest, observed, manager=self._manager)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from clusters.flavours import common, kueue_reading
+from clusters.flavours.kueue_inquiries import INQUIRIES
 from clusters.flavours.kueue_promises import PROMISES, cautions
 from clusters.flavours.rendering import render_job
 from clusters.kinds import kind_for
@@ -70,6 +71,7 @@ class Kueue:
         sums_projects=True,
         queues_jobs=True,
         tells={KUEUE_WORKLOAD: kueue_reading.tell},
+        inquiries=INQUIRIES,
     )
 
     def kinds(self) -> Sequence[Kind]:

@@ -14,6 +14,7 @@ from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster
 from clusters.observation import Observation
 from clusters.ports import ClusterGateway, Kind
+from clusters.services.inquiries import ask, keep, questions_of
 from clusters.services.looks import CountsVersions, Look, look
 from clusters.services.storing import NEWEST, Seen, lease_of, store
 
@@ -30,7 +31,10 @@ def observe_cluster(cluster: Cluster) -> Observation:
     Raises ClusterError; whatever a handler raises, after everything was rolled back.
     """
     lease = lease_of(cluster)
-    return store(cluster, _see(cluster, lease.versions)).observation
+    observation = store(cluster, _see(cluster, lease.versions)).observation
+    if flavour_for(cluster.flavour).traits.inquiries:
+        keep(cluster, ask(cluster, gateway_for(cluster), questions_of(cluster)), at=observation.at)
+    return observation
 
 
 def kinds_of(cluster: Cluster) -> list[Kind]:

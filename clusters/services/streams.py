@@ -20,6 +20,7 @@ from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
 from clusters.models import Cluster
 from clusters.ports import ClusterGateway, Kind
+from clusters.services.asking import Asking
 from clusters.services.inbox import PROOF, Inbox
 from clusters.services.looks import CountsVersions
 from clusters.services.observe import ALWAYS, EVERYBODYS, kinds_of, observe_cluster, refuse_another
@@ -120,6 +121,7 @@ class Streams:
         self._credential = credential_version(cluster)
         self._before = lease_of(cluster).versions
         self._inbox = Inbox(bell, self._before, urgent=[kind.key for kind in flavour_for(cluster.flavour).kinds()])
+        self._asking = Asking(cluster, gateway, self._inbox, bell)
         self._feeds: dict[str, Feed] = {}
         self._checked_at = self._shown_at = time.monotonic()
         self._life: float | None = None
@@ -128,7 +130,7 @@ class Streams:
     def is_due(self) -> bool:
         """Something has come, or the cluster has shown life again."""
         now = time.monotonic()
-        if self._inbox.is_due() or now - self._checked_at >= SERVED_EVERY:
+        if self._inbox.is_due() or self._asking.is_due() or now - self._checked_at >= SERVED_EVERY:
             return True
         return now - self._shown_at >= LIFE_EVERY and self._last_life() != self._life
 
@@ -142,6 +144,7 @@ class Streams:
         if stored.versions is None:
             raise Overtaken
         self._before = stored.versions
+        self._asking.turn(stored.observation.at)
 
     def close(self) -> None:
         """Its threads end with their present request."""

@@ -11,6 +11,7 @@ from clusters.flavours import FLAVOURS
 from clusters.kinds_core import KUEUE_COHORT, KUEUE_QUEUE, KUEUE_WORKLOAD
 from clusters.models import Cluster
 from clusters.ports import Kind, Manifest, ObjectRef
+from clusters.services.inquiries import door_of
 from clusters.services.reconcile import reconcile
 from clusters.services.registration import try_stored
 from portal.core.actors import SYSTEM
@@ -22,6 +23,7 @@ from tests.support.kube import KubeError
 from tests.support.lab import LabCluster, own_cluster
 from tests.support.processes import eventually
 from workloads.models import PreemptionRecord, Workload
+from workloads.selectors import told_place
 from workloads.services.lifecycle import resume, stop
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
@@ -188,12 +190,43 @@ def test_one_that_asks_for_more_than_there_is_says_so_and_a_stopped_one_leaves_t
     assert product.pods_of(huge) == []
 
 
-def test_while_kueue_is_away_a_job_waits_to_be_made_and_says_so(product: Product) -> None:
+def test_while_kueue_is_away_a_job_waits_to_be_made_and_the_cluster_says_so(product: Product) -> None:
     """Its webhook fails closed: without it no Job of the cluster can be created."""
     one, _two = two_projects(product)
+    product.look()
+    assert door_of(product.cluster) is None
     with kueue_away(product):
         train = product.submit(one, a_job("train"), priority="low")
         assert product.object_of(train) is None
         assert "webhook" in fresh(train).apply_error
+        product.look()
+        door = door_of(product.cluster)
+        assert door is not None
+        assert 'failed calling webhook "mjob.kb.io"' in door.message
+    due = fresh(train).due_at
+    product.look()
+    assert door_of(product.cluster) is None
+    assert due is not None
+    assert (fresh(train).due_at or due) < due, "who was refused is tried again at once"
     product.until(train, lambda row: row.phase == "Running", work=True)
     assert fresh(train).apply_error == ""
+
+
+def test_who_waits_is_told_its_place_as_kueue_counts(product: Product) -> None:
+    """By priority, then by age; who is let go makes the others move up. The account of few rights may ask for it."""
+    one, _two = two_projects(product)
+    asked = [("huge", "medium", 3), ("older", "low", 3), ("younger", "low", 3)]
+    waiting = [
+        product.submit(one, a_job(name, pods=pods), priority=priority, preemptibility="preemptible")
+        for name, priority, pods in asked
+    ]
+    with streaming(product.cluster, product.gateway) as watching:
+        watching.until(lambda: places(waiting) == [(1, 3), (2, 3), (3, 3)], seconds=PATIENCE)
+        stop(workload=fresh(waiting[0]), actor=SYSTEM)
+        product.apply(waiting[0])
+        watching.until(lambda: places(waiting) == [None, (1, 2), (2, 2)], seconds=PATIENCE)
+
+
+def places(workloads: list[Workload]) -> list[tuple[int, int] | None]:
+    told = [told_place(fresh(each)) for each in workloads]
+    return [(each.number, each.among) if each else None for each in told]

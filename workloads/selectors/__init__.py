@@ -3,11 +3,13 @@
 from workloads.selectors.dictionary import dictionary_rows, sync_state_of_priorities, type_rows
 from workloads.selectors.history import containers_of, events_of, logs, pods_of, timeline
 from workloads.selectors.listing import visible_workloads, workload_or_404
+from workloads.selectors.places import Place, told_place
 from workloads.selectors.stories import preemption_story, stories_of
 from workloads.selectors.waiting import Headline, Remedy, queue_position, why_waiting
 
 __all__ = [
     "Headline",
+    "Place",
     "Remedy",
     "containers_of",
     "dictionary_rows",
@@ -19,6 +21,7 @@ __all__ = [
     "stories_of",
     "sync_state_of_priorities",
     "timeline",
+    "told_place",
     "type_rows",
     "visible_workloads",
     "why_waiting",

@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from clusters.job_status import ACTIVE, BLOCKED, MISSING
 from clusters.models import Cluster, ObservedPod
 from clusters.observation import JobStatus, Observation
 from clusters.ports import Reading
+from clusters.services.inquiries import OPEN
 from workloads.enqueue import wake_apply
 from workloads.lifecycle import ENDED, WAITING, Standing, next_phase
 from workloads.models import DesiredPhase, EventType, Phase, Workload
@@ -18,6 +19,9 @@ from workloads.services.moves import move, note
 from workloads.services.queued import QUEUED, TURNS, as_queued, queued_among, reading_of_queue
 from workloads.services.reasons import FAILED_CREATE, keep_reason, reading_of_refusal
 from workloads.standings import NO_JOB, holding_of, reading_of, standing_of
+
+WAKE: Final = 50
+"""Rows that are woken at once; the sweep takes the others."""
 
 
 def on_observation(cluster: Cluster, observation: Observation) -> None:
@@ -31,6 +35,8 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
     told_of = pods_told_of(cluster, observation.events)
     owners = {pod.owner_id for pod in (*observation.pods, *told_of)} | observation.jobs.keys() | refusals.keys()
     owners |= {event.owner_id for event in observation.events if event.reason in TURNS}
+    if any(event.reason == OPEN for event in observation.events):
+        _try_again(cluster, observation.at)
     workloads = _workloads(cluster, owners)
     pods = _pods(cluster, workloads)
     record_evictions(cluster, [*told_of, *observation.pods], workloads, observation.readings)
@@ -41,6 +47,15 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
         if owner in refusals and job.phase in {"", ACTIVE}:
             job = JobStatus(BLOCKED, FAILED_CREATE, refusals[owner])
         _take_in(workload, pods[owner], job, observation)
+
+
+def _try_again(cluster: Cluster, at: datetime) -> None:
+    """The cluster takes jobs again: who was refused one need not wait for its next try."""
+    rows = Workload.objects.filter(project__cluster=cluster, due_at__gt=at, deleted_at__isnull=True)
+    refused = list(rows.exclude(apply_error="").values_list("pk", flat=True))
+    Workload.objects.filter(pk__in=refused, due_at__gt=at).update(due_at=at)
+    for pk in refused[:WAKE]:
+        wake_apply(pk)
 
 
 def _workloads(cluster: Cluster, owners: Iterable[str]) -> dict[str, Workload]:

@@ -24,6 +24,7 @@ from workloads.selectors import (
     queue_position,
     stories_of,
     timeline,
+    told_place,
     why_waiting,
     workload_or_404,
 )
@@ -52,6 +53,7 @@ def workload_detail(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     context = {
         "workload": workload,
         "headline": why_waiting(workload),
+        "place": told_place(workload),
         "position": queue_position(workload),
         "tab": tab,
         "tabs": TABS.items(),
