@@ -6,7 +6,7 @@ Near: some owners, because only theirs changed. Warm: what has happened since th
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from django.utils import timezone
@@ -169,7 +169,8 @@ def _warm(journal: Journal, gateway: ClusterGateway) -> Look | None:
     near = _near(journal, gateway, owners)
     if near is None:
         return None
-    look = _as_look(cluster, near, None)
+    # whoever is touched after the owners were known waits for the next run, though nothing was listed since
+    look = replace(_as_look(cluster, near, None), generation=generation)
     if not look.changes:
         kinds = {kind.kind: kind for kind in flavour_for(cluster.flavour).kinds()}
         seen.learn(owners, kinds, near.observed)

@@ -1,7 +1,7 @@
 """One change costs one: what was touched is looked at, the rest is known from before, and nothing is ever missed."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 
@@ -13,7 +13,7 @@ from clusters.errors import ClusterError, ClusterRefused
 from clusters.flavours import flavour_for
 from clusters.kinds_core import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.models import Cluster, Drift, SyncState, Touch
-from clusters.ports import DesiredState, Manifest, ObjectRef
+from clusters.ports import DesiredState, Kind, Manifest, ObjectRef, WatchEvent
 from clusters.services import sightings
 from clusters.services.estate import request_reconcile, touch
 from clusters.services.reconcile import reconcile
@@ -195,6 +195,31 @@ def test_f22_an_edit_during_a_run_is_made_by_the_next(
     assert cluster.synced_generation == cluster.generation == runs[-1].generation
     held = {each["metadata"]["name"]: each["spec"]["resources"]["gpu"]["quota"] for each in gateway.list(KAI_QUEUE)[0]}
     assert held["project.1.a100"] == 8
+
+
+def test_f22_an_edit_after_the_owners_were_known_is_not_settled_by_a_look_from_memory(
+    many: Callable[[int], Cluster], wanted: Wanted, gateway: MemoryGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, follow = many(5), MemoryGateway.watch
+    edits = iter([3])
+
+    def watch(self: MemoryGateway, kind: Kind, **asked: str) -> Iterator[WatchEvent]:
+        for number in edits:
+            wanted.state = projects(5, changed=number, deserved=6)
+            touch(cluster, owner=f"project.{number}")
+        return follow(self, kind, **asked)
+
+    touch(cluster, owner="project.1")
+    request_reconcile(cluster, SYSTEM)
+    monkeypatch.setattr(MemoryGateway, "watch", watch)
+    reconcile(cluster)
+    cluster.refresh_from_db()
+    assert cluster.synced_generation < cluster.generation
+    assert cluster.sync_due_at is not None
+    assert cluster.sync_due_at <= timezone.now()
+    reconcile(cluster)
+    held = {each["metadata"]["name"]: each["spec"]["resources"]["gpu"]["quota"] for each in gateway.list(KAI_QUEUE)[0]}
+    assert held["project.3.a100"] == 6
 
 
 @pytest.mark.parametrize("seed", range(10))
