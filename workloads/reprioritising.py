@@ -22,6 +22,9 @@ WORDS: Final[Mapping[OnChange, str]] = {
 }
 
 
+QUEUED: Final = "{title} counts the new number at once. The kube-scheduler goes by that of the pods. "
+
+
 def on_change_of(workload: Workload) -> OnChange:
     """What its kind does when its pods are to be described otherwise."""
     kind = kind_for(str(workload.spec.get("api_version")), str(workload.spec.get("kind")))
@@ -29,8 +32,9 @@ def on_change_of(workload: Workload) -> OnChange:
 
 
 def consequence(workload: Workload) -> str:
-    """One or two sentences for the page, before the priority is changed."""
-    return WORDS[on_change_of(workload)]
+    """Some sentences for the page, before the priority is changed."""
+    flavour, words = flavour_for(workload.project.cluster.flavour), WORDS[on_change_of(workload)]
+    return QUEUED.format(title=flavour.title) + words if flavour.traits.queues_jobs else words
 
 
 def cautions_of(workload: Workload) -> Sequence[str]:

@@ -8,7 +8,7 @@ import pytest
 from django.db.models import QuerySet
 
 from clusters.flavours import FLAVOURS
-from clusters.kinds_core import KUEUE_COHORT, KUEUE_QUEUE, KUEUE_WORKLOAD
+from clusters.kinds_core import KUEUE_COHORT, KUEUE_QUEUE, KUEUE_WORKLOAD, ref_of
 from clusters.models import Cluster
 from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.services.inquiries import door_of
@@ -24,7 +24,7 @@ from tests.support.lab import LabCluster, own_cluster
 from tests.support.processes import eventually
 from workloads.models import PreemptionRecord, Workload
 from workloads.selectors import told_place
-from workloads.services.lifecycle import resume, stop
+from workloads.services.lifecycle import change_priority, resume, stop
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -71,6 +71,18 @@ def a_job(name: str, *, pods: int = 1) -> Manifest:
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
     spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def a_job_set(name: str) -> Manifest:
+    """A leader and a worker, each with a node of its own."""
+    template = a_job(name)["spec"]
+    jobs = [{"name": role, "replicas": 1, "template": {"spec": template}} for role in ("leader", "worker")]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name},
+        "spec": {"replicatedJobs": jobs},
+    }
 
 
 def two_projects(product: Product) -> tuple[Project, Project]:
@@ -159,6 +171,25 @@ def test_a_higher_priority_evicts_in_its_queue_and_the_lower_one_waits_with_the_
     assert fresh(train).preempted_count == 1
 
 
+def test_another_priority_reaches_a_running_job_at_once(product: Product) -> None:
+    """As far as Kueue goes, which alone decides who is evicted in its queues; pods keep the number they have."""
+    one, _two = two_projects(product)
+    with streaming(product.cluster, product.gateway) as watching:
+        train = running(product, watching, one, "train", priority="low")
+        change_priority(workload=fresh(train), priority="high", actor=SYSTEM)
+        product.apply(train)
+        live = product.object_of(train)
+        assert live is not None
+        assert live["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "high"
+        eventually(lambda: kueue_priorities(product) == [125], seconds=20)
+        assert [pod["spec"]["priority"] for pod in product.pods_of(train)] == [40]
+        assert fresh(train).phase == "Running"
+
+
+def kueue_priorities(product: Product) -> list[int]:
+    return [each["spec"].get("priority") for each in product.admin.list(KUEUE_WORKLOAD)]
+
+
 def test_what_a_project_has_borrowed_is_reclaimed_by_the_one_that_deserves_it(product: Product) -> None:
     """The borrower has the higher priority: between queues that does not count."""
     one, two = two_projects(product)
@@ -188,6 +219,25 @@ def test_one_that_asks_for_more_than_there_is_says_so_and_a_stopped_one_leaves_t
         product.apply(huge)
         watching.until(in_phase(huge, "Pending", "OverLimit"), seconds=PATIENCE)
     assert product.pods_of(huge) == []
+
+
+def test_a_job_set_waits_whole_starts_whole_and_ends(product: Product) -> None:
+    """Kueue holds it back and lets it go, JobSet's own controller makes its jobs: both are real."""
+    one, two = two_projects(product)
+    with streaming(product.cluster, product.gateway) as watching:
+        other = running(product, watching, two, "other", priority="low")
+        pair = product.submit(one, a_job_set("pair"), priority="low", preemptibility="preemptible")
+        watching.until(in_phase(pair, "Pending", "WaitingForQuota"), seconds=PATIENCE)
+        held = product.object_of(pair)
+        assert held is not None
+        assert (held["spec"]["suspend"], product.pods_of(pair)) == (True, []), "though one of its pods had room"
+        stop(workload=fresh(other), actor=SYSTEM)
+        product.apply(other)
+        watching.until(in_phase(pair, "Running"), seconds=PATIENCE)
+        assert fresh(pair).running_pods == 2
+        for pod in product.pods_of(pair):
+            product.admin.patch(ref_of(pod), {"metadata": {"annotations": {"lab.rung.dev/run-for": "0s"}}})
+        watching.until(lambda: fresh(pair).phase == "Completed", seconds=PATIENCE)
 
 
 def test_while_kueue_is_away_a_job_waits_to_be_made_and_the_cluster_says_so(product: Product) -> None:

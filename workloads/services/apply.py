@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from clusters.descriptions import AT_ONCE
 from clusters.errors import ClusterChanged, ClusterError
+from clusters.flavours import flavour_for
 from clusters.models import ClusterState, ObservedPod
 from clusters.ports import Reading
 from clusters.services.jobs import apply_job, delete_job
@@ -128,8 +129,14 @@ def _stale_pods(workload: Workload) -> list[ObservedPod]:
 
 
 def _renew(workload: Workload, *, running: bool) -> None:
-    """A pod template is never rewritten under running pods: they finish as they are. Waiting ones are made anew."""
+    """A pod template is never rewritten under running pods: they finish as they are. Waiting ones are made anew.
+
+    A scheduler that queues whole jobs reads the priority from the object itself, which may be written at any time.
+    """
     if running:
+        cluster = workload.project.cluster
+        if flavour_for(cluster.flavour).traits.queues_jobs:
+            apply_job(cluster, job_spec(workload), pods_run=True)
         _write(workload, due_at=None, attempts=0, apply_error="")
         return
     delete_job(workload.project.cluster, job_spec(workload))
