@@ -7,7 +7,7 @@ import pytest
 from clusters.models import Cluster, NodePool
 from portal.core.actors import SYSTEM
 from tenants.models import Department, Project
-from tests.factories.clusters import ObservedPodFactory, build_cluster
+from tests.factories.clusters import NodeFactory, ObservedPodFactory, build_cluster
 from tests.factories.tenants import (
     GPU,
     DepartmentFactory,
@@ -65,6 +65,18 @@ class Kueue:
             created_at=NOON + timedelta(minutes=minute),
         )
 
+    def node(self, name: str, *, held: int, priority: int = 40) -> None:
+        """Of 8 GPUs, some held by somebody else's pod."""
+        NodeFactory(cluster=self.cluster, pool=self.pool, name=name, gpu_milli=8 * GPU)
+        ObservedPodFactory(
+            cluster=self.cluster,
+            namespace="elsewhere",
+            pool_name="h100",
+            gpu_milli=held * GPU,
+            priority=priority,
+            node_name=name,
+        )
+
     def ask(self, *, gpus: int, pods: int = 1, priority: str = "low") -> Forecast:
         manifest = job("asked", gpus=gpus, pods=pods)
         spec = spec_of(manifest, namespace=self.team.namespace, priority=priority, preemptibility="preemptible")
@@ -100,6 +112,32 @@ def test_pods_outside_its_queues_count_for_nothing(kueue: Kueue) -> None:
     kueue.pod(kueue.team.namespace, gpus=12)
     kueue.pod("elsewhere", gpus=12)
     assert kueue.ask(gpus=12).verdict is Verdict.STARTS
+
+
+def test_free_quota_in_pieces_too_small_for_a_pod_is_no_start(kueue: Kueue) -> None:
+    """Eight GPUs are free, four on each of two nodes."""
+    kueue.node("one", held=4)
+    kueue.node("two", held=4)
+    assert kueue.ask(gpus=4, pods=2).verdict is Verdict.STARTS
+    answer = kueue.ask(gpus=8)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
+    assert answer.sentence == (
+        "Admitted at once: its quota is free. Its pod may find no node: each needs 8 GPUs on one node of h100, where "
+        "8 GPUs are free, at most 4 GPUs on one node."
+    )
+    assert any("holds its quota while it waits" in each for each in answer.cautions)
+    pair = kueue.ask(gpus=4, pods=3)
+    assert "1 of its 3 pods may find no node" in pair.sentence
+
+
+def test_what_evicts_by_quota_is_warned_where_the_victims_leave_no_node_free(kueue: Kueue) -> None:
+    kueue.node("one", held=8)
+    kueue.runs(kueue.team, "weak", gpus=8, priority=25)
+    sister = kueue.project("sister", kueue.research, deserved=4)
+    kueue.runs(sister, "hers", gpus=4)
+    answer = kueue.ask(gpus=8, priority="low")
+    assert (answer.verdict, victims(answer)) == (Verdict.EVICTS, [("weak", 8)])
+    assert any("Its pod may find no node" in each for each in answer.cautions)
 
 
 def test_other_departments_lend_and_give_back(kueue: Kueue) -> None:

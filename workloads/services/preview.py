@@ -26,6 +26,7 @@ from workloads.models import Workload
 from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
 from workloads.selectors.foreign import foreign_pods
+from workloads.quota_only import looked_at_nodes
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
 from workloads.services.submission import category_of, resolve_for, type_of
@@ -126,7 +127,7 @@ def _foreseen(stage: _Stage, pool: NodePool) -> Forecast:
     labels = queue_labels(desired_state(stage.project.cluster))
     base = stage.answer(verdict, _sentence(verdict, pool, outcome, victims, labels), pool.name)
     pend = outcome.pend
-    return replace(
+    found = replace(
         base,
         reason=str(pend.reason) if pend else "",
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
@@ -135,6 +136,9 @@ def _foreseen(stage: _Stage, pool: NodePool) -> Forecast:
         over_quota=outcome.over_quota,
         alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
     )
+    if flavour_for(stage.project.cluster.flavour).traits.queues_jobs:
+        return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome)
+    return found
 
 
 def _breaks_a_gang(outcome: Outcome) -> bool:

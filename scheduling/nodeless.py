@@ -1,0 +1,52 @@
+"""What a scheduler admits by quota alone, and the nodes have no room for: free quota in pieces that are too small.
+
+Kueue lets a job go without a look at nodes; its pods then look for some, each for itself, and hold the quota meanwhile.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from scheduling.board import Board
+from scheduling.decisions import Evict
+from scheduling.model import Pod, PodGroup, Snapshot, Strategy
+from scheduling.placement import by_size
+from scheduling.resources import ZERO, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Nodeless:
+    """`pods` of `of` that wait find no node. asked: what the largest of those needs; free: in sum, and on one node."""
+
+    pods: int
+    of: int
+    asked: Resources
+    free: Resources
+    largest_free: Resources
+
+
+def nodeless(snapshot: Snapshot, group: PodGroup, evicted: Iterable[Evict] = ()) -> Nodeless | None:
+    """None: each of its pods finds a node once the evicted are gone, or no node of its pool has been seen.
+
+    Largest pods first, each where it fits best.
+    """
+    board = Board(_without(snapshot, evicted), default=Strategy.BINPACK)
+    if not board.nodes[group.pool]:
+        return None
+    free, largest = board.rooms.free(group)
+    without: list[Pod] = []
+    waiting = sorted(group.waiting, key=lambda pod: by_size(pod.requests), reverse=True)
+    for pod in waiting:
+        room = board.rooms.find(pod.requests, group, Strategy.BINPACK, now=False)
+        if room is None:
+            without.append(pod)
+        else:
+            board.rooms.change(room, idle=ZERO - pod.requests, future=ZERO - pod.requests, pods=-1)
+    if not without:
+        return None
+    return Nodeless(len(without), len(waiting), without[0].requests, free, largest)
+
+
+def _without(snapshot: Snapshot, evicted: Iterable[Evict]) -> Snapshot:
+    going = {name for evict in evicted for name in evict.pods}
+    groups = (replace(each, pods=tuple(pod for pod in each.pods if pod.name not in going)) for each in snapshot.groups)
+    return replace(snapshot, groups=tuple(each for each in groups if each.pods))

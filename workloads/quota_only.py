@@ -1,0 +1,50 @@
+"""A forecast for a scheduler that admits by quota: what is admitted may still find no node. Pure but for its types."""
+
+from dataclasses import replace
+from typing import Final
+
+from scheduling.decisions import Outcome
+from scheduling.model import PodGroup, Snapshot
+from scheduling.nodeless import Nodeless, nodeless
+from workloads.forecasts import Forecast, Verdict
+from workloads.sentences import amount_text
+
+NO_NODE: Final = "NoRoom"
+HOLDS: Final = (
+    "Admitted work holds its quota while it waits for nodes, and the kube-scheduler may evict lower priorities of any "
+    "project for it."
+)
+
+
+def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcome: Outcome) -> Forecast:
+    """The same where its pods find nodes. Otherwise it waits for them, or will once its victims are gone."""
+    if found.verdict not in {Verdict.STARTS, Verdict.EVICTS, Verdict.RECLAIMS}:
+        return found
+    missing = nodeless(snapshot, group, outcome.victims)
+    if missing is None:
+        return found
+    sentence = _sentence(missing, found)
+    if found.verdict is not Verdict.STARTS:
+        return replace(found, cautions=(*found.cautions, sentence, HOLDS))
+    numbers = {
+        "needed": str(missing.asked),
+        "pool": found.pool,
+        "free": str(missing.free),
+        "largest_free": str(missing.largest_free),
+    }
+    return replace(
+        found,
+        verdict=Verdict.WAITS,
+        sentence=f"Admitted at once: its quota is free. {sentence}",
+        reason=NO_NODE,
+        numbers=numbers,
+        cautions=(*found.cautions, HOLDS),
+    )
+
+
+def _sentence(missing: Nodeless, found: Forecast) -> str:
+    who = f"{missing.pods} of its {missing.of} pods" if missing.of > 1 else "Its pod"
+    return (
+        f"{who} may find no node: each needs {amount_text(missing.asked)} on one node of {found.pool}, where "
+        f"{amount_text(missing.free)} are free, at most {amount_text(missing.largest_free)} on one node."
+    )
