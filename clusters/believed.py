@@ -202,7 +202,7 @@ _NODE: Final = table(
     status=table(allocatable=_AMOUNTS, conditions=_CONDITIONS),
 )
 _EVENT: Final = table(
-    involvedObject=table(kind=word(63), namespace=word(63), name=word(253), uid=word(64)),
+    involvedObject=table(apiVersion=word(253), kind=word(63), namespace=word(63), name=word(253), uid=word(64)),
     type=word(16),
     reason=word(128),
     message=sentence,

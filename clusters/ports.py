@@ -214,6 +214,8 @@ class Traits:
     """Objects of the scheduler's own in which an admin finds its reasons."""
     tells: Mapping[Kind, Callable[[Manifest], Iterable[Manifest]]] = field(default_factory=dict)
     """Objects of the scheduler's own that are watched, and how each becomes events about its workload."""
+    retells: Callable[[Manifest], Manifest | None] | None = None
+    """How an event about an object of the scheduler's own becomes one about the pod that it names, without its uid."""
     configuration: Configuration | None = None
     """What it is configured by, where that can be read."""
     inquiries: Inquiries | None = None
@@ -222,7 +224,7 @@ class Traits:
     @property
     def names_objects(self) -> bool:
         """It says who gained by the uid of a workload's object, not of a pod."""
-        return self.whole_gangs or self.queues_jobs
+        return self.whole_gangs or self.queues_jobs or self.retells is not None
 
 
 @dataclass(frozen=True, slots=True)

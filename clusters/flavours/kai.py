@@ -3,11 +3,10 @@
 Sources: KAI 0.17 (`scheduling.run.ai/v2` Queue) and the messages its scheduler was seen to write.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from clusters.flavours import common, reading
+from clusters.flavours import common, kai_reading
 from clusters.flavours.rendering import render_job
 from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.ownership import owned
@@ -18,22 +17,6 @@ QUEUE_LABEL: Final = "kai.scheduler/queue"
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
 UNLIMITED: Final = -1
 
-_BY: Final = r"(?P<by>[\w.-]+/[\w.-]+?)\.?(?:\s|$)"
-PREEMPTED: Final = re.compile(r"preempted by higher priority workload " + _BY)
-RECLAIMED: Final = re.compile(r"(?:preempted by workload|reclaimed by(?: workload)?) " + _BY)
-RECLAIM_WORD: Final = re.compile(r"\breclaim(?:ed)?\b", re.IGNORECASE)
-CONSOLIDATED: Final = re.compile(r"resource consolidation")
-OVER_QUOTA: Final = re.compile(
-    r"requested (?P<requested>[\d.]+) (?P<resource>[\w ()]+?), but (?P<queue>[\w.-]+) quota is (?P<deserved>[\d.]+) "
-    r"[\w ()]+?, while (?P<used>[\d.]+) "
-)
-OVER_LIMIT: Final = re.compile(
-    r"(?P<queue>[\w.-]+) quota has reached the allowable limit of (?P<resource>[\w ()]+?)\. "
-    r"Limit is (?P<limit>[\d.]+) [\w ()]+?, currently (?P<used>[\d.]+) [\w ()]+? allocated "
-    r"and workload requested (?P<requested>[\d.]+)"
-)
-PENDING: Final = (("NonPreemptibleOverQuota", OVER_QUOTA), ("OverLimit", OVER_LIMIT))
-
 
 class Kai:
     """KAI's dialect."""
@@ -41,7 +24,13 @@ class Kai:
     name: str = "kai"
     title: str = "KAI Scheduler"
     preemptibilities: tuple[str, ...] = ("preemptible", "semi-preemptible", "non-preemptible")
-    traits: Traits = Traits(installed=KAI_QUEUE, simulated=True, queues_by_pool=True, reads=(KAI_POD_GROUP,))
+    traits: Traits = Traits(
+        installed=KAI_QUEUE,
+        simulated=True,
+        queues_by_pool=True,
+        reads=(KAI_POD_GROUP,),
+        retells=kai_reading.retell,
+    )
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""
@@ -64,13 +53,7 @@ class Kai:
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
         """Evicted by whom and how, or the reason a pod group waits with KAI's own numbers."""
-        said = [_evicted(text) for text in reading.disruption_texts(pod, events, "Evict", "Evicted", "Preempted")]
-        if said:
-            return next((each for each in said if each.preemptor), said[0])
-        for text in _waiting_texts(pod, events):
-            if found := _pending(text):
-                return found
-        return reading.waiting(pod)
+        return kai_reading.interpret(pod, events)
 
     def semantics(self) -> Sequence[Promise]:
         """What KAI keeps of Rung's promises."""
@@ -117,35 +100,6 @@ def _number(amount: int | None, unit: int) -> int | float:
 def _shard(pool: PoolSpec | None) -> dict[str, str]:
     """The label by which KAI's scheduler shards tell pools apart, where the pool is made by it."""
     return {NODE_POOL_LABEL: pool.label_value} if pool and pool.label_key == NODE_POOL_LABEL else {}
-
-
-def _waiting_texts(pod: Manifest, others: Sequence[Manifest]) -> Iterator[str]:
-    """PodGroup conditions carry the most, then the pod's own, then events."""
-    for each in others:
-        for found in (each.get("status") or {}).get("schedulingConditions") or ():
-            yield str(found.get("message", ""))
-    if found := reading.condition(pod, "PodScheduled", status="False"):
-        yield str(found.get("message", ""))
-        yield from reading.messages(others, "Unschedulable", "NotReady")
-
-
-def _pending(text: str) -> Reading | None:
-    for reason, pattern in PENDING:
-        if match := pattern.search(text):
-            return Reading(reason, text, {key: value.strip() for key, value in match.groupdict().items()})
-        if text.startswith(reason):
-            return Reading(reason, text)
-    return None
-
-
-def _evicted(text: str) -> Reading:
-    if match := PREEMPTED.search(text):
-        return Reading("Preempted", text, preemptor=match["by"], cause="preempt")
-    if match := RECLAIMED.search(text):
-        return Reading("Reclaimed", text, preemptor=match["by"], cause="reclaim")
-    if CONSOLIDATED.search(text):
-        return Reading("Consolidated", text, cause="consolidate")
-    return Reading("Evicted", text, cause="reclaim" if RECLAIM_WORD.search(text) else "preempt")
 
 
 PROMISES: Final = (

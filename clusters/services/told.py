@@ -1,15 +1,18 @@
 """What a scheduler writes into objects of its own is kept as events about the jobs they stand for.
 
 So it waits for its job to be seen, outlives the object it stood in, and is read like everything said of a job. A later
-version of the object rewrites what the earlier one said.
+version of the object rewrites what the earlier one said. Where a scheduler tells of pods by events about objects of its
+own, they are kept as events about those pods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from clusters.flavours import flavour_for
 from clusters.kinds_core import EVENT
-from clusters.models import Cluster, ClusterEvent
+from clusters.models import Cluster, ClusterEvent, ObservedPod
+from clusters.pods import moment_of
+from clusters.ports import Manifest
 from clusters.services.looks import Look
 from clusters.services.observed_events import store_events
 
@@ -17,8 +20,25 @@ from clusters.services.observed_events import store_events
 def store_told(cluster: Cluster, looks: Mapping[str, Look], *, at: datetime) -> list[ClusterEvent]:
     """Events that these looks at the scheduler's objects amount to, as far as they are about ours and new."""
     events: list[ClusterEvent] = []
-    for kind, tell in flavour_for(cluster.flavour).traits.tells.items():
+    traits = flavour_for(cluster.flavour).traits
+    if traits.retells and (look := looks.get(EVENT.key)):
+        named = [event for each in look.present if (event := traits.retells(each))]
+        events += store_events(cluster, Look(EVENT, look.version, list(_identified(cluster, named))), at=at)
+    for kind, tell in traits.tells.items():
         if look := looks.get(kind.key):
             told = [event for each in look.present for event in tell(each)]
             events += store_events(cluster, Look(EVENT, look.version, told), at=at)
     return events
+
+
+def _identified(cluster: Cluster, events: Sequence[Manifest]) -> Iterator[Manifest]:
+    """With the uid of the pod that had the name then: a later one may have the same. A pod nobody saw is left out."""
+    names = {each["involvedObject"]["name"] for each in events}
+    rows = ObservedPod.objects.filter(cluster=cluster, name__in=names).order_by("created_at")
+    seen = list(rows.values_list("namespace", "name", "created_at", "uid"))
+    for event in events:
+        about, at = event["involvedObject"], moment_of(event.get("lastTimestamp"))
+        named = (about["namespace"], about["name"])
+        uids = [uid for *its, created, uid in seen if tuple(its) == named and (at is None or created <= at)]
+        if uids:
+            yield {**event, "involvedObject": {**about, "uid": uids[-1]}}

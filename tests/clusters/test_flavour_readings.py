@@ -196,7 +196,8 @@ def test_every_recorded_eviction_of_kai_is_understood() -> None:
         for said in truth["outcome"].get("messages") or []:
             reading = read("kai", pod(), event("Evict", said["message"]))
             assert reading.cause == causes[truth["outcome"]["kind"]]
-            assert reading.preemptor.startswith("truth/pg-candidate-") or reading.cause == "consolidate"
+            by = said["message"].partition("/pg-candidate-")[2][:36]
+            assert reading.preemptor == f"uid:{by}" or (reading.cause, by) == ("consolidate", "")
             seen += 1
     assert seen > 30
 
