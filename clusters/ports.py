@@ -84,6 +84,7 @@ class QueueSpec:
     owner: str
     generation: int
     promised: Limit = NOTHING  # a department's: what its projects deserve together, where a flavour asks for it
+    min_runtime_minutes: int | None = None  # so long its preemptible work is left alone; None: as the queue above says
 
 
 @dataclass(frozen=True, slots=True)

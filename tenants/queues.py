@@ -8,6 +8,7 @@ from clusters.models import NodePool
 from clusters.ports import NOTHING, ProjectSpec, QueueSpec, SchedulerFlavour
 from clusters.sources import pool_spec
 from scheduling.resources import Limit
+from tenants.min_runtimes import MinRuntimes
 from tenants.models import Department, DepartmentQuota, Project, ProjectQuota, Quota
 
 Quotas = Mapping[tuple[int, int], Quota]
@@ -29,8 +30,10 @@ def department_queues(
     quotas: Quotas,
     flavour: SchedulerFlavour,
     promised: Mapping[tuple[int, int], Limit],
+    rules: MinRuntimes,
 ) -> tuple[QueueSpec, ...]:
     """A department's parent queues, one per pool. `promised`: by (department id, pool id), where the flavour asks."""
+    least = rules.of_department(department.pk)
     return tuple(
         replace(
             _queue_spec(
@@ -39,6 +42,7 @@ def department_queues(
                 quotas.get((department.pk, pool.pk)) or DepartmentQuota(department=department, node_pool=pool),
                 name=flavour.queue_name(department.owner, pool.name),
                 parent=None,
+                least=least,
             ),
             promised=promised.get((department.pk, pool.pk), NOTHING),
         )
@@ -60,9 +64,10 @@ def promised_to(quotas: Iterable[tuple[int, int, Quota]]) -> dict[tuple[int, int
 
 
 def project_queues(
-    project: Project, pools: Sequence[NodePool], quotas: Quotas, flavour: SchedulerFlavour
+    project: Project, pools: Sequence[NodePool], quotas: Quotas, flavour: SchedulerFlavour, rules: MinRuntimes
 ) -> tuple[QueueSpec, ...]:
     """A project's leaf queues, one per pool, each below its department's."""
+    least = rules.of_project(project)
     return tuple(
         _queue_spec(
             project,
@@ -70,19 +75,25 @@ def project_queues(
             quotas.get((project.pk, pool.pk)) or ProjectQuota(project=project, node_pool=pool),
             name=flavour.queue_name(project.owner, pool.name),
             parent=flavour.queue_name(project.department.owner, pool.name),
+            least=least,
         )
         for pool in pools
     )
 
 
 def project_spec(
-    project: Project, pools: Sequence[NodePool], quotas: Quotas, flavour: SchedulerFlavour, caps: Mapping[str, int]
+    project: Project,
+    pools: Sequence[NodePool],
+    quotas: Quotas,
+    flavour: SchedulerFlavour,
+    caps: Mapping[str, int],
+    rules: MinRuntimes,
 ) -> ProjectSpec:
     """A project's namespace, queues and GPU caps (milli) per priority."""
     return ProjectSpec(
         name=project.name,
         namespace=project.namespace,
-        queues=project_queues(project, pools, quotas, flavour),
+        queues=project_queues(project, pools, quotas, flavour, rules),
         priority_caps=caps,
         owner=project.owner,
         generation=project.generation,
@@ -91,7 +102,7 @@ def project_spec(
 
 
 def _queue_spec(
-    owner: Department | Project, pool: NodePool, quota: Quota, *, name: str, parent: str | None
+    owner: Department | Project, pool: NodePool, quota: Quota, *, name: str, parent: str | None, least: int | None
 ) -> QueueSpec:
     return QueueSpec(
         name=name,
@@ -104,4 +115,5 @@ def _queue_spec(
         rank=quota.rank,
         owner=owner.owner,
         generation=owner.generation,
+        min_runtime_minutes=least,
     )

@@ -9,6 +9,7 @@ from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from clusters.ports import DesiredState
 from clusters.sources import EVERYBODY
+from tenants.min_runtimes import min_runtimes_of
 from tenants.models import Department, DepartmentQuota, PriorityCap, Project, ProjectQuota
 from tenants.queues import by_owner_and_pool, department_queues, project_spec, promised_to
 
@@ -27,15 +28,16 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     parents = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=departments))
     leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=projects).defer("updated_at"))
     caps = _caps(projects)
+    rules = min_runtimes_of(cluster)
     promised = promised_to(_project_quotas(departments)) if flavour.traits.sums_projects else {}
     return DesiredState(
         departments=tuple(
             queue
             for department in departments
-            for queue in department_queues(department, pools, parents, flavour, promised)
+            for queue in department_queues(department, pools, parents, flavour, promised, rules)
         ),
         projects=tuple(
-            project_spec(project, pools, leaves, flavour, caps.get(project.pk, {}))
+            project_spec(project, pools, leaves, flavour, caps.get(project.pk, {}), rules)
             for project in _with_parents(cluster, projects)
         ),
     )

@@ -68,6 +68,7 @@ class Forecast:
     problems: tuple[Problem, ...] = ()
     over_quota: bool = False
     cautions: Sequence[str] = ()
+    assurances: Sequence[str] = ()
     promises: Sequence[Promise] = ()
 
     @property

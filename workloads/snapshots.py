@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from django.utils import timezone
+
 from clusters.flavours import common, flavour_for
 from clusters.flavours.common import RANK_TO_PRIORITY
 from clusters.flavours.kube import with_defaults
@@ -29,6 +31,7 @@ from workloads.node_choice import borne_taints, selected_labels, shared_topology
 from workloads.owners import workload_ids
 
 ANY_POOL: Final = "default"
+MINUTE: Final = 60_000_000  # microseconds, the unit of every time stamp here
 GATED: Final = "SchedulingGated"  # held back from the scheduler by its maker
 
 
@@ -57,6 +60,7 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
         nodes=tuple(_nodes(cluster, by_pool=by_pool)),
         queues=tuple(_queues(state, traits) if by_pool else _namespace_queues(state)),
         groups=(*_groups(cluster, pods, state), *_unborn(cluster, pods, pools)),
+        now=int(timezone.now().timestamp() * 1_000_000),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if by_pool else {},
     )
     return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
@@ -84,6 +88,7 @@ def _queues(state: DesiredState, traits: Traits) -> Iterator[Queue]:
 
 
 def _queue(spec: QueueSpec, order: int, parent: str | None) -> Queue:
+    least = None if spec.min_runtime_minutes is None else spec.min_runtime_minutes * MINUTE
     return Queue(
         name=spec.name,
         parent=parent,
@@ -93,6 +98,8 @@ def _queue(spec: QueueSpec, order: int, parent: str | None) -> Queue:
         weight=spec.over_quota_weight,
         rank=RANK_TO_PRIORITY[spec.rank],
         created=order,
+        preempt_min_runtime=least,
+        reclaim_min_runtime=least,
     )
 
 

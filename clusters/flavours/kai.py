@@ -6,6 +6,7 @@ Sources: KAI 0.17 (`scheduling.run.ai/v2` Queue) and the messages its scheduler 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from clusters.durations import minutes_text
 from clusters.flavours import common, kai_reading
 from clusters.flavours.rendering import render_job
 from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
@@ -77,6 +78,8 @@ def queue_manifest(spec: QueueSpec) -> Manifest:
     }
     if spec.parent:
         body["parentQueue"] = spec.parent
+    if spec.min_runtime_minutes is not None:
+        body["preemptMinRuntime"] = body["reclaimMinRuntime"] = minutes_text(spec.min_runtime_minutes)
     labels = {common.POOL: spec.pool.name, **_shard(spec.pool)}
     metadata = owned(spec.name, owner=spec.owner, generation=spec.generation, labels=labels)
     return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": metadata, "spec": body}
@@ -165,5 +168,13 @@ PROMISES: Final = (
         "Quotas hold per node pool",
         "yes",
         "Each pool has its own queues.",
+    ),
+    Promise(
+        "min_runtime",
+        "Young work is left alone for its min guaranteed runtime",
+        "partly",
+        "Neither preempt nor reclaim takes a run before its time, but for pods above a gang's minimum. Towards other "
+        "departments only the rule of the victim's department counts, not its project's. Consolidation may move it.",
+        "Set the rule at the department; switch consolidation off where a move costs the run.",
     ),
 )

@@ -100,4 +100,11 @@ PROMISES: Final = (
         "A ResourceQuota counts the namespace as a whole: the quotas of all pools are added up.",
         "Choose KAI where pools have quotas of their own.",
     ),
+    Promise(
+        "min_runtime",
+        "Young work is left alone for its min guaranteed runtime",
+        "no",
+        "The kube-scheduler evicts a lower priority however short it has run.",
+        "Give work that needs its time a higher priority, or choose KAI.",
+    ),
 )

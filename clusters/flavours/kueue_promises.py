@@ -95,4 +95,11 @@ PROMISES: Final = (
         "yes",
         "Each pool is a flavor of the project's queue, with an amount of its own.",
     ),
+    Promise(
+        "min_runtime",
+        "Young work is left alone for its min guaranteed runtime",
+        "no",
+        "Kueue evicts lower priorities and borrowers however short they have run.",
+        "Keep work that needs its time within the deserved quota and on a high priority, or choose KAI.",
+    ),
 )

@@ -87,4 +87,12 @@ PROMISES: Final = (
         "yes",
         "Each pool has its own queues, and pods carry the pool's node selector.",
     ),
+    Promise(
+        "min_runtime",
+        "Young work is left alone for its min guaranteed runtime",
+        "no",
+        "Preempt and reclaim take work however short it has run. Volcano's plugin cdp would spare pods that carry its "
+        "cooldown annotation; it is not in the shipped configuration, and Rung does not write the annotation.",
+        "Make work that needs its time non-preemptible, or choose KAI.",
+    ),
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from clusters.durations import micros_of
 from clusters.flavours.common import POOL, TOPOLOGY_KEY
 from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
 from clusters.flavours.rendering import MIN_MEMBER
@@ -71,6 +72,7 @@ def scene_of(store: Store, *, traits: Traits) -> Scene:
         nodes=tuple(_nodes(store, shards=shards)),
         queues=queues,
         groups=tuple(_group(draft, pools if shards else None, whole=whole) for draft in drafts),
+        now=int(store.now.timestamp() * 1_000_000),
     )
     by_uid = {pod["metadata"]["uid"]: pod for pod in alive}
     return Scene(snapshot, by_uid, {draft.name: draft.title for draft in drafts})
@@ -110,6 +112,8 @@ def _queues(store: Store) -> Iterator[Queue]:
             limit=_bound(resources, "limit"),
             weight=int(resources.get("gpu", {}).get("overQuotaWeight", 0)),
             rank=int(spec.get("priority", 100)),
+            preempt_min_runtime=micros_of(spec.get("preemptMinRuntime")),
+            reclaim_min_runtime=micros_of(spec.get("reclaimMinRuntime")),
             created=_micros(queue["metadata"].get("creationTimestamp")),
         )
 

@@ -8,7 +8,8 @@ a project guarantees itself never holds against other departments. Pods above a 
 
 from collections.abc import Callable, Iterable, Sequence
 
-from scheduling.decisions import Cause
+from scheduling.capacity import Ledger
+from scheduling.decisions import Cause, Evict
 from scheduling.model import PodGroup, Queue, Snapshot
 
 Path = Callable[[str], Sequence[Queue]]
@@ -36,6 +37,12 @@ class Protection:
     def spares(self, group: PodGroup, least: int) -> bool:
         """Has it run for less than that? What has no known start is not protected, as in KAI."""
         return self._now is not None and group.started is not None and self._now < group.started + least
+
+
+def protected_until(snapshot: Snapshot, evict: Evict, taker: PodGroup) -> int:
+    """From when on the taker may do what it would do were nobody protected; 0: at any time."""
+    least = Protection(snapshot, Ledger(snapshot.queues).path).least(evict.victim.queue, taker.queue, evict.cause)
+    return (evict.victim.started or 0) + least if least else 0
 
 
 def _first(said: Iterable[int | None]) -> int:

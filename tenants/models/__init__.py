@@ -1,6 +1,7 @@
 """Rows of the tenants' side, split by topic."""
 
 from tenants.models.access import Membership, Role, ServiceAccount, User
+from tenants.models.min_runtimes import MinRuntime
 from tenants.models.organisation import Department, Project
 from tenants.models.quota import DepartmentQuota, PriorityCap, ProjectQuota, Quota, Rank
 from tenants.models.time_limits import TimeLimit
@@ -9,6 +10,7 @@ __all__ = [
     "Department",
     "DepartmentQuota",
     "Membership",
+    "MinRuntime",
     "PriorityCap",
     "Project",
     "ProjectQuota",

@@ -5,7 +5,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from clusters.flavours import flavour_for
+from clusters.promises import MIN_RUNTIME, promise_of
 from portal.core.http import actor_of
+from tenants.min_runtimes import guarantee_of
 from tenants.permissions import Verb, standing_of, visible_projects
 from tenants.quota_history import quota_changes
 from tenants.selectors import quota_rows, quota_rows_of
@@ -29,12 +32,16 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     project = standing.projects().select_related("department", "cluster").filter(name=name).first()
     if project is None:
         raise Http404
+    flavour = flavour_for(project.cluster.flavour)
     context = {
         "project": project,
         "rows": quota_rows(project),
         "members": project.memberships.select_related("user", "service_account"),
         "caps": project.priority_caps.all(),
         "limits": limits_of(project),
+        "guarantee": guarantee_of(project),
+        "scheduler": flavour.title,
+        "kept": promise_of(flavour, MIN_RUNTIME),
         "changes": quota_changes(project),
         "may_submit": standing.can(Verb.SUBMIT, project=project),
     }

@@ -1,6 +1,7 @@
 """Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -25,8 +26,9 @@ from workloads.intake import WorkloadSpec
 from workloads.models import Workload
 from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
-from workloads.selectors.foreign import foreign_pods
 from workloads.quota_only import looked_at_nodes
+from workloads.selectors.foreign import foreign_pods
+from workloads.selectors.protection import held_off, protection_sentences
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
 from workloads.services.submission import category_of, resolve_for, type_of
@@ -68,6 +70,12 @@ class _Stage:
         """A forecast with what is the same in all of them."""
         cluster, effective = self.project.cluster, self.effective
         flavour = flavour_for(cluster.flavour)
+        assured, unassured = protection_sentences(
+            self.project,
+            preemptibility=effective.preemptibility,
+            pods=self.spec.pods,
+            minimum=self.spec.min_member,
+        )
         return Forecast(
             effective=effective,
             verdict=verdict,
@@ -78,7 +86,9 @@ class _Stage:
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
                 *((RIGID,) if shared_topology(self.spec) else ()),
                 *time_limit_sentences(self.project, category_of(type_of(self.spec))),
+                *unassured,
             ),
+            assurances=assured,
             promises=flavour.semantics(),
             simulated=cluster.is_simulated,
             snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,
@@ -134,11 +144,16 @@ def _foreseen(stage: _Stage, pool: NodePool) -> Forecast:
         victims=victims,
         cautions=(*base.cautions, *((BREAKS,) if _breaks_a_gang(outcome) else ())),
         over_quota=outcome.over_quota,
+        assurances=(*base.assurances, *(_held_off(stage, pool, snapshot) if verdict is Verdict.WAITS else ())),
         alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
     )
     if flavour_for(stage.project.cluster.flavour).traits.queues_jobs:
         return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome)
     return found
+
+
+def _held_off(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:
+    return held_off(snapshot, _candidate(stage, pool), stage.project.cluster.flavour)
 
 
 def _breaks_a_gang(outcome: Outcome) -> bool:

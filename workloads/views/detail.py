@@ -28,6 +28,7 @@ from workloads.selectors import (
     why_waiting,
     workload_or_404,
 )
+from workloads.selectors.protection import protection_of
 from workloads.services.time_limits import end_of
 from workloads.views.manifests import applied_yaml, sent_yaml
 from workloads.views.questions import before_delete, before_stop
@@ -86,6 +87,7 @@ def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[s
         "consequence": consequence(workload),
         "cautions": cautions_of(workload),
         "end": end_of(workload),
+        "protection": protection_of(workload),
     }
 
 

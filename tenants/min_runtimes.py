@@ -1,0 +1,81 @@
+"""How long runs are left alone: what each queue says of it, and what that means for the runs of a project.
+
+A project may only shorten what its department guarantees: who is protected is served, who waits for the room pays. A
+scheduler that keeps it asks the department alone when another department wants the room back, so that no project makes
+strangers wait.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from django.db.models import Q
+
+from clusters.models import Cluster
+from portal.core.display import duration_text
+from tenants.models import MinRuntime, Project
+
+
+@dataclass(frozen=True, slots=True)
+class MinRuntimes:
+    """Minutes by department id and by project id, as they were set."""
+
+    departments: Mapping[int, int] = field(default_factory=dict)
+    projects: Mapping[int, int] = field(default_factory=dict)
+
+    def of_department(self, department_id: int) -> int | None:
+        """What a department's queues say; None: nothing."""
+        return self.departments.get(department_id)
+
+    def of_project(self, project: Project) -> int | None:
+        """What a project's queues say, at most its department's; None: what the department's say holds."""
+        own, above = self.projects.get(project.pk), self.departments.get(project.department_id)
+        return own if own is None or above is None else min(own, above)
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """How long a project's runs are left alone inside their department, by other departments, and whose rule it is."""
+
+    inside: timedelta
+    across: timedelta
+    rule_of: str
+
+    def __str__(self) -> str:
+        """How long, as the rest of a sentence about a run that is left alone."""
+        if self.inside == self.across:
+            return _lasting(self.inside)
+        return f"{_lasting(self.inside)} by its own department and {_lasting(self.across)} by other departments"
+
+
+def min_runtimes_of(cluster: Cluster) -> MinRuntimes:
+    """Every rule of a cluster. One query."""
+    return _read(Q(department__cluster=cluster) | Q(project__cluster=cluster))
+
+
+def guarantee_of(project: Project) -> Guarantee | None:
+    """What holds for the runs of a project, where the scheduler keeps it; None: nothing is guaranteed."""
+    rules = _read(Q(project=project) | Q(department=project.department_id))
+    own, above = rules.of_project(project), rules.of_department(project.department_id)
+    inside, across = own if own is not None else above or 0, above or 0
+    if not inside and not across:
+        return None
+    whose = f"project {project.name}" if own is not None else f"department {project.department.name}"
+    return Guarantee(timedelta(minutes=inside), timedelta(minutes=across), whose)
+
+
+def _lasting(time: timedelta) -> str:
+    return f"for {duration_text(time.total_seconds())}" if time else "for no time"
+
+
+def _read(which: Q) -> MinRuntimes:
+    departments: dict[int, int] = {}
+    projects: dict[int, int] = {}
+    for department, project, minutes in MinRuntime.objects.filter(which).values_list(
+        "department", "project", "minutes"
+    ):
+        if project is not None:
+            projects[project] = minutes
+        elif department is not None:
+            departments[department] = minutes
+    return MinRuntimes(departments, projects)

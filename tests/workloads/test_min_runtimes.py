@@ -1,0 +1,102 @@
+"""What is young is left alone: forecast, sandbox and page agree on until when."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from portal.core.actors import SYSTEM
+from tenants.models import Project
+from tenants.services.min_runtimes import set_min_runtime
+from tests.factories.tenants import UserFactory
+from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
+from tests.workloads.lab import Lab, fresh
+from workloads.forecasts import Forecast, Verdict
+from workloads.models import Phase, Workload
+from workloads.selectors.protection import protection_of
+from workloads.services.preview import forecast
+
+pytestmark = pytest.mark.django_db
+
+
+def guaranteed(flavour: str, minutes: int = 30) -> tuple[Lab, Project, Workload]:
+    """One node, all of it in use by a preemptible run of a project whose runs are left alone so long."""
+    lab = Lab(flavour)
+    team = lab.project("llm-team", deserved=16)
+    set_min_runtime(owner=team, minutes=minutes, actor=SYSTEM)
+    young = lab.submit(team, "young", gpus=8)
+    lab.settle()
+    return lab, team, young
+
+
+def ask(project: Project, *, workers: int = 0, **asked: str) -> Forecast:
+    spec = spec_of(pytorch_job("asked", gpus=8, workers=workers), namespace=project.namespace, **asked)
+    project = Project.objects.select_related("cluster", "department").get(pk=project.pk)
+    return forecast(spec=spec, project=project, actor=SYSTEM)
+
+
+def test_the_forecast_waits_where_the_sandbox_waits_and_evicts_where_it_evicts() -> None:
+    lab, team, young = guaranteed("kai")
+    answer = ask(team, priority="medium")
+    ends = (fresh(young).started_at or timezone.now()) + timedelta(minutes=30)
+    assert answer.verdict is Verdict.WAITS
+    assert "It may evict 1 workload once" in answer.assurances[-1]
+    assert answer.assurances[-1].endswith(f"at {ends:%Y-%m-%d %H:%M} UTC.")
+    lab.submit(team, "strong", gpus=8, priority="medium")
+    lab.settle(4)
+    assert fresh(young).phase == Phase.RUNNING
+    lab.settle(1, seconds=30 * 60)
+    lab.settle(3, seconds=31)
+    assert fresh(young).preempted_count == 1
+
+
+def test_kube_evicts_the_young_and_says_so_beforehand() -> None:
+    _lab, team, young = guaranteed("kube")
+    answer = ask(team, priority="medium")
+    assert answer.verdict is Verdict.EVICTS
+    assert answer.assurances == ()
+    assert "is not kept here: The kube-scheduler evicts a lower priority" in " ".join(answer.cautions)
+    assert protection_of(fresh(young)) is None
+
+
+@pytest.mark.parametrize(
+    ("preemptibility", "said"),
+    [
+        ("preemptible", ["From its start it is left alone for 30 m by its own department and for no time by other"]),
+        ("non-preemptible", []),
+    ],
+)
+def test_who_submits_is_told(preemptibility: str, said: list[str]) -> None:
+    _, team, _ = guaranteed("kai")
+    found = ask(team, preemptibility=preemptibility).assurances
+    assert [text[: len(words)] for text, words in zip(found, said, strict=True)] == said
+
+
+def test_the_page_says_until_when(client_of: Callable[..., Client]) -> None:
+    _, _, young = guaranteed("kai")
+    found = protection_of(fresh(young))
+    assert found is not None
+    assert found.inside == (fresh(young).started_at or timezone.now()) + timedelta(minutes=30)
+    text = client_of(UserFactory(is_superuser=True)).get(f"/workloads/{young.pk}/").content.decode()
+    assert f'"{found.inside:%Y-%m-%dT%H:%M}' in text
+    assert "min guaranteed runtime of project llm-team" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("minutes", "preemptibility", "phase"),
+    [
+        pytest.param(31, "preemptible", Phase.RUNNING, id="its time is over"),
+        pytest.param(1, "non-preemptible", Phase.RUNNING, id="it needs no protection"),
+        pytest.param(1, "semi-preemptible", Phase.RUNNING, id="its core needs none and the rest has none"),
+        pytest.param(1, "preemptible", Phase.PENDING, id="it does not run"),
+    ],
+)
+def test_nothing_is_said_where_nothing_is_protected(
+    llm_team: Project, minutes: int, preemptibility: str, phase: str
+) -> None:
+    set_min_runtime(owner=llm_team, minutes=30, actor=SYSTEM)
+    began = timezone.now() - timedelta(minutes=minutes)
+    workload = WorkloadFactory(project=llm_team, preemptibility=preemptibility, phase=phase, started_at=began)
+    assert protection_of(workload) is None
