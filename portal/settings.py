@@ -173,7 +173,7 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 500
 # --- security -----------------------------------------------------------------------------------------------------
 HTTPS = env.bool("RUNG_HTTPS", default=False)
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
 if RUNG_TRUSTED_PROXIES:  # the middleware has removed the header from everybody else's requests

@@ -10,6 +10,7 @@ from portal.core.sign_in import SignIn
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.alive, name="healthz"),
     path("readyz", health.ready, name="readyz"),
+    path("metrics", health.metrics, name="metrics"),
     path("login/", SignIn.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/login/", SignIn.as_view()),

@@ -149,7 +149,9 @@ class Rig(Product):
         listed = admin.get("/clusters/").content.decode()
         found = {"failing": "runs did not succeed" in page, "failed": ">Failed<" in listed}
         found |= {"paused": ">Paused<" in listed, "stale": 'class="age age-fresh"' not in page}
-        found["waiting"] = f"cluster:{self.cluster.name}" in admin.get("/readyz").json()["missing"]
+        health = admin.get("/readyz").json()
+        for trouble, part in (("waiting", "missing"), ("degraded", "degraded")):
+            found[trouble] = f"cluster:{self.cluster.name}" in health[part]
         return {name for name, is_so in found.items() if is_so}
 
     @cached_property

@@ -58,6 +58,37 @@ def test_a_cluster_that_was_never_synced_keeps_it_waiting(client: Client) -> Non
 
 
 @pytest.mark.usefixtures("at_work")
+def test_a_cluster_that_cannot_be_reached_degrades_the_portal_and_does_not_take_it_away(client: Client) -> None:
+    ClusterFactory(name="good", synced_at=timezone.now(), observed_at=timezone.now())
+    ClusterFactory(name="new", synced_at=None, failures=1)
+    ClusterFactory(name="old", synced_at=timezone.now(), observed_at=timezone.now() - timedelta(seconds=90), failures=3)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"], answer.json()["missing"]) == (200, "degraded", [])
+    assert answer.json()["degraded"] == {
+        "cluster:new": "1 runs in a row did not succeed",
+        "cluster:old": "3 runs in a row did not succeed; not observed for 90 s",
+    }
+    assert client.get("/login/").status_code == 200
+    Cluster.objects.update(failures=0, synced_at=timezone.now(), observed_at=timezone.now())
+    assert client.get("/readyz").json() == {"status": "ready", "missing": [], "degraded": {}}
+
+
+@pytest.mark.usefixtures("at_work")
+def test_the_same_is_told_in_numbers(client: Client) -> None:
+    ClusterFactory(name="good", synced_at=timezone.now(), observed_at=timezone.now())
+    ClusterFactory(name="bad", synced_at=None, failures=4)
+    ClusterFactory(name="away", state="paused", failures=9)
+    said = dict(line.rsplit(" ", 1) for line in client.get("/metrics").content.decode().splitlines() if line[0] != "#")
+    assert said['rung_cluster_ok{cluster="good"}'] == "1"
+    assert said['rung_cluster_ok{cluster="bad"}'] == "0"
+    assert said['rung_cluster_failed_runs{cluster="bad"}'] == "4"
+    assert 0 <= float(said['rung_cluster_observation_age_seconds{cluster="good"}']) < 30
+    assert 0 <= float(said['rung_process_silence_seconds{process="beat"}']) < 30
+    assert not [name for name in said if "away" in name]
+    assert 'rung_cluster_observation_age_seconds{cluster="bad"}' not in said
+
+
+@pytest.mark.usefixtures("at_work")
 def test_a_paused_cluster_is_not_waited_for(client: Client) -> None:
     ClusterFactory(name="away", synced_at=None, state="paused")
     assert missing(client) == []
