@@ -168,6 +168,10 @@ class Promise:
     remedy: str = ""
 
 
+Minimum = Literal["none", "all", "own", "any"]
+"""Of a gang's pods that start together: not told; always all of them; as a field of its kind says; as it is asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """The one object that a scheduler is configured by: why Rung reads it, and its sentences about what that misses."""
@@ -209,6 +213,12 @@ class Traits:
     """Whole jobs wait, are let go and are evicted: pods exist only of those that were let go."""
     whole_gangs: bool = False
     """A gang of the plain scheduler is evicted whole and may ask for one topology domain."""
+    placements: tuple[str, ...] = ()
+    """How a workload may want its own pods: `binpack`, on few nodes; `spread`, on many."""
+    places_by_pool: bool = False
+    """Every node pool is filled by a strategy of its own; otherwise one holds for the whole cluster."""
+    minimum: Minimum = "none"
+    """How many pods of a gang may be told to start together."""
     beside: tuple[Kind, ...] = ()
     """Objects that stand beside a workload's own, under its name, in the order of making them."""
     reads: tuple[Kind, ...] = ()

@@ -3,7 +3,7 @@
 Decisions are tried on the board (simulate removal, then restore); the snapshot itself is never touched.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -48,6 +48,7 @@ class Board:
         self.seats_of: dict[str, list[Seat]] = {}
         self.active: dict[str, int] = {}
         self._sizes: dict[Selection, tuple[frozenset[Resources], Resources]] = {}
+        self._own: dict[str, Counter[int]] = defaultdict(Counter)
         self._strategies = dict(snapshot.strategies)
         self._default = default
         self._counts_on_leaving = counts_on_leaving
@@ -71,6 +72,7 @@ class Board:
                 stays = not (seat.leaving and self._counts_on_leaving)
                 self.rooms.change(seat.room, idle=taken, future=taken if stays else ZERO, pods=-stays)
                 self.seats_on[seat.room.node.name].append(seat)
+                self._stand(group, seat.room, 1)
 
     def sizes(self, group: PodGroup) -> tuple[frozenset[Resources], Resources]:
         """Sizes of the nodes the group may use, ready or not, and their sum."""
@@ -118,6 +120,12 @@ class Board:
         change = asked * -sign
         self.rooms.change(room, idle=change if now else ZERO, future=change, pods=-sign)
         self._count(group, asked * sign, sign)
+        self._stand(group, room, sign)
+
+    def _stand(self, group: PodGroup, room: Room, pods: int) -> None:
+        """Count where pods are whose kin wants to be near them, or far."""
+        if group.placement is not None:
+            self._own[group.kin or group.name][room.index] += pods
 
     def _count(self, group: PodGroup, amount: Resources, pods: int) -> None:
         self.active[group.name] += pods
@@ -128,8 +136,13 @@ class Board:
         return self.ledger.refusal(group.queue, asked, preemptible=group.preemptible)
 
     def find(self, group: PodGroup, asked: Resources, *, now: bool) -> Room | None:
-        """The best node for one pod of the group by its pool's strategy."""
-        return self.rooms.find(asked, group, self.strategy(group), now=now)
+        """The best node for one pod: where most or fewest of its own are, as it wants; then by its pool's strategy."""
+        strategy = self.strategy(group)
+        if group.placement is None:
+            return self.rooms.find(asked, group, strategy, now=now)
+        own, sign = self._own[group.kin or group.name], -1 if group.placement is Strategy.BINPACK else 1
+        fitting = self.rooms.fitting(asked, group, strategy, now=now)
+        return min(fitting, key=lambda room: sign * own[room.index], default=None)
 
     def place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
         """Place all these pods or none. If one must wait for room on its way, all wait."""

@@ -97,6 +97,8 @@ class PodGroup:
     Never (kube-scheduler obeys, KAI ignores it). started: when its pods started; None while it waits.
     Of kube-scheduler with gangs: gang: it is a PodGroup of scheduling.k8s.io, decided about as one; topology: all its
     pods on nodes with the same value of this label; whole: its disruptionMode is PodGroup, evicted whole or not at all.
+    placement: its own pods on few nodes or on many, whatever the pool's strategy is (soft affinity of pods); kin: pods
+    of groups of the same kin count as its own; empty: only those of the group.
     """
 
     name: str
@@ -115,6 +117,8 @@ class PodGroup:
     gang: bool = False
     topology: str | None = None
     whole: bool = False
+    placement: Strategy | None = None
+    kin: str = ""
 
     @property
     def waiting(self) -> tuple[Pod, ...]:

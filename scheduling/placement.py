@@ -78,13 +78,17 @@ class Rooms:
 
     def find(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Room | None:
         """The best node that fits. Bin-pack: the fullest; spread: the emptiest; ties by node order."""
+        return next(self.fitting(asked, group, strategy, now=now), None)
+
+    def fitting(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Iterator[Room]:
+        """The nodes that fit, best first."""
         spread = strategy is Strategy.SPREAD
         rooms = self.with_gpus(group, asked.gpu, spread=spread) if asked.gpu else self.matching(group)
-        fitting = (room for room in rooms if room.fits(asked, now=now))
+        found = (room for room in rooms if room.fits(asked, now=now))
         if asked.gpu:
-            return next(fitting, None)
+            return found
         sign = -1 if spread else 1
-        return min(fitting, key=lambda room: (sign * room.future.cpu, room.index), default=None)
+        return iter(sorted(found, key=lambda room: (sign * room.future.cpu, room.index)))
 
     def with_gpus(self, group: PodGroup, gpu: int, *, spread: bool = False) -> Iterator[Room]:
         """Matching rooms whose future has that many GPUs, fullest first; with `spread`, emptiest first."""

@@ -10,7 +10,7 @@ from typing import Final
 from django.db import connection
 
 from clusters.flavours import flavour_for
-from clusters.models import Node, NodePool
+from clusters.models import NodePool
 from portal.core.errors import Problem, Refused
 from portal.core.marks import Kept
 from scheduling.capacity import fits_quota
@@ -20,9 +20,7 @@ from scheduling.reasons import Pend, Reason
 from scheduling.resources import Limit, Resources
 from tenants.models import DepartmentQuota, PriorityCap, Project, ProjectQuota
 from workloads.intake import WorkloadSpec
-from workloads.node_choice import shared_topology
-
-TOPOLOGY_PLACE: Final = "/metadata/annotations/rung.dev~1topology-key"
+from workloads.models import Workload
 
 
 def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
@@ -55,15 +53,40 @@ def _default(pools: Iterable[NodePool]) -> tuple[str, ...]:
 
 def pick_pool(spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]) -> NodePool:
     """The first pool whose quotas could ever hold it. Refused with the numbers of every pool when there is none."""
+    return holding_pools(spec, effective, project, pools)[0]
+
+
+def holding_pools(
+    spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
+) -> list[NodePool]:
+    """The pools whose quotas could ever hold it, in their order. Refused as `pick_pool` when there is none."""
+    found, problems = _by_quota(spec, effective, project, pools)
+    if not found:
+        raise Refused(problems[0].message, code=problems[0].code, problems=problems)
+    return found
+
+
+def _by_quota(
+    spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
+) -> tuple[list[NodePool], list[Problem]]:
     paths = queue_paths(project, pools)
     preemptible = effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE
-    problems = []
+    found, problems = [], []
     for pool in pools:
         pend = fits_quota(paths[pool.pk], {}, spec.total, preemptible=preemptible)
         if pend is None:
-            return pool
-        problems.append(_problem(spec, pool, pend))
-    raise Refused(problems[0].message, code=problems[0].code, problems=problems)
+            found.append(pool)
+        else:
+            problems.append(_problem(spec, pool, pend))
+    return found, problems
+
+
+def could_hold(workload: Workload, pool: NodePool) -> bool:
+    """Could the quotas of the pool ever hold a workload that was accepted already?"""
+    path = queue_paths(workload.project, [pool])[pool.pk]
+    total = Resources(workload.gpu_milli, workload.cpu_milli, workload.memory_bytes)
+    preemptible = workload.preemptibility != Preemptibility.NON_PREEMPTIBLE
+    return fits_quota(path, {}, total, preemptible=preemptible) is None
 
 
 def queue_paths(project: Project, pools: Sequence[NodePool]) -> dict[int, tuple[Queue, Queue]]:
@@ -126,23 +149,6 @@ def refuse_unenforceable(effective: Effective, project: Project) -> None:
             allowed=flavour.preemptibilities,
             flavour=flavour.name,
         )
-
-
-def refuse_topology(spec: WorkloadSpec, project: Project) -> None:
-    """A node label to share that is not for this workload, not for this scheduler, or not on any node."""
-    key, cluster = shared_topology(spec), project.cluster
-    if key is None:
-        return
-    nodes = Node.objects.filter(cluster=cluster)
-    if not flavour_for(cluster.flavour).traits.whole_gangs:
-        code, said = "topology_unsupported", f"{flavour_for(cluster.flavour).title} on {cluster.name} is not told of it"
-    elif spec.min_member < 2:
-        code, said = "topology_of_one", "only a gang of several pods can share one"
-    elif nodes.exists() and not nodes.filter(labels__has_key=key).exists():
-        code, said = "topology_unknown", f"no node of {cluster.name} carries {key}"
-    else:
-        return
-    raise Refused.at(TOPOLOGY_PLACE, code, f"A topology for the whole gang was asked for: {said}.")
 
 
 def refuse_unserved(spec: WorkloadSpec, project: Project) -> None:

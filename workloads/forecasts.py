@@ -67,6 +67,7 @@ class Forecast:
     alternatives: tuple[Alternative, ...] = ()
     problems: tuple[Problem, ...] = ()
     over_quota: bool = False
+    nodes: tuple[str, ...] = ()
     cautions: Sequence[str] = ()
     assurances: Sequence[str] = ()
     promises: Sequence[Promise] = ()
@@ -80,6 +81,12 @@ class Forecast:
     def gpu_hours_at_risk(self) -> float:
         """What all victims together would lose."""
         return sum(victim.gpu_hours_at_risk for victim in self.victims)
+
+
+def turn_sentence(sentence: str, *, first: str, why: str, patience: int) -> str:
+    """It has several pools, and not the first one lets it start."""
+    said = f"{first}, its first choice, does not let it start: there it {why}"
+    return f"{sentence.rstrip('.')}; {said}. The next pool has its turn {patience} s later."
 
 
 def start_sentence(pool: str, *, over_quota: bool) -> str:

@@ -27,7 +27,7 @@ from tenants.models import Project
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle import WAITING
 from workloads.models import DesiredPhase, Workload
-from workloads.node_choice import borne_taints, selected_labels, shared_topology
+from workloads.node_choice import borne_taints, selected_labels, shared_topology, wanted_placement
 from workloads.owners import workload_ids
 
 ANY_POOL: Final = "default"
@@ -61,7 +61,7 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
         queues=tuple(_queues(state, traits) if by_pool else _namespace_queues(state)),
         groups=(*_groups(cluster, pods, state), *_unborn(cluster, pods, pools)),
         now=int(timezone.now().timestamp() * 1_000_000),
-        strategies={each.name: Strategy(each.gpu_placement) for each in pools} if by_pool else {},
+        strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
     )
     return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
 
@@ -151,7 +151,8 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
     traits = flavour_for(cluster.flavour).traits
     by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
-    topologies = _topologies(minimum) if gangs else {}
+    topologies = _noted(common.TOPOLOGY_KEY, minimum) if gangs else {}
+    placements = _noted(common.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name})
     homes = _leaves(state.projects)
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
@@ -161,9 +162,9 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
         group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
         if traits.queues_jobs:
             group = _admitted(group)
-        yield (
-            as_gang(group, minimum.get(members[0].owner_id, 1), topologies.get(members[0].owner_id)) if gangs else group
-        )
+        owner = members[0].owner_id
+        group = _placed(group, placements.get(owner, ""), owner)
+        yield as_gang(group, minimum.get(owner, 1), topologies.get(owner)) if gangs else group
 
 
 def _admitted(group: PodGroup) -> PodGroup:
@@ -176,6 +177,11 @@ def as_gang(group: PodGroup, minimum: int, topology: str | None) -> PodGroup:
     return replace(group, min_member=minimum, gang=True, whole=True, topology=topology) if minimum > 1 else group
 
 
+def _placed(group: PodGroup, placement: str, kin: str) -> PodGroup:
+    """With the wish for its own pods, where it has one; their workload is who they all belong to."""
+    return replace(group, placement=Strategy(placement), kin=kin) if placement else group
+
+
 def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
     """(namespace, pool) to queue, for pods that name none."""
     return {(project.namespace, queue.pool.name): queue.name for project in projects for queue in project.queues}
@@ -186,9 +192,10 @@ def _minimums(owners: set[str]) -> dict[str, int]:
     return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
 
 
-def _topologies(owners: Iterable[str]) -> dict[str, str]:
+def _noted(key: str, owners: Iterable[str]) -> dict[str, str]:
+    """What an annotation says, by workload id, of those that have it."""
     rows = Workload.objects.filter(pk__in=workload_ids(owners)).values_list("pk", "spec__annotations")
-    return {str(pk): notes[common.TOPOLOGY_KEY] for pk, notes in rows if common.TOPOLOGY_KEY in (notes or {})}
+    return {str(pk): notes[key] for pk, notes in rows if key in (notes or {})}
 
 
 def _group_name(pod: ObservedPod, *, together: bool) -> str:
@@ -281,6 +288,7 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
         node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
         tolerations=borne_taints(wanted.spec),
     )
+    group = _placed(group, wanted_placement(wanted.spec), wanted.name)
     if not flavour.traits.whole_gangs:
         return group
     return as_gang(group, wanted.spec.min_member, shared_topology(wanted.spec))

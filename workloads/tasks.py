@@ -5,11 +5,12 @@ import time
 from celery import shared_task
 
 from portal.core.periods import claim
-from workloads.services import idempotency, time_limits
+from workloads.services import idempotency, pool_order, time_limits
 from workloads.services.apply import apply, sweep
 
 SWEEP_SECONDS = 5
 TIME_LIMIT_SECONDS = 30
+POOL_SECONDS = 10
 FORGET_SECONDS = 3600
 
 
@@ -32,5 +33,7 @@ def sweep_workloads() -> None:
         sweep()
     if claim("workloads.time_limits", every=TIME_LIMIT_SECONDS):
         time_limits.enforce()
+    if claim("workloads.pools", every=POOL_SECONDS):
+        pool_order.try_next_pools()
     if claim("workloads.forget_keys", every=FORGET_SECONDS):
         idempotency.forget_old()

@@ -12,6 +12,7 @@ TOPOLOGY_KEY: Final = "rung.dev/topology-key"
 """Annotation of a workload: a node label; the whole gang runs on nodes with one value of it."""
 PLACEMENT: Final = "rung.dev/placement"
 """Annotation of a workload: `binpack` keeps its pods on few nodes, `spread` on as many as there are."""
+PLACEMENTS: Final = ("binpack", "spread")
 SECURITY_MODES: Final = ("enforce", "audit", "warn")
 RANK_TO_PRIORITY: Final = {
     "very-low": 80,

@@ -29,6 +29,9 @@ class Kai:
         installed=KAI_QUEUE,
         simulated=True,
         queues_by_pool=True,
+        placements=common.PLACEMENTS,
+        places_by_pool=True,
+        minimum="own",
         reads=(KAI_POD_GROUP,),
         retells=kai_reading.retell,
     )

@@ -31,7 +31,7 @@ class Kube:
     name: str = "kube"
     title: str = "kube-scheduler"
     preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
-    traits: Traits = Traits(simulated=True)
+    traits: Traits = Traits(simulated=True, placements=common.PLACEMENTS)
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""

@@ -70,6 +70,8 @@ class Kueue:
         root_above=True,
         sums_projects=True,
         queues_jobs=True,
+        placements=common.PLACEMENTS,
+        minimum="all",
         tells={KUEUE_WORKLOAD: kueue_reading.tell},
         inquiries=INQUIRIES,
     )

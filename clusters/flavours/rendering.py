@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusters.flavours.common import POOL
+from clusters.flavours.common import PLACEMENT, POOL
 from clusters.flavours.hardening import TOKEN, harden_container, harden_containers, harden_context, harden_pod
 from clusters.kinds import FoundPart, Shape, WorkloadKind, kind_for, parts_in
 from clusters.ports import GENERATION, MANAGED_BY, MANAGER, OWNER, JobSpec, Manifest, PoolSpec
@@ -14,6 +14,7 @@ ROLE: Final = "rung.dev/role"
 MIN_MEMBER: Final = "rung.dev/min-member"
 PRIORITY_LABEL: Final = "priorityClassName"
 REVISION: Final = "revision"
+HOSTNAME: Final = "kubernetes.io/hostname"
 PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
 # In a tenant's body any of these would speak for another owner, queue, pool or policy.
 RESERVED: Final = (
@@ -162,6 +163,18 @@ def _dress_pod(spec: dict[str, Any], job: JobSpec, scheduler: str, *, priority: 
         spec["schedulerName"] = scheduler
     if selector := node_selector(job.pool):
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **selector}
+    if affinity := own_affinity(job):
+        spec["affinity"] = affinity
+
+
+def own_affinity(job: JobSpec) -> dict[str, Any]:
+    """The wish for its own pods on few nodes or on many; a wish, so that it keeps none of them from starting."""
+    placement = ((job.manifest.get("metadata") or {}).get("annotations") or {}).get(PLACEMENT)
+    if placement is None:
+        return {}
+    own = {"labelSelector": {"matchLabels": {OWNER: f"workload.{job.id}"}}, "topologyKey": HOSTNAME}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": own}]}
+    return {"podAffinity" if placement == "binpack" else "podAntiAffinity": wish}
 
 
 def _workflow(body: dict[str, Any], job: JobSpec, marks: _Marks) -> None:

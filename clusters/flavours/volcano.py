@@ -43,6 +43,7 @@ class Volcano:
     traits: Traits = Traits(
         installed=VOLCANO_QUEUE,
         queues_by_pool=True,
+        minimum="any",
         beside=(VOLCANO_POD_GROUP,),
         configuration=CONFIGURATION,
     )

@@ -30,9 +30,9 @@ from clusters.pods import (
     taints_of,
     tolerations_of,
 )
-from clusters.ports import Manifest, Traits
+from clusters.ports import OWNER, Manifest, Traits
 from clusters.sandbox.store import Store
-from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
+from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot, Strategy
 from scheduling.priority import Preemptibility
 from scheduling.resources import Limit
 
@@ -60,7 +60,7 @@ class _Draft:
     gang: bool = False
 
 
-def scene_of(store: Store, *, traits: Traits) -> Scene:
+def scene_of(store: Store, *, traits: Traits, strategies: Mapping[str, Strategy]) -> Scene:
     """Read the whole cluster."""
     shards, whole = traits.queues_by_pool, traits.whole_gangs
     alive = [pod for pod in store.of(POD.key) if not is_terminal(pod) and not pod["spec"].get("schedulingGates")]
@@ -73,6 +73,7 @@ def scene_of(store: Store, *, traits: Traits) -> Scene:
         queues=queues,
         groups=tuple(_group(draft, pools if shards else None, whole=whole) for draft in drafts),
         now=int(store.now.timestamp() * 1_000_000),
+        strategies=strategies,
     )
     by_uid = {pod["metadata"]["uid"]: pod for pod in alive}
     return Scene(snapshot, by_uid, {draft.name: draft.title for draft in drafts})
@@ -192,8 +193,16 @@ def _group(draft: _Draft, pools: Mapping[str, str] | None, *, whole: bool) -> Po
         tolerations=tolerations_of(spec),
         gang=whole and draft.gang,
         whole=whole and draft.gang,
+        placement=_placement(spec),
+        kin=labels(first).get(OWNER, ""),
         topology=(annotations(first).get(TOPOLOGY_KEY) or None) if whole and draft.gang else None,
     )
+
+
+def _placement(spec: Mapping[str, Any]) -> Strategy | None:
+    """What pods of one workload wish of each other: the one affinity that Rung writes."""
+    wishes = {"podAffinity": Strategy.BINPACK, "podAntiAffinity": Strategy.SPREAD}
+    return next((wishes[name] for name in spec.get("affinity") or {} if name in wishes), None)
 
 
 def _pod(pod: Manifest) -> Pod:

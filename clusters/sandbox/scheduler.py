@@ -17,10 +17,11 @@ from scheduling.capacity import Ledger
 from scheduling.cycle import cycle
 from scheduling.decisions import Cause, Evict, Start, Wait
 from scheduling.fairshare import fair_shares
-from scheduling.model import Node, PodGroup, total
+from scheduling.model import Node, PodGroup, Strategy, total
 from scheduling.resources import ZERO, Resources
 
 KUBE = "kube"
+NOTHING: Mapping[str, Strategy] = {}
 KUBE_SOURCE = "default-scheduler"
 KAI_SOURCE = "kai-scheduler"
 
@@ -34,14 +35,15 @@ class Counts:
     waiting: int = 0
 
 
-def run(store: Store, *, flavour: str) -> Counts:
+def run(store: Store, *, flavour: str, strategies: Mapping[str, Strategy] = NOTHING) -> Counts:
     """Decide once for everything that waits; nothing waits, nothing is decided.
 
+    `strategies`: how each pool is filled, where this scheduler has one per pool.
     What a scheduler adds that is not simulated (queues and their quotas) is left out: kube-scheduler places its pods.
     """
     flavour = flavour if flavour_for(flavour).traits.simulated else KUBE
     traits = flavour_for(flavour).traits
-    scene = scene_of(store, traits=traits)
+    scene = scene_of(store, traits=traits, strategies=strategies if traits.places_by_pool else NOTHING)
     if not any(group.waiting for group in scene.snapshot.groups):
         return Counts()
     scheduler = _Scheduler(store, scene, in_queues=traits.queues_by_pool)

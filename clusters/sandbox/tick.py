@@ -14,6 +14,7 @@ from django.db.models import Q
 from clusters.models import Cluster, SandboxClock
 from clusters.sandbox import controllers, kubelet, scheduler
 from clusters.sandbox.store import Store
+from scheduling.model import Strategy
 
 CLOCK_JUMPED_BACK: Final = timedelta(seconds=60)  # a `ticked_at` this far ahead was written by a wrong clock
 
@@ -39,7 +40,8 @@ def tick(cluster: Cluster, *, now: datetime) -> TickResult:
         store.load()
         kubelet.run(store)
         controllers.run(store)
-        counts = scheduler.run(store, flavour=cluster.flavour)
+        strategies = {pool.name: Strategy(pool.gpu_placement) for pool in cluster.node_pools.all()}
+        counts = scheduler.run(store, flavour=cluster.flavour, strategies=strategies)
         written = store.flush()
         if written:
             store.prune()

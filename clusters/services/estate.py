@@ -8,7 +8,7 @@ from django.db.models import ProtectedError
 from django.utils import timezone
 
 from clusters.enqueue import wake_sync
-from clusters.flavours import FLAVOURS
+from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import BACKENDS
 from clusters.models import Cluster, ClusterState, NodePool, Placement
 from clusters.services import touches
@@ -100,17 +100,18 @@ def create_node_pool(
     actor: Actor,
     label_value: str = "",
     label_key: str = POOL_LABEL,
-    gpu_placement: str = Placement.BINPACK,
+    gpu_placement: str | None = None,
     is_default: bool = False,
 ) -> NodePool:
     """Add a node pool: the nodes that carry one label. The first pool of a cluster is its default."""
+    _refuse_placement(cluster, gpu_placement)
     first = not cluster.node_pools.exists()
     pool = NodePool(
         cluster=cluster,
         name=name,
         label_key=label_key,
         label_value=label_value or name,
-        gpu_placement=gpu_placement,
+        gpu_placement=gpu_placement or Placement.BINPACK,
         is_default=is_default or first,
     )
     _store(pool)
@@ -131,6 +132,7 @@ def update_node_pool(
     """Change what makes a pool; what is not given stays. Its name stays: queues are named after it."""
     if is_default is False and pool.is_default:
         raise Refused.at("/is_default", "default_needed", "Make another pool the default instead.")
+    _refuse_placement(pool.cluster, None if gpu_placement == pool.gpu_placement else gpu_placement)
     before = _as_audit(pool)
     wanted = {
         "label_key": label_key,
@@ -179,6 +181,14 @@ def _store(pool: NodePool) -> None:
         message = f"Another pool of {pool.cluster.name} has this {taken.replace('_', ' ')}."
         raise Conflict.at(f"/{taken}", "taken", message) from error
     touch(pool.cluster)
+
+
+def _refuse_placement(cluster: Cluster, wanted: str | None) -> None:
+    """A strategy that was chosen for one pool, where the scheduler has one for the whole cluster."""
+    flavour = flavour_for(cluster.flavour)
+    if wanted and not flavour.traits.places_by_pool:
+        message = f"{flavour.title} on {cluster.name} fills all node pools alike: it takes no placement of one pool."
+        raise Refused.at("/gpu_placement", "placement_unsupported", message, flavour=flavour.name)
 
 
 def _as_audit(pool: NodePool) -> dict[str, Any]:

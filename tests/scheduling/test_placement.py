@@ -1,5 +1,7 @@
 """Where pods go: bin-pack or spread, only matching nodes of the pool, gangs whole or not at all."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduling.board import Board, Placed
@@ -124,3 +126,44 @@ def test_pods_on_unknown_nodes_take_no_room() -> None:
 )
 def test_how_often_a_request_fits(free: Resources, asked: Resources, times: int) -> None:
     assert slots(free, asked) == times
+
+
+def wishing(name: str, placement: Strategy, *, pods: int = 3, kin: str = "") -> PodGroup:
+    """Pods of 2 GPUs that want to be near each other, or far."""
+    return replace(gang(name, gpus=2, pods=pods), placement=placement, kin=kin)
+
+
+EQUAL = (node("a", 4, order=0), node("b", 4, order=1), node("c", 4, order=2))
+
+
+@pytest.mark.parametrize(
+    ("wish", "pool", "expected"),
+    [
+        pytest.param(Strategy.BINPACK, Strategy.SPREAD, ["a", "a", "b"], id="together in a pool that spreads"),
+        pytest.param(Strategy.SPREAD, Strategy.BINPACK, ["a", "b", "c"], id="apart in a pool that packs"),
+    ],
+)
+def test_its_own_wish_comes_before_the_pools_strategy(wish: Strategy, pool: Strategy, expected: list[str]) -> None:
+    group = wishing("new", wish)
+    assert chosen(board(*EQUAL, group, default=pool), group) == expected
+
+
+def test_pods_of_its_kin_count_and_those_of_others_do_not() -> None:
+    first = replace(running("first", "b", gpus=2), placement=Strategy.BINPACK, kin="mine")
+    other = replace(running("other", "c", gpus=2), placement=Strategy.BINPACK, kin="theirs")
+    group = wishing("second", Strategy.BINPACK, pods=1, kin="mine")
+    assert chosen(board(*EQUAL, first, other, group, default=Strategy.SPREAD), group) == ["b"]
+
+
+def test_a_wish_keeps_nobody_from_starting() -> None:
+    group = wishing("new", Strategy.SPREAD, pods=6)
+    assert sorted(chosen(board(*EQUAL, group), group) or []) == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_an_attempt_that_is_taken_back_leaves_nobody_behind() -> None:
+    group = wishing("new", Strategy.BINPACK, pods=2)
+    on = board(*EQUAL, group, default=Strategy.SPREAD)
+    mark = on.mark()
+    on.place(group, group.pods[0], on.rooms.matching(group)[2], now=True)
+    on.undo(mark)
+    assert chosen(on, group) == ["a", "a"]

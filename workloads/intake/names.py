@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from clusters.flavours.common import PLACEMENT, TOPOLOGY_KEY
+from clusters.flavours.common import PLACEMENT, PLACEMENTS, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
 from workloads.intake.problems import visible
 from workloads.intake.rules import ABSENT, Place, Rule, mapping, storable, text, wrong_type
@@ -40,7 +40,6 @@ RESERVED_LABELS: Final = frozenset(
 DURATION = r"([0-9]{1,9}(\.[0-9]{1,3})?(s|m|h|d)){1,4}"
 STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})"
 
-PLACEMENTS: Final = ("binpack", "spread")
 NODE_POOLS: Final = "rung.dev/node-pools"
 LABEL_KEY = rf"({LABEL}(\.{LABEL})*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
 

@@ -20,7 +20,7 @@ from clusters.descriptions import AT_ONCE
 from clusters.errors import ClusterChanged, ClusterError
 from clusters.flavours import flavour_for
 from clusters.models import ClusterState, ObservedPod
-from clusters.ports import Reading
+from clusters.ports import JobSpec, Reading
 from clusters.services.jobs import apply_job, delete_job
 from workloads.lifecycle import ENDED
 from workloads.models import DesiredPhase, EventType, Phase, Workload
@@ -111,21 +111,34 @@ def _act(workload: Workload) -> None:
         _after_delete(workload)
     elif workload.phase in ENDED:
         _done(workload)
-    elif workload.desired_phase == DesiredPhase.RUNNING and (stale := _stale_pods(workload)):
+    elif workload.desired_phase == DesiredPhase.RUNNING and (stale := _stale_pods(workload, job)):
         _renew(workload, running=any(pod.started_at for pod in stale))
     else:
         apply_job(cluster, job, pods_run=_live_pods(workload))
         _after_apply(workload)
 
 
-def _stale_pods(workload: Workload) -> list[ObservedPod]:
-    """Pods of an earlier application that carry another priority than the row now wants, where that is in the way."""
-    if workload.applied_generation in {0, workload.generation} or on_change_of(workload) in AT_ONCE:
+def _stale_pods(workload: Workload, job: JobSpec) -> list[ObservedPod]:
+    """Pods of an earlier application that wait in another pool, or carry another priority where that is in the way."""
+    if workload.applied_generation in {0, workload.generation}:
         return []
-    pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at__isnull=True, deletion_at__isnull=True)
+    found = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at__isnull=True, deletion_at__isnull=True)
+    pods = list(found)
+    if any(_waits_elsewhere(pod, job) for pod in pods):
+        return pods
+    if on_change_of(workload) in AT_ONCE:
+        return []
     return [
         pod for pod in pods if pod.priority_class != workload.priority.name or pod.priority != workload.priority_value
     ]
+
+
+def _waits_elsewhere(pod: ObservedPod, job: JobSpec) -> bool:
+    """It waits for nodes, or in the queue, of another pool than the one that the row now names."""
+    if pod.node_name or job.pool is None:
+        return False
+    label = pod.node_selector.get(job.pool.label_key, job.pool.label_value)
+    return label != job.pool.label_value or (pod.queue or job.queue) != job.queue
 
 
 def _renew(workload: Workload, *, running: bool) -> None:

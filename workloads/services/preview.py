@@ -19,13 +19,23 @@ from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Effective
 from tenants.models import Project
 from tenants.permissions import Verb, require, standing_of
-from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_topology, refuse_unserved
+from workloads.admission import holding_pools, pools_for, refuse_over_cap, refuse_unserved
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
-from workloads.forecasts import Alternative, Forecast, ForecastVictim, Verdict, eviction_sentence, start_sentence
+from workloads.forecasts import (
+    Alternative,
+    Forecast,
+    ForecastVictim,
+    Verdict,
+    eviction_sentence,
+    start_sentence,
+    turn_sentence,
+)
 from workloads.intake import WorkloadSpec
 from workloads.models import Workload
 from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
+from workloads.placing import refuse_placing
+from workloads.pool_turns import PATIENCE
 from workloads.quota_only import looked_at_nodes
 from workloads.selectors.foreign import foreign_pods
 from workloads.selectors.protection import held_off, protection_sentences
@@ -105,16 +115,16 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
     require(actor, Verb.SUBMIT, project=project)
     stage = _Stage(spec, resolve_for(spec, project), project, actor, timezone.now())
     refuse_unserved(spec, project)
-    refuse_topology(spec, project)
+    refuse_placing(spec, project)
     pools = pools_for(spec, project)
     try:
         refuse_over_cap(spec, stage.effective, project)
-        pool = pick_pool(spec, stage.effective, project, pools)
+        holding = holding_pools(spec, stage.effective, project, pools)
     except RungError as refusal:
         return _refused(stage, pools, refusal)
     if project.cluster.flavour not in FLAVOURS:
-        return stage.answer(Verdict.UNKNOWN, "There is no model of this cluster's scheduler.", pool.name)
-    return _foreseen(stage, pool)
+        return stage.answer(Verdict.UNKNOWN, "There is no model of this cluster's scheduler.", holding[0].name)
+    return _foreseen(stage, holding)
 
 
 def _refused(stage: _Stage, pools: list[NodePool], refusal: RungError) -> Forecast:
@@ -129,9 +139,31 @@ def _refused(stage: _Stage, pools: list[NodePool], refusal: RungError) -> Foreca
     )
 
 
-def _foreseen(stage: _Stage, pool: NodePool) -> Forecast:
+def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
+    """In the first of its pools; where that one does not let it start, in the next one that does."""
     snapshot, _at = snapshot_of(stage.project.cluster)
-    outcome = preview(snapshot, _candidate(stage, pool), flavour=stage.project.cluster.flavour)
+    first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
+    if outcome.kind is Kind.PENDING:
+        for pool in pools[1:]:
+            later = _outcome(stage, pool, snapshot)
+            if later.kind is not Kind.PENDING:
+                return _later(stage, _told(stage, pool, snapshot, later), first, outcome)
+    return _told(stage, first, snapshot, outcome)
+
+
+def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
+    return preview(snapshot, _candidate(stage, pool), flavour=stage.project.cluster.flavour)
+
+
+def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) -> Forecast:
+    """It does not start in its first choice: why, and when the next one has its turn."""
+    labels = queue_labels(desired_state(stage.project.cluster))
+    why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else "waits"
+    sentence = turn_sentence(found.sentence, first=first.name, why=why, patience=PATIENCE.seconds)
+    return replace(found, sentence=sentence)
+
+
+def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
     verdict = VERDICTS[outcome.kind]
     victims = _victims(stage, snapshot, outcome)
     labels = queue_labels(desired_state(stage.project.cluster))
@@ -145,6 +177,7 @@ def _foreseen(stage: _Stage, pool: NodePool) -> Forecast:
         cautions=(*base.cautions, *((BREAKS,) if _breaks_a_gang(outcome) else ())),
         over_quota=outcome.over_quota,
         assurances=(*base.assurances, *(_held_off(stage, pool, snapshot) if verdict is Verdict.WAITS else ())),
+        nodes=tuple(sorted(set(outcome.placements.values()))),
         alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
     )
     if flavour_for(stage.project.cluster.flavour).traits.queues_jobs:

@@ -28,13 +28,13 @@ from workloads.admission import (
     pick_pool,
     pools_for,
     refuse_over_cap,
-    refuse_topology,
     refuse_unenforceable,
     refuse_unserved,
 )
 from workloads.enqueue import wake_apply
 from workloads.intake import WorkloadSpec
 from workloads.models import EventType, Workload, WorkloadType
+from workloads.placing import refuse_placing
 from workloads.resolution import current_dictionary, current_rows, defaults_of
 from workloads.services.denials import verb
 from workloads.services.idempotency import Ticket, keep, replay, ticket_for
@@ -141,7 +141,7 @@ def _accept(
     effective = _resolved(spec, type_)
     refuse_unenforceable(effective, project)
     refuse_unserved(spec, project)
-    refuse_topology(spec, project)
+    refuse_placing(spec, project)
     refuse_over_cap(spec, effective, project)
     pools = pools_for(spec, project)
     pool = pick_pool(spec, effective, project, pools)

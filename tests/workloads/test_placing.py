@@ -1,0 +1,102 @@
+"""Gang minimum, placement and topology: foretold, brought to the pods, or refused with the scheduler's name."""
+
+from typing import Any
+
+import pytest
+
+from clusters.models import NodePool, ObservedPod
+from portal.core.actors import SYSTEM
+from portal.core.errors import Refused
+from tests.factories.workloads import job, pytorch_job, spec_of
+from tests.intake.manifests import VALID
+from tests.workloads.lab import Lab, fresh
+from workloads.models import Phase, Workload
+from workloads.services.preview import forecast
+
+pytestmark = pytest.mark.django_db
+Manifest = dict[str, Any]
+
+
+def noted(manifest: Manifest, **notes: str) -> Manifest:
+    manifest["metadata"]["annotations"] = {f"rung.dev/{name.replace('_', '-')}": text for name, text in notes.items()}
+    return manifest
+
+
+def nodes_of(workload: Workload) -> int:
+    """On how many nodes its pods are."""
+    rows = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None).exclude(node_name="")
+    return rows.values("node_name").distinct().count()
+
+
+@pytest.mark.parametrize("flavour", ["kube", "kai"])
+@pytest.mark.parametrize(("placement", "nodes"), [("binpack", 1), ("spread", 3)])
+def test_pods_go_where_the_submission_wants_them_as_foretold(flavour: str, placement: str, nodes: int) -> None:
+    lab = Lab(flavour, nodes=3)
+    team = lab.project("llm-team", deserved=24)
+    lab.settle()
+    wanted = noted(pytorch_job("train", gpus=2, workers=2), placement=placement)
+    foretold = forecast(spec=spec_of(wanted, namespace=team.namespace), project=team, actor=SYSTEM)
+    workload = lab.submit(team, "train", manifest=wanted)
+    lab.settle()
+    assert fresh(workload).phase == Phase.RUNNING
+    assert (nodes_of(workload), len(foretold.nodes)) == (nodes, nodes)
+
+
+@pytest.mark.parametrize(("placement", "nodes"), [("binpack", 1), ("spread", 3)])
+def test_a_pool_is_filled_as_it_says_where_the_scheduler_has_a_strategy_per_pool(placement: str, nodes: int) -> None:
+    lab = Lab("kai", nodes=3)
+    NodePool.objects.update(gpu_placement=placement)
+    team = lab.project("llm-team", deserved=24)
+    workloads = [lab.submit(team, f"single-{number}") for number in range(3)]
+    lab.settle()
+    found = ObservedPod.objects.filter(owner_id__in=[str(each.pk) for each in workloads]).values("node_name").distinct()
+    assert found.count() == nodes
+
+
+@pytest.mark.parametrize(
+    ("flavour", "manifest", "note", "words"),
+    [
+        pytest.param(
+            "kube", noted(pytorch_job(workers=3), min_member="2"), "min-member", "one by one", id="no gangs at all"
+        ),
+        pytest.param(
+            "kueue", noted(pytorch_job(workers=3), min_member="2"), "min-member", "all 4 pods", id="whole gangs only"
+        ),
+        pytest.param(
+            "kai", noted(job(pods=4), min_member="2"), "min-member", "a Job has none", id="only by a field of the kind"
+        ),
+        pytest.param("volcano", noted(job(), placement="spread"), "placement", "is not told", id="no placement"),
+        pytest.param("kai", noted(pytorch_job(workers=1), topology_key="rack"), "topology-key", "told", id="no domain"),
+    ],
+)
+def test_what_a_scheduler_has_nothing_for_is_refused_with_its_name(
+    flavour: str, manifest: Manifest, note: str, words: str
+) -> None:
+    lab = Lab(flavour)
+    team = lab.project("llm-team", deserved=64)
+    with pytest.raises(Refused) as refusal:
+        lab.submit(team, "train", manifest=manifest)
+    [problem] = refusal.value.problems
+    assert problem.pointer == f"/metadata/annotations/rung.dev~1{note}"
+    assert problem.numbers["flavour"] == flavour
+    assert words in problem.message
+    assert not Workload.objects.exists()
+
+
+def test_a_kind_that_leaves_its_pods_to_an_operator_takes_no_placement() -> None:
+    lab = Lab("kube")
+    team = lab.project("llm-team", deserved=64)
+    with pytest.raises(Refused) as refusal:
+        lab.submit(team, "served", manifest=noted(VALID["NIMServices"](), placement="spread"))
+    assert "A NIMService leaves its pods to its operator" in refusal.value.problems[0].message
+
+
+def test_a_gang_starts_with_its_minimum_where_all_of_it_has_no_room() -> None:
+    lab = Lab("kai")
+    team = lab.project("llm-team", deserved=64)
+    whole = lab.submit(team, "whole", manifest=pytorch_job("whole", gpus=4, workers=3))
+    lab.settle()
+    assert fresh(whole).phase == Phase.PENDING
+    part = lab.submit(team, "part", manifest=noted(pytorch_job("part", gpus=4, workers=3), min_member="2"))
+    lab.settle(rounds=5)
+    assert (fresh(part).running_pods, fresh(part).phase) == (2, Phase.RUNNING)
