@@ -88,17 +88,24 @@ def _condition(clause: str, columns: Columns) -> Q:
     return ~condition if negated else condition
 
 
+def descending(query: Mapping[str, str], *, default: bool = True) -> bool:
+    """`sortOrder` of a list with one order. Enum names such as `Order.DESC` are understood."""
+    asked = query.get("sortOrder", "").rpartition(".")[2].lower()
+    if asked not in {"", "asc", "desc"}:
+        raise BadRequest.at("/sortOrder", "out_of_range", "sortOrder is asc or desc.", allowed=("asc", "desc"))
+    return asked == "desc" if asked else default
+
+
 def ordering(query: Mapping[str, str], columns: Columns, default: str) -> str:
     """The database path to sort by, with a minus for `desc`. Enum names such as `Fields.NAME` are understood."""
     wanted = query.get("sortBy", "")
-    descending = query.get("sortOrder", "").rpartition(".")[2].lower() == "desc"
     if not wanted:
         return default
     plain = wanted.rpartition(".")[2].replace("_", "").lower()
     path = next((column.path for name, column in columns.items() if name.lower() == plain), None)
     if path is None:
         raise _bad("sortBy", f"Cannot sort by {wanted[:80]!r}.", columns)
-    return f"-{path}" if descending else path
+    return f"-{path}" if descending(query, default=False) else path
 
 
 def number_in(query: Mapping[str, str], name: str, default: int, lowest: int, highest: int) -> int:

@@ -12,9 +12,10 @@ from portal.core.filtering import Column, as_number, as_time, filters, flag_in, 
 from portal.core.http import actor_of
 from workloads.api.catalogue import FILTERS, REFUSALS
 from workloads.api.schemas import CountSchema, WorkloadSchema, WorkloadsSchema
-from workloads.api.shapes import workload_json
+from workloads.api.shapes import PENDING_REASONS, workload_json
 from workloads.models import Workload
 from workloads.selectors import visible_workloads, workload_or_404
+from workloads.selectors.waiting import why_waiting
 
 COLUMNS: Final = {
     "type": Column("type__name"),
@@ -83,7 +84,17 @@ class OneWorkload(APIView):
     @extend_schema(operation_id="get_workload", summary="Read a workload", responses={200: WorkloadSchema, **REFUSALS})
     def get(self, request: Request, workload_id: str) -> Response:
         """The workload; 404 if it is absent or not yours."""
-        return Response(workload_json(workload_or_404(actor_of(request), workload_id)))
+        workload = workload_or_404(actor_of(request), workload_id)
+        return Response(workload_json(workload) | {"pendingSchedulingMessages": _why_pending(workload)})
+
+
+def _why_pending(workload: Workload) -> list[dict[str, str]] | None:
+    """As their model has it: for the two reasons that it knows. Every other reason stands in `phaseMessage`."""
+    headline = why_waiting(workload) if workload.phase_reason in PENDING_REASONS else None
+    if headline is None:
+        return None
+    reason, words = workload.phase_reason, headline.sentence
+    return [{"nodePool": workload.pool_name, "phaseReason": reason, "reason": reason, "userMessage": words}]
 
 
 def _wanted(request: Request) -> QuerySet[Workload]:

@@ -115,7 +115,7 @@ def _standing(workload: Workload) -> dict[str, Any]:
     return {
         "phase": workload.phase,
         "phaseUpdatedAt": stamp(workload.phase_at),
-        "phaseReason": workload.phase_reason if workload.phase_reason in _REASONS else None,
+        "phaseReason": workload.phase_reason if workload.phase_reason in PENDING_REASONS else None,
         "phaseMessage": workload.phase_message,
         "k8sPhase": workload.phase,
         "k8sPhaseUpdatedAt": stamp(workload.phase_at),
@@ -186,5 +186,5 @@ def workload_v2_json(workload: Workload, *, manifest: dict[str, Any], group_vers
     }
 
 
-_REASONS: Final = frozenset({"NonPreemptibleOverQuota", "OverLimit"})
+PENDING_REASONS: Final = frozenset({"NonPreemptibleOverQuota", "OverLimit"})
 _ENDED: Final = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.STOPPED, Phase.STOPPING, Phase.DELETING})

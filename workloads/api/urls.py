@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from workloads.api import actions, catalogue, lists, manifests
+from workloads.api import actions, catalogue, happenings, lists, manifests, pods
 
 register_converter(actions.NativeKind, "native")
 register_converter(actions.StoppableKind, "stoppable")
@@ -15,8 +15,13 @@ urlpatterns = [
     path("v1/workload-types/<uuid:type_id>", catalogue.OneType.as_view()),
     path("v1/workloads", lists.Workloads.as_view()),
     path("v1/workloads/count", lists.WorkloadCount.as_view()),
+    path("v1/workloads/pods", pods.Pods.as_view()),
+    path("v1/workloads/pods/count", pods.PodCount.as_view()),
     path("v1/workloads/batch", actions.BatchAction.as_view()),
     path("v1/workloads/<uuid:workload_id>", lists.OneWorkload.as_view()),
+    path("v1/workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
+    path("v1/workloads/<uuid:workload_id>/events", happenings.Events.as_view()),
+    path("v1/workloads/<uuid:workload_id>/history", happenings.History.as_view()),
     path("v1/workloads/<native:kind>/<uuid:workload_id>", actions.Removal.as_view()),
     path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/suspend", actions.Suspend.as_view()),
     path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/resume", actions.Resume.as_view()),

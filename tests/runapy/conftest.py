@@ -1,0 +1,36 @@
+"""The unmodified Run:ai client, as a script that moves here would use it: over HTTP, with a service account."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runai.api_client import ApiClient
+from runai.configuration import Configuration
+from runai.runai_client import RunaiClient
+
+from portal.core.actors import SYSTEM
+from tenants.models import Project, Role
+from tenants.services import service_accounts
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder asks over sockets, and commits."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.enable_socket)
+            item.add_marker(pytest.mark.django_db(transaction=True))
+
+
+def client_of(address: object, name: str, role: str, **scope: Any) -> RunaiClient:
+    """Their client, signed in as a new service account."""
+    account, secret = service_accounts.create(name=name, actor=SYSTEM, role=role, **scope)
+    settings = Configuration(client_id=account.client_id, client_secret=secret, runai_base_url=str(address))
+    return RunaiClient(ApiClient(settings))
+
+
+@pytest.fixture
+def runai(live_server: object, llm_team: Project) -> RunaiClient:
+    """A platform admin's client."""
+    return client_of(live_server, "moving-script", Role.PLATFORM_ADMIN)

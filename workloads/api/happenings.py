@@ -1,0 +1,68 @@
+"""What happened to a workload: events that its cluster reported, and the history that Rung keeps."""
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from clusters.logtext import clean_message
+from clusters.models import ClusterEvent
+from portal.core.filtering import descending, page_of
+from portal.core.http import actor_of
+from workloads.api.catalogue import REFUSALS
+from workloads.api.pod_shapes import event_json, record_json
+from workloads.api.reading_schemas import EventsSchema, HistorySchema
+from workloads.models import Workload
+from workloads.selectors import workload_or_404
+from workloads.selectors.history import hidden_namespaces, quietly
+
+PAGING = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500.")]
+ORDER = OpenApiParameter("sortOrder", str, enum=["asc", "desc"])
+
+
+class Events(APIView):
+    """Kubernetes events about its objects, also those that the API server has forgotten."""
+
+    @extend_schema(
+        operation_id="get_workload_events",
+        summary="List a workload's events",
+        parameters=[*PAGING, ORDER],
+        responses={200: EventsSchema, **REFUSALS},
+    )
+    def get(self, request: Request, workload_id: str) -> Response:
+        """One page, newest first unless asked otherwise. Names of projects that are not yours are left out."""
+        actor = actor_of(request)
+        workload = workload_or_404(actor, workload_id)
+        page, following = page_of(
+            _events_of(workload, newest_first=descending(request.query_params)), request.query_params
+        )
+        hidden = hidden_namespaces(workload, actor)
+        for event in page:
+            event.message = quietly(clean_message(event.message), hidden)
+        return Response({"events": [event_json(event) for event in page], "next": following})
+
+
+class History(APIView):
+    """The workload's own timeline: phases, actions, preemptions."""
+
+    @extend_schema(
+        operation_id="get_workload_history",
+        summary="List a workload's history",
+        parameters=PAGING,
+        responses={200: HistorySchema, **REFUSALS},
+    )
+    def get(self, request: Request, workload_id: str) -> Response:
+        """One page, newest first. Names of projects that are not yours are left out."""
+        actor = actor_of(request)
+        workload = workload_or_404(actor, workload_id)
+        page, following = page_of(workload.timeline.order_by("-at", "-pk"), request.query_params)
+        hidden = hidden_namespaces(workload, actor)
+        for entry in page:
+            entry.message = quietly(clean_message(entry.message), hidden)
+        return Response({"records": [record_json(entry, workload) for entry in page], "next": following})
+
+
+def _events_of(workload: Workload, *, newest_first: bool) -> QuerySet[ClusterEvent]:
+    rows = ClusterEvent.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
+    return rows.order_by("-at", "-pk") if newest_first else rows.order_by("at", "pk")
