@@ -23,6 +23,7 @@ SCHEDULER: Final = "volcano"
 QUEUE: Final = "scheduling.volcano.sh/queue-name"
 PREEMPTABLE: Final = "volcano.sh/preemptable"
 GROUP: Final = "scheduling.k8s.io/group-name"
+GPU: Final = "nvidia.com/gpu"
 WEIGHTS: Final = range(1, 65536)
 # More than any cluster has. A department's is as much as a thousand projects' together, since Volcano compares sums.
 UNLIMITED: Final = {"nvidia.com/gpu": "1M", "cpu": "1M", "memory": "1P"}
@@ -95,15 +96,17 @@ class Volcano:
 def queue_manifest(spec: QueueSpec) -> Manifest:
     """A scheduling.volcano.sh/v1beta1 Queue, as Volcano's own admission takes it.
 
-    A resource that a map leaves out counts as zero there: in `deserved`, and wherever `capability` is compared with it
-    or with the parent's. So both name every resource; a project without any limit has no `capability` at all.
+    A resource that `capability` leaves out counts as zero wherever it is compared with `deserved` or with the parent's:
+    it names every resource, and a project without any limit has none at all. `deserved` names GPUs, and CPU and memory
+    only where they are counted: a queue may take from others as long as it is within its deserved in one resource, so
+    that an unlimited one would let it take GPUs for ever.
     """
     unlimited, limit = UNLIMITED if spec.parent else UNLIMITED_ABOVE, amounts(spec.limit)
     body: dict[str, Any] = {
         "weight": min(max(spec.over_quota_weight, WEIGHTS[0]), WEIGHTS[-1]),
         "priority": common.RANK_TO_PRIORITY[spec.rank],
         "reclaimable": True,
-        "deserved": {**unlimited, **limit, **amounts(spec.deserved)},
+        "deserved": {GPU: limit.get(GPU, unlimited[GPU]), **amounts(spec.deserved)},
         "capability": {**unlimited, **limit} if limit or not spec.parent else {},
     }
     if spec.parent:

@@ -54,6 +54,7 @@ class _Case:
 
 
 Serve = Callable[[_Case, Pod], tuple[Room, list[Seat]] | None]
+Fits = Callable[[PodGroup, Pod, Room], bool]
 
 
 class VolcanoRules:
@@ -107,7 +108,7 @@ class _VolcanoCycle:
         """The cases of one queue after the other, each time of the queue whose turn it is by then."""
         waiting = {case.group.queue for case in cases}
         while waiting:
-            queue = min(waiting, key=self.standing.queue_turn)
+            queue = min(waiting, key=self.standing.order.turn)
             waiting.remove(queue)
             mine = [case for case in cases if case.group.queue == queue]
             yield sorted(mine, key=lambda case: self.standing.job_turn(case.group))
@@ -118,7 +119,7 @@ class _VolcanoCycle:
         for case in cases:
             waiting.setdefault(case.group.queue, []).append(case)
         while waiting:
-            queue = min(waiting, key=self.standing.queue_turn)
+            queue = min(waiting, key=self.standing.order.turn)
             case = min(waiting[queue], key=lambda case: self.standing.job_turn(case.group))
             if not (self._place(case) and case.untried):
                 waiting[queue].remove(case)
@@ -183,13 +184,13 @@ class _VolcanoCycle:
             case.pend = no_room(self.board, case.group, tuple(case.left), Reason.PREEMPTION_NEVER)
         elif not missed:
             case.promise(rooms | case.kept)
-            case.victims, case.cause, case.pend = victims, cause, None
+            case.victims, case.cause, case.pend = victims, cause, None if victims else case.pend
 
     def _preempt(self, case: _Case, pod: Pod) -> tuple[Room, list[Seat]] | None:
         weaker = self.standing.weaker(case.group)
         usable = {*weaker, *self._with_room(case.group, pod.requests)}
         best_first = sorted(usable, key=lambda room: (-self.standing.score(room, pod.requests), room.index))
-        made = ((room, self._make_room(case, pod, room, weaker.get(room, []))) for room in best_first)
+        made = ((room, self._make_room(case, pod, room, weaker.get(room, []), self._fits)) for room in best_first)
         return next(((room, victims) for room, victims in made if victims is not None), None)
 
     def _fill(self, case: _Case) -> None:
@@ -208,17 +209,17 @@ class _VolcanoCycle:
             return None
         for room in self.board.rooms.matching(case.group):
             found = self.standing.reclaimable(room, case.group, pod.requests)
-            victims = None if found is None else self._make_room(case, pod, room, found)
+            victims = None if found is None else self._make_room(case, pod, room, found, _has_room)
             if victims is not None:
                 return room, victims
         return None
 
-    def _make_room(self, case: _Case, pod: Pod, room: Room, victims: list[Seat]) -> list[Seat] | None:
-        """Evict in turn until the pod fits the node and the queue's limit, then place it; None: nothing has changed."""
+    def _make_room(self, case: _Case, pod: Pod, room: Room, victims: list[Seat], fits: Fits) -> list[Seat] | None:
+        """Evict in turn until the pod fits, then place it; None: nothing has changed."""
         if not pod.requests.served_by(room.future + held(victims)):
             return None
-        mark, gone, turns = self.board.mark(), list[Seat](), self.standing.in_turn(victims)
-        while not self._fits(case.group, pod, room):
+        mark, gone, turns = self.board.mark(), list[Seat](), self.standing.in_turn(victims, case.group.queue)
+        while not fits(case.group, pod, room):
             seat = next(turns, None)
             if seat is None:
                 self.board.undo(mark)
@@ -229,8 +230,9 @@ class _VolcanoCycle:
         return gone
 
     def _fits(self, group: PodGroup, pod: Pod, room: Room) -> bool:
+        """Within every limit and on the node."""
         allowed = self.board.ledger.refusal(group.queue, pod.requests, preemptible=True) is None
-        return allowed and room.fits(pod.requests, now=False)
+        return allowed and _has_room(group, pod, room)
 
     def _decisions(self, case: _Case) -> Iterator[Decision]:
         group = case.group
@@ -245,3 +247,8 @@ class _VolcanoCycle:
             short = group.min_member - self.board.active[group.name] + len(case.kept)
             least = tuple(case.left[: max(short, 1)])
             yield Wait(group, case.pend or impossible(self.board, group, least) or no_room(self.board, group, least))
+
+
+def _has_room(_group: PodGroup, pod: Pod, room: Room) -> bool:
+    """On the node, whatever departments have given out already: reclaim does not look at that."""
+    return room.fits(pod.requests, now=False)

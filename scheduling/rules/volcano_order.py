@@ -6,18 +6,18 @@ are shipped with, and recorded decisions of it (docs/model.md).
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cmp_to_key, partial
 from math import sqrt
 from typing import Final
 
 from scheduling.board import Board, Seat
-from scheduling.model import PodGroup, Queue, Snapshot
+from scheduling.model import PodGroup, Snapshot
 from scheduling.placement import Room, matches
-from scheduling.resources import LARGEST, ZERO, Resources
+from scheduling.resources import ZERO, Resources
+from scheduling.rules.volcano_queues import QueueOrder
 
 TOP_SCORE: Final = 100
 CRITICAL_NAMESPACE: Final = "kube-system"
-
-QueueTurn = tuple[int, float, bool, int, int]
 
 
 class Standing:
@@ -26,8 +26,8 @@ class Standing:
     def __init__(self, snapshot: Snapshot, board: Board) -> None:
         self._board = board
         self._queues = snapshot.queue_by_name
-        self._place = {queue.name: place for place, queue in enumerate(snapshot.queues)}
-        self._deserved = {queue.name: _deserved(queue) for queue in snapshot.queues}
+        self.order = QueueOrder(snapshot, board.ledger)
+        self._deserved = self.order.deserved
         self._ending: dict[str, Resources] = defaultdict(lambda: ZERO)
         for name, seats in board.seats_on.items():
             self._ending[name] = sum((seat.pod.requests for seat in seats if seat.leaving), ZERO)
@@ -37,15 +37,6 @@ class Standing:
             if group.preemptible and group.namespace != CRITICAL_NAMESPACE:
                 self._seats[group.queue] += [(seat, seat.room) for seat in board.seats_of[group.name] if seat.room]
 
-    def queue_turn(self, name: str) -> QueueTurn:
-        """Higher rank, smaller part of its deserved in use, any deserved at all, older."""
-        queue = self._queues[name]
-        return (-queue.rank, self._share(name), not self._deserved[name], queue.created, self._place[name])
-
-    def _share(self, name: str) -> float:
-        used = self._board.ledger.uses[name].allocated
-        return max((part / whole for part, whole in _pairs(used, self._deserved[name]) if whole), default=1.0)
-
     def ready(self, group: PodGroup) -> bool:
         """Has it the minimum of its pods?"""
         return self._board.active[group.name] >= group.min_member
@@ -54,25 +45,36 @@ class Standing:
         """Higher priority, below its minimum, older."""
         return (-group.priority, self.ready(group), group.created, group.name)
 
-    def in_turn(self, victims: Iterable[Seat]) -> Iterator[Seat]:
-        """The queue served last first, then weakest, then of a gang that has its minimum, then youngest.
+    def in_turn(self, victims: Iterable[Seat], taker: str) -> Iterator[Seat]:
+        """By queue, then weakest, then of a gang that has its minimum, then youngest.
 
         The order moves as victims go, but who is next has been chosen just before.
         """
-        left = list(victims)
-        coming = min(left, key=self._victim_turn, default=None)
+        left, turn = list(victims), cmp_to_key(partial(self._compare, taker=taker))
+        coming = min(left, key=turn, default=None)
         while coming is not None:
             left.remove(coming)
-            now, coming = coming, min(left, key=self._victim_turn, default=None)
+            now, coming = coming, min(left, key=turn, default=None)
             yield now
 
-    def _victim_turn(self, seat: Seat) -> tuple[int, float, bool, int, int, int, bool, int]:
-        rank, share, undeserved, created, place = self.queue_turn(seat.group.queue)
-        last_first = (-rank, -share, not undeserved, -created, -place)
-        return (*last_first, seat.group.priority, not self.ready(seat.group), -seat.group.created)
+    def _compare(self, left: Seat, right: Seat, *, taker: str) -> int:
+        """Negative when the left one goes first."""
+        mine, theirs = left.group, right.group
+        if mine.queue != theirs.queue:
+            return self.order.compare_victims(mine.queue, theirs.queue, taker)
+        one, other = self._strength(mine), self._strength(theirs)
+        return int(one > other) - int(one < other)
+
+    def _strength(self, group: PodGroup) -> tuple[int, bool, int]:
+        return (group.priority, not self.ready(group), -group.created)
 
     def may_reclaim(self, name: str, asked: Resources) -> bool:
-        """Would the queue stay within its deserved in one of the dimensions asked for?"""
+        """Would the queue stay within its deserved in one of the dimensions asked for, and within limits?
+
+        Of the departments above only the limits themselves count here, not what they have given out already.
+        """
+        if not self.order.holds(name, asked):
+            return False
         after = self._board.ledger.uses[name].allocated + asked
         dimensions = zip(_parts(asked), _pairs(after, self._deserved[name]), strict=True)
         return any(part and used <= deserved for part, (used, deserved) in dimensions)
@@ -98,7 +100,7 @@ class Standing:
             and seat.group.queue != group.queue
             and self._gives(seat.group.queue)
         ]
-        return (self._above_minimum(others) or self._over_deserved(others, asked)) if others else None
+        return (self._above_minimum(others) or self._over_deserved(others, group.queue, asked)) if others else None
 
     def _gives(self, name: str) -> bool:
         queue = self._queues.get(name)
@@ -113,11 +115,11 @@ class Standing:
                 found.append(seat)
         return [seat for seat in found if seat.group.namespace != CRITICAL_NAMESPACE]
 
-    def _over_deserved(self, seats: list[Seat], asked: Resources) -> list[Seat]:
+    def _over_deserved(self, seats: list[Seat], taker: str, asked: Resources) -> list[Seat]:
         """In turn, while the queue is over its deserved just before; it may fall below."""
         used = {seat.group.queue: self._board.ledger.uses[seat.group.queue].allocated for seat in seats}
         found = []
-        for seat in self.in_turn(seats):
+        for seat in self.in_turn(seats, taker):
             name, requests = seat.group.queue, seat.pod.requests
             helps = any(part and wanted for part, wanted in _pairs(requests, asked))
             if helps and _over(requests, used[name], self._deserved[name]):
@@ -142,13 +144,6 @@ class Standing:
         used = list(zip(_parts(after), _parts(size), strict=True))
         least = sum(_free_part(part, whole) for part, whole in used[1:]) // 2
         return least + _evenness(used if asked.gpu else used[1:]) + _packed(asked, size - room.idle, size)
-
-
-def _deserved(queue: Queue) -> Resources:
-    """Never above the limit; a bound that Volcano cannot be told (CPU, memory) is nothing deserved."""
-    told = queue.deserved
-    gpu = LARGEST if told.gpu is None else told.gpu
-    return Resources(gpu, told.cpu or 0, told.memory or 0).clamp(queue.limit)
 
 
 def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:

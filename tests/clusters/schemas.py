@@ -79,7 +79,7 @@ VOLCANO_QUEUE: Final[dict[str, Any]] = {
                 "priority": {"type": "integer", "minimum": 0},
                 "parent": {"type": "string", "minLength": 1},
                 "reclaimable": {"type": "boolean"},
-                "deserved": {**_AMOUNTS, "required": ["nvidia.com/gpu", "cpu", "memory"]},
+                "deserved": {**_AMOUNTS, "required": ["nvidia.com/gpu"]},
                 "capability": _AMOUNTS,
             },
         },

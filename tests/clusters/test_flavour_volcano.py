@@ -51,7 +51,7 @@ class TestQueues:
     def test_a_limit_names_every_resource_since_volcano_compares_each(self) -> None:
         found = leaf(deserved=2, limit=4)
         assert found["capability"] == {"nvidia.com/gpu": "4", "cpu": "1M", "memory": "1P"}
-        assert found["deserved"] == {"nvidia.com/gpu": "2", "cpu": "1M", "memory": "1P"}
+        assert found["deserved"] == {"nvidia.com/gpu": "2"}
 
     def test_a_project_without_any_limit_is_bounded_by_its_department_alone(self) -> None:
         found = queues(state(project("vision"), departments=(queue("department.1", parent=None),)))
@@ -62,18 +62,23 @@ class TestQueues:
         found = leaf(deserved="0.5", limit="2.5")
         assert (found["deserved"]["nvidia.com/gpu"], found["capability"]["nvidia.com/gpu"]) == ("0", "2")
 
-    def test_no_deserved_amount_is_left_out_since_volcano_reads_that_as_none(self) -> None:
-        found = leaf(deserved=4, limit=None)["deserved"]
-        assert found == {"nvidia.com/gpu": "4", "cpu": "1M", "memory": "1P"}
+    def test_cpu_that_is_not_counted_is_no_claim_to_other_queues_gpus(self) -> None:
+        """Volcano lets a queue take from others while it is within its deserved in any one resource."""
+        assert leaf(deserved=4, limit=None)["deserved"] == {"nvidia.com/gpu": "4"}
+        counted = replace(queue("project.1"), deserved=Limit.of(4, "1.5", 2**40))
+        found = queues(state(replace(project("vision"), queues=(counted,))))["project.1.a100"]
+        assert found["deserved"] == {"nvidia.com/gpu": "4", "cpu": "1.5", "memory": str(2**40)}
 
     def test_what_is_deserved_without_bound_is_the_limit_where_there_is_one(self) -> None:
         bounded = replace(queue("project.1"), deserved=Limit(), limit=Limit.of(8, "1.5", 2**40))
         found = queues(state(replace(project("vision"), queues=(bounded,))))["project.1.a100"]
-        assert found["deserved"] == found["capability"] == {"nvidia.com/gpu": "8", "cpu": "1.5", "memory": str(2**40)}
+        assert found["capability"] == {"nvidia.com/gpu": "8", "cpu": "1.5", "memory": str(2**40)}
+        assert found["deserved"] == {"nvidia.com/gpu": "8"}
 
     def test_a_departments_unbounded_amount_is_more_than_that_of_its_projects(self) -> None:
         found = queues(state(departments=(queue("department.1", parent=None, deserved=None),)))
-        assert found["department.1.a100"]["deserved"] == {"nvidia.com/gpu": "1G", "cpu": "1G", "memory": "1E"}
+        assert found["department.1.a100"]["deserved"] == {"nvidia.com/gpu": "1G"}
+        assert found["department.1.a100"]["capability"] == {"nvidia.com/gpu": "1G", "cpu": "1G", "memory": "1E"}
 
     @pytest.mark.parametrize(("rank", "priority"), [("very-low", 80), ("medium-low", 100), ("very-high", 140)])
     def test_rank_becomes_the_queues_priority(self, rank: str, priority: int) -> None:
