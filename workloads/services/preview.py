@@ -30,6 +30,7 @@ from workloads.forecasts import (
     start_sentence,
     turn_sentence,
 )
+from workloads.gang_room import refuse_larger_gang
 from workloads.intake import WorkloadSpec
 from workloads.models import Workload
 from workloads.node_choice import shared_topology
@@ -120,6 +121,7 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
     try:
         refuse_over_cap(spec, stage.effective, project)
         holding = holding_pools(spec, stage.effective, project, pools)
+        refuse_larger_gang(spec, project, pools)
     except RungError as refusal:
         return _refused(stage, pools, refusal)
     if project.cluster.flavour not in FLAVOURS:

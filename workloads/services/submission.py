@@ -32,6 +32,7 @@ from workloads.admission import (
     refuse_unserved,
 )
 from workloads.enqueue import wake_apply
+from workloads.gang_room import refuse_larger_gang
 from workloads.intake import WorkloadSpec
 from workloads.models import EventType, Workload, WorkloadType
 from workloads.placing import refuse_placing
@@ -145,6 +146,7 @@ def _accept(
     refuse_over_cap(spec, effective, project)
     pools = pools_for(spec, project)
     pool = pick_pool(spec, effective, project, pools)
+    refuse_larger_gang(spec, project, pools)
     workload = _draft(spec, type_, effective, project, actor)
     workload.priority = current_rows()[effective.priority.name]
     _place(workload, pools, pool)
