@@ -5,6 +5,7 @@ ClusterError
 ├── ClusterBusy            transient   429, 5xx; carries `retry_after` seconds
 ├── VersionExpired         transient   410: the watch must list again
 ├── NotSynced              transient   the namespace is not there yet: the next reconcile brings it
+├── FlavourSwitched        transient   an admin chose another scheduler meanwhile: begin again
 ├── ClusterRefused         permanent   the server, or a rule of ours, says no; carries the reason
 │   ├── NotAuthorized      permanent   401, or 403 because the account may not do this
 │   ├── Invalid            permanent   400, 422: the object itself; the message is the server's own sentence
@@ -17,6 +18,7 @@ ClusterError
 ├── ClusterChanged         permanent   another kube-system uid behind the same address
 ├── LaterGeneration        permanent   the cluster holds a later generation: the writer is late
 ├── WaitsForLowering       permanent   a raise that must not come before a lowering which failed
+├── WaitsForSuccessor      permanent   a former scheduler's object, while the new one's are not all there
 └── NamespaceInUse         permanent   a namespace nobody wants still holds work
 """
 
@@ -125,6 +127,12 @@ class NotSynced(TransientClusterError):
     code = "not_synced"
 
 
+class FlavourSwitched(TransientClusterError):
+    """What was looked at belongs to the scheduler before."""
+
+    code = "flavour_switched"
+
+
 class LaterGeneration(ClusterError):
     """The cluster holds a later generation than the writer."""
 
@@ -135,6 +143,12 @@ class WaitsForLowering(ClusterError):
     """Another quota of the same owner could not be lowered first."""
 
     code = "waits_for_lowering"
+
+
+class WaitsForSuccessor(ClusterError):
+    """The new scheduler's objects are not all there, so the old one's stay."""
+
+    code = "waits_for_successor"
 
 
 class NamespaceInUse(ClusterError):

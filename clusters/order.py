@@ -2,7 +2,7 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -39,7 +39,7 @@ STANDS_ON: Final = (
 )
 """What comes first when objects are created. Quotas name PriorityClasses and live in namespaces."""
 
-LOWERING, BUILDING, CLEARING = 0, 1, 2
+LOWERING, BUILDING, CLEARING, RETIRING = 0, 1, 2, 3
 AMOUNTS: Final[Mapping[str, tuple[str, ...]]] = {
     RESOURCE_QUOTA.key: ("/spec/hard/",),
     KAI_QUEUE.key: ("/spec/resources/",),
@@ -61,23 +61,31 @@ Wave: TypeAlias = tuple[int, int, int]
 _RANK: Final = {kind.key: number for number, kind in enumerate(STANDS_ON)}
 
 
-def in_waves(changes: Iterable[Change]) -> list[list[Change]]:
+def in_waves(changes: Iterable[Change], *, retired: Container[str] = ()) -> list[list[Change]]:
     """Changes that do not stand on each other, wave after wave: each begins when the one before it has ended.
 
-    1. quotas that shrink or go, 2. everything that is built up, parents first, 3. what goes, children first.
+    1. quotas that shrink or go, 2. everything that is built up, parents first, 3. what goes, children first,
+    4. what goes of retired kinds (their keys), which only a former scheduler reads.
     An update that lowers one amount and raises another becomes two, so an object is in a wave once at most.
     """
     known = [step for change in changes for step in _steps(change)]
     depths = _depths(known)
     waves: dict[Wave, list[Change]] = defaultdict(list)
     for step in known:
-        waves[_wave(step, depths.get(step.ref.name, 0))].append(step)
+        last = is_retiring(step, retired)
+        depth = depths.get(step.ref.name, 0)
+        waves[_retiring(step, depth) if last else _wave(step, depth)].append(step)
     return [sorted(waves[wave], key=_place) for wave in sorted(waves)]
 
 
 def in_safe_order(changes: Iterable[Change]) -> list[Change]:
     """The same one after another."""
     return [change for wave in in_waves(changes) for change in wave]
+
+
+def is_retiring(change: Change, retired: Container[str]) -> bool:
+    """It takes away what a former scheduler needed."""
+    return isinstance(change, Delete) and change.ref.kind.key in retired
 
 
 def is_lowering(change: Change) -> bool:
@@ -129,6 +137,10 @@ def _wave(change: Change, depth: int) -> Wave:
     if isinstance(change, Delete):
         return (CLEARING, -rank, -depth)
     return (BUILDING, rank, depth)
+
+
+def _retiring(change: Change, depth: int) -> Wave:
+    return (RETIRING, -_RANK.get(change.ref.kind.key, len(STANDS_ON)), -depth)
 
 
 def _place(change: Change) -> tuple[str, str]:

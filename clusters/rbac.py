@@ -73,11 +73,13 @@ class Access:
         return f"{self.path}.{self.group}" if self.group else self.path
 
 
-def required_access(flavour: str) -> tuple[Access, ...]:
+def required_access(flavour: str, *, beside: str = "") -> tuple[Access, ...]:
     """Everything Rung does in a cluster of this flavour. Kinds whose CRD is not installed are named all the same.
 
-    KeyError: no such flavour.
+    `beside`: a second flavour, while the cluster goes from one to the other. KeyError: no such flavour.
     """
+    if beside:
+        return tuple(dict.fromkeys((*required_access(flavour), *required_access(beside))))
     dialect = flavour_for(flavour)
     traits = dialect.traits
     owned = {(kind.group, kind.plural): kind for kind in (*dialect.kinds(), *WORKLOAD_KINDS)}
@@ -112,7 +114,9 @@ def _why(kind: Kind) -> str:
     return "queues and their quotas" if kind.key in PARENTS else "priorities and quotas of projects"
 
 
-def manifests_for(flavour: str, *, namespace: str = NAMESPACE, account: str = ACCOUNT) -> list[Manifest]:
+def manifests_for(
+    flavour: str, *, beside: str = "", namespace: str = NAMESPACE, account: str = ACCOUNT
+) -> list[Manifest]:
     """Namespace, ServiceAccount, ClusterRole and its binding, in the order in which they are applied."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE}
@@ -123,7 +127,7 @@ def manifests_for(flavour: str, *, namespace: str = NAMESPACE, account: str = AC
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": _labelled(ROLE),
-            "rules": list(_rules(required_access(flavour))),
+            "rules": list(_rules(required_access(flavour, beside=beside))),
         },
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -155,10 +159,12 @@ def _policy(kind: str, spec: dict[str, Any]) -> Manifest:
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": _labelled(GUARD), "spec": spec}
 
 
-def as_yaml(flavour: str, *, namespace: str = NAMESPACE, account: str = ACCOUNT, guard: bool = False) -> str:
+def as_yaml(
+    flavour: str, *, beside: str = "", namespace: str = NAMESPACE, account: str = ACCOUNT, guard: bool = False
+) -> str:
     """The manifests as one YAML text, headed by how to apply them and how to get a token."""
     head = HEAD.format(flavour=flavour, namespace=namespace, account=account)
-    manifests = manifests_for(flavour, namespace=namespace, account=account)
+    manifests = manifests_for(flavour, beside=beside, namespace=namespace, account=account)
     manifests += guard_for(namespace=namespace, account=account) if guard else []
     return head + yaml.safe_dump_all(manifests, sort_keys=False, explicit_start=True)
 

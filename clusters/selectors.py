@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
-from clusters.models import Cluster, Drift, DriftKind, Node, ObservedPod, SyncOutcome, SyncRun
+from clusters.flavours import flavour_for
+from clusters.models import Cluster, Drift, DriftKind, LeftBehind, Node, ObservedPod, SyncOutcome, SyncRun
 
 MILLI: Final = 1000
 STALE_AFTER: Final = timedelta(seconds=30)
@@ -75,6 +76,23 @@ class ClusterRow:
         """Nobody has looked at it for a while, or ever: its numbers are old."""
         seen = self.cluster.observed_at
         return seen is None or timezone.now() - seen > STALE_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A former scheduler of which something may still be there, and how many workloads were made for it."""
+
+    title: str
+    left_at: datetime
+    workloads: int
+
+
+def leavings_of(cluster: Cluster) -> list[Leaving]:
+    """What is still being left, oldest first."""
+    behind = LeftBehind.objects.filter(cluster=cluster).values_list("flavour").annotate(Count("id"))
+    counts = dict(behind.order_by())
+    rows = cluster.former_flavours.filter(cleared_at=None)
+    return [Leaving(flavour_for(row.flavour).title, row.left_at, counts.get(row.flavour, 0)) for row in rows]
 
 
 def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants.views import audit, clusters, connections, differences, pools, projects
+from tenants.views import audit, clusters, connections, differences, pools, projects, switching
 
 app_name = "tenants"
 urlpatterns = [
@@ -19,6 +19,7 @@ urlpatterns = [
     path("clusters/<slug:name>/connection/test/", connections.try_connection, name="try-connection"),
     path("clusters/<slug:name>/hold/", connections.hold, name="hold"),
     path("clusters/<slug:name>/leave/", connections.leave, name="leave"),
+    path("clusters/<slug:name>/scheduler/", switching.scheduler, name="scheduler"),
     path("clusters/<slug:name>/pools/", pools.pools, name="pools"),
     path("clusters/<slug:name>/pools/<slug:pool>/remove/", pools.remove, name="remove-pool"),
     path("connect-cluster/", connections.connect, name="connect"),

@@ -13,10 +13,11 @@ class WorkloadsConfig(AppConfig):
 
     def ready(self) -> None:
         """Models exist only from here on."""
-        from clusters import naming, observation, retention, sources
+        from clusters import naming, observation, retention, sources, switches
         from tenants import usage
         from workloads.selectors.keeping import needed_pods
         from workloads.services.observe import on_observation
+        from workloads.services.switching import WORKFORCE
         from workloads.sources import desired_state, homes_of, names_of
         from workloads.usage import PROVIDER
 
@@ -25,4 +26,5 @@ class WorkloadsConfig(AppConfig):
         naming.register_homes(homes_of)
         observation.register(on_observation)
         retention.register(needed_pods)
+        switches.register(WORKFORCE)
         usage.register(PROVIDER)

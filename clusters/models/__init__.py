@@ -2,6 +2,7 @@
 
 from clusters.models.credentials import ClusterCredential, CredentialKind
 from clusters.models.estate import Cluster, ClusterState, Node, NodePool, Placement
+from clusters.models.former import FormerFlavour, LeftBehind
 from clusters.models.observed import ClusterEvent, ObservedObject, ObservedPod, ObserverLease, ObserverSeat
 from clusters.models.sandbox import SandboxClock, SandboxObject
 from clusters.models.sync import Adoption, Drift, DriftKind, SyncOutcome, SyncRun, SyncState, Touch
@@ -15,6 +16,8 @@ __all__ = [
     "CredentialKind",
     "Drift",
     "DriftKind",
+    "FormerFlavour",
+    "LeftBehind",
     "Node",
     "NodePool",
     "ObservedObject",

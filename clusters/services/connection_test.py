@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from clusters.connections import Connection
 from clusters.errors import ClusterError
@@ -32,6 +32,13 @@ EXCESS: Final = (
     (Access("", "pods", ("create",), "commands inside pods", subresource="exec"), "create"),
     (Access("", "users", ("impersonate",), "the identity of others"), "impersonate"),
 )
+
+
+@runtime_checkable
+class Reviewer(Protocol):
+    """What can be asked whether Rung may do something."""
+
+    def review(self, kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]: ...
 
 
 class Asked(Protocol):
@@ -129,7 +136,7 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
     try:
         version = cut(gateway.version(), 40)
         milliseconds = round((time.monotonic() - started) * 1000)
-        reviews = _Reviews(gateway, until=started + DEADLINE)
+        reviews = Reviews(gateway, until=started + DEADLINE)
         schedulers = _schedulers(gateway)
         return ConnectionReport(
             uid=_uid(gateway),
@@ -222,10 +229,10 @@ def _unserved(gateway: Asked, flavour: SchedulerFlavour) -> tuple[str, ...]:
     return tuple(f"{kind.kind} of {kind.api_version}" for kind in missing)
 
 
-class _Reviews:
+class Reviews:
     """Asks for rights, a few at a time, until the deadline."""
 
-    def __init__(self, gateway: Asked, *, until: float) -> None:
+    def __init__(self, gateway: Reviewer, *, until: float) -> None:
         self._gateway = gateway
         self._until = until
 

@@ -5,17 +5,19 @@ after it, and is never changed under it.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from clusters.descriptions import described, needs_replacing, writable
 from clusters.diff import field_changes
-from clusters.errors import ClusterRefused, NotSynced, ObjectConflict, VersionConflict
+from clusters.errors import ClusterRefused, NotAuthorized, NotServed, NotSynced, ObjectConflict, VersionConflict
 from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
 from clusters.kinds_core import NAMESPACE, kind_of, ref_of
 from clusters.models import Cluster
 from clusters.ownership import generation_of, is_managed, owner_of, stamped
 from clusters.ports import ClusterGateway, JobSpec, Manifest, ObjectRef
+from clusters.services import former
 
 TRIES: Final = 3
 NO_CLASS: Final = "no PriorityClass with name"
@@ -26,14 +28,20 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None
 
     `pods_run`: how pods are described is left as it is where writing it would end running ones.
 
-    1. render it in the cluster's flavour; a suspended job whose kind cannot be suspended renders to nothing
-    2. nothing, or what stands beside it has to be another: delete what is there
-    3. absent: create, but only inside a namespace that is ours
-    4. there: write unless it is equal, or already of a later generation; what the API server never changes is deleted
+    1. what was made for a former scheduler stays so while its pods run, and goes otherwise
+    2. render it in the flavour; a suspended job whose kind cannot be suspended renders to nothing
+    3. nothing, or what stands beside it has to be another: delete what is there
+    4. absent: create, but only inside a namespace that is ours
+    5. there: write unless it is equal, or already of a later generation; what the API server never changes is deleted
        and created anew (NotSynced: it is still ending)
     """
-    gateway = gateway_for(cluster)
-    manifests = [stamped(described(manifest)) for manifest in flavour_for(cluster.flavour).render(job)]
+    gateway, flavour = gateway_for(cluster), flavour_for(cluster.flavour)
+    if earlier := former.made_for(cluster, job.id):
+        if pods_run:
+            flavour = earlier
+        else:
+            delete_job(cluster, job)
+    manifests = [stamped(described(manifest)) for manifest in flavour.render(job)]
     if not manifests or (not pods_run and _stands_on_another(gateway, manifests[:-1])):
         delete_job(cluster, job)
     for manifest in manifests:
@@ -45,6 +53,9 @@ def delete_job(cluster: Cluster, job: JobSpec) -> None:
     gateway = gateway_for(cluster)
     for kind in (kind_of(job.manifest), *reversed(flavour_for(cluster.flavour).traits.beside)):
         _delete(gateway, ObjectRef(kind, job.name, job.namespace), job)
+    for kind in former.beside(cluster):
+        _delete_of_former(gateway, ObjectRef(kind, job.name, job.namespace), job)
+    former.is_made_anew(cluster, job.id)
 
 
 def _stands_on_another(gateway: ClusterGateway, beside: Sequence[Manifest]) -> bool:
@@ -114,6 +125,12 @@ def _delete(gateway: ClusterGateway, ref: ObjectRef, job: JobSpec) -> None:
         return
     if generation_of(observed) <= job.generation:
         gateway.delete(ref, uid=observed["metadata"]["uid"])
+
+
+def _delete_of_former(gateway: ClusterGateway, ref: ObjectRef, job: JobSpec) -> None:
+    """A scheduler that the cluster had before may be gone with its kinds, and Rung's rights to them."""
+    with suppress(NotServed, NotAuthorized):
+        _delete(gateway, ref, job)
 
 
 def _refuse_foreign_namespace(gateway: ClusterGateway, name: str) -> None:

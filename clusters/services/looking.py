@@ -4,23 +4,24 @@ Near: some owners, because only theirs changed. Warm: what has happened since th
 """
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from django.utils import timezone
 
 from clusters.abreast import abreast
 from clusters.diff import Change, Create, diff
-from clusters.errors import VersionExpired
+from clusters.errors import FlavourSwitched, NotAuthorized, NotServed, VersionExpired
 from clusters.flavours import flavour_for
 from clusters.kinds_core import NAMESPACE, ref_of
 from clusters.models import Adoption, Cluster, Drift, DriftKind, Touch
 from clusters.order import body_of
 from clusters.ownership import owner_of
 from clusters.ports import ClusterGateway, DesiredState, Kind, Manifest, ObjectRef
-from clusters.services import sightings, touches
+from clusters.services import former, sightings, touches
 from clusters.services.repairs import adopted_uids
 from clusters.services.runs import Journal
 from clusters.services.sightings import Sighting
@@ -36,7 +37,10 @@ Listed = list[tuple[Kind, list[Manifest]]]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found. `owners`: whose objects it was about; None: everybody's. `refs`: the objects it knows of."""
+    """What one look found. `owners`: whose objects it was about; None: everybody's. `refs`: the objects it knows of.
+
+    `retired`: keys of kinds of former schedulers; `left`: how many of their objects there are, None: not known.
+    """
 
     state: DesiredState
     generation: int
@@ -45,6 +49,8 @@ class Look:
     owners: frozenset[str] | None = None
     refs: frozenset[ObjectRef] = frozenset()
     adopted: frozenset[str] = frozenset()
+    retired: frozenset[str] = frozenset()
+    left: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ def _as_look(cluster: Cluster, near: _Near, owners: frozenset[str] | None) -> Lo
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """A listing makes a hundred thousand containers, all in use: to look for garbage meanwhile doubles its time."""
     before = gc.isenabled()
     gc.disable()
@@ -98,16 +104,17 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@_uncollected()
+@uncollected()
 def _whole(journal: Journal, gateway: ClusterGateway) -> Look:
     """Observed before desired: what a later generation has just made is then always wanted, never extra."""
     cluster = journal.run.cluster
     versions: dict[str, str] = {}
     listed: Listed = []
     early: list[_Goal] = []
+    retired = former.retired_in(cluster)
     answers = abreast(
-        list(flavour_for(cluster.flavour).kinds()),
-        gateway.list,
+        [*flavour_for(cluster.flavour).kinds(), *retired.kinds],
+        partial(list_kind, gateway, retired.keys),
         threads=threads_of(gateway),
         idle=journal.keep_up,
         meanwhile=lambda: early.append(_goal(cluster)),
@@ -121,9 +128,28 @@ def _whole(journal: Journal, gateway: ClusterGateway) -> Look:
     changes = diff(observed, goal.wanted, adopted=adopted)
     if foreign := list(_in_the_way(journal, gateway, observed, changes)):
         changes = diff([*observed, *foreign], goal.wanted, adopted=adopted)
+    changes = retired.free(changes)
     if not journal.run.dry_run:
         _remember(cluster, goal.uncounted, versions, listed, changes)
-    return Look(goal.state, goal.generation, len(observed), changes, adopted=adopted)
+    left = None if "" in versions.values() else sum(len(found) for kind, found in listed if kind.key in retired.keys)
+    return Look(goal.state, goal.generation, len(observed), changes, adopted=adopted, retired=retired.keys, left=left)
+
+
+def list_kind(gateway: ClusterGateway, retired: Container[str], kind: Kind) -> tuple[list[Manifest], str]:
+    """What is ours of it, with the version. Of a former scheduler's kind also nothing, where it is gone: "0".
+
+    An empty version: it may not be read any more.
+    """
+    try:
+        return gateway.list(kind)
+    except NotServed:
+        if kind.key not in retired:
+            raise
+        return [], "0"
+    except NotAuthorized:
+        if kind.key not in retired:
+            raise
+        return [], ""
 
 
 def _goal(cluster: Cluster, early: _Goal | None = None) -> _Goal:
@@ -156,6 +182,8 @@ def _warm(journal: Journal, gateway: ClusterGateway) -> Look | None:
     uncounted = uncounted_state(cluster)
     seen = sightings.recall(cluster.pk)
     if seen is None or not seen.holds_for(uid=cluster.uid, flavour=cluster.flavour, state=uncounted):
+        return None
+    if former.is_leaving(cluster):
         return None
     generation = _generation(cluster)
     seen.suspects.update(Touch.objects.filter(cluster=cluster).values_list("owner", flat=True))
@@ -270,4 +298,8 @@ def _row(ref: ObjectRef) -> tuple[str, str, str]:
 
 
 def _generation(cluster: Cluster) -> int:
-    return Cluster.objects.values_list("generation", flat=True).get(pk=cluster.pk)
+    """Of the scheduler that is looked at: what is wanted for another one must never pass for this generation."""
+    generation, flavour = Cluster.objects.values_list("generation", "flavour").get(pk=cluster.pk)
+    if flavour != cluster.flavour:
+        raise FlavourSwitched(f"{cluster.name} has been switched to another scheduler meanwhile.")
+    return generation

@@ -13,7 +13,7 @@ from clusters.models import Cluster, ClusterState, SyncRun
 from clusters.order import body_of
 from clusters.ownership import owner_of
 from clusters.ports import ClusterGateway
-from clusters.services import runs
+from clusters.services import former, runs
 from clusters.services.drift import keepers, record_drift
 from clusters.services.estate import pause
 from clusters.services.looking import look_at
@@ -81,14 +81,17 @@ def _make_equal(journal: Journal, gateway: ClusterGateway) -> None:
     run.generation, run.listed, run.scope = look.generation, look.listed, "\n".join(sorted(look.owners or ()))
     remarks = keepers(cluster, look.changes, levels=look.state.levels)
     if run.dry_run:
-        remaining = foresee(journal, gateway, look.changes, remarks)
+        remaining = foresee(journal, gateway, look.changes, remarks, retired=look.retired)
     else:
-        remaining = Pen(journal, gateway, partial(_recognize, cluster, gateway), remarks).write(look.changes)
+        doubt = partial(_recognize, cluster, gateway)
+        remaining = Pen(journal, gateway, doubt, remarks, retired=look.retired).write(look.changes)
         if look.adopted:
             forget_adoptions(cluster, look.changes, remaining)
     journal.show_life()
     refs = None if look.owners is None else look.refs
     record_drift(cluster, remaining, levels=look.state.levels, at=timezone.now(), refs=refs)
+    if look.owners is None and not run.dry_run:
+        former.settle(cluster, left=look.left)
     runs.finish(run, owners=look.owners, left={owner_of(body_of(change)) for change in remaining})
 
 

@@ -41,7 +41,7 @@ LIFE_EVERY: Final = 2.0
 
 
 class Overtaken(Exception):
-    """Somebody else has stored later versions, or the credential is another one: begin again."""
+    """Somebody else has stored later versions, or credential or scheduler are others: begin again."""
 
 
 class Feed(threading.Thread):
@@ -137,7 +137,7 @@ class Streams:
     def turn(self) -> None:
         """Store what has come. Raises ClusterError, Overtaken, or whatever a handler raises: close it then."""
         if time.monotonic() - self._checked_at >= SERVED_EVERY:
-            self._refuse_old_credential()
+            self._refuse_what_was()
         self._life, self._shown_at = self._last_life(), time.monotonic()
         age, looks = self._inbox.age(), self._inbox.take()
         stored = store(self._cluster, Seen(self._before, looks, age=age))
@@ -154,9 +154,10 @@ class Streams:
         age: timedelta | None = self._inbox.age()
         return None if age is None else round(time.monotonic() - age.total_seconds(), 2)
 
-    def _refuse_old_credential(self) -> None:
+    def _refuse_what_was(self) -> None:
         self._checked_at = time.monotonic()
-        if credential_version(self._cluster) != self._credential:
+        flavour = Cluster.objects.filter(pk=self._cluster.pk).values_list("flavour", flat=True).first()
+        if (credential_version(self._cluster), flavour) != (self._credential, self._cluster.flavour):
             raise Overtaken
 
     def _scout(self) -> None:
@@ -201,6 +202,7 @@ class Rounds:
     def turn(self) -> None:
         """Look and store."""
         self._looked_at = time.monotonic()
+        self._cluster.refresh_from_db(fields=["flavour"])
         observe_cluster(self._cluster)
 
     def close(self) -> None:
@@ -210,6 +212,7 @@ class Rounds:
 def sight_of(cluster: Cluster, bell: threading.Event, *, pause: float) -> Streams | Rounds:
     """How this cluster is watched. Raises ClusterError: it cannot be reached at all."""
     gateway = gateway_for(cluster)
+    cluster.refresh_from_db(fields=["flavour"])
     if isinstance(gateway, CountsVersions):
         return Rounds(cluster, pause)
     return Streams(cluster, gateway, bell)

@@ -1,6 +1,6 @@
 """Apply changes to a cluster, wave after wave, side by side inside each. A refused change does not stop the others."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, runtime_checkable
@@ -16,9 +16,10 @@ from clusters.errors import (
     ObjectConflict,
     VersionConflict,
     WaitsForLowering,
+    WaitsForSuccessor,
 )
 from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS
-from clusters.order import body_of, in_waves, is_lowering, is_raising
+from clusters.order import body_of, in_waves, is_lowering, is_raising, is_retiring
 from clusters.ownership import is_managed, owner_of
 from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef
 from clusters.services.runs import Journal
@@ -52,8 +53,10 @@ def threads_of(gateway: ClusterGateway) -> int:
 class Guard:
     """What is not even tried, and why. It learns from what fails."""
 
-    def __init__(self, gateway: ClusterGateway, changes: Sequence[Change]) -> None:
+    def __init__(self, gateway: ClusterGateway, changes: Sequence[Change], retired: Container[str] = ()) -> None:
         self._inhabited = _inhabited(gateway, changes)
+        self._retired = retired
+        self._incomplete = False
         self._holding: set[str] = set()
         self._foreign: set[str] = set()
 
@@ -72,6 +75,8 @@ class Guard:
                 return ObjectConflict(change.reason)
             case Fenced():
                 return LaterGeneration("The cluster holds a later generation of this object: nothing was written.")
+            case Delete() if self._incomplete and is_retiring(change, self._retired):
+                return WaitsForSuccessor("Not everything that the new scheduler needs is there: this stays until then.")
             case Delete():
                 return self._inhabited.get(owner)
             case _ if is_raising(change) and owner in self._holding:
@@ -80,6 +85,7 @@ class Guard:
 
     def learn(self, change: Change) -> None:
         """The change failed: what it would have given back is still taken, what stands in its way stays."""
+        self._incomplete |= not isinstance(change, Delete)
         if is_lowering(change):
             self._holding.add(owner_of(body_of(change)))
         if isinstance(change, Conflict) and change.ref.kind == NAMESPACE:
@@ -87,14 +93,20 @@ class Guard:
 
 
 def foresee(
-    journal: Journal, gateway: ClusterGateway, changes: Sequence[Change], remarks: Remarks = NO_REMARKS
+    journal: Journal,
+    gateway: ClusterGateway,
+    changes: Sequence[Change],
+    remarks: Remarks = NO_REMARKS,
+    *,
+    retired: Container[str] = (),
 ) -> list[Change]:
     """A dry run's outcomes: what would be done and what would be refused. Nothing is written."""
-    guard = Guard(gateway, changes)
-    for wave in in_waves(changes):
+    guard = Guard(gateway, changes, retired)
+    for wave in in_waves(changes, retired=retired):
         for change in wave:
-            error = guard.refuses(change)
-            journal.run.failed += error is not None
+            if error := guard.refuses(change):
+                journal.run.failed += 1
+                guard.learn(change)
             journal.note(change, error, remarks.get(change.ref, ""))
             journal.keep_up()
     return list(changes)
@@ -108,6 +120,7 @@ class Pen:
     gateway: ClusterGateway
     doubt: Callable[[], None]
     remarks: Remarks = field(default_factory=dict)
+    retired: Container[str] = ()
     remaining: list[Change] = field(default_factory=list)
     _stored: dict[ObjectRef, Manifest] = field(default_factory=dict)
     _doubted: bool = False
@@ -118,8 +131,8 @@ class Pen:
         A wave begins when the one before it has ended: at no instant are more amounts granted than before or after.
         An unreachable cluster, or one that does not know us any more, ends the attempt; a refusal does not.
         """
-        guard = Guard(self.gateway, changes)
-        for wave in in_waves(changes):
+        guard = Guard(self.gateway, changes, self.retired)
+        for wave in in_waves(changes, retired=self.retired):
             self._wave(guard, wave)
         return self.remaining
 

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.models import Cluster
-from clusters.selectors import cluster_rows, drifts_of, node_rows, pool_rows, runs_of
+from clusters.selectors import cluster_rows, drifts_of, leavings_of, node_rows, pool_rows, runs_of
 from clusters.services.estate import request_reconcile
 from clusters.services.inquiries import door_of
 from clusters.services.security import set_pod_security
@@ -56,6 +56,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "pools": pool_rows(nodes),
         "runs": runs_of(cluster),
         "drifts": page_of(drifts_of(cluster), column="name", after=request.GET.get("after", ""), size=DRIFTS),
+        "leavings": leavings_of(cluster),
         "door": door_of(cluster),
         "tab": tab if tab in TABS else "nodes",
         "tabs": TABS.items(),

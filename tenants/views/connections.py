@@ -54,10 +54,13 @@ def connect(request: HttpRequest) -> HttpResponse:
 def rights(request: HttpRequest, flavour: str) -> HttpResponse:
     """The manifests that give Rung its rights, as a file."""
     _admin(request)
-    if flavour not in FLAVOURS:
+    beside = request.GET.get("beside", "")
+    if flavour not in FLAVOURS or beside not in {"", *FLAVOURS}:
         raise Absent
     disposition = f'attachment; filename="rung-rights-{flavour}.yaml"'
-    return HttpResponse(as_yaml(flavour), content_type="application/yaml", headers={"Content-Disposition": disposition})
+    return HttpResponse(
+        as_yaml(flavour, beside=beside), content_type="application/yaml", headers={"Content-Disposition": disposition}
+    )
 
 
 @login_required

@@ -21,6 +21,7 @@ from clusters.errors import ClusterChanged, ClusterError
 from clusters.flavours import flavour_for
 from clusters.models import ClusterState, ObservedPod
 from clusters.ports import JobSpec, Reading
+from clusters.services.former import made_for
 from clusters.services.jobs import apply_job, delete_job
 from workloads.lifecycle import ENDED
 from workloads.models import DesiredPhase, EventType, Phase, Workload
@@ -111,6 +112,8 @@ def _act(workload: Workload) -> None:
         _after_delete(workload)
     elif workload.phase in ENDED:
         _done(workload)
+    elif workload.desired_phase == DesiredPhase.RUNNING and _waits_for_a_former_scheduler(workload):
+        _move_over(workload)
     elif workload.desired_phase == DesiredPhase.RUNNING and (stale := _stale_pods(workload, job)):
         _renew(workload, running=any(pod.started_at for pod in stale))
     else:
@@ -153,6 +156,22 @@ def _renew(workload: Workload, *, running: bool) -> None:
         _write(workload, due_at=None, attempts=0, apply_error="")
         return
     delete_job(workload.project.cluster, job_spec(workload))
+    _write(workload, applied_generation=0, due_at=timezone.now() + SETTLE, attempts=0, apply_error="")
+
+
+def _waits_for_a_former_scheduler(workload: Workload) -> bool:
+    """Made for a scheduler that the cluster had before, and none of its pods has started: nothing is lost with it."""
+    if made_for(workload.project.cluster, workload.pk) is None:
+        return False
+    pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at__isnull=True, started_at__isnull=False)
+    return not pods.exists()
+
+
+def _move_over(workload: Workload) -> None:
+    """Take away what was made for the former scheduler; the next try makes it for the present one."""
+    delete_job(workload.project.cluster, job_spec(workload))
+    message = f"{workload.project.cluster.name} has another scheduler: what waits is made anew for it."
+    note(workload=workload, at=timezone.now(), type_=EventType.SYNC, reason="SchedulerSwitched", message=message)
     _write(workload, applied_generation=0, due_at=timezone.now() + SETTLE, attempts=0, apply_error="")
 
 

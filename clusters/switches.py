@@ -1,0 +1,75 @@
+"""What another scheduler means for the work in a cluster: the app that knows the work says it when asked."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from clusters.models import Cluster
+from clusters.ports import SchedulerFlavour
+
+NO_NAMES: Final[tuple[tuple[str, str], ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """How many workloads, and the first of them: (id, name with its project)."""
+
+    count: int = 0
+    samples: tuple[tuple[str, str], ...] = NO_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What becomes of the work that is there.
+
+    `stays`: it runs, and stays with the scheduler it was made for. `anew`: it waits or is stopped. `unexpressed`: it
+    asks for a preemptibility that the new scheduler does not know.
+    """
+
+    stays: Some = Some()
+    anew: Some = Some()
+    unexpressed: Some = Some()
+
+
+class Workforce(Protocol):
+    """Who knows the work."""
+
+    def work_in(self, cluster: Cluster, after: SchedulerFlavour, /) -> Work:
+        """What becomes of it under that scheduler. Reads only."""
+
+    def begin(self, cluster: Cluster, /) -> Iterable[str]:
+        """Have what waits made anew; ids of everything that lives. Called in the transaction of the switch."""
+
+    def tend(self, ids: frozenset[str], /) -> Iterable[str]:
+        """Of workloads made for a former scheduler, those that still live; what runs no more is made anew."""
+
+
+_workforces: Final[list[Workforce]] = []
+
+
+def register(workforce: Workforce) -> None:
+    """Add one; once is enough, again changes nothing."""
+    if workforce not in _workforces:
+        _workforces.append(workforce)
+
+
+def work_in(cluster: Cluster, after: SchedulerFlavour) -> Work:
+    """What becomes of the work under that scheduler."""
+    works = [each.work_in(cluster, after) for each in _workforces]
+    return Work(*(_sum(getattr(work, part) for work in works) for part in ("stays", "anew", "unexpressed")))
+
+
+def begin(cluster: Cluster) -> set[str]:
+    """Have what waits made anew; ids of everything that lives."""
+    return {each for workforce in _workforces for each in workforce.begin(cluster)}
+
+
+def tend(ids: Iterable[str]) -> set[str]:
+    """Those that still live."""
+    wanted = frozenset(ids)
+    return {each for workforce in _workforces for each in workforce.tend(wanted)} if wanted else set()
+
+
+def _sum(parts: Iterable[Some]) -> Some:
+    found = list(parts)
+    return Some(sum(each.count for each in found), tuple(sample for each in found for sample in each.samples))

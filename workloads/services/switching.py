@@ -1,0 +1,66 @@
+"""What another scheduler means for the workloads of a cluster: what runs stays as it is, what waits is made anew."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from clusters.models import Cluster
+from clusters.ports import SchedulerFlavour
+from clusters.switches import Some, Work
+from workloads.lifecycle import ENDED, HOLDING
+from workloads.models import DesiredPhase, Phase, Workload
+from workloads.owners import workload_ids
+
+SAMPLES: Final = 5
+CHUNK: Final = 1000  # ids in one query
+FIRST_THE_QUEUES: Final = timedelta(seconds=5)
+"""What is made anew comes after the first run of the reconcile, which makes the queues that it names."""
+RUNS: Final = Q(running_pods__gt=0) | Q(phase__in=[*HOLDING, Phase.INITIALIZING, Phase.STOPPING, Phase.UNKNOWN])
+
+
+class _Workforce:
+    """Answers the cluster mechanism."""
+
+    def work_in(self, cluster: Cluster, after: SchedulerFlavour, /) -> Work:
+        """What becomes of each living workload."""
+        living = _living().filter(project__cluster=cluster)
+        foreign = living.exclude(preemptibility__in=after.preemptibilities)
+        return Work(_some(living.filter(RUNS)), _some(living.exclude(RUNS)), _some(foreign))
+
+    def begin(self, cluster: Cluster, /) -> Iterable[str]:
+        """What does not run is due with another generation, so that a worker who is at it now writes nothing late."""
+        living = _living().filter(project__cluster=cluster)
+        ids = [str(key) for key in living.values_list("pk", flat=True)]
+        _make_due(living)
+        return ids
+
+    def tend(self, ids: frozenset[str], /) -> Iterable[str]:
+        """What was evicted or has lost its pods since is made anew as well."""
+        keys = workload_ids(ids)
+        found: list[str] = []
+        for start in range(0, len(keys), CHUNK):
+            living = _living().filter(pk__in=keys[start : start + CHUNK])
+            found += [str(key) for key in living.values_list("pk", flat=True)]
+            _make_due(living.filter(due_at=None))
+        return found
+
+
+def _living() -> QuerySet[Workload]:
+    return Workload.objects.filter(deleted_at__isnull=True).exclude(phase__in=ENDED)
+
+
+def _make_due(rows: QuerySet[Workload]) -> None:
+    wanted = rows.exclude(RUNS).exclude(desired_phase=DesiredPhase.DELETED)
+    due = timezone.now() + FIRST_THE_QUEUES
+    wanted.update(generation=F("generation") + 1, due_at=due, attempts=0, apply_error="")
+
+
+def _some(rows: QuerySet[Workload]) -> Some:
+    first = rows.order_by("created_at", "pk").values_list("pk", "name", "project__name")[:SAMPLES]
+    return Some(rows.count(), tuple((str(key), f"{name} ({project})") for key, name, project in first))
+
+
+WORKFORCE: Final = _Workforce()
