@@ -16,6 +16,7 @@ from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PoolSpec, Prom
 SCHEDULER: Final = "kai-scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
+JOB_MINIMUM: Final = "kai.scheduler/batch-min-member"
 UNLIMITED: Final = -1
 
 
@@ -52,8 +53,15 @@ class Kai:
         return common.queue_name(owner, pool)
 
     def render(self, job: JobSpec) -> list[Manifest]:
-        """The workload's object with scheduler, queue, preemptibility and priority at every pod template."""
-        return render_job(job, labels={QUEUE_LABEL: job.queue, **_shard(job.pool)}, scheduler=SCHEDULER)
+        """The workload's object with scheduler, queue, preemptibility and priority at every pod template.
+
+        Of a Job KAI starts any pod it can, unless it is told how many belong together.
+        """
+        manifests = render_job(job, labels={QUEUE_LABEL: job.queue, **_shard(job.pool)}, scheduler=SCHEDULER)
+        for each in manifests:
+            if (each["apiVersion"], each["kind"]) == ("batch/v1", "Job"):
+                each["metadata"]["annotations"][JOB_MINIMUM] = str(job.min_member)
+        return manifests
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
         """Evicted by whom and how, or the reason a pod group waits with KAI's own numbers."""

@@ -23,12 +23,13 @@ GROUP: Final = re.compile(r"/pg-.+-(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-
 VICTIM: Final = re.compile(
     r"(?:^Pod|evicting remaining pod:) (?P<namespace>[a-z0-9-]{1,63})/(?P<name>[a-z0-9.-]{1,253})"
 )
+# A queue is named by its displayName where it has one.
 OVER_QUOTA: Final = re.compile(
-    r"requested (?P<requested>[\d.]+) (?P<resource>[\w ()]+?), but (?P<queue>[\w.-]+) quota is (?P<deserved>[\d.]+) "
-    r"[\w ()]+?, while (?P<used>[\d.]+) "
+    r"requested (?P<requested>[\d.]+) (?P<resource>[\w ()]+?), but (?P<queue>[^,]{1,253}?) quota is "
+    r"(?P<deserved>[\d.]+) [\w ()]+?, while (?P<used>[\d.]+) "
 )
 OVER_LIMIT: Final = re.compile(
-    r"(?P<queue>[\w.-]+) quota has reached the allowable limit of (?P<resource>[\w ()]+?)\. "
+    r"(?:^|: )(?P<queue>[^:]{1,253}?) quota has reached the allowable limit of (?P<resource>[\w ()]+?)\. "
     r"Limit is (?P<limit>[\d.]+) [\w ()]+?, currently (?P<used>[\d.]+) [\w ()]+? allocated "
     r"and workload requested (?P<requested>[\d.]+)"
 )

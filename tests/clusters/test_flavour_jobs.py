@@ -50,6 +50,14 @@ def test_every_pod_template_carries_the_effective_values(flavour: str, kind: Wor
 
 
 @every_kind
+def test_kai_is_told_how_many_pods_of_a_job_belong_together_and_counts_those_of_other_kinds_itself(
+    kind: WorkloadKind,
+) -> None:
+    told = list(everywhere(rendered("kai", sample(kind), min_member=3), "kai.scheduler/batch-min-member"))
+    assert told == (["3"] if kind.name == "Job" else [])
+
+
+@every_kind
 def test_kai_is_told_queue_scheduler_and_preemptibility(kind: WorkloadKind) -> None:
     manifest = rendered("kai", sample(kind))
     assert manifest["metadata"]["labels"]["kai.scheduler/queue"] == "project.1.a100"

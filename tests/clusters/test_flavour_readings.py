@@ -148,10 +148,11 @@ class TestKai:
             message,
         )
 
-    def test_over_quota_comes_with_its_numbers(self) -> None:
+    @pytest.mark.parametrize("queue", ["project.1.a100", "llm team in a100"])
+    def test_over_quota_comes_with_its_numbers(self, queue: str) -> None:
         message = (
             "NonPreemptibleOverQuota: Non-preemptible workload is over quota. Workload requested 4 GPUs, but "
-            "project.1.a100 quota is 2 GPUs, while 1 GPUs are already allocated for non-preemptible pods. Use a "
+            f"{queue} quota is 2 GPUs, while 1 GPUs are already allocated for non-preemptible pods. Use a "
             "preemptible workload to go over quota.."
         )
         reading = read("kai", pod(unscheduled(message)))
@@ -159,18 +160,19 @@ class TestKai:
         assert reading.numbers == {
             "requested": "4",
             "resource": "GPUs",
-            "queue": "project.1.a100",
+            "queue": queue,
             "deserved": "2",
             "used": "1",
         }
 
-    def test_a_limit_comes_with_its_numbers(self) -> None:
+    @pytest.mark.parametrize("queue", ["project.1.a100", "llm team in a100"])
+    def test_a_limit_comes_with_its_numbers(self, queue: str) -> None:
         message = (
-            "OverLimit: project.1.a100 quota has reached the allowable limit of GPUs. Limit is 8 GPUs, currently 8 "
+            f"OverLimit: {queue} quota has reached the allowable limit of GPUs. Limit is 8 GPUs, currently 8 "
             "GPUs allocated and workload requested 1 GPUs."
         )
         reading = read("kai", pod(unscheduled(message)))
-        assert reading.reason == "OverLimit"
+        assert (reading.reason, reading.numbers["queue"]) == ("OverLimit", queue)
         assert reading.numbers["limit"] == reading.numbers["used"] == "8"
 
     def test_the_pod_groups_condition_is_read_where_it_is_given(self) -> None:

@@ -1,0 +1,210 @@
+"""Seeded scenarios for KAI: queues in departments, running work on nodes, and a workload that comes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from scheduling.cycle import preview
+from scheduling.decisions import Outcome
+from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
+from scheduling.reasons import Reason
+from scheduling.resources import Limit, Resources
+
+PRIORITIES: Final = (25, 40, 65, 80, 90, 125, 150)
+RANKS: Final = (80, 100, 100, 120)
+LATER: Final = 10**6
+TRIES: Final = 12
+MOST: Final = 8
+FAMILIES: Final = ("one queue", "two projects", "two departments", "limits", "non-preemptible", "gangs", "three shares")
+SAID: Final = frozenset({Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA})
+"""Reasons that KAI writes in the same words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A queue, with or without a parent. limit: None is no limit."""
+
+    name: str
+    parent: str | None
+    deserved: int
+    limit: int | None = None
+    weight: int = 1
+    rank: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A pod group of equal pods; nodes: where they run, empty while it waits. All of the minimum starts together."""
+
+    name: str
+    queue: str
+    priority: int
+    preemptible: bool
+    gpus: int
+    pods: int = 1
+    minimum: int = 1
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A scenario. nodes: GPUs by name. Work is in the order of its age, the oldest first."""
+
+    seed: int
+    family: str
+    nodes: Mapping[str, int]
+    queues: tuple[Share, ...]
+    work: tuple[Work, ...]
+    candidate: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What becomes of the candidate. victims: how many pods of which work go for it, and for which cause."""
+
+    kind: str
+    victims: frozenset[tuple[str, int, str]] = field(default=frozenset())
+    reason: str = ""
+
+
+def scenario(seed: int) -> Plan:
+    """The same for ever. Every other one had better evict somebody."""
+    dice = Random(seed)
+    family = FAMILIES[seed % len(FAMILIES)]
+    nodes = {f"n{index}": dice.choice((2, 4, 4, 8)) for index in range(dice.randint(1, 3))}
+    queues = _queues(dice, family)
+    work = _running(dice, family, nodes, queues)
+    wanted = dice.choice((0, TRIES))
+    for _try in range(1 + wanted):
+        plan = Plan(seed, family, nodes, queues, work, _candidate(dice, family, queues))
+        if wanted == 0 or _outcome(plan).victims:
+            break
+    return plan
+
+
+def foretell(plan: Plan) -> Answer:
+    """What the model says."""
+    found = _outcome(plan)
+    victims = frozenset((evict.victim.name, len(evict.pods), evict.cause.value) for evict in found.victims)
+    reason = found.pend.reason.value if found.pend and found.pend.reason in SAID else ""
+    return Answer(found.kind, victims, reason)
+
+
+def _queues(dice: Random, family: str) -> tuple[Share, ...]:
+    homes = {"two departments": ("da", "da", "db"), "one queue": ("da",), "three shares": ("da", "da", "da")}
+    leaves = homes.get(family, ("da", "da"))
+    limits = (None, 2, 4, 6) if family == "limits" else (None,)
+    above = [Share(name, None, dice.choice((2, 4, 8)), dice.choice((None, *limits))) for name in sorted(set(leaves))]
+    below = [
+        Share(f"q{index}", home, dice.choice((0, 1, 2, 4)), dice.choice(limits), _weight(dice), _rank(dice, family))
+        for index, home in enumerate(leaves)
+    ]
+    return (*above, *below)
+
+
+def _weight(dice: Random) -> int:
+    return dice.choice((0, 1, 1, 2, 3))
+
+
+def _rank(dice: Random, family: str) -> int:
+    return dice.choice(RANKS) if family == "three shares" else 100
+
+
+def _running(dice: Random, family: str, nodes: Mapping[str, int], queues: tuple[Share, ...]) -> tuple[Work, ...]:
+    """Nearly full nodes. What no queue may have is left out, as KAI would not have started it."""
+    left, work = dict(nodes), list[Work]()
+    for _try in range(3 * MOST):
+        each = _one(dice, family, queues, f"w{len(work)}")
+        room = [name for name, free in left.items() for _each in range(free // each.gpus)]
+        if len(work) == MOST or len(room) < each.pods or not _allowed(queues, work, each):
+            continue
+        chosen = tuple(dice.sample(room, each.pods))
+        for name in chosen:
+            left[name] -= each.gpus
+        work.append(_placed(each, chosen))
+    return tuple(work)
+
+
+def _placed(work: Work, nodes: tuple[str, ...]) -> Work:
+    return Work(
+        work.name, work.queue, work.priority, work.preemptible, work.gpus, work.pods, work.minimum, tuple(sorted(nodes))
+    )
+
+
+def _one(dice: Random, family: str, queues: tuple[Share, ...], name: str) -> Work:
+    leaves = [queue.name for queue in queues if queue.parent]
+    priority = dice.choice(PRIORITIES)
+    odd = 0.4 if family == "non-preemptible" else 0.1
+    gang = family == "gangs" and dice.random() < 0.6
+    pods = dice.choice((2, 2, 3)) if gang else 1
+    minimum = dice.choice((pods, pods, 1)) if gang else 1
+    return Work(
+        name,
+        dice.choice(leaves),
+        priority,
+        preemptible=dice.random() > odd,
+        gpus=dice.choice((1, 1, 1, 2) if gang else (1, 1, 2, 2, 4)),
+        pods=pods,
+        minimum=minimum,
+    )
+
+
+def _candidate(dice: Random, family: str, queues: tuple[Share, ...]) -> Work:
+    """A gang comes whole: how KAI goes on with further pods is another decision."""
+    found = _one(dice, family, queues, "x")
+    return Work(found.name, found.queue, found.priority, found.preemptible, found.gpus, found.pods, found.pods)
+
+
+def _allowed(queues: tuple[Share, ...], work: list[Work], more: Work) -> bool:
+    shares = {queue.name: queue for queue in queues}
+    asked = more.gpus * more.pods
+    for name in (more.queue, shares[more.queue].parent):
+        assert name is not None
+        below = {name, *(queue.name for queue in queues if queue.parent == name)}
+        used = [each for each in work if each.queue in below]
+        limit = shares[name].limit
+        if limit is not None and sum(each.gpus * each.pods for each in used) + asked > limit:
+            return False
+        fixed = sum(each.gpus * each.pods for each in used if not each.preemptible)
+        if not more.preemptible and fixed + asked > shares[name].deserved:
+            return False
+    return True
+
+
+def _outcome(plan: Plan) -> Outcome:
+    nodes = tuple(
+        Node(name, "default", Resources.of(gpu=gpus), order=order)
+        for order, (name, gpus) in enumerate(plan.nodes.items())
+    )
+    queues = tuple(map(_queue, plan.queues, range(len(plan.queues))))
+    running = tuple(map(_group, plan.work, range(len(plan.work))))
+    return preview(Snapshot(nodes, queues, running), _group(plan.candidate, LATER), flavour="kai")
+
+
+def _queue(share: Share, created: int) -> Queue:
+    return Queue(
+        share.name,
+        share.parent,
+        deserved=Limit.of(gpu=share.deserved),
+        limit=Limit.of(gpu=share.limit),
+        weight=share.weight,
+        rank=share.rank,
+        created=created,
+    )
+
+
+def _group(work: Work, created: int) -> PodGroup:
+    places = work.nodes or (None,) * work.pods
+    pods = tuple(Pod(f"{work.name}-{index}", Resources.of(gpu=work.gpus), node) for index, node in enumerate(places))
+    return PodGroup(
+        name=work.name,
+        queue=work.queue,
+        namespace="agree",
+        priority=work.priority,
+        preemptible=work.preemptible,
+        pods=pods,
+        min_member=work.minimum,
+        started=created if work.nodes else None,
+        created=created,
+    )

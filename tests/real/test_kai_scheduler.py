@@ -1,0 +1,183 @@
+"""KAI's own scheduler takes what Rung writes, and what it decides is read back with its reason and who gained.
+
+Its programs come with nothing: LAB_KAI_BIN names the folder that holds them.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
+from clusters.models import Cluster
+from clusters.ports import Manifest, ObjectRef
+from clusters.services.reconcile import reconcile
+from clusters.services.registration import try_stored
+from portal.core.actors import SYSTEM
+from portal.core.errors import Refused
+from tenants.models import Project
+from tests.clusters.streaming import Watching, streaming
+from tests.factories.tenants import GPU
+from tests.real.product import PATIENCE, Product, fresh
+from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
+from tests.support.real import by_hand
+from workloads.models import PreemptionRecord, Workload
+from workloads.services.lifecycle import delete
+
+pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
+
+SEVERAL_CYCLES = 2.0
+
+
+@pytest.fixture(scope="module")
+def kai_cluster() -> Iterator[LabCluster]:
+    """A control plane on which KAI runs as it ships."""
+    by_hand("LAB_KAI_BIN", "KAI 0.17.0")
+    with own_cluster("--kai", flavour="kai") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def product(kai_cluster: LabCluster, db: None, socket_enabled: None) -> Iterator[Product]:
+    """The product on it, under the account of few rights."""
+    product = Product(kai_cluster, uuid.uuid4().hex[:6], "kai")
+    yield product
+    product.end(KAI_POD_GROUP)
+    for kind in (KAI_QUEUE, PRIORITY_CLASS):  # shares are the whole cluster's: an empty queue counts, too
+        for each in kai_cluster.admin.list(kind, labels="app.kubernetes.io/managed-by=rung"):
+            kai_cluster.admin.delete(ref_of(each))
+
+
+def a_job(name: str, *, pods: int = 1) -> Manifest:
+    """A Job whose pods take a node each, and run until they are ended."""
+    container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": {"nvidia.com/gpu": str(GPUS)}}}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def two_projects(product: Product, *, deserved: int) -> tuple[Project, Project]:
+    """Of one department, with so many GPUs deserved each."""
+    projects = product.project("one", deserved=deserved), product.project("two", deserved=deserved)
+    product.reconcile()
+    return projects
+
+
+def running(
+    product: Product, watching: Watching, project: Project, *names: str, priority: str, pods: int = 1
+) -> list[Workload]:
+    """Preemptible workloads all of whose pods run."""
+    found = [submitted(product, project, a_job(name, pods=pods), priority=priority) for name in names]
+    watching.until(lambda: all(fresh(each).running_pods == pods for each in found), seconds=PATIENCE)
+    return found
+
+
+def submitted(product: Product, project: Project, manifest: Manifest, *, priority: str) -> Workload:
+    return product.submit(project, manifest, priority=priority, preemptibility="preemptible")
+
+
+def waits(watching: Watching) -> None:
+    end = time.monotonic() + SEVERAL_CYCLES
+    watching.until(lambda: time.monotonic() > end, seconds=PATIENCE)
+
+
+def in_the_cluster(product: Product, project: Project, **gpu: int) -> None:
+    """Somebody has written another amount of GPUs into the project's queue."""
+    [queue] = [each for each in product.admin.list(KAI_QUEUE) if each["metadata"]["name"].startswith(project.owner)]
+    product.admin.patch(ObjectRef(KAI_QUEUE, queue["metadata"]["name"]), {"spec": {"resources": {"gpu": gpu}}})
+
+
+def the_record() -> PreemptionRecord:
+    return PreemptionRecord.objects.select_related("victim", "preemptor").get()
+
+
+def test_the_account_of_few_rights_is_enough_and_queues_are_made_once(product: Product) -> None:
+    two_projects(product, deserved=2 * GPUS)
+    again = reconcile(Cluster.objects.get(pk=product.cluster.pk))
+    assert (again.written, again.failed) == (0, 0)
+    report = try_stored(product.cluster)
+    assert (report.works, report.fitting, report.warnings) == (True, "kai", ()), report
+
+
+def test_a_higher_priority_evicts_in_its_own_queue_and_both_sides_are_named(product: Product) -> None:
+    """The other queue has a weaker one; it stays."""
+    one, two = two_projects(product, deserved=2 * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        others = running(product, watching, two, "a", "b", priority="very-low")
+        [train] = running(product, watching, one, "train", priority="low")
+        [better] = running(product, watching, one, "better", priority="medium")
+        [serve] = running(product, watching, one, "serve", priority="high")
+        watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
+        watching.until(lambda: fresh(train).phase == "Pending" and fresh(train).phase_reason, seconds=PATIENCE)
+    record = the_record()
+    assert (record.victim, record.preemptor, record.cause) == (train, serve, "preempt")
+    assert record.gpu_milli == GPUS * GPU
+    assert fresh(train).preempted_count == 1
+    assert {fresh(each).phase for each in (*others, better, serve)} == {"Running"}
+
+
+def test_what_a_project_has_above_its_quota_is_reclaimed_by_one_below_its_own(product: Product) -> None:
+    """The borrower has the higher priority: between queues that does not count. The youngest goes."""
+    one, two = two_projects(product, deserved=2 * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        borrowers = running(product, watching, one, "a", "b", "c", priority="high")
+        time.sleep(1.0)  # KAI keeps whole seconds
+        [youngest] = running(product, watching, one, "d", priority="high")
+        [mine] = running(product, watching, two, "mine", priority="low")
+        watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
+        watching.until(lambda: fresh(youngest).phase == "Pending", seconds=PATIENCE)
+    record = the_record()
+    assert (record.victim, record.preemptor, record.cause) == (youngest, mine, "reclaim")
+    assert {fresh(each).phase for each in (*borrowers, mine)} == {"Running"}
+
+
+def test_non_preemptible_work_above_the_deserved_quota_is_refused_here_and_there(product: Product) -> None:
+    """Rung refuses it at submission; where the queue in the cluster has less, KAI says why, with its numbers."""
+    one, _two = two_projects(product, deserved=2 * GPUS)
+    with pytest.raises(Refused) as refused:
+        product.submit(one, a_job("serve", pods=3), priority="high", preemptibility="non-preemptible")
+    assert refused.value.problems[0].code == "NonPreemptibleOverQuota"
+    in_the_cluster(product, one, quota=GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        first = product.submit(one, a_job("first"), priority="high", preemptibility="non-preemptible")
+        watching.until(lambda: fresh(first).phase == "Running", seconds=PATIENCE)
+        second = product.submit(one, a_job("second"), priority="high", preemptibility="non-preemptible")
+        watching.until(lambda: fresh(second).phase_reason == "NonPreemptibleOverQuota", seconds=PATIENCE)
+    assert f"requested {GPUS} GPUs, but {one.name} in lab quota is {GPUS} GPUs" in fresh(second).phase_message
+    assert not PreemptionRecord.objects.exists(), product.everyone()
+
+
+def test_a_queue_at_its_limit_says_so(product: Product) -> None:
+    one, _two = two_projects(product, deserved=2 * GPUS)
+    in_the_cluster(product, one, limit=GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        running(product, watching, one, "first", priority="medium")
+        second = submitted(product, one, a_job("second"), priority="medium")
+        watching.until(lambda: fresh(second).phase_reason == "OverLimit", seconds=PATIENCE)
+    assert f"Limit is {GPUS} GPUs, currently {GPUS} GPUs allocated" in fresh(second).phase_message
+
+
+def test_a_gang_waits_as_a_whole_and_starts_as_a_whole(product: Product) -> None:
+    """Also a Job, of which KAI would start any pod for itself."""
+    one, two = two_projects(product, deserved=2 * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        [first] = running(product, watching, two, "first", priority="medium")
+        gang = submitted(product, one, a_job("gang", pods=NODES), priority="medium")
+        watching.until(lambda: fresh(gang).phase_reason, seconds=PATIENCE)
+        waits(watching)
+        assert [pod["spec"].get("nodeName") for pod in product.pods_of(gang)] == [None] * NODES
+        delete(workload=fresh(first), actor=SYSTEM)
+        product.apply(first)
+        watching.until(lambda: fresh(gang).running_pods == NODES, seconds=PATIENCE)
+
+
+def test_a_gang_that_is_reclaimed_goes_whole(product: Product) -> None:
+    one, two = two_projects(product, deserved=2 * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        [gang] = running(product, watching, one, "gang", priority="high", pods=NODES)
+        [mine] = running(product, watching, two, "mine", priority="low")
+        watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False)[NODES - 1 :].exists, seconds=PATIENCE)
+    found = PreemptionRecord.objects.all()
+    assert {(each.victim, each.preemptor, each.cause) for each in found} == {(gang, mine, "reclaim")}
+    assert (len(found), fresh(gang).preempted_count) == (NODES, 1)
