@@ -65,3 +65,55 @@ def test_whoever_stops_asking_leaves_no_thread_behind() -> None:
     next(answers)
     del answers
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_what_is_done_meanwhile_is_done_once_and_by_whoever_asks(threads: int) -> None:
+    meanwhile: list[threading.Thread] = []
+
+    def note() -> None:
+        meanwhile.append(threading.current_thread())
+
+    found = list(abreast(range(5), lambda number: number, threads=threads, idle=nothing, meanwhile=note))
+    assert len(found) == 5
+    assert meanwhile == [threading.current_thread()]
+
+
+def test_it_is_done_while_the_first_answers_are_on_their_way() -> None:
+    release = threading.Event()
+    answers = abreast([1], lambda _: release.wait(10), threads=2, idle=nothing, meanwhile=release.set)
+    assert list(answers) == [(1, True)]
+
+
+def test_where_it_raises_no_list_under_way_is_left_behind() -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+    under_way = threading.Barrier(4, timeout=10)
+
+    def act(number: int) -> None:
+        begun.append(number)
+        if number < 3:
+            under_way.wait()
+        time.sleep(0.05)
+        ended.append(number)
+
+    def fail() -> None:
+        under_way.wait()
+        raise ZeroDivisionError
+
+    before = threading.active_count()
+    with pytest.raises(ZeroDivisionError):
+        list(abreast(range(1000), act, threads=3, idle=nothing, meanwhile=fail))
+    assert threading.active_count() == before
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) < 100
+
+
+def test_one_at_a_time_nothing_is_begun_where_it_raises() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    begun: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        list(abreast(range(3), begun.append, threads=1, idle=nothing, meanwhile=fail))
+    assert begun == []
