@@ -27,6 +27,7 @@ KUEUE_COHORT = Kind("kueue.x-k8s.io", "v1beta2", "Cohort", "cohorts", namespaced
 KUEUE_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
 KUEUE_LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues")
 KUEUE_WORKLOAD = Kind("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
+KUEUE_TOPOLOGY = Kind("kueue.x-k8s.io", "v1beta2", "Topology", "topologies", namespaced=False)
 VOLCANO_QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False)
 VOLCANO_POD_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 
@@ -49,6 +50,7 @@ CORE_KINDS = (
     KUEUE_QUEUE,
     KUEUE_LOCAL_QUEUE,
     KUEUE_WORKLOAD,
+    KUEUE_TOPOLOGY,
     VOLCANO_QUEUE,
     VOLCANO_POD_GROUP,
 )

@@ -67,6 +67,7 @@ class PoolSpec:
     label_key: str
     label_value: str
     is_default: bool = False
+    has_topology: bool = False  # the cluster has a topology of the pool's name, where its scheduler knows such
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,8 @@ class Traits:
     """How an event about an object of the scheduler's own becomes one about the pod that it names, without its uid."""
     configuration: Configuration | None = None
     """What it is configured by, where that can be read."""
+    topologies: Kind | None = None
+    """Objects of an admin's that name the node labels of a pool's domains, for whose gangs one may be asked."""
     inquiries: Inquiries | None = None
     """What it is asked again and again while something waits."""
 

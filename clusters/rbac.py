@@ -93,6 +93,7 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[Access, ...]:
         *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in (*traits.reads, *traits.tells)),
         *_configured(traits.configuration),
         *_asked(traits.inquiries),
+        *_listed(traits.topologies),
     )
 
 
@@ -104,6 +105,11 @@ def _configured(by: Configuration | None) -> Iterable[Access]:
 def _asked(about: Inquiries | None) -> Iterable[Access]:
     if about is not None:
         yield Access(about.queue.group, about.queue.plural, ("get",), about.why, subresource=about.part)
+
+
+def _listed(topologies: Kind | None) -> Iterable[Access]:
+    if topologies is not None:
+        yield Access(topologies.group, topologies.plural, ("list",), "domains of close nodes in each pool")
 
 
 def _why(kind: Kind) -> str:

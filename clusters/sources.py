@@ -1,12 +1,14 @@
 """Who says what a cluster should hold: the apps above register sources at start-up; their sum is the desired state."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Final, Protocol
 
 from clusters.models import Cluster, NodePool
 from clusters.ports import DesiredState, PoolSpec
+from clusters.topologies import levels_of
 
 EVERYBODY: Final = ""
 
@@ -48,5 +50,7 @@ def pool_spec(pool: NodePool) -> PoolSpec:
 
 
 def _sum(cluster: Cluster, sources: Iterable[Source], owner: str) -> DesiredState:
-    pools = DesiredState(pools=tuple(pool_spec(pool) for pool in cluster.node_pools.all()))
+    found = [pool_spec(pool) for pool in cluster.node_pools.all()]
+    served = cluster.served_kinds
+    pools = DesiredState(pools=tuple(replace(each, has_topology=bool(levels_of(served, each.name))) for each in found))
     return reduce(add, (source(cluster, owner=owner) for source in sources), pools)

@@ -11,6 +11,7 @@ from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kind_shapes import Shape
 from clusters.kinds import WorkloadKind, kind_for
 from clusters.models import Node
+from clusters.topologies import levels_of
 from portal.core.errors import Refused, RungError
 from tenants.models import Project
 from workloads.intake import WorkloadSpec
@@ -70,15 +71,33 @@ def _refuse_topology(spec: WorkloadSpec, project: Project) -> None:
     if key is None:
         return
     nodes = Node.objects.filter(cluster=cluster)
-    if not flavour_for(cluster.flavour).traits.whole_gangs:
+    traits = flavour_for(cluster.flavour).traits
+    if traits.topologies is None and not traits.whole_gangs:
         code, said = "topology_unsupported", f"{_where(project)} is not told of it"
     elif spec.min_member < 2:
         code, said = "topology_of_one", "only a gang of several pods can share one"
     elif nodes.exists() and not nodes.filter(labels__has_key=key).exists():
         code, said = "topology_unknown", f"no node of {cluster.name} carries {key}"
+    elif traits.topologies and (why := _not_in_a_topology(spec, project, key)):
+        code, said = "topology_unsupported", why
     else:
         return
     raise _refused(project, TOPOLOGY_KEY, code, f"A topology for the whole gang was asked for: {said}.")
+
+
+def _not_in_a_topology(spec: WorkloadSpec, project: Project, key: str) -> str:
+    """Why none of its pools' topologies serves; empty: one does."""
+    cluster = project.cluster
+    pools = spec.node_pools or cluster.node_pools.values_list("name", flat=True)
+    levels = {name: levels_of(cluster.served_kinds, name) for name in pools}
+    if not any(levels.values()):
+        return f"{_where(project)} has no Topology named as the pool ({' or '.join(levels)})"
+    if not any(key in each for each in levels.values()):
+        known = sorted({label for each in levels.values() for label in each})
+        return f"no level of the pool's Topology is {key}; there are {', '.join(known)}"
+    if len(spec.roles) > 2 or (len(spec.roles) == 2 and all(role.replicas > 1 for role in spec.roles)):
+        return f"{_where(project)} brings two roles together at most, one of them of a single pod"
+    return ""
 
 
 def _where(project: Project) -> str:

@@ -10,22 +10,29 @@ from workloads.forecasts import Forecast, Verdict
 from workloads.sentences import amount_text
 
 NO_NODE: Final = "NoRoom"
+BLIND: Final = "Admitted at once: its quota is free."
+AWARE: Final = "Waits, though its quota is free:"
 HOLDS: Final = (
     "Admitted work holds its quota while it waits for nodes, and the kube-scheduler may evict lower priorities of any "
     "project for it."
 )
 
 
-def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcome: Outcome) -> Forecast:
-    """The same where its pods find nodes. Otherwise it waits for them, or will once its victims are gone."""
+def looked_at_nodes(
+    found: Forecast, snapshot: Snapshot, group: PodGroup, outcome: Outcome, *, aware: bool = False
+) -> Forecast:
+    """The same where its pods find nodes. Otherwise it waits for them, or will once its victims are gone.
+
+    `aware`: in this pool the scheduler knows the nodes, so it admits nothing that has no place on them.
+    """
     if found.verdict not in {Verdict.STARTS, Verdict.EVICTS, Verdict.RECLAIMS}:
         return found
     missing = nodeless(snapshot, group, outcome.victims)
     if missing is None:
         return found
-    sentence = _sentence(missing, found)
+    sentence, holds = _sentence(missing, found), () if aware else (HOLDS,)
     if found.verdict is not Verdict.STARTS:
-        return replace(found, cautions=(*found.cautions, sentence, HOLDS))
+        return replace(found, cautions=(*found.cautions, sentence, *holds))
     numbers = {
         "needed": str(missing.asked),
         "pool": found.pool,
@@ -35,10 +42,10 @@ def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcom
     return replace(
         found,
         verdict=Verdict.WAITS,
-        sentence=f"Admitted at once: its quota is free. {sentence}",
+        sentence=f"{AWARE if aware else BLIND} {sentence}",
         reason=NO_NODE,
         numbers=numbers,
-        cautions=(*found.cautions, HOLDS),
+        cautions=(*found.cautions, *holds),
     )
 
 

@@ -11,13 +11,14 @@ from clusters.flavours import common, kueue_reading
 from clusters.flavours.kueue_inquiries import INQUIRIES
 from clusters.flavours.kueue_promises import PROMISES, cautions
 from clusters.flavours.rendering import render_job
-from clusters.kinds import kind_for
+from clusters.kinds import kind_for, parts_in
 from clusters.kinds_core import (
     KUEUE_COHORT,
     KUEUE_FLAVOR,
     KUEUE_LOCAL_QUEUE,
     KUEUE_PRIORITY,
     KUEUE_QUEUE,
+    KUEUE_TOPOLOGY,
     KUEUE_WORKLOAD,
     NAMESPACE,
     PRIORITY_CLASS,
@@ -42,6 +43,8 @@ ROOT: Final = "rung"
 """The cohort above all departments. It has no object: Kueue takes the name for one without a quota of its own."""
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
+GROUP: Final = "kueue.x-k8s.io/podset-group-name"
 VERSION: Final = KUEUE_QUEUE.api_version
 MOST: Final = Limit(gpu=10**9, cpu=10**9, memory=2**50)
 """What is unlimited: Kueue wants a number, and sums them in 64 bits."""
@@ -73,6 +76,7 @@ class Kueue:
         placements=common.PLACEMENTS,
         minimum="all",
         tells={KUEUE_WORKLOAD: kueue_reading.tell},
+        topologies=KUEUE_TOPOLOGY,
         inquiries=INQUIRIES,
     )
 
@@ -109,7 +113,7 @@ class Kueue:
         kind = kind_for(str(job.manifest["apiVersion"]), str(job.manifest["kind"]))
         mine = {QUEUE_LABEL: job.queue, PRIORITY_LABEL: job.priority_class}
         is_whole = kind is not None and kind.kind in QUEUED_WHOLE
-        manifests = render_job(job, labels={} if is_whole else mine)
+        manifests = render_job(job, labels={} if is_whole else mine, annotations=_domain(job))
         for manifest in manifests:
             manifest["metadata"]["labels"] |= mine
             _let_be(manifest, kind.suspend if kind else None)
@@ -126,6 +130,16 @@ class Kueue:
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
         """What Kueue will not keep for one workload."""
         return cautions(preemptibility=preemptibility)
+
+
+def _domain(job: JobSpec) -> dict[str, str]:
+    """All pods on nodes with one value of a label. Two roles have to be told to share it; Kueue joins no more."""
+    key = ((job.manifest.get("metadata") or {}).get("annotations") or {}).get(common.TOPOLOGY_KEY)
+    kind = kind_for(str(job.manifest["apiVersion"]), str(job.manifest["kind"]))
+    if not key or kind is None:
+        return {}
+    shared = {GROUP: "all"} if len(parts_in(job.manifest, kind)) > 1 else {}
+    return {REQUIRED_TOPOLOGY: key, **shared}
 
 
 def _let_be(manifest: Manifest, pointer: str | None) -> None:
@@ -154,7 +168,10 @@ def _flavor(pool: PoolSpec) -> Manifest:
         "apiVersion": VERSION,
         "kind": KUEUE_FLAVOR.kind,
         "metadata": owned(_flavor_name(pool), owner=f"pool.{pool.name}", generation=0),
-        "spec": {"nodeLabels": {pool.label_key: pool.label_value}},
+        "spec": {
+            "nodeLabels": {pool.label_key: pool.label_value},
+            **({"topologyName": _flavor_name(pool)} if pool.has_topology else {}),
+        },
     }
 
 

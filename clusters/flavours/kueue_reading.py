@@ -28,10 +28,14 @@ TOO_LARGE: Final = re.compile(
     r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>\S+), .*?"
     r"current podset request \((?P<requested>[^)]+)\) > maximum capacity \((?P<limit>[^)]+)\)"
 )
+NO_DOMAIN: Final = re.compile(
+    r"topology \"[^\"]*\" (?:doesn't allow to fit|allows to fit only (?P<fitting>\d{1,7}) out of (?P<pods>\d{1,7}))"
+)
 PENDING: Final = (
     ("PreemptionPending", re.compile(r"[Pp]ending the preemption of (?P<workloads>\d{1,9}) workload")),
     ("WaitingForQuota", NEEDED),
     ("OverLimit", TOO_LARGE),
+    ("NoDomain", NO_DOMAIN),
     ("Misconfigured", re.compile(r"(?P<queue>LocalQueue|ClusterQueue) \S+ (?:doesn't exist|is inactive|is stopped)")),
     ("NoMatchingFlavor", re.compile(r"resource (?P<resource>\S+) unavailable in ClusterQueue")),
     ("NoMatchingFlavor", re.compile(r"doesn't match (?:node affinity|topology)|untolerated taint")),

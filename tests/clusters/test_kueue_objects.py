@@ -181,6 +181,36 @@ def test_an_amount_in_another_notation_is_the_same(held: str, same: bool) -> Non
     assert (changes == []) is same
 
 
+class TestTopology:
+    """One domain for all pods of a gang, where the pool has a topology."""
+
+    REQUIRED, GROUP = "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-group-name"
+
+    def test_a_pools_flavor_names_the_topology_of_the_pools_name(self) -> None:
+        pools = (H100, replace(POOL, has_topology=True))
+        flavors = found(DesiredState(pools=pools), "ResourceFlavor")
+        assert {name: each["spec"].get("topologyName") for name, each in flavors.items()} == {
+            "h100": None,
+            "a100": "a100",
+        }
+
+    @pytest.mark.parametrize(("name", "shared"), [("Job", None), ("JobSet", None), ("PyTorchJob", "all")])
+    def test_every_pod_wants_the_same_one(self, name: str, shared: str | None) -> None:
+        body = sample(kind_named(name))
+        body["metadata"]["annotations"] = {"rung.dev/topology-key": "example.com/rack"}
+        if roles := body["spec"].get("pytorchReplicaSpecs"):
+            (role, *_others) = roles.values()
+            body["spec"]["pytorchReplicaSpecs"] = {"Master": role, "Worker": role}
+        (manifest,) = Kueue().render(job(body))
+        notes = [each.template["metadata"]["annotations"] for each in templates_in(manifest, kind_named(name))]
+        assert {(each[self.REQUIRED], each.get(self.GROUP)) for each in notes} == {("example.com/rack", shared)}
+
+    @every_kind
+    def test_who_asks_for_none_is_told_nothing(self, kind: WorkloadKind) -> None:
+        (manifest,) = Kueue().render(job(sample(kind)))
+        assert self.REQUIRED not in str(manifest)
+
+
 class TestJobs:
     """What a tenant submits, in its queue."""
 

@@ -8,16 +8,17 @@ import pytest
 from django.db.models import QuerySet
 
 from clusters.flavours import FLAVOURS
-from clusters.kinds_core import KUEUE_COHORT, KUEUE_QUEUE, KUEUE_WORKLOAD, ref_of
-from clusters.models import Cluster
+from clusters.kinds_core import KUEUE_COHORT, KUEUE_FLAVOR, KUEUE_QUEUE, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, ref_of
+from clusters.models import Cluster, NodePool
 from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.services.inquiries import door_of
 from clusters.services.reconcile import reconcile
 from clusters.services.registration import try_stored
 from portal.core.actors import SYSTEM
+from portal.core.errors import Refused
 from tenants.models import Project
 from tests.clusters.streaming import Watching, streaming
-from tests.factories.tenants import GPU
+from tests.factories.tenants import GPU, DepartmentQuotaFactory, NodePoolFactory, ProjectQuotaFactory
 from tests.real.product import PATIENCE, Product, fresh, quick
 from tests.support.kube import KubeError
 from tests.support.lab import LabCluster, own_cluster
@@ -35,6 +36,7 @@ CONFIGURATION = Kind(
     "mutatingwebhookconfigurations",
     namespaced=False,
 )
+RACK = "topology.example.com/rack"
 WEBHOOKS = ObjectRef(CONFIGURATION, "kueue-mutating-webhook-configuration")
 
 
@@ -238,6 +240,56 @@ def test_a_job_set_waits_whole_starts_whole_and_ends(product: Product) -> None:
         for pod in product.pods_of(pair):
             product.admin.patch(ref_of(pod), {"metadata": {"annotations": {"lab.rung.dev/run-for": "0s"}}})
         watching.until(lambda: fresh(pair).phase == "Completed", seconds=PATIENCE)
+
+
+@contextmanager
+def racks(product: Product) -> Iterator[NodePool]:
+    """A pool of three nodes: one in the rack small, two in the rack large. An admin has made a Topology of its name."""
+    pool: NodePool = NodePoolFactory(cluster=product.cluster, name="racks", label_value="racks")
+    for name, rack in zip(product.admin.gpu_nodes(3, 8, "racks"), ("small", "large", "large"), strict=True):
+        product.admin.patch(ObjectRef(NODE, name), {"metadata": {"labels": {RACK: rack}}})
+    levels = [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
+    body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Topology", "metadata": {"name": "racks"}}
+    product.admin.apply({**body, "spec": {"levels": levels}})
+    yield pool
+    product.end(KUEUE_WORKLOAD)
+    left = [ref_of(queue) for queue in product.admin.list(KUEUE_QUEUE)]
+    for ref in (*left, ObjectRef(KUEUE_FLAVOR, "racks"), ObjectRef(KUEUE_TOPOLOGY, "racks")):
+        product.admin.delete(ref)
+        product.admin.wait_gone(ref)
+
+
+def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free(product: Product) -> None:
+    with racks(product) as pool:
+        DepartmentQuotaFactory(department=product.department, node_pool=pool, gpu_deserved=64 * GPU)
+        project = product.project("one")
+        ProjectQuotaFactory(project=project, node_pool=pool, gpu_deserved=64 * GPU)
+        near = a_job("near", pods=2)
+        near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
+        asked = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
+        with pytest.raises(Refused) as refusal:
+            product.submit(project, near, **asked)
+        assert refusal.value.code == "topology_unsupported", "before the cluster was asked"
+        product.reconcile()
+        with streaming(product.cluster, product.gateway) as watching:
+            first = product.submit(fresh_project(project), near, **asked)
+            watching.until(in_phase(first, "Running"), seconds=PATIENCE)
+            nodes = {
+                product.admin.must(ObjectRef(NODE, pod["spec"]["nodeName"]))["metadata"]["labels"][RACK]
+                for pod in product.pods_of(first)
+            }
+            assert nodes == {"large"}
+            near["metadata"]["name"] = "far"
+            second = product.submit(fresh_project(project), near, **asked)
+            watching.until(in_phase(second, "Pending", "NoDomain"), seconds=PATIENCE)
+        elsewhere = a_job("row", pods=2)
+        elsewhere["metadata"]["annotations"] = {"rung.dev/topology-key": "rung.dev/node-pool"}
+        with pytest.raises(Refused, match="no level of the pool's Topology"):
+            product.submit(fresh_project(project), elsewhere, **asked)
+
+
+def fresh_project(project: Project) -> Project:
+    return Project.objects.select_related("cluster", "department").get(pk=project.pk)
 
 
 def test_while_kueue_is_away_a_job_waits_to_be_made_and_the_cluster_says_so(product: Product) -> None:

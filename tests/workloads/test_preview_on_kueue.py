@@ -6,6 +6,7 @@ import pytest
 
 from clusters.models import Cluster, NodePool
 from portal.core.actors import SYSTEM
+from portal.core.errors import Refused
 from tenants.models import Department, Project
 from tests.factories.clusters import NodeFactory, ObservedPodFactory, build_cluster
 from tests.factories.tenants import (
@@ -16,7 +17,7 @@ from tests.factories.tenants import (
     ProjectFactory,
     ProjectQuotaFactory,
 )
-from tests.factories.workloads import WorkloadFactory, job, spec_of
+from tests.factories.workloads import WorkloadFactory, job, pytorch_job, spec_of
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Workload
 from workloads.selectors.waiting import why_waiting
@@ -128,6 +129,41 @@ def test_free_quota_in_pieces_too_small_for_a_pod_is_no_start(kueue: Kueue) -> N
     assert any("holds its quota while it waits" in each for each in answer.cautions)
     pair = kueue.ask(gpus=4, pods=3)
     assert "1 of its 3 pods may find no node" in pair.sentence
+
+
+def test_where_kueue_knows_the_nodes_it_admits_nothing_that_has_no_place_on_them(kueue: Kueue) -> None:
+    kueue.node("one", held=4)
+    Cluster.objects.update(served_kinds=["topology h100 example.com/rack kubernetes.io/hostname"])
+    answer = kueue.ask(gpus=8)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
+    assert answer.sentence.startswith("Waits, though its quota is free: Its pod may find no node")
+    assert not any("holds its quota" in each for each in answer.cautions)
+
+
+@pytest.mark.parametrize(
+    ("lines", "workers", "said"),
+    [
+        pytest.param([], 1, "Kueue on {cluster} has no Topology named as the pool (h100)", id="no topology"),
+        pytest.param(["topology h100 x/block"], 1, "is example.com/rack; there are x/block", id="no such level"),
+        pytest.param(["topology h100 example.com/rack"], 2, "", id="a leader and its workers"),
+    ],
+)
+def test_a_domain_is_refused_where_no_topology_of_the_pool_has_it(
+    kueue: Kueue, lines: list[str], workers: int, said: str
+) -> None:
+    NodeFactory(cluster=kueue.cluster, pool=kueue.pool, name="one", labels={"example.com/rack": "r1"})
+    Cluster.objects.update(served_kinds=lines)
+    manifest = pytorch_job("near", gpus=1, workers=workers)
+    manifest["metadata"]["annotations"] = {"rung.dev/topology-key": "example.com/rack"}
+    team = Project.objects.select_related("cluster", "department").get(pk=kueue.team.pk)
+    spec = spec_of(manifest, namespace=team.namespace, priority="low", preemptibility="preemptible")
+    if not said:
+        assert forecast(spec=spec, project=team, actor=SYSTEM).verdict is not Verdict.REFUSED
+        return
+    with pytest.raises(Refused) as refusal:
+        forecast(spec=spec, project=team, actor=SYSTEM)
+    assert refusal.value.code == "topology_unsupported"
+    assert said.format(cluster=kueue.cluster.name) in str(refusal.value)
 
 
 def test_what_evicts_by_quota_is_warned_where_the_victims_leave_no_node_free(kueue: Kueue) -> None:

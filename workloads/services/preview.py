@@ -11,6 +11,7 @@ from django.utils import timezone
 from clusters.flavours import flavour_for
 from clusters.models import NodePool, ObservedPod
 from clusters.sources import desired_state
+from clusters.topologies import levels_of
 from portal.core.actors import Actor
 from portal.core.errors import RungError
 from scheduling.cycle import FLAVOURS, preview
@@ -95,7 +96,7 @@ class _Stage:
             flavour=flavour.title,
             cautions=(
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
-                *((RIGID,) if shared_topology(self.spec) else ()),
+                *((RIGID,) if flavour.traits.whole_gangs and shared_topology(self.spec) else ()),
                 *time_limit_sentences(self.project, category_of(type_of(self.spec))),
                 *unassured,
             ),
@@ -183,7 +184,8 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
     )
     if flavour_for(stage.project.cluster.flavour).traits.queues_jobs:
-        return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome)
+        aware = bool(levels_of(stage.project.cluster.served_kinds, pool.name))
+        return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome, aware=aware)
     return found
 
 
