@@ -111,7 +111,7 @@ def life(cluster: Snapshot, flavour: str) -> Iterator[tuple[Snapshot, list[Decis
     for now in range(CYCLES):
         arrived = {group.name for group in present.groups}
         newcomers = [group for group in cluster.groups[: 3 * (now + 1)] if group.name not in arrived]
-        present = replace(present, groups=(*present.groups, *newcomers))
+        present = replace(present, groups=(*present.groups, *newcomers), now=now)
         decisions = cycle(present, flavour=flavour)
         following = after(present, decisions, now)
         yield present, decisions, following

@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from scheduling.cycle import preview
-from scheduling.decisions import Kind
-from scheduling.model import Node, PodGroup, Queue
+from scheduling.decisions import Evict, Kind
+from scheduling.model import Node, PodGroup, Queue, Snapshot
 from tests.builders import gang, node, queue, running, snapshot
+from tests.scheduling.test_invariants import clusters, life
 
 NOW = 100
 RESEARCH, SALES = queue("research", deserved=4), queue("sales", deserved=4)
@@ -90,3 +93,30 @@ def test_without_a_moment_or_a_start_nobody_is_protected(now: int | None, starte
     team = guaranteed(replace(TEAM, deserved=SIBLING.deserved), 50)
     young = replace(running("young", "n", priority="low"), started=started)
     assert victims(gang("new", priority="medium"), node("n", 1), RESEARCH, team, young, now=now) == ["young"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(clusters(), st.lists(st.sampled_from([None, 0, 1, 2, 4]), min_size=5, max_size=5))
+def test_whatever_waits_the_young_keep_their_minimum(cluster: Snapshot, times: list[int | None]) -> None:
+    """Whole lives of small clusters: whoever loses more than pods above its minimum has had its time."""
+    queues = [
+        replace(each, preempt_min_runtime=time, reclaim_min_runtime=time)
+        for each, time in zip(cluster.queues, times, strict=False)
+    ]
+    for before, decisions, _following in life(replace(cluster, queues=tuple(queues)), "kai"):
+        assert before.now is not None
+        evicts = [each for each in decisions if isinstance(each, Evict)]
+        for evict in evicts:
+            taken = sum(len(each.pods) for each in evicts if each.victim is evict.victim)
+            age = before.now - (evict.victim.started or 0)
+            keeps_minimum = len(evict.victim.holding) - taken >= evict.victim.min_member
+            assert keeps_minimum or age >= least_age(before, evict)
+
+
+def least_age(before: Snapshot, evict: Evict) -> int:
+    """What the rules say to this one: a queue's own, else its department's; to strangers the department's alone."""
+    own = before.queue_by_name[evict.victim.queue]
+    above = before.queue_by_name[own.parent or ""]
+    taker = before.queue_by_name[before.group_by_name[evict.for_group].queue]
+    said = [own.reclaim_min_runtime, above.reclaim_min_runtime] if taker.parent == own.parent else []
+    return next((time for time in (*said, above.reclaim_min_runtime) if time is not None), 0)
