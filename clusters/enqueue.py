@@ -17,6 +17,11 @@ def wake_dry_run(cluster_id: UUID | str) -> None:
     wake("clusters.dry_run", str(cluster_id), queue=SYNC_QUEUE)
 
 
+def wake_removal(cluster_id: UUID | str) -> None:
+    """Delete soon what Rung made in this cluster."""
+    wake("clusters.remove_traces", str(cluster_id), queue=SYNC_QUEUE)
+
+
 def wake_observe(cluster_id: UUID | str) -> None:
     """Look at this cluster soon."""
     wake("clusters.observe", str(cluster_id), queue=SYNC_QUEUE)

@@ -12,6 +12,7 @@ from clusters.services.leases import unwatched
 from clusters.services.observe import observe_cluster
 from clusters.services.pruning import prune as prune_observed
 from clusters.services.reconcile import reconcile
+from clusters.services.removing import carry_on
 from clusters.services.sweep import forget_old_runs
 from clusters.services.sweep import sweep as sweep_clusters
 from portal.core import periods
@@ -44,6 +45,13 @@ def dry_run(cluster_id: str) -> None:
     """Find out what a reconcile would do. Gone or paused: nothing to do."""
     if cluster := Cluster.objects.filter(pk=cluster_id, state=ClusterState.ACTIVE).first():
         _reconcile(cluster, trigger="dry-run", dry_run=True)
+
+
+@shared_task(name="clusters.remove_traces", soft_time_limit=280, time_limit=300)
+def remove_traces(cluster_id: str) -> None:
+    """One turn at a removal that was asked for. None asked for, or another worker at it: nothing to do."""
+    if cluster := Cluster.objects.filter(pk=cluster_id, state=ClusterState.PAUSED).first():
+        carry_on(cluster)
 
 
 def _reconcile(cluster: Cluster, *, trigger: str, dry_run: bool) -> None:

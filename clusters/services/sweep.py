@@ -1,4 +1,4 @@
-"""Find clusters whose reconcile is due: every message may be lost, this makes it harmless. And tidy up old runs."""
+"""Find clusters whose reconcile is due or whose removal waits: every message may be lost. And tidy up old runs."""
 
 from datetime import timedelta
 from typing import Final
@@ -6,8 +6,9 @@ from typing import Final
 from django.db.models import Q
 from django.utils import timezone
 
-from clusters.enqueue import wake_sync
+from clusters.enqueue import wake_removal, wake_sync
 from clusters.models import Cluster, SyncRun
+from clusters.services.removing import silent_removals
 
 AGAIN: Final = timedelta(seconds=30)
 """When a cluster is due once more, should the message that woke its worker be lost."""
@@ -22,6 +23,8 @@ def sweep() -> int:
     claimed = [cluster for cluster in Cluster.objects.due(now) if Cluster.objects.claim_due(cluster, now, now + AGAIN)]
     for cluster in claimed:
         wake_sync(cluster.pk)
+    for cluster_id in silent_removals():
+        wake_removal(cluster_id)
     return len(claimed)
 
 

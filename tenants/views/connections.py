@@ -11,12 +11,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from clusters.errors import ClusterError
 from clusters.flavours import FLAVOURS, flavour_for
-from clusters.models import Cluster, ClusterCredential, ClusterState
+from clusters.models import Cluster, ClusterCredential, ClusterState, SyncState
 from clusters.rbac import as_yaml
 from clusters.services.connection_test import ConnectionReport
 from clusters.services.estate import pause, unpause
-from clusters.services.leaving import forget_cluster, remove_traces, traces_of, users_of
+from clusters.services.leaving import forget_cluster, traces_of, users_of
 from clusters.services.registration import change_connection, register_cluster, try_entered, try_stored
+from clusters.services.removing import removal_of, request_removal
 from portal.core.actors import Actor
 from portal.core.errors import Absent, RungError
 from portal.core.http import actor_of
@@ -123,7 +124,17 @@ def leave(request: HttpRequest, name: str) -> HttpResponse:
             return _leave(request, cluster, actor, forget=request.POST.get("act") == "forget")
         except (RungError, ClusterError) as error:
             form.add_error(None, error.message)
-    context = {"cluster": cluster, "form": form, "users": users_of(cluster), **_traces(cluster)}
+    removal = removal_of(cluster)
+    if request.GET.get("part") == "removal":
+        return render(request, "tenants/parts/removal.html", {"cluster": cluster, "removal": removal})
+    going = removal is not None and removal.state == SyncState.RUNNING
+    context = {
+        "cluster": cluster,
+        "form": form,
+        "users": users_of(cluster),
+        "removal": removal,
+        **({} if going else _traces(cluster)),
+    }
     return render(request, "tenants/leave.html", context, status=422 if form.errors else 200)
 
 
@@ -161,14 +172,8 @@ def _leave(request: HttpRequest, cluster: Cluster, actor: Actor, *, forget: bool
         forget_cluster(cluster=cluster, actor=actor)
         messages.success(request, _("%(name)s is forgotten.") % {"name": cluster.name})
         return redirect("tenants:clusters")
-    removal = remove_traces(cluster=cluster, actor=actor)
-    count = sum(removal.deleted.values())
-    if removal.complete:
-        messages.success(request, _("%(count)s objects deleted; nothing of Rung's is left there.") % {"count": count})
-    else:
-        text = _("%(count)s objects deleted, %(left)s still there: look again in a moment. %(refused)s")
-        said = {"count": count, "left": removal.left, "refused": "; ".join(removal.refused[:3])}
-        messages.warning(request, text % said)
+    request_removal(cluster=cluster, actor=actor)
+    messages.success(request, _("A worker deletes what Rung made there; how far it is stands below."))
     return redirect("tenants:leave", name=cluster.name)
 
 

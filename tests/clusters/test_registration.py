@@ -7,12 +7,9 @@ from django.db import IntegrityError, transaction
 
 from clusters.credentials import connection_of, credential_version
 from clusters.errors import ClusterUnreachable
-from clusters.gateways import gateway_for
-from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS
 from clusters.models import Cluster, ClusterCredential, NodePool
-from clusters.ports import MANAGED_BY, MANAGER
 from clusters.services.estate import pause, unpause
-from clusters.services.leaving import forget_cluster, remove_traces, traces_of, users_of
+from clusters.services.leaving import forget_cluster, users_of
 from clusters.services.registration import change_connection, register_cluster
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
@@ -188,40 +185,6 @@ def test_a_forgotten_cluster_takes_its_credential_along_and_may_come_back() -> N
     assert not ClusterCredential.objects.exists()
     assert AuditRecord.objects.filter(action="cluster.forget", entity_name="real").exists()
     assert registered().name == "real"
-
-
-def test_traces_are_removed_only_from_a_paused_cluster() -> None:
-    cluster = build_cluster()
-    with pytest.raises(Conflict, match="Pause"):
-        remove_traces(cluster=cluster, actor=SYSTEM)
-    assert AuditRecord.objects.get(action="cluster.remove_traces").result == "Denied"
-
-
-def test_everything_rung_made_goes_and_nothing_else() -> None:
-    cluster = build_cluster(flavour="kube")
-    gateway = gateway_for(cluster)
-
-    def make(kind: str, api: str, name: str, *, ours: bool, namespace: str = "") -> None:
-        labels = {MANAGED_BY: MANAGER} if ours else {}
-        place = {"namespace": namespace} if namespace else {}
-        gateway.create({"apiVersion": api, "kind": kind, "metadata": {"name": name, "labels": labels, **place}})
-
-    make("Namespace", "v1", "runai-a", ours=True)
-    make("Namespace", "v1", "foreign", ours=False)
-    make("PriorityClass", "scheduling.k8s.io/v1", "high", ours=True)
-    make("PriorityClass", "scheduling.k8s.io/v1", "foreign", ours=False)
-    make("Job", "batch/v1", "train", ours=True, namespace="runai-a")
-    assert traces_of(cluster) == {"Job": 1, "Namespace": 1, "PriorityClass": 1}
-    pause(cluster=cluster, reason="leaving", actor=SYSTEM)
-    removal = remove_traces(cluster=cluster, actor=SYSTEM)
-    assert removal.deleted == {"Job": 1, "Namespace": 1, "PriorityClass": 1}
-    assert removal.complete
-    assert traces_of(cluster) == {}
-    left = [each["metadata"]["name"] for kind in (NAMESPACE, PRIORITY_CLASS)
-            for each in gateway.list(kind, managed_only=False)[0]]  # fmt: skip
-    assert left.count("foreign") == 2
-    assert "runai-a" not in left
-    assert AuditRecord.objects.get(action="cluster.remove_traces").detail["left"] == 0
 
 
 def test_a_paused_cluster_goes_on_when_told() -> None:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from clusters.errors import ClusterError
-from clusters.models import Cluster, ClusterCredential, NodePool
+from clusters.models import Cluster, ClusterCredential, NodePool, SyncRun
 from clusters.services.reconcile import reconcile
 from portal.audit.models import AuditRecord
 from tenants.models import Project, User
@@ -204,3 +204,28 @@ def test_pools_are_added_and_removed(client_of: Clients, admin: User, cluster: C
 
 def test_a_form_that_was_filled_names_no_secret() -> None:
     assert TOKEN not in repr(entered())
+
+
+def test_leaving_counts_along_and_asks_the_cluster_nothing_meanwhile(
+    client_of: Clients, admin: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_of(admin)
+    assert client.post("/clusters/lab/leave/", {"confirm": "lab", "act": "traces"}).status_code == 422
+    client.post("/clusters/lab/hold/")
+    assert client.post("/clusters/lab/leave/", {"confirm": "lab", "act": "traces"}).status_code == 302
+    run = SyncRun.objects.get(trigger="removal")
+    SyncRun.objects.update(listed=12, written=7)
+
+    def asked(_cluster: Cluster) -> dict[str, int]:
+        raise AssertionError("the page asked the cluster")
+
+    monkeypatch.setattr("tenants.views.connections.traces_of", asked)
+    page = client.get("/clusters/lab/leave/")
+    assert "12 found, 7 deleted" in words(page.content)
+    assert b'hx-get="/clusters/lab/leave/?part=removal"' in page.content
+    assert b'value="traces"' not in page.content
+    SyncRun.objects.filter(pk=run.pk).update(state="succeeded", finished_at=timezone.now(), written=12)
+    part = client.get("/clusters/lab/leave/?part=removal")
+    assert "12 found, 12 deleted" in words(part.content)
+    assert b"hx-get" not in part.content
+    assert b"<html" not in part.content

@@ -1,0 +1,188 @@
+"""What Rung made in a cluster is deleted by a worker: whole, watched, and by the next worker where one has died."""
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from clusters import tasks
+from clusters.backends.memory import MemoryGateway, Store, forget_all, store_of
+from clusters.errors import ClusterError, ClusterRefused, ClusterUnreachable
+from clusters.gateways import gateway_for
+from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS
+from clusters.models import Cluster, SyncRun
+from clusters.ports import MANAGED_BY, MANAGER, ObjectRef
+from clusters.services import removing
+from clusters.services.estate import pause, unpause
+from clusters.services.leaving import traces_of
+from clusters.services.reconcile import reconcile
+from clusters.services.removing import carry_on, removal_of, request_removal
+from clusters.services.sweep import sweep
+from portal.audit.models import AuditRecord
+from portal.core.actors import SYSTEM
+from portal.core.errors import Conflict
+from tests.factories.clusters import build_cluster
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A paused cluster with objects of Rung's and of others."""
+    monkeypatch.setattr(removing, "PAUSE", 0)
+    monkeypatch.setattr(removing, "BEAT", 0.0)
+    cluster = build_cluster(flavour="kube")
+    gateway = gateway_for(cluster)
+
+    def make(kind: str, api: str, name: str, *, ours: bool = True, namespace: str = "") -> None:
+        labels = {MANAGED_BY: MANAGER} if ours else {}
+        place = {"namespace": namespace} if namespace else {}
+        gateway.create({"apiVersion": api, "kind": kind, "metadata": {"name": name, "labels": labels, **place}})
+
+    make("Namespace", "v1", "runai-a")
+    make("Namespace", "v1", "foreign", ours=False)
+    make("PriorityClass", "scheduling.k8s.io/v1", "high")
+    make("PriorityClass", "scheduling.k8s.io/v1", "foreign", ours=False)
+    make("Job", "batch/v1", "train", namespace="runai-a")
+    pause(cluster=cluster, reason="leaving", actor=SYSTEM)
+    yield cluster
+    forget_all()
+
+
+@pytest.fixture
+def store(left: Cluster) -> Store:
+    return store_of(str(left.pk))
+
+
+def names(cluster: Cluster) -> set[str]:
+    gateway = gateway_for(cluster)
+    every = [each for kind in (NAMESPACE, PRIORITY_CLASS) for each in gateway.list(kind, managed_only=False)[0]]
+    return {each["metadata"]["name"] for each in every}
+
+
+def test_only_a_paused_cluster_is_cleared_and_only_once_at_a_time(left: Cluster) -> None:
+    unpause(cluster=left, actor=SYSTEM)
+    with pytest.raises(Conflict, match="Pause"):
+        request_removal(cluster=left, actor=SYSTEM)
+    assert AuditRecord.objects.get(action="cluster.remove_traces").result == "Denied"
+    pause(cluster=left, reason="again", actor=SYSTEM)
+    request_removal(cluster=left, actor=SYSTEM)
+    with pytest.raises(Conflict, match="at work"):
+        request_removal(cluster=left, actor=SYSTEM)
+
+
+def test_asking_deletes_nothing_and_a_worker_everything_of_rungs(left: Cluster) -> None:
+    request_removal(cluster=left, actor=SYSTEM)
+    assert traces_of(left) == {"Job": 1, "Namespace": 1, "PriorityClass": 1}
+    tasks.remove_traces(str(left.pk))
+    run = removal_of(left)
+    assert run is not None
+    assert (run.state, run.listed, run.written, run.failed) == ("succeeded", 3, 3, 0)
+    assert set(run.outcomes.values_list("kind", "name", "ok")) == {
+        ("Job.batch", "train", True),
+        ("Namespace", "runai-a", True),
+        ("PriorityClass.scheduling.k8s.io", "high", True),
+    }
+    assert traces_of(left) == {}
+    assert {"foreign", "runai-a", "high"} & names(left) == {"foreign"}
+    said = AuditRecord.objects.get(action="cluster.traces_removed")
+    assert said.detail["deleted"] == {"Job": 1, "Namespace": 1, "PriorityClass": 1}
+    assert carry_on(left) is None
+
+
+def test_how_far_it_is_is_told_while_it_works(left: Cluster, store: Store) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def watch(_verb: str, _ref: ObjectRef) -> None:
+        run = SyncRun.objects.get()
+        seen.append((run.state, run.written))
+
+    request_removal(cluster=left, actor=SYSTEM)
+    store.faults.append(watch)
+    carry_on(left)
+    assert seen == [("running", 0), ("running", 1), ("running", 2)]
+
+
+def test_what_refuses_to_go_is_named_and_the_rest_goes(left: Cluster, store: Store) -> None:
+    def refuse(_verb: str, ref: ObjectRef) -> ClusterError | None:
+        return ClusterRefused("a policy keeps it") if ref.name == "high" else None
+
+    store.faults.append(refuse)
+    request_removal(cluster=left, actor=SYSTEM)
+    run = carry_on(left)
+    assert run is not None
+    assert (run.state, run.written, run.failed) == ("partial", 2, 1)
+    assert "PriorityClass /high: a policy keeps it" in run.error
+    store.faults.clear()
+    request_removal(cluster=left, actor=SYSTEM)
+    again = carry_on(left)
+    assert again is not None
+    assert (again.state, again.written) == ("succeeded", 1)
+
+
+def test_what_somebodys_finalizer_holds_is_left_and_told(
+    left: Cluster, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "STUCK", 0.05)
+    store.objects["Namespace", "", "runai-a"]["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    request_removal(cluster=left, actor=SYSTEM)
+    run = carry_on(left)
+    assert run is not None
+    assert (run.state, run.error_code) == ("partial", "still_ending")
+    assert "1 objects are still ending" in run.error
+
+
+def test_a_dead_workers_removal_is_found_by_the_sweep_and_the_late_one_stops(
+    left: Cluster, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[str] = []
+    monkeypatch.setattr("clusters.services.sweep.wake_removal", woken.append)
+    turns = iter([True])
+
+    def stall(_verb: str, _ref: ObjectRef) -> None:
+        """The first worker sleeps inside its first deletion; another one is woken and does it all."""
+        if next(turns, None):
+            SyncRun.objects.update(heartbeat_at=timezone.now() - timedelta(seconds=30))
+            sweep()
+            carry_on(left)
+
+    request_removal(cluster=left, actor=SYSTEM)
+    sweep()
+    assert woken == []
+    store.faults.append(stall)
+    carry_on(left)
+    assert woken == [str(left.pk)]
+    run = SyncRun.objects.get()
+    assert (run.state, run.generation, run.written) == ("succeeded", 2, 3)
+    assert AuditRecord.objects.filter(action="cluster.traces_removed").count() == 1
+    assert traces_of(left) == {}
+
+
+def test_letting_the_cluster_go_on_ends_the_removal(left: Cluster, store: Store) -> None:
+    def let_go(_verb: str, _ref: ObjectRef) -> None:
+        store.faults.clear()
+        unpause(cluster=left, actor=SYSTEM)
+
+    request_removal(cluster=left, actor=SYSTEM)
+    store.faults.append(let_go)
+    run = carry_on(left)
+    assert run is not None
+    assert (run.state, run.error_code, run.written) == ("partial", "cluster_unpaused", 1)
+    assert reconcile(Cluster.objects.get(pk=left.pk)).trigger == "sweep"
+
+
+def test_a_cluster_that_goes_away_meanwhile_ends_it_with_the_reason(
+    left: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(self: MemoryGateway, *_asked: object, **_options: object) -> None:
+        raise ClusterUnreachable("No answer in time.")
+
+    request_removal(cluster=left, actor=SYSTEM)
+    monkeypatch.setattr(MemoryGateway, "list", away)
+    started = time.monotonic()
+    run = carry_on(left)
+    assert run is not None
+    assert (run.state, run.error_code, run.error) == ("failed", "cluster_unreachable", "No answer in time.")
+    assert time.monotonic() - started < 5
