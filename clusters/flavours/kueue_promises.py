@@ -87,7 +87,8 @@ PROMISES: Final = (
         "partly",
         "A job is admitted with all its pods or waits with all of them. Whether its nodes have room is the "
         "kube-scheduler's affair, pod by pod, and kinds that Kueue does not know are queued pod by pod.",
-        "Keep the sum of deserved quotas within the nodes of each pool.",
+        "Keep the sum of deserved quotas within the nodes of each pool, or give the pool a Topology: then Kueue admits "
+        "only what finds its places on nodes.",
     ),
     Promise(
         "quota_per_node_pool",

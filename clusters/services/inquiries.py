@@ -13,7 +13,7 @@ from typing import Final, Protocol, runtime_checkable
 import structlog
 from django.db import transaction
 
-from clusters.errors import ClusterError, NotAuthorized
+from clusters.errors import ClusterError, Invalid
 from clusters.flavours import flavour_for
 from clusters.flavours.kueue_reading import QUEUED
 from clusters.kinds_core import EVENT
@@ -98,17 +98,15 @@ def ask(cluster: Cluster, gateway: object, questions: Questions) -> Answered:
 
 
 def _shut(about: Inquiries, gateway: Answers, trial: Manifest | None) -> str | None:
-    """A refusal for any other reason than a silent webhook shows that the webhooks have answered."""
+    """Only who was asked can find it invalid; whatever else refuses it may do so before the webhooks are called."""
     if trial is None:
         return None
     try:
         gateway.try_create(trial)
-    except NotAuthorized:
-        return None
+    except Invalid:
+        return ""
     except ClusterError as error:
-        if about.closed_by(error.message):
-            return error.message
-        return None if error.transient else ""
+        return error.message if about.closed_by(error.message) else None
     return ""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clusters import observation
-from clusters.errors import ClusterBusy, ClusterError, ClusterUnreachable, Invalid, NotAuthorized
+from clusters.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable, Invalid, NotAuthorized
 from clusters.flavours import flavour_for
 from clusters.flavours.kueue_inquiries import INQUIRIES, PLACE, PLACED
 from clusters.models import Cluster, ClusterEvent, ObservedObject
@@ -137,6 +137,7 @@ class TestKeeping:
             pytest.param(ClusterBusy(SHUT), SHUT, id="nobody answers for the webhook"),
             pytest.param(ClusterBusy("etcd is slow"), None, id="busy for another reason"),
             pytest.param(ClusterUnreachable("no route"), None, id="unreachable"),
+            pytest.param(ClusterRefused("namespaces not found"), None, id="refused before anybody was asked"),
             pytest.param(
                 Invalid('admission webhook "vjob.kb.io" denied the request: no'), "", id="the webhook says no"
             ),
