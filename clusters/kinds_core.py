@@ -13,6 +13,7 @@ NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 POD = Kind("", "v1", "Pod", "pods")
 EVENT = Kind("", "v1", "Event", "events")
+SERVICE = Kind("", "v1", "Service", "services")
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges")
@@ -36,6 +37,7 @@ CORE_KINDS = (
     NODE,
     POD,
     EVENT,
+    SERVICE,
     CONFIG_MAP,
     RESOURCE_QUOTA,
     LIMIT_RANGE,

@@ -220,6 +220,8 @@ class Traits:
     """Every node pool is filled by a strategy of its own; otherwise one holds for the whole cluster."""
     minimum: Minimum = "none"
     """How many pods of a gang may be told to start together."""
+    told_minimum: tuple[str, ...] = ()
+    """Kinds of which it is told so without a field of their own."""
     beside: tuple[Kind, ...] = ()
     """Objects that stand beside a workload's own, under its name, in the order of making them."""
     reads: tuple[Kind, ...] = ()

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from clusters.flavours import flavour_for
-from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.kinds_core import EVENT, NODE, POD, SERVICE, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.order import PARENTS
 from clusters.ports import MANAGED_BY, MANAGER, Configuration, Inquiries, Kind, Manifest
@@ -87,6 +87,7 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[Access, ...]:
         Access("", NODE.plural, READ, "capacity of the node pools"),
         Access("", EVENT.plural, READ, "why pods wait and who evicted them"),
         Access("", POD.plural, READ + WRITE, "status of workloads; bare pods that were submitted"),
+        Access("", SERVICE.plural, ("get", *WRITE), "addresses of inferences"),
         Access("", POD.plural, ("get",), "logs on the workload's page", subresource="log"),
         *(Access(kind.group, kind.plural, READ + WRITE, _why(kind)) for kind in owned.values() if kind != POD),
         *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in traits.beside),

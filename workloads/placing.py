@@ -34,12 +34,13 @@ def _refuse_minimum(spec: WorkloadSpec, project: Project) -> None:
     if kind is None or MIN_MEMBER not in (spec.annotations or {}) or spec.min_member < 2:
         return
     title, most = _where(project), together(kind, spec.roles)
-    match flavour_for(project.cluster.flavour).traits.minimum:
+    traits = flavour_for(project.cluster.flavour).traits
+    match traits.minimum:
         case "none":
             said = f"{title} starts pods one by one"
         case "all" if spec.min_member < most:
             said = f"{title} starts all {most} pods together, or none"
-        case "own" if not kind.minimum:
+        case "own" if not kind.minimum and kind.name not in traits.told_minimum:
             said = f"{title} takes it from the kind's own field, and a {kind.kind} has none"
         case _:
             return

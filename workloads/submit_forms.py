@@ -16,7 +16,7 @@ from tenants.models import Project
 from workloads.forms import PREEMPTIBILITIES
 from workloads.intake import Explicit, FormFields, WorkloadSpec
 from workloads.intake.form_fields import ENGINES
-from workloads.intake.forms import FRAMEWORKS
+from workloads.intake.forms import FRAMEWORKS, RUNS_AS
 from workloads.models import Priority
 
 POINTERS: Final[Mapping[str, str]] = {
@@ -209,7 +209,10 @@ class FieldsForm(SubmitBase):
 
     def __init__(self, *args: Any, types: Sequence[tuple[str, Any]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        types = [(name, title) for name, title in types if any(map(self._is_served, RUNS_AS[name].values()))]
+        frameworks = [(name, name) for name, kind in RUNS_AS["Distributed"].items() if self._is_served(kind)]
         self._choices("type", types)
+        self._choices("framework", frameworks)
         secrets = [("", _("none")), *((name, name) for name in settings.RUNG_PROJECT_SECRETS)]
         self._choices("secret", secrets)
         self._choices("pull_secret", secrets)
@@ -218,6 +221,11 @@ class FieldsForm(SubmitBase):
             shape = _("A whole number, or a share of one such as 0.5. The largest node has %(gpus)s.")
             self.fields["gpus"].help_text = shape % {"gpus": gpus_text(largest)}
         self.initial = {"gpus": "1", "type": types[0][0] if types else "", **self.initial}
+
+    def _is_served(self, kind: str) -> bool:
+        """By a cluster of one of the projects; one that nobody has looked at yet may serve anything."""
+        found = [project.cluster.served_kinds for project in self._projects.values()]
+        return not found or any(not served or kind in served for served in found)
 
     def clean_environment(self) -> tuple[tuple[str, str], ...]:
         """The lines as pairs; a line without an equals sign is refused with its number."""

@@ -33,6 +33,7 @@ class Kai:
         placements=common.PLACEMENTS,
         places_by_pool=True,
         minimum="own",
+        told_minimum=("Job",),
         reads=(KAI_POD_GROUP,),
         retells=kai_reading.retell,
     )

@@ -12,11 +12,12 @@ from clusters.descriptions import described, needs_replacing, writable
 from clusters.diff import field_changes
 from clusters.errors import ClusterRefused, NotAuthorized, NotServed, NotSynced, ObjectConflict, VersionConflict
 from clusters.flavours import flavour_for
+from clusters.flavours.serving import service_for
 from clusters.gateways import gateway_for
 from clusters.kinds_core import NAMESPACE, kind_of, ref_of
 from clusters.models import Cluster
 from clusters.ownership import generation_of, is_managed, owner_of, stamped
-from clusters.ports import ClusterGateway, JobSpec, Manifest, ObjectRef
+from clusters.ports import ClusterGateway, JobSpec, Manifest, ObjectRef, SchedulerFlavour
 from clusters.services import former
 
 TRIES: Final = 3
@@ -41,11 +42,18 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None
             flavour = earlier
         else:
             delete_job(cluster, job)
-    manifests = [stamped(described(manifest)) for manifest in flavour.render(job)]
+    manifests = [stamped(described(manifest)) for manifest in _rendered(flavour, job)]
     if not manifests or (not pods_run and _stands_on_another(gateway, manifests[:-1])):
         delete_job(cluster, job)
     for manifest in manifests:
         _apply(gateway, manifest, pods_run=pods_run)
+
+
+def _rendered(flavour: SchedulerFlavour, job: JobSpec) -> list[Manifest]:
+    """In the flavour; an inference's address comes first, as all that stands beside a workload's own object."""
+    manifests = flavour.render(job)
+    address = service_for(job) if manifests else None
+    return [address, *manifests] if address else manifests
 
 
 def delete_job(cluster: Cluster, job: JobSpec) -> None:
@@ -53,6 +61,8 @@ def delete_job(cluster: Cluster, job: JobSpec) -> None:
     gateway = gateway_for(cluster)
     for kind in (kind_of(job.manifest), *reversed(flavour_for(cluster.flavour).traits.beside)):
         _delete(gateway, ObjectRef(kind, job.name, job.namespace), job)
+    if address := service_for(job):
+        _delete(gateway, ref_of(address), job)
     for kind in former.beside(cluster):
         _delete_of_former(gateway, ObjectRef(kind, job.name, job.namespace), job)
     former.is_made_anew(cluster, job.id)

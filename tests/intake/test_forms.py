@@ -7,6 +7,7 @@ import pytest
 from scheduling.resources import Resources
 from tests.intake.manifests import SCOPE
 from workloads.intake import FormFields, IntakeRefused, WorkloadSpec, read_form
+from workloads.intake.forms import RUNS_AS
 
 IMAGE = "docker.io/a/b:1"
 
@@ -112,3 +113,10 @@ def test_a_share_of_a_gpu_is_counted_exactly() -> None:
 )
 def test_problems_come_back_at_the_forms_fields(fields: dict[str, Any], pointer: str) -> None:
     assert pointer in refused(**fields)
+
+
+@pytest.mark.parametrize("kind", RUNS_AS)
+def test_the_kinds_that_a_type_needs_are_those_it_is_made_of(kind: str) -> None:
+    for framework, needed in RUNS_AS[kind].items():
+        spec = form(kind, workers=2, **({"framework": framework} if framework else {}))
+        assert f"{spec.api_version} {spec.kind}" == needed

@@ -63,7 +63,11 @@ def test_a_pool_is_filled_as_it_says_where_the_scheduler_has_a_strategy_per_pool
             "kueue", noted(pytorch_job(workers=3), min_member="2"), "min-member", "all 4 pods", id="whole gangs only"
         ),
         pytest.param(
-            "kai", noted(job(pods=4), min_member="2"), "min-member", "a Job has none", id="only by a field of the kind"
+            "kai",
+            noted(VALID["RayCluster"](), min_member="2"),
+            "min-member",
+            "a RayCluster has none",
+            id="by its own field",
         ),
         pytest.param("volcano", noted(job(), placement="spread"), "placement", "is not told", id="no placement"),
         pytest.param("kai", noted(pytorch_job(workers=1), topology_key="rack"), "topology-key", "told", id="no domain"),

@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 
 from clusters.models import Cluster
 from tenants.models import Project, User
-from tests.factories.tenants import MembershipFactory
+from tests.factories.tenants import MembershipFactory, NodePoolFactory, ProjectQuotaFactory
 from tests.factories.workloads import WorkloadFactory
 from workloads.examples import EXAMPLES, example_text
 from workloads.models import Workload
@@ -237,3 +237,55 @@ def test_a_viewer_of_a_project_is_offered_no_project_to_submit_to(client_of: Cli
     viewer = MembershipFactory.create(project=llm_team, role="viewer").user
     assert client_of(viewer).post(FORM, filled()).status_code == 422
     assert not Workload.objects.exists()
+
+
+def test_only_types_that_a_cluster_of_ones_own_serves_are_offered(client_of: Clients, alice: User) -> None:
+    """LeaderWorkerSet and three frameworks are not installed there."""
+    served = ["apps/v1 Deployment", "apps/v1 StatefulSet", "batch/v1 Job", "kubeflow.org/v1 PyTorchJob"]
+    Cluster.objects.update(served_kinds=served)
+    form = client_of(alice).get(FORM).context["form"]
+    assert "DistributedInference" not in dict(form.fields["type"].choices)
+    assert [name for name, _title in form.fields["type"].choices][:3] == ["Training", "Workspace", "Distributed"]
+    assert [name for name, _title in form.fields["framework"].choices] == ["PyTorch"]
+    refused = client_of(alice).post(FORM, filled(type="DistributedInference"))
+    assert refused.status_code == 422
+    assert not Workload.objects.exists()
+
+
+def test_a_manifest_of_a_kind_that_is_not_served_names_kind_and_cluster(client_of: Clients, alice: User) -> None:
+    Cluster.objects.update(served_kinds=["batch/v1 Job"])
+    cluster = Cluster.objects.get().name
+    shown = panel(client_of(alice), TEXT, manifest())
+    assert f"The cluster {cluster} does not serve kubeflow.org/v1 PyTorchJob: its operator is not installed" in shown
+    answer = client_of(alice).post(TEXT, manifest())
+    assert answer.status_code == 422
+    assert "does not serve kubeflow.org/v1 PyTorchJob" in answer.content.decode()
+    assert not Workload.objects.exists()
+
+
+def test_pools_are_chosen_in_order_and_the_panel_says_which_one_it_is(
+    client_of: Clients, alice: User, llm_team: Project
+) -> None:
+    ProjectQuotaFactory(project=llm_team, node_pool=NodePoolFactory(cluster=llm_team.cluster, name="empty"))
+    sent = filled(node_pool="empty", second_pool="h100", third_pool="empty")
+    shown = panel(client_of(alice), FORM, sent)
+    assert "Starts now in h100" in shown
+    assert "empty, its first choice, does not let it start" in shown
+    client_of(alice).post(FORM, sent)
+    assert Workload.objects.get().node_pools == ["empty", "h100"]
+
+
+def test_what_the_scheduler_has_nothing_for_stands_at_its_field(
+    client_of: Clients, admin: User, llm_team: Project
+) -> None:
+    Cluster.objects.update(flavour="kube")
+    sent = filled(type="Distributed", workers="4", min_member="2", topology_key="rack")
+    form = client_of(admin).post(FORM, sent).context["form"]
+    assert form.errors["min_member"] == [
+        f"2 pods were to start together: kube-scheduler on {llm_team.cluster.name} starts pods one by one."
+    ]
+
+
+def test_fields_that_a_type_does_not_show_mean_nothing(client_of: Clients, alice: User) -> None:
+    client_of(alice).post(FORM, filled(min_member="7", topology_key="rack", model="../x"))
+    assert not Workload.objects.get().spec["annotations"]

@@ -127,6 +127,17 @@ BUILDERS: Final[Mapping[str, Callable[[FormFields], Manifest]]] = {
 }
 
 
+_KUBEFLOW: Final = {name: f"kubeflow.org/v1 {name}Job" for name in FRAMEWORKS}
+RUNS_AS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Workspace": {"": "apps/v1 StatefulSet"},
+    "Training": {"": "batch/v1 Job"},
+    "Distributed": {**_KUBEFLOW, "MPI": "kubeflow.org/v2beta1 MPIJob"},
+    **{name: {"": "apps/v1 Deployment"} for name in ("Inference", "NIMInference", "HuggingFaceInference")},
+    "DistributedInference": {"": "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet"},
+}
+"""By type and framework: what a cluster must serve for it."""
+
+
 def _object(api_version: str, kind: str, fields: FormFields, spec: Manifest) -> Manifest:
     metadata: Manifest = {"name": fields.name}
     if notes := _annotations(fields):
