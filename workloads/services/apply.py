@@ -7,6 +7,7 @@ workload.
 """
 
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -23,6 +24,7 @@ from clusters.models import ClusterState, ObservedPod
 from clusters.ports import JobSpec, Reading
 from clusters.services.former import made_for
 from clusters.services.jobs import apply_job, delete_job
+from clusters.services.pruned import dropped_by
 from workloads.lifecycle import ENDED
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.queues import job_spec
@@ -39,6 +41,7 @@ ROOM_WAIT: Final = timedelta(seconds=30)
 MOST_ATTEMPTS: Final = 10
 BATCH: Final = 20
 SWEEP_SECONDS: Final = 4.0
+DROPPED: Final = "FieldsDropped"
 
 
 def sweep() -> int:
@@ -118,7 +121,9 @@ def _act(workload: Workload) -> None:
         _renew(workload, running=any(pod.started_at for pod in stale))
     else:
         apply_job(cluster, job, pods_run=_live_pods(workload))
+        dropped = dropped_by(cluster, job)
         _after_apply(workload)
+        _tell_dropped(workload, dropped)
 
 
 def _stale_pods(workload: Workload, job: JobSpec) -> list[ObservedPod]:
@@ -182,6 +187,26 @@ def _after_apply(workload: Workload) -> None:
         move(workload=workload, to=Phase.PENDING, at=now, reason="", message="Handed to the scheduler.")
     elif workload.phase == Phase.STOPPING and not _live_pods(workload):
         move(workload=workload, to=Phase.STOPPED, at=now, allocated_gpu_milli=0, running_pods=0)
+
+
+def _tell_dropped(workload: Workload, dropped: Sequence[str]) -> None:
+    """Once: what the cluster accepted and does not hold, so that nobody counts on it."""
+    if not dropped or workload.timeline.filter(reason=DROPPED).exists():
+        return
+    message = (
+        f"The cluster's definition of {workload.type.name} leaves out {', '.join(dropped[:3])}"
+        f"{f' and {len(dropped) - 3} more' if len(dropped) > 3 else ''}: its pods do not start as a gang. "
+        "A newer definition of its operator may know these fields."
+    )
+    detail = {"dropped": list(dropped[:50])}
+    note(
+        workload=workload,
+        at=timezone.now(),
+        type_=EventType.SYNC,
+        reason=DROPPED,
+        message=message,
+        detail=detail,
+    )
 
 
 def _after_delete(workload: Workload) -> None:
