@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.flavours.common import PLACEMENTS, TOPOLOGY_KEY
+from clusters.flavours.common import TOPOLOGY_KEY
 from clusters.flavours.kube import Kube
 from clusters.flavours.kube_promises import PROMISES as KUBE_PROMISES
 from clusters.kinds import Shape, kind_for, parts_in
@@ -31,7 +31,6 @@ class KubeGangs(Kube):
         suggested=False,
         simulated=True,
         whole_gangs=True,
-        placements=PLACEMENTS,
         minimum="any",
         beside=(GANG_WORKLOAD, GANG_POD_GROUP),
     )
