@@ -1,3 +1,3 @@
-"""Plugins only: the shared cast, and real parts to test against."""
+"""Plugins only: the order of a run, the shared cast, and real parts to test against."""
 
-pytest_plugins = ["tests.support.fixtures", "tests.support.lab", "tests.factories.cast"]
+pytest_plugins = ["tests.support.order", "tests.support.fixtures", "tests.support.lab", "tests.factories.cast"]

@@ -1,6 +1,7 @@
 """kill -9 of web, worker, beat and observer while people submit: nothing is lost, nothing is done twice.
 
-One demo takes all kills, since what one kill leaves behind is what the next one finds. RUNG_FAULT_SEED replays a run.
+One demo takes all kills, since what one kill leaves behind is what the next one finds. RUNG_FAULT_SEED replays a run,
+RUNG_FAULT_ROUNDS says how often each process is killed.
 """
 
 import json
@@ -26,7 +27,7 @@ from tests.demo.web import Robot, training
 from tests.support.processes import eventually
 
 SEED = int(os.environ.get("RUNG_FAULT_SEED", "") or random.SystemRandom().randrange(10**6))
-ROUNDS = 5
+ROUNDS = int(os.environ.get("RUNG_FAULT_ROUNDS", "") or 3)
 CLIENTS = 3
 PROJECTS = ("llm-team", "nlp-lab", "speech", "vision-team", "robotics")
 ENDED = {"Completed", "Failed", "Stopped"}

@@ -11,7 +11,7 @@ from clusters.backends.kubernetes_transport import Limits
 from tests.faults.invariants import assert_all, sampled
 from tests.faults.rig import Rig
 from tests.support.faultproxy import FaultProxy
-from tests.support.lab import LabCluster, own_cluster
+from tests.support.lab import Kept, LabCluster, own_cluster
 
 HERE = Path(__file__).parent
 LIMITS = Limits(connect=1.0, read=1.5, total=3.0)
@@ -28,11 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.django_db)
 
 
-@pytest.fixture(scope="session")
-def broken_cluster() -> Iterator[LabCluster]:
-    """One per worker."""
-    with own_cluster() as cluster:
-        yield cluster
+@pytest.fixture
+def broken_cluster(kept: Kept) -> LabCluster:
+    """One for all tests of this folder."""
+    return kept.cluster(own_cluster)
 
 
 @pytest.fixture

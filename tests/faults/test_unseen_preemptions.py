@@ -10,11 +10,14 @@ from subprocess import Popen
 
 import pytest
 from django.conf import settings
+from django.db.models import F
 
 from clusters.backends import kubernetes
 from clusters.kinds_core import NODE, POD
+from clusters.models import ObserverLease, ObserverSeat
 from clusters.ports import Manifest
 from clusters.services import streams
+from clusters.services.leases import LEASE
 from tests.factories.workloads import job
 from tests.faults.observing import observer
 from tests.faults.rig import LOW, PATIENCE, SEEDS, Rig
@@ -111,6 +114,12 @@ def observing(rig: Rig, url: str, folder: Path) -> Iterator[Popen[bytes]]:
         end(process)
 
 
+def time_passes() -> None:
+    """The lease and the seat of who died have run out: nobody need wait for it."""
+    ObserverLease.objects.update(expires_at=F("expires_at") - LEASE)
+    ObserverSeat.objects.update(seen_at=F("seen_at") - LEASE)
+
+
 def test_f13_an_eviction_while_the_observer_is_dead_is_recorded_once_by_the_next(
     rig: Rig, postgres_url: str, tmp_path: Path
 ) -> None:
@@ -122,5 +131,6 @@ def test_f13_an_eviction_while_the_observer_is_dead_is_recorded_once_by_the_next
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
     placed(rig, serve)
+    time_passes()
     with observer():
         recorded(rig, train, serve)

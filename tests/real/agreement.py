@@ -7,15 +7,14 @@ a table, then every disagreement.
 """
 
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from pprint import pformat
 
+from tests.real.comparing import compare
 from tests.real.scenarios.by_model import foretell, foretell_earlier
 from tests.real.scenarios.generator import FAMILIES, scenario
-from tests.real.scenarios.plain import Kind, Scenario, Verdict
+from tests.real.scenarios.plain import Scenario, Verdict
 from tests.real.scenarios.stage import Stage
 from tests.support.kube import KubeClient
 
@@ -60,27 +59,10 @@ def _side_by_side(stage: Stage, scenarios: Sequence[Scenario]) -> Iterator[Answe
         yield Answer(each, last[each.seed], foretell(each, first.get(each.seed)))
 
 
-def table(found: Sequence[Answer]) -> str:
-    """Markdown: families, decisions, what became of the candidates, agreement."""
-    lines = ["| scenarios | decisions | placed | waits | preempts | victims | agree |", "|---|---|---|---|---|---|---|"]
-    for family in (*FAMILIES, "all"):
-        mine = [each for each in found if family in {each.scenario.family, "all"}]
-        kinds = Counter(each.seen.kind for each in mine)
-        counts = [len(mine), kinds[Kind.PLACED], kinds[Kind.WAITS], kinds[Kind.PREEMPTS]]
-        counts += [sum(len(each.seen.victims) for each in mine), sum(each.agrees for each in mine)]
-        lines.append(f"| {family} | {' | '.join(map(str, counts))} |")
-    return "\n".join(lines)
-
-
 def main(kubeconfig: str, count: str = "120", seed: str = "0") -> None:
     """Compare, print, clear up."""
-    admin = KubeClient(Path(kubeconfig))
-    try:
-        found = list(answers(admin, range(int(seed), int(seed) + int(count))))
-    finally:
-        Stage(admin).clear()
-    sys.stdout.write(f"{table(found)}\n\n")
-    sys.stdout.write("".join(f"{each}\n" for each in found if not each.agrees))
+    seeds = range(int(seed), int(seed) + int(count))
+    compare(answers, Stage, FAMILIES, kubeconfig=kubeconfig, seeds=seeds)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,29 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
 from tests.real.product import Product, cluster_with_operators
-from tests.support.lab import LabCluster
+from tests.support.lab import Kept, LabCluster, own_cluster
 
 
-@pytest.fixture(scope="session")
-def operated_cluster() -> Iterator[LabCluster]:
-    """One per worker: it serves every kind a tenant may submit."""
-    with cluster_with_operators() as cluster:
-        yield cluster
+@pytest.fixture
+def operated_cluster(kept: Kept) -> LabCluster:
+    """One for all tests that ask for it: it serves every kind a tenant may submit."""
+    return kept.cluster(cluster_with_operators)
+
+
+def with_gangs() -> AbstractContextManager[LabCluster]:
+    """A control plane with the alpha gates of gang scheduling."""
+    return own_cluster("--gang", flavour="kube-gangs")
+
+
+@pytest.fixture
+def gang_cluster(kept: Kept) -> LabCluster:
+    """One for the product's gangs and for those put to the model; each leaves it empty."""
+    return kept.cluster(with_gangs)
 
 
 @pytest.fixture

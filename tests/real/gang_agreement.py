@@ -7,15 +7,14 @@ prints a table, then every disagreement. The first attempt is compared: who goes
 """
 
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from pprint import pformat
 
 from scheduling.cycle import preview
 from scheduling.decisions import Outcome
 from scheduling.model import Node, Pod, PodGroup, Snapshot
+from tests.real.comparing import compare
 from tests.real.scenarios import objects
 from tests.real.scenarios.gang_stage import GangStage, GangVerdict
 from tests.real.scenarios.gangs import FAMILIES, GangPlan, GangScenario, gang_scenario
@@ -117,27 +116,10 @@ def _pod(plan: PodPlan) -> Pod:
     return Pod(plan.name, plan.requests, plan.node, started=plan.start if plan.node else None)
 
 
-def table(found: Sequence[GangAnswer]) -> str:
-    """Markdown: families, decisions, what became of the newcomers, agreement."""
-    lines = ["| scenarios | decisions | placed | waits | preempts | victims | agree |", "|---|---|---|---|---|---|---|"]
-    for family in (*FAMILIES, "all"):
-        mine = [each for each in found if family in {each.scenario.family, "all"}]
-        kinds = Counter(each.seen.kind for each in mine)
-        counts = [len(mine), kinds[Kind.PLACED], kinds[Kind.WAITS], kinds[Kind.PREEMPTS]]
-        counts += [sum(len(each.seen.victims) for each in mine), sum(each.agrees for each in mine)]
-        lines.append(f"| {family} | {' | '.join(map(str, counts))} |")
-    return "\n".join(lines)
-
-
 def main(kubeconfig: str, count: str = "70", seed: str = "0") -> None:
     """Compare, print, clear up."""
-    admin = KubeClient(Path(kubeconfig))
-    try:
-        found = list(gang_answers(admin, range(int(seed), int(seed) + int(count))))
-    finally:
-        GangStage(admin).clear()
-    sys.stdout.write(f"{table(found)}\n\n")
-    sys.stdout.write("".join(f"{each}\n" for each in found if not each.agrees))
+    seeds = range(int(seed), int(seed) + int(count))
+    compare(gang_answers, GangStage, FAMILIES, kubeconfig=kubeconfig, seeds=seeds)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from clusters.services.registration import try_stored
 from portal.core.actors import SYSTEM
 from tests.clusters.streaming import streaming
 from tests.real.product import PATIENCE, Product, fresh
-from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
+from tests.support.lab import GPUS, NODES, LabCluster
 from workloads.models import PreemptionRecord, Workload
 from workloads.queues import object_name
 from workloads.selectors.stories import stories_of
@@ -21,13 +21,6 @@ from workloads.services.lifecycle import change_priority, delete
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
 GRACE = 3
-
-
-@pytest.fixture(scope="module")
-def gang_cluster() -> Iterator[LabCluster]:
-    """A control plane with the alpha gates of gang scheduling."""
-    with own_cluster("--gang", flavour="kube-gangs") as cluster:
-        yield cluster
 
 
 @pytest.fixture

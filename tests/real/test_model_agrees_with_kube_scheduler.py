@@ -3,12 +3,12 @@
 RUNG_REALITY_SEED replays the scenario of one seed; RUNG_REALITY_COUNT puts more of them to the scheduler.
 """
 
-import os
 from collections import Counter
 
 import pytest
 
-from tests.real.agreement import Answer, answers, table
+from tests.real.agreement import answers
+from tests.real.comparing import differing, seeds, table
 from tests.real.scenarios.generator import FAMILIES, scenario
 from tests.real.scenarios.plain import Kind
 from tests.support.lab import LabCluster
@@ -16,25 +16,15 @@ from tests.support.lab import LabCluster
 COUNT = 120
 
 
-def seeds() -> range:
-    """One seed where one is named, else as many as wanted."""
-    if named := os.environ.get("RUNG_REALITY_SEED"):
-        return range(int(named), int(named) + 1)
-    return range(int(os.environ.get("RUNG_REALITY_COUNT", COUNT)))
-
-
-def explained(found: list[Answer]) -> str:
-    return "\n".join([*(str(each) for each in found if not each.agrees), table(found)])
-
-
 @pytest.mark.timeout(600)  # half a minute on two idle cores; more scenarios take longer
 def test_same_verdict_and_same_victims_in_every_scenario(fresh_lab_cluster: LabCluster) -> None:
-    found = list(answers(fresh_lab_cluster.admin, seeds()))
-    assert len({each.scenario.seed for each in found}) == len(seeds())
-    assert all(each.agrees for each in found), explained(found)
-    if len(seeds()) >= COUNT:
+    found = list(answers(fresh_lab_cluster.admin, seeds(COUNT)))
+    explained = "\n".join([*differing(found), table(found, FAMILIES)])
+    assert len({each.scenario.seed for each in found}) == len(seeds(COUNT))
+    assert all(each.agrees for each in found), explained
+    if len(seeds(COUNT)) >= COUNT:
         kinds = Counter(each.seen.kind for each in found)
-        assert min(kinds[kind] for kind in Kind) > len(found) / 10, explained(found)
+        assert min(kinds[kind] for kind in Kind) > len(found) / 10, explained
 
 
 def test_a_seed_is_the_same_scenario_for_ever() -> None:

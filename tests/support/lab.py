@@ -8,8 +8,8 @@ import fcntl
 import os
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,10 +19,11 @@ import pytest
 from clusters.rbac import manifests_for
 from tests.support import real
 from tests.support.kube import KubeClient
+from tests.support.order import unit_of
 from tests.support.processes import eventually
 from tests.support.repository import ROOT
 
-FIXTURES = {"lab_cluster", "fresh_lab_cluster"}
+FIXTURES = {"lab_cluster", "fresh_lab_cluster", "kept"}
 NAMESPACE, ACCOUNT = "rung-system", "rung"
 POOL = "lab"
 NODES = 4
@@ -167,6 +168,42 @@ def own_cluster(*options: str, flavour: str = "kube") -> Iterator[LabCluster]:
             yield cluster
     finally:
         lab.run("down", name)
+
+
+class Kept:
+    """Clusters that one unit of tests shares. They end with it: one that idles on takes an eighth of a core."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._found: dict[Callable[[], AbstractContextManager[LabCluster]], LabCluster] = {}
+
+    def cluster(self, start: Callable[[], AbstractContextManager[LabCluster]]) -> LabCluster:
+        """The one that this function starts, or has started."""
+        if start not in self._found:
+            self._found[start] = self._stack.enter_context(start())
+        return self._found[start]
+
+    def end(self) -> None:
+        """End them all."""
+        self._found.clear()
+        self._stack.close()
+
+
+KEPT = pytest.StashKey[Kept]()
+
+
+@pytest.fixture
+def kept(request: pytest.FixtureRequest) -> Kept:
+    """The clusters of the unit that the test is of."""
+    return request.config.stash.setdefault(KEPT, Kept())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """After the last test of a unit its clusters end."""
+    yield
+    if KEPT in item.config.stash and (nextitem is None or unit_of(nextitem.nodeid) != unit_of(item.nodeid)):
+        item.config.stash[KEPT].end()
 
 
 @pytest.fixture

@@ -150,8 +150,8 @@ def _door(plan: Quotas, leaf: Leaf) -> Manifest:
 
 
 def _workload(plan: Quotas, job: Job) -> Manifest:
-    container = {"name": "main", "image": "none", "resources": {"requests": {GPU: str(job.gpus)}}}
-    container["resources"] |= {"limits": {GPU: str(job.gpus)}}  # type: ignore[operator]
+    amounts = {GPU: str(job.gpus)}
+    container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     spec = {
         "queueName": _name(plan, job.queue),

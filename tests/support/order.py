@@ -1,0 +1,70 @@
+"""In which order a run takes its tests, and which of them stay with one worker of pytest-xdist.
+
+What takes long is mostly waiting, for clusters and processes: it comes first and beside each other, so that no worker
+is left alone with it at the end. What shares a real cluster is one unit, taken whole by one worker, so that nobody
+starts that cluster twice. Everything else is a unit per module, in the order that the run's seed says.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+UNITS: Final[Sequence[Sequence[str]]] = (
+    ("tests/faults/",),
+    ("tests/demo/test_the_main_job.py", "tests/demo/test_kill_minus_nine.py"),
+    ("tests/demo/test_the_lab.py",),
+    ("tests/real/test_kueue.py",),
+    ("tests/real/test_gangs.py", "tests/real/test_model_agrees_with_gangs.py"),
+    ("tests/real/test_model_agrees_with_kueue.py",),
+    ("tests/real/test_model_agrees_with_kube_scheduler.py",),
+    ("tests/real/test_other_schedulers.py",),
+    ("tests/real/",),
+    ("tests/e2e/test_every_page.py",),
+    ("tests/demo/test_the_handles.py",),
+    ("tests/portal/test_broker.py",),
+    ("tests/e2e/",),
+    ("tests/clusters/test_reconcile_real.py", "tests/clusters/test_guard.py"),
+)
+"""What waits most comes first. A path is a module or, with a slash, a folder; the first unit that has it counts."""
+
+
+def place_of(nodeid: str) -> int:
+    """Which unit, counted from 0; one past the last for everything that is in none."""
+    return next((place for place, unit in enumerate(UNITS) if nodeid.startswith(tuple(unit))), len(UNITS))
+
+
+def unit_of(nodeid: str) -> str:
+    """What one worker takes whole."""
+    place = place_of(nodeid)
+    return UNITS[place][0] if place < len(UNITS) else nodeid.partition("::")[0]
+
+
+class ByUnit(LoadScopeScheduling):
+    """Gives each worker whole units, in the order of collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """Where `--dist loadscope` was asked for: by units, and not by their number of tests."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    config.option.loadscopereorder = False
+    return ByUnit(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Units in their order, with their modules as they stand there; everything else stays as it was."""
+    items.sort(key=lambda item: _turn_of(item.nodeid))
+
+
+def _turn_of(nodeid: str) -> tuple[int, int]:
+    place = place_of(nodeid)
+    unit = UNITS[place] if place < len(UNITS) else ()
+    return place, next((turn for turn, path in enumerate(unit) if nodeid.startswith(path)), 0)
