@@ -15,6 +15,7 @@ from uuid import UUID
 
 import orjson
 
+from clusters.fingerprints import NOT_CONTENT
 from clusters.ownership import is_managed, owner_of
 from clusters.ports import DesiredState, Kind, Manifest, WatchEvent
 
@@ -22,7 +23,6 @@ OLDEST: Final = 600.0
 """Seconds after which everything is listed again all the same."""
 KEPT: Final = 64
 """Clusters a process remembers."""
-NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 Place = tuple[str, str, str]
 

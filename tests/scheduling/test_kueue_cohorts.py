@@ -10,6 +10,12 @@ from tests.builders import gang, queue, running, snapshot
 from tests.scheduling.test_kueue_rules import held, pend, victims
 
 ROOT = "everything"
+TWO_DEPARTMENTS = (queue("department", ROOT, deserved=4), queue("neighbour", ROOT, deserved=4))
+
+
+def cohort(**deserved: int) -> tuple[Queue, ...]:
+    """Queues that lend to each other, by name."""
+    return tuple(queue(name, "cohort", deserved=amount) for name, amount in deserved.items())
 
 
 def outcome(candidate: PodGroup, *items: Queue | PodGroup) -> Outcome:
@@ -58,8 +64,7 @@ def test_a_departments_limit_bounds_what_it_borrows_from_other_departments(limit
 def test_a_project_takes_back_for_its_department_what_another_department_has_borrowed() -> None:
     """More than the project deserves, but not more than its department does."""
     items = (
-        queue("department", ROOT, deserved=4),
-        queue("neighbour", ROOT, deserved=4),
+        *TWO_DEPARTMENTS,
         queue("team", "department", deserved=1),
         queue("other", "neighbour", deserved=4),
         held("lent", 2, by="other", priority="very-high", start=1),
@@ -71,8 +76,7 @@ def test_a_project_takes_back_for_its_department_what_another_department_has_bor
 
 def test_a_department_that_does_not_borrow_is_safe_though_one_of_its_projects_does() -> None:
     items = (
-        queue("department", ROOT, deserved=4),
-        queue("neighbour", ROOT, deserved=4),
+        *TWO_DEPARTMENTS,
         queue("team", "department", deserved=4),
         queue("other", "neighbour", deserved=1),
         queue("third", ROOT, deserved=0),
@@ -84,8 +88,7 @@ def test_a_department_that_does_not_borrow_is_safe_though_one_of_its_projects_do
 
 def test_a_department_is_safe_once_it_borrows_no_more() -> None:
     items = (
-        queue("department", ROOT, deserved=4),
-        queue("neighbour", ROOT, deserved=4),
+        *TWO_DEPARTMENTS,
         queue("team", "department", deserved=4),
         queue("other", "neighbour", deserved=1),
         held("mine", 1, by="team", priority="very-high"),
@@ -99,8 +102,7 @@ def test_a_department_is_safe_once_it_borrows_no_more() -> None:
 
 def test_then_all_its_projects_are_safe_also_those_that_borrow_from_their_sisters() -> None:
     items = (
-        queue("department", ROOT, deserved=4),
-        queue("neighbour", ROOT, deserved=4),
+        *TWO_DEPARTMENTS,
         queue("team", "department", deserved=4),
         queue("other", "neighbour", deserved=0),
         queue("sister", "neighbour", deserved=1),
@@ -158,8 +160,7 @@ def test_who_is_too_big_does_not_keep_the_next_one_waiting() -> None:
 
 def test_between_queues_who_need_not_borrow_comes_first() -> None:
     items = (
-        queue("team", "cohort", deserved=2),
-        queue("guest", "cohort", deserved=0),
+        *cohort(team=2, guest=0),
         gang("loan", gpus=1, queue="guest", priority="very-high"),
         gang("own", gpus=2, priority="low"),
     )
@@ -168,9 +169,7 @@ def test_between_queues_who_need_not_borrow_comes_first() -> None:
 
 def test_two_that_fit_alone_do_not_both_get_the_same_room() -> None:
     items = (
-        queue("spare", "cohort", deserved=2),
-        queue("team", "cohort", deserved=0),
-        queue("guest", "cohort", deserved=0),
+        *cohort(spare=2, team=0, guest=0),
         gang("first", gpus=2, queue="guest", priority="high"),
         gang("second", gpus=2),
     )
@@ -179,9 +178,7 @@ def test_two_that_fit_alone_do_not_both_get_the_same_room() -> None:
 
 def test_a_victim_is_evicted_once_and_the_next_looks_for_another() -> None:
     items = (
-        queue("team", "cohort", deserved=2),
-        queue("other", "cohort", deserved=2),
-        queue("guest", "cohort", deserved=0),
+        *cohort(team=2, other=2, guest=0),
         held("new loan", 2, by="guest", start=2),
         held("old loan", 2, by="guest", start=1),
         gang("first", gpus=2, priority="high"),
@@ -192,8 +189,7 @@ def test_a_victim_is_evicted_once_and_the_next_looks_for_another() -> None:
 
 def test_what_is_left_of_a_victims_room_is_waited_for() -> None:
     items = (
-        queue("team", "cohort", deserved=4),
-        queue("guest", "cohort", deserved=0),
+        *cohort(team=4, guest=0),
         running("loan", "n", gpus=4, queue="guest", start=1),
         gang("first", gpus=2, priority="high"),
         gang("second", gpus=2),
@@ -203,8 +199,7 @@ def test_what_is_left_of_a_victims_room_is_waited_for() -> None:
 
 def test_room_that_is_free_anyhow_is_given_out_while_victims_leave() -> None:
     items = (
-        queue("team", "cohort", deserved=4),
-        queue("guest", "cohort", deserved=1),
+        *cohort(team=4, guest=1),
         held("loan", 3, by="guest", start=1),
         gang("first", gpus=3, priority="high"),
         gang("second", gpus=1),
@@ -214,8 +209,7 @@ def test_room_that_is_free_anyhow_is_given_out_while_victims_leave() -> None:
 
 def test_who_starts_now_is_nobodys_victim_in_the_same_cycle() -> None:
     items = (
-        queue("team", "cohort", deserved=2),
-        queue("guest", "cohort", deserved=0),
+        *cohort(team=2, guest=0),
         gang("loan", gpus=2, queue="guest", priority="high"),
         gang("big", gpus=3, priority="very-high"),
         gang("own", gpus=1, priority="low"),
