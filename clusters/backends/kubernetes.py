@@ -55,6 +55,8 @@ BOOKMARKS: Final = 75.0  # seconds: API servers send a bookmark about every minu
 QUIET: Final = 0.03  # seconds without a byte after which a watch that does not wait has told everything
 SLACK: Final = 5.0  # seconds that a server may take to end a watch whose time is over
 LOG_BYTES: Final = 1 << 20
+LOG_SECONDS: Final = 8.0
+"""A person waits for a log, and a thread of the portal with them."""
 DISCOVERY_AGE: Final = 600.0
 METADATA_ONE: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -160,7 +162,7 @@ class KubernetesGateway:
     def logs(self, ref: ObjectRef, *, container: str = "", tail: int = 200) -> Sequence[str]:
         """The last lines, of at most LOG_BYTES together; what is not UTF-8 is replaced."""
         path = f"{place(ref)}/log" + query(container=container, tailLines=tail, limitBytes=LOG_BYTES)
-        answer = self._ask("GET", path, accept="*/*", cap=2 * LOG_BYTES)
+        answer = self._ask("GET", path, accept="*/*", cap=2 * LOG_BYTES, seconds=LOG_SECONDS)
         if has_no_log(answer.status, answer.body):
             return []
         if answer.status != 200:
@@ -208,10 +210,19 @@ class KubernetesGateway:
         """How many requests the cluster takes at a time now. Further threads wait for their turn."""
         return self._valve.allowed
 
-    def _ask(self, method: str, path: str, *, body: bytes | None = None, accept: str = "", cap: int = 0) -> Answer:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        accept: str = "",
+        cap: int = 0,
+        seconds: float = 0.0,
+    ) -> Answer:
         """One request in its turn; what came back is noted. Raises ClusterUnreachable and ClusterBusy of its own."""
         with self._valve.turn():
-            answer = self._transport.ask(method, path, body=body, accept=accept, cap=cap)
+            answer = self._transport.ask(method, path, body=body, accept=accept, cap=cap, seconds=seconds)
         ok = answer.status < 300
         self._note(None if ok else error_for(answer.status, answer.headers, answer.body))
         return answer

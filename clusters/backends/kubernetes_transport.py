@@ -66,8 +66,20 @@ class Transport:
         name = connection.tls_server_name or target.host
         self._lines = Lines(tls_context(connection), target, name=name, most=connections)
 
-    def ask(self, method: str, path: str, *, body: bytes | None = None, accept: str = "", cap: int = 0) -> Answer:
-        """One request, one whole answer of at most `cap` bytes. ClusterUnreachable: there is none."""
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        accept: str = "",
+        cap: int = 0,
+        seconds: float = 0.0,
+    ) -> Answer:
+        """One request, one whole answer of at most `cap` bytes in at most `seconds`. ClusterUnreachable: there is none.
+
+        What is not given is as the limits say.
+        """
         limits = self._limits
         head = self._head if not accept else head_of({**self._headers, "Accept": accept})
         with _translated():
@@ -75,7 +87,7 @@ class Transport:
                 request_of(method, f"{self._root}{path}", head, body),
                 connect=limits.connect,
                 read=limits.read,
-                until=time.monotonic() + limits.total,
+                until=time.monotonic() + min(limits.total, seconds or limits.total),
                 cap=cap or limits.body,
             )
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
@@ -15,6 +16,7 @@ from portal.audit.models import AuditRecord
 from tenants.models import Project, User
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, pytorch_job, spec_of
 from workloads.models import Phase, PreemptionCause, PreemptionRecord, Workload
+from workloads.selectors.history import MANY_READ, READERS
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -279,3 +281,15 @@ def test_before_a_priority_is_changed_its_page_says_when_pods_get_it(
     client_of: Clients, workload: Workload, alice: User
 ) -> None:
     assert "Running pods keep the old number" in page(client_of(alice), address(workload))
+
+
+def test_a_log_beyond_the_cap_is_asked_for_later_and_its_cluster_not_at_all(
+    client_of: Clients, workload: Workload, alice: User
+) -> None:
+    ObservedPodFactory(workload=workload)
+    client, cluster = client_of(alice), workload.project.cluster_id
+    with ExitStack() as readers:
+        while readers.enter_context(READERS.turn(cluster)):
+            pass
+        assert MANY_READ in page(client, address(workload, "?tab=logs"))
+    assert MANY_READ not in page(client, address(workload, "?tab=logs"))

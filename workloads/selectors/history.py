@@ -8,6 +8,7 @@ from clusters.errors import ClusterError
 from clusters.gateways import gateway_for
 from clusters.kinds_core import POD
 from clusters.logtext import LogText, clean_message, tail
+from clusters.logturns import LogTurns
 from clusters.models import ClusterEvent, ObservedPod
 from clusters.ports import ObjectRef
 from portal.core.actors import Actor
@@ -17,6 +18,8 @@ from workloads.models import Workload
 
 MOST_ENTRIES = 200
 OTHERS = "another project"
+MANY_READ = "Many logs are being read at this moment. This one is asked for again in a few seconds."
+READERS = LogTurns()
 _NAMED = re.compile(r"\b([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
@@ -90,10 +93,15 @@ def logs(workload: Workload, pod: str, *, container: str = "", lines: int = 200)
     row = ObservedPod.objects.filter(owner_id=str(workload.pk), name=pod).order_by("-created_at").first()
     if row is None:
         return LogText()
+    with READERS.turn(workload.project.cluster_id) as mine:
+        return _read(workload, row, container, lines) if mine else LogText(trouble=MANY_READ)
+
+
+def _read(workload: Workload, row: ObservedPod, container: str, lines: int) -> LogText:
     try:
         if not container and len(several := containers_of(workload, row)) > 1:
             container = several[0]  # an API server does not choose
-        ref = ObjectRef(POD, pod, workload.project.namespace)
+        ref = ObjectRef(POD, row.name, workload.project.namespace)
         # one line more than is shown tells whether there are earlier ones
         said = gateway_for(workload.project.cluster).logs(ref, container=container, tail=lines + 1)
     except ClusterError as error:
