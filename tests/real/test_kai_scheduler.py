@@ -17,6 +17,7 @@ from clusters.services.registration import try_stored
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Project
+from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
 from tests.clusters.streaming import Watching, streaming
 from tests.factories.tenants import GPU
 from tests.real.product import PATIENCE, Product, fresh
@@ -115,6 +116,25 @@ def test_a_higher_priority_evicts_in_its_own_queue_and_both_sides_are_named(prod
     assert record.gpu_milli == GPUS * GPU
     assert fresh(train).preempted_count == 1
     assert {fresh(each).phase for each in (*others, better, serve)} == {"Running"}
+
+
+def test_a_young_one_keeps_its_place_for_as_long_as_that_is_guaranteed(product: Product) -> None:
+    """As before, but for the rule; when it is lifted the same one goes."""
+    one, two = two_projects(product, deserved=2 * GPUS)
+    rule = set_min_runtime(owner=one, minutes=60, actor=SYSTEM)
+    product.reconcile()
+    with streaming(product.cluster, product.gateway) as watching:
+        running(product, watching, two, "a", "b", priority="very-low")
+        young = running(product, watching, one, "train", "better", priority="low")
+        serve = submitted(product, one, a_job("serve"), priority="high")
+        watching.until(lambda: fresh(serve).phase_reason, seconds=PATIENCE)
+        waits(watching)
+        assert [fresh(each).phase for each in (*young, serve)] == ["Running", "Running", "Pending"]
+        lift_min_runtime(rule=rule, actor=SYSTEM)
+        product.reconcile()
+        watching.until(lambda: fresh(serve).phase == "Running", seconds=PATIENCE)
+        watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
+    assert (the_record().victim in young, the_record().cause) == (True, "preempt")
 
 
 def test_what_a_project_has_above_its_quota_is_reclaimed_by_one_below_its_own(product: Product) -> None:
