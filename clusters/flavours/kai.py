@@ -12,6 +12,7 @@ from clusters.flavours.rendering import render_job
 from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.ownership import owned
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PoolSpec, Promise, QueueSpec, Reading, Traits
+from scheduling.priority import THRESHOLD, Preemptibility
 
 SCHEDULER: Final = "kai-scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
@@ -73,8 +74,11 @@ class Kai:
         return PROMISES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
-        """Nothing: priority and preemptibility are two things to KAI."""
-        return ()
+        """What this version makes of a preemptibility it does not know. Priority and preemptibility are two things."""
+        if preemptibility != Preemptibility.SEMI_PREEMPTIBLE:
+            return ()
+        taken = Preemptibility.PREEMPTIBLE if value < THRESHOLD else Preemptibility.NON_PREEMPTIBLE
+        return (f"KAI 0.17 does not know semi-preemptible: by its priority all of the workload is {taken}.",)
 
 
 def queue_manifest(spec: QueueSpec) -> Manifest:
@@ -142,7 +146,9 @@ PROMISES: Final = (
         "non_preemptible_stays",
         "Non-preemptible work is never evicted",
         "yes",
-        "Non-preemptible pod groups are never victims of the scheduler. Node failures and drains still end them.",
+        "Non-preemptible pod groups are never victims of the scheduler. Node failures and drains still end them. "
+        "KAI 0.17 does not know semi-preemptible: below a priority of 100 all of such work may be evicted, from 100 on "
+        "none of it.",
     ),
     Promise(
         "non_preemptible_in_deserved",
@@ -173,13 +179,17 @@ PROMISES: Final = (
         "gang",
         "A distributed job starts whole or not at all",
         "yes",
-        "A pod group starts with its minimum members or waits as a whole.",
+        "A pod group starts with its minimum members or waits as a whole, and its minimum goes as a whole. How many "
+        "those are KAI takes from the object: all pods of a PyTorchJob or a JobSet, of a Ray cluster its head and "
+        "minReplicas, of a LeaderWorkerSet each group of its size; of a Job, which it would start pod by pod, as many "
+        "as Rung says.",
     ),
     Promise(
         "quota_per_node_pool",
         "Quotas hold per node pool",
         "yes",
-        "Each pool has its own queues.",
+        "Each pool has its own queues. The surplus is shared over all nodes of a scheduler: pool by pool only where "
+        "each pool is a shard of KAI, labelled kai.scheduler/node-pool.",
     ),
     Promise(
         "min_runtime",

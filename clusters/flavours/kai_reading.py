@@ -1,8 +1,9 @@
 """What KAI says of a pod in Rung's words. Pure.
 
-KAI speaks through the pod groups that it makes of workloads: `pg-<name>-<uid>` after the object whose pods they are.
-Why a group waits stands in its conditions and in those of its pods; who was evicted for whom only in events about the
-group of the victim. Source: KAI 0.17, messages as they were seen.
+KAI speaks through the pod groups that it makes of workloads: `pg-<name>-<uid>` after the object whose pods they are,
+with a number behind it where an object has several. Why a group waits stands in its conditions and in those of its
+pods; who was evicted for whom only in events about the group of the victim. Source: KAI 0.17, messages as they were
+seen.
 """
 
 import re
@@ -19,7 +20,7 @@ PREEMPTED: Final = re.compile(r"preempted by higher priority workload " + _BY)
 RECLAIMED: Final = re.compile(r"(?:preempted by workload|reclaimed by(?: workload)?) " + _BY)
 RECLAIM_WORD: Final = re.compile(r"\breclaim(?:ed)?\b", re.IGNORECASE)
 CONSOLIDATED: Final = re.compile(r"resource consolidation")
-GROUP: Final = re.compile(r"/pg-.+-(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
+UID: Final = re.compile(r"-(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?=-|$)")
 VICTIM: Final = re.compile(
     r"(?:^Pod|evicting remaining pod:) (?P<namespace>[a-z0-9-]{1,63})/(?P<name>[a-z0-9.-]{1,253})"
 )
@@ -94,5 +95,5 @@ def _evicted(text: str) -> Reading:
 
 def _taker(named: str) -> str:
     """The uid in the name of a pod group is that of a workload's object, or of a pod that stands alone."""
-    match = GROUP.search(named)
-    return f"uid:{match['uid']}" if match else named
+    uids = UID.findall(named) if "/pg-" in named else []
+    return f"uid:{uids[-1]}" if uids else named

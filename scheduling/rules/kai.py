@@ -27,7 +27,7 @@ from scheduling.rules.kai_solver import Solution, Solver, Unit, by_unit
 from scheduling.victims import evictions
 
 MANY_VICTIMS: Final = 200
-"""Above this, pods of protected queues are left alone; below, they may also be moved out of the way, as KAI does."""
+"""Above this, queues that would be served before the candidate anyway are not searched."""
 
 
 @dataclass(slots=True)
@@ -160,16 +160,12 @@ class _KaiCycle:
         return {group.queue: [item for item in own if item[0][0].group.priority < group.priority]}
 
     def _others(self, group: PodGroup, asked: Resources, reclaim: Reclaim) -> dict[str, Leaf[Unit]]:
-        """Reclaim: preemptible work of any other queue; in a large cluster only of queues that can lose something."""
-        names = (name for name in self._victim_groups if name != group.queue)
+        """Reclaim: preemptible work of queues that may lose something; of many, of those that would not come first."""
+        names = (name for name in self._victim_groups if name != group.queue and reclaim.may_lose(name, asked))
         others = {name: self._evictable(name, group.queue, Cause.RECLAIM) for name in names}
         if sum(map(len, others.values())) <= MANY_VICTIMS:
             return others
-        return {
-            name: leaf
-            for name, leaf in others.items()
-            if leaf and not reclaim.protected(name) and not reclaim.comes_first(name, asked)
-        }
+        return {name: leaf for name, leaf in others.items() if leaf and not reclaim.comes_first(name, asked)}
 
     def _evictable(self, queue: str, taker: str, cause: Cause) -> Leaf[Unit]:
         """A queue's preemptible work in victim order, by how long it must have run; until the queue loses something."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from scheduling.board import Seat
 from scheduling.capacity import UNUSED, Usage
 from scheduling.model import PodGroup, Queue
-from scheduling.resources import ZERO, Resources
+from scheduling.resources import ZERO, Limit, Resources
 from scheduling.rules.kai_order import Standing
 
 
@@ -31,11 +31,13 @@ class Reclaim:
         self._path = standing.board.ledger.path(group.queue)
         self._before: Mapping[str, Usage] = dict(standing.board.ledger.uses)
 
-    def protected(self, name: str) -> bool:
-        """Can nothing be taken from this queue, whatever the candidate asks for?"""
-        _mine, theirs = self._parting(name)
+    def may_lose(self, name: str, asked: Resources) -> bool:
+        """Is this queue searched for victims at all? Others are not even moved out of the way."""
+        mine, theirs = self._parting(name)
         used = self._used(theirs.name)
-        return used.within(theirs.deserved) and not self._standing.over_allocatable(theirs, used)
+        if not (self._used(mine.name) + asked).within(mine.deserved):
+            return self._standing.over_allocatable(theirs, used)
+        return _beyond_deserved(asked, used, theirs.deserved)
 
     def comes_first(self, name: str, asked: Resources) -> bool:
         """Would this queue take its room back before the candidate's turn?"""
@@ -103,6 +105,17 @@ class Reclaim:
         return self._group.preemptible or all(
             (self._before[queue.name].non_preemptible + asked).within(queue.deserved) for queue in self._path
         )
+
+
+def _beyond_deserved(asked: Resources, used: Resources, deserved: Limit) -> bool:
+    """In one dimension that is asked for; or else below it in none of them."""
+    dimensions = (
+        (asked.gpu, used.gpu, deserved.gpu),
+        (asked.cpu, used.cpu, deserved.cpu),
+        (asked.memory, used.memory, deserved.memory),
+    )
+    counted = [(theirs, bound) for part, theirs, bound in dimensions if part and bound is not None]
+    return any(theirs > bound for theirs, bound in counted) or all(theirs >= bound for theirs, bound in counted)
 
 
 def _by_queue(gone: Sequence[Seat]) -> dict[str, list[Resources]]:

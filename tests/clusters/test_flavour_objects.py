@@ -189,3 +189,9 @@ def test_kube_warns_where_the_two_sides_of_a_hundred_disagree(
     said = flavour_for("kube").cautions(value=value, preemptibility=preemptibility)
     assert [part in text for part, text in zip(words, said, strict=True)] == [True] * len(words)
     assert flavour_for("kai").cautions(value=value, preemptibility=preemptibility) == ()
+
+
+@pytest.mark.parametrize(("value", "taken"), [(99, "is preemptible"), (100, "is non-preemptible")])
+def test_kai_warns_that_its_version_knows_no_half_preemptible_work(value: int, taken: str) -> None:
+    (said,) = flavour_for("kai").cautions(value=value, preemptibility="semi-preemptible")
+    assert taken in said

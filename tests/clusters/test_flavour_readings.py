@@ -148,6 +148,11 @@ class TestKai:
             message,
         )
 
+    @pytest.mark.parametrize("group", [f"pg-train-{UID}", f"pg-pg-a-{UID}", f"pg-serve-{UID}-group-2"])
+    def test_who_gained_is_found_by_the_uid_in_the_name_of_its_pod_group(self, group: str) -> None:
+        message = f"Pod runai-a/p3 was preempted by workload runai-b/{group}.\nqa uses <GPU: 10> with a quota of <2>"
+        assert read("kai", pod(), event("Evict", message)).preemptor == f"uid:{UID}"
+
     @pytest.mark.parametrize("queue", ["project.1.a100", "llm team in a100"])
     def test_over_quota_comes_with_its_numbers(self, queue: str) -> None:
         message = (

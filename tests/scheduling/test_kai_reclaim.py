@@ -154,3 +154,14 @@ def test_other_pools_are_another_world() -> None:
     waiting = gang("new", queue="mine", priority="high", preemptible=True)
     found = outcome(waiting, node("n", 1), node("h", 1, pool="h100"), *queues, over, busy)
     assert (found.kind, reason(found)) == (Kind.PENDING, Reason.NO_ROOM)
+
+
+@pytest.mark.parametrize(("deserved", "taken"), [(2, []), (1, ["theirs"]), (0, ["theirs"])])
+def test_work_of_a_queue_that_may_lose_nothing_is_not_even_moved_out_of_the_way(
+    deserved: int, taken: list[str]
+) -> None:
+    """There would be room for it on the other node, to which one at its deserved quota is moved."""
+    queues = (DEP, queue("mine", "dep", deserved=2), queue("other", "dep", deserved=deserved))
+    work = running("theirs", "n1", queue="other", priority="low")
+    found = outcome(gang("new", gpus=2, queue="mine"), node("n0", 1), node("n1", 2), *queues, work)
+    assert victims(found) == taken
