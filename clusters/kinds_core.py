@@ -4,7 +4,7 @@ Paths are hard-coded: no discovery for our own kinds. The kinds tenants may subm
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from clusters.kinds import KINDS, WorkloadKind, kind_for
 from clusters.ports import Kind, ObjectRef
@@ -56,6 +56,21 @@ CORE_KINDS = (
     VOLCANO_QUEUE,
     VOLCANO_POD_GROUP,
 )
+STANDS_ON: Final = (
+    PRIORITY_CLASS,
+    NAMESPACE,
+    KUEUE_PRIORITY,
+    KUEUE_FLAVOR,
+    KUEUE_COHORT,
+    KAI_QUEUE,
+    KUEUE_QUEUE,
+    VOLCANO_QUEUE,
+    KUEUE_LOCAL_QUEUE,
+    LIMIT_RANGE,
+    RESOURCE_QUOTA,
+)
+"""What comes first when objects are created: quotas name PriorityClasses and live in namespaces. All of them small."""
+
 _BY_VERSION = {(kind.api_version, kind.kind): kind for kind in CORE_KINDS}
 
 

@@ -10,34 +10,14 @@ from clusters.diff import Change, Changes, Create, Delete, FieldChange, Update
 from clusters.kinds_core import (
     KAI_QUEUE,
     KUEUE_COHORT,
-    KUEUE_FLAVOR,
-    KUEUE_LOCAL_QUEUE,
-    KUEUE_PRIORITY,
     KUEUE_QUEUE,
-    LIMIT_RANGE,
-    NAMESPACE,
-    PRIORITY_CLASS,
     RESOURCE_QUOTA,
+    STANDS_ON,
     VOLCANO_QUEUE,
 )
 from clusters.ownership import stamped
 from clusters.ports import Manifest
 from scheduling.resources import parse_quantity
-
-STANDS_ON: Final = (
-    PRIORITY_CLASS,
-    NAMESPACE,
-    KUEUE_PRIORITY,
-    KUEUE_FLAVOR,
-    KUEUE_COHORT,
-    KAI_QUEUE,
-    KUEUE_QUEUE,
-    VOLCANO_QUEUE,
-    KUEUE_LOCAL_QUEUE,
-    LIMIT_RANGE,
-    RESOURCE_QUOTA,
-)
-"""What comes first when objects are created. Quotas name PriorityClasses and live in namespaces."""
 
 LOWERING, BUILDING, CLEARING, RETIRING = 0, 1, 2, 3
 AMOUNTS: Final[Mapping[str, tuple[str, ...]]] = {
