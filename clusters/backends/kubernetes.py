@@ -27,27 +27,15 @@ from clusters.errors import (
     VersionExpired,
 )
 from clusters.kinds_core import (
-    KAI_QUEUE,
-    KUEUE_COHORT,
-    KUEUE_FLAVOR,
-    KUEUE_LOCAL_QUEUE,
-    KUEUE_PRIORITY,
-    KUEUE_QUEUE,
-    LIMIT_RANGE,
     NAMESPACE,
-    PRIORITY_CLASS,
-    RESOURCE_QUOTA,
-    VOLCANO_QUEUE,
+    STANDS_ON,
     ref_of,
 )
 from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, WatchEvent
 
 PAGE: Final = 500
 SMALL_PAGE: Final = 2000
-SMALL: Final = frozenset(
-    {NAMESPACE, LIMIT_RANGE, RESOURCE_QUOTA, PRIORITY_CLASS, KAI_QUEUE, VOLCANO_QUEUE}
-    | {KUEUE_PRIORITY, KUEUE_FLAVOR, KUEUE_COHORT, KUEUE_QUEUE, KUEUE_LOCAL_QUEUE}
-)
+SMALL: Final = frozenset(STANDS_ON)
 """Kinds whose objects are a kilobyte or so: fewer, longer pages."""
 MOST_PAGES: Final = 4000  # two million objects: a list that goes on is none
 WATCHES: Final = 64  # connections kept for watches: one for each kind that is followed
