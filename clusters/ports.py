@@ -141,6 +141,8 @@ class JobSpec:
 
 FOR_OTHERS: Final = "GangIncomplete"
 """Why a pod waits that could start, were it not for the rest of its gang: the others say what is missing."""
+FOR_VICTIMS: Final = "Evicting"
+"""Why a pod waits that has its room as soon as others have ended; the rest of its gang may lack more."""
 
 
 @dataclass(frozen=True, slots=True)

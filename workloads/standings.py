@@ -6,7 +6,7 @@ from datetime import datetime
 
 from clusters.models import ObservedPod
 from clusters.observation import JobStatus
-from clusters.ports import FOR_OTHERS, Reading
+from clusters.ports import FOR_OTHERS, FOR_VICTIMS, Reading
 from workloads.lifecycle import Standing
 
 NO_JOB = JobStatus("")
@@ -64,5 +64,5 @@ def reading_of(pods: Sequence[ObservedPod], readings: Mapping[str, Reading]) -> 
     for doing in ("waiting", "starting"):
         found = [readings.get(pod.uid) or Reading(pod.reason, pod.message) for pod in pods if _doing(pod) == doing]
         if found:
-            return next((each for each in found if each.reason != FOR_OTHERS), found[0])
+            return next((each for each in found if each.reason not in {FOR_OTHERS, FOR_VICTIMS}), found[0])
     return Reading()

@@ -1,14 +1,13 @@
 """Volcano: one Queue per department and per project in each node pool; preemptibility is an annotation.
 
-Sources: Volcano 1.15 (`scheduling.volcano.sh/v1beta1`), its capacity plugin, and the messages its scheduler was seen to
-write. What a cluster's own configuration of it switches off is told by `clusters.flavours.volcano_conf`.
+Sources: Volcano 1.15 (`scheduling.volcano.sh/v1beta1`) and its capacity plugin. What it says is read by
+`clusters.flavours.volcano_reading`; what a cluster's own configuration switches off is told by `volcano_conf`.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from clusters.flavours import common, reading
+from clusters.flavours import common, volcano_reading
 from clusters.flavours.rendering import render_job
 from clusters.flavours.volcano_conf import CONFIGURATION
 from clusters.flavours.volcano_promises import PROMISES
@@ -28,11 +27,6 @@ WEIGHTS: Final = range(1, 65536)
 # More than any cluster has. A department's is as much as a thousand projects' together, since Volcano compares sums.
 UNLIMITED: Final = {"nvidia.com/gpu": "1M", "cpu": "1M", "memory": "1P"}
 UNLIMITED_ABOVE: Final = {"nvidia.com/gpu": "1G", "cpu": "1G", "memory": "1E"}
-
-EVICTED: Final = re.compile(r"^(?:Pod is evicted, because of )?(?P<action>preempt|reclaim)\b")
-CAUSES: Final = {"preempt": "Preempted", "reclaim": "Reclaimed"}
-OVER_LIMIT: Final = "queue resource quota insufficient"
-UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class Volcano:
@@ -77,12 +71,8 @@ class Volcano:
         return manifests
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> Reading:
-        """Preempted or reclaimed (Volcano names nobody who gains), or why its group waits."""
-        for text in _disruptions(pod, events):
-            if match := EVICTED.search(text):
-                return Reading(CAUSES[match["action"]], text, cause=match["action"])
-        waiting = reading.waiting(pod)
-        return next(_group_waits(events), waiting) if waiting.reason in {"", UNSCHEDULABLE} else waiting
+        """Preempted or reclaimed (Volcano names nobody who gains), or why it or its group waits."""
+        return volcano_reading.interpret(pod, events)
 
     def semantics(self) -> Sequence[Promise]:
         """What Volcano keeps of Rung's promises."""
@@ -150,24 +140,3 @@ def _pod_group(job: JobSpec, annotations: Mapping[str, str]) -> Manifest:
     spec = {"minMember": job.min_member, "queue": job.queue, "priorityClassName": job.priority_class}
     kind = VOLCANO_POD_GROUP
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
-
-
-def _disruptions(pod: Manifest, events: Sequence[Manifest]) -> Iterator[str]:
-    """Volcano marks a pod it evicts as not ready before it deletes it; then come the events."""
-    found = reading.condition(pod, "Ready", status="False")
-    if found and found.get("reason") == "Evict":
-        yield str(found.get("message", ""))
-    yield from reading.messages(events, "Evict")
-
-
-def _group_waits(others: Sequence[Manifest]) -> Iterator[Reading]:
-    """What PodGroups among them say while they are not scheduled, then their events about the queue's limit."""
-    for each in others:
-        if each.get("kind") == VOLCANO_POD_GROUP.kind and (
-            found := reading.condition(each, UNSCHEDULABLE, status="True")
-        ):
-            message = str(found.get("message", ""))
-            yield Reading(str(found.get("reason") or UNSCHEDULABLE)[:64], message, reading.node_numbers(message))
-    for text in reading.messages(others, UNSCHEDULABLE):
-        if text.startswith(OVER_LIMIT):
-            yield Reading("OverLimit", text)

@@ -7,6 +7,7 @@ about preemption), conformance, predicates, capacity, nodeorder, binpack; and re
 - Preempt: strictly lower, preemptible work of the same queue, also to get below the queue's limit. Node by node in the
   scheduler's own order of nodes: the first on which there is enough to take, not the one with the least loss.
 - Reclaim: within the queue's own deserved, from queues over theirs just before each victim; job priority plays no part.
+  What departments have given out already is not looked at: somebody may go for what then still waits at their limit.
   Nodes in their plain order, and only those that have something to take: room that is free, or that the gang's own
   victims leave, does not count elsewhere.
 - Nothing is given back: whoever was taken in turn goes, though a later one alone would have done.
@@ -184,7 +185,8 @@ class _VolcanoCycle:
             case.pend = no_room(self.board, case.group, tuple(case.left), Reason.PREEMPTION_NEVER)
         elif not missed:
             case.promise(rooms | case.kept)
-            case.victims, case.cause, case.pend = victims, cause, None if victims else case.pend
+            waits_on = not victims or self.standing.order.is_beyond(case.group.queue)
+            case.victims, case.cause, case.pend = victims, cause, case.pend if waits_on else None
 
     def _preempt(self, case: _Case, pod: Pod) -> tuple[Room, list[Seat]] | None:
         weaker = self.standing.weaker(case.group)

@@ -46,6 +46,10 @@ class QueueOrder:
         use = Usage(self._ledger.uses[name].allocated)
         return not any(over_limit(queue, use, asked) for queue in self._ledger.path(name))
 
+    def is_beyond(self, name: str) -> bool:
+        """Has the queue, or one above it, more in use than its limit?"""
+        return any(self._ledger.uses[queue.name].allocated.beyond(queue.limit) for queue in self._ledger.path(name))
+
     def _nearness(self, name: str, other: str) -> int:
         """How many queues above it are above the other one, too."""
         above = {queue.name for queue in self._ledger.path(name)[1:]}

@@ -17,6 +17,7 @@ from clusters.flavours.volcano_conf import (
     UNREAD,
     warnings_of,
 )
+from clusters.flavours.volcano_reading import NOT_TRIED
 from clusters.kinds import KINDS, WorkloadKind, kind_named, templates_in
 from clusters.kinds_core import VOLCANO_QUEUE
 from clusters.order import in_waves, is_lowering, is_raising
@@ -207,6 +208,26 @@ class TestReadings:
         found = VOLCANO.interpret(pod(condition("PodScheduled", "False", "Unschedulable", text)))
         assert (found.reason, found.message) == ("Unschedulable", text)
         assert found.numbers == {"nodes": "3", "fitting": "0", "Insufficient nvidia.com/gpu": "3"}
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            (
+                "Pod a/b can possibly be assigned to n0, once resource is released and minAvailable is satisfied",
+                "Evicting",
+            ),
+            ("Pod a/b can possibly be assigned to n0, once minAvailable is satisfied", "GangIncomplete"),
+        ],
+    )
+    def test_a_promise_says_for_whom_it_waits(self, text: str, reason: str) -> None:
+        found = VOLCANO.interpret(pod(condition("PodScheduled", "False", "Unschedulable", text)))
+        assert (found.reason, found.message) == (reason, text)
+
+    def test_where_no_node_was_tried_the_queue_takes_no_more(self) -> None:
+        text = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
+        found = VOLCANO.interpret(pod(condition("PodScheduled", "False", "Unschedulable", text)))
+        assert found.reason == "OverLimit"
+        assert found.message == f"{NOT_TRIED} It says: {text}"
 
     def test_a_group_says_more_than_its_pods(self) -> None:
         text = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable"

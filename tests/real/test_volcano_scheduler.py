@@ -176,6 +176,17 @@ def test_non_preemptible_work_above_the_deserved_quota_is_refused_with_the_numbe
         watching.until(lambda: fresh(serve).phase == "Running", seconds=PATIENCE)
 
 
+def test_at_its_limit_a_project_waits_though_there_is_room_and_says_so(product: Product) -> None:
+    bounded = product.project("bounded", deserved=GPUS, limit=GPUS)
+    product.reconcile()
+    with streaming(product.cluster, product.gateway) as watching:
+        running(product, watching, bounded, "first", priority="medium")
+        more = submitted(product, bounded, a_job("more"), priority="medium")
+        stays_away(product, watching, more)
+    assert fresh(more).phase_reason == "OverLimit"
+    assert "takes no more" in fresh(more).phase_message
+
+
 def test_a_gang_waits_as_a_whole_says_why_and_starts_as_a_whole(product: Product) -> None:
     one, two = two_projects(product, deserved=2 * GPUS)
     with streaming(product.cluster, product.gateway) as watching:
@@ -184,7 +195,8 @@ def test_a_gang_waits_as_a_whole_says_why_and_starts_as_a_whole(product: Product
         watching.until(lambda: fresh(gang).phase_reason, seconds=PATIENCE)
         waits(watching)
         assert [pod["spec"].get("nodeName") for pod in product.pods_of(gang)] == [None] * NODES
-        assert fresh(gang).phase_reason == "NotEnoughResources"
+        assert fresh(gang).phase_reason == "Unschedulable"
+        assert "Insufficient nvidia.com/gpu" in fresh(gang).phase_message
         delete(workload=fresh(first), actor=SYSTEM)
         product.apply(first)
         watching.until(lambda: fresh(gang).running_pods == NODES, seconds=PATIENCE)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduling.cycle import cycle, preview
-from scheduling.decisions import Cause, Kind, Outcome, Wait
+from scheduling.decisions import Cause, Kind, Outcome, Start, Wait
 from scheduling.model import Node, PodGroup, Queue
 from scheduling.reasons import Reason
 from scheduling.resources import Limit, Resources
@@ -143,3 +143,36 @@ def test_two_gangs_of_two_queues_do_not_take_the_same_room() -> None:
     items = (node("n", 1), TEAM, NEXT, third, other, gang("a", priority="low"), gang("b", queue="third"))
     waits = [decision for decision in cycle(snapshot(*items), flavour="volcano") if isinstance(decision, Wait)]
     assert [(wait.group.name, wait.pend.reason) for wait in waits] == [("a", Reason.EVICTING), ("b", Reason.NO_ROOM)]
+
+
+SHARED = (queue("a", deserved=4), queue("a1", parent="a", deserved=4), queue("a2", parent="a", created=1))
+OTHERS = (queue("b", deserved=0), queue("b1", parent="b", created=2))
+
+
+def test_work_of_the_same_department_goes_first() -> None:
+    near = running("near", "n", queue="a2", priority="high", preemptible=True)
+    work = (near, running("far", "n", queue="b1", priority="very-low"))
+    found = outcome(gang("new", queue="a1"), node("n", 2), *SHARED, *OTHERS, *work)
+    assert (found.kind, victims(found)) == (Kind.RECLAIMS, ["near-0"])
+
+
+def test_projects_of_two_departments_are_served_as_these_stand() -> None:
+    """The project that deserves nothing comes first, since its department has the smaller part of its own in use."""
+    queues = (
+        *(queue("a", deserved=4), queue("a1", parent="a", deserved=2), queue("a2", parent="a", deserved=2)),
+        *(queue("b", deserved=4), queue("b1", parent="b", created=1)),
+    )
+    waiting = (gang("one", queue="a1"), gang("two", queue="b1"))
+    busy = running("busy", "full", gpus=2, queue="a2")
+    found = cycle(snapshot(node("full", 2), node("n", 1), *queues, busy, *waiting), flavour="volcano")
+    assert [each.group.name for each in found if isinstance(each, Start)] == ["two"]
+
+
+def test_somebody_may_go_for_what_then_waits_at_its_departments_limit() -> None:
+    """Seen on Volcano 1.15.1: reclaim does not look at what the department has given out already."""
+    walled = (queue("a", deserved=3, limit=3), *SHARED[1:])
+    work = (running("own", "m", gpus=3, queue="a2", preemptible=False), running("far", "n", queue="b1"))
+    found = outcome(gang("new", queue="a1"), node("m", 3), node("n", 1), *walled, *OTHERS, *work)
+    assert found.kind is Kind.RECLAIMS
+    assert found.pend is not None
+    assert (found.pend.reason, found.pend.queue) == (Reason.OVER_LIMIT, "a")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from random import Random
 from typing import Final
 
@@ -102,6 +103,12 @@ def foretell(plan: Contest) -> Ruling:
     outcome = _asked(plan, plan.candidate)
     victims = sorted((evict.victim.name, evict.cause.value) for evict in outcome.victims for _pod in evict.pods)
     return Ruling(outcome.kind, tuple(victims))
+
+
+def by_another_node(plan: Contest) -> set[Ruling]:
+    """What the model says where another of equal nodes comes first: preempt asks the best, and that may be several."""
+    orders = (replace(plan, nodes=nodes) for nodes in permutations(plan.nodes))
+    return {found for each in orders if (found := foretell(each)).kind == "preempts"}
 
 
 def _asked(plan: Contest, team: Team) -> Outcome:
