@@ -1,6 +1,6 @@
 """B2: a sync in which nothing is to be done, on a real API server, against a second `kubectl apply --server-side`.
 
-    python -m benchmarks.bench_resync [--projects 1000] [--repeats 5]
+    python -m benchmarks.bench_resync [--projects 1000] [--repeats 5] [--flavour kueue --pools 4]
 
 One etcd and kube-apiserver (no controllers, no nodes) hold the objects of many projects as Rung wrote them. Cold: the
 process remembers nothing and lists. Warm: it remembers its last look and asks what has happened since. Both are whole
@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.many import OBJECTS_EACH, as_file, check, registered, wanted
+from benchmarks.many import as_file, check, registered, wanted
 from benchmarks.plane import Plane, plane
 from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
@@ -33,6 +33,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--projects", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--flavour", default="kube")
+    parser.add_argument("--pools", type=int, default=1)
     asked = parser.parse_args()
     samples: dict[str, list[float]] = {COLD: [], WARM: [], KUBECTL: []}
     with (
@@ -42,9 +44,11 @@ def main() -> None:
         plane() as theirs,
         tempfile.TemporaryDirectory(prefix="rung-bench-") as folder,
     ):
-        cluster = registered(server, asked.projects)
-        file = as_file(wanted(cluster), Path(folder))
-        check(reconcile(cluster), written=asked.projects * OBJECTS_EACH + 7)
+        cluster = registered(server, asked.projects, flavour=asked.flavour, pools=asked.pools)
+        theirs.learn(asked.flavour)
+        manifests = wanted(cluster)
+        file = as_file(manifests, Path(folder))
+        check(reconcile(cluster), written=len(manifests))
         _apply(theirs, file)
         for repeat in range(asked.repeats):
             before = versions(cluster)
@@ -56,7 +60,8 @@ def main() -> None:
         print(f"{name:<40} {', '.join(f'{each:.3f}' for each in found)} s")
     stage.ratio(f"{COLD} / {KUBECTL}", samples[COLD], samples[KUBECTL], 1 / 40)
     stage.ratio(f"{WARM} / {KUBECTL}", samples[WARM], samples[KUBECTL], 1 / 200)
-    stage.keep("resync", {"projects": asked.projects, "writes": 0, "seconds": samples})
+    name = "resync" if asked.flavour == "kube" else f"resync-{asked.flavour}"
+    stage.keep(name, {"projects": asked.projects, "objects": len(manifests), "writes": 0, "seconds": samples})
 
 
 def ours(_theirs: Plane, cluster: Cluster, _file: Path, samples: dict[str, list[float]]) -> None:

@@ -1,6 +1,6 @@
 """B1: the first sync of many projects to a real API server, against `kubectl apply --server-side` and against floors.
 
-    python -m benchmarks.bench_sync [--projects 1000] [--repeats 5]
+    python -m benchmarks.bench_sync [--projects 1000] [--repeats 5] [--flavour kueue --pools 4]
 
 Every sample has a fresh etcd and kube-apiserver (no controllers, no nodes). Ours is `reconcile()` with everything it
 does: desired state from the database, comparison, writes, an outcome row per object. kubectl gets the same objects in
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import orjson
 
-from benchmarks.many import OBJECTS_EACH, as_file, check, registered, wanted
+from benchmarks.many import as_file, check, registered, wanted
 from benchmarks.plane import TOKEN, Plane, plane
 from benchmarks.raw import request, send_all
 from clusters.backends.kubernetes_paths import inside, place
@@ -77,22 +77,25 @@ def main() -> None:
     parser.add_argument("--projects", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=list(CONTENDERS), help="names of contenders")
+    parser.add_argument("--flavour", default="kube")
+    parser.add_argument("--pools", type=int, default=1)
     asked = parser.parse_args()
     samples: dict[str, list[float]] = {name: [] for name in asked.only}
     with stage.template() as template:
         for repeat in range(asked.repeats):
             names = list(samples)
             for name in names if repeat % 2 == 0 else reversed(names):
-                samples[name].append(sample(template, CONTENDERS[name], asked.projects))
+                samples[name].append(sample(template, CONTENDERS[name], asked))
                 print(f"{name:<40} {samples[name][-1]:7.2f} s", flush=True)
     report(samples)
-    stage.keep("sync", {"projects": asked.projects, "objects": asked.projects * OBJECTS_EACH + 7, "seconds": samples})
+    name = "sync" if asked.flavour == "kube" else f"sync-{asked.flavour}"
+    stage.keep(name, {"projects": asked.projects, "pools": asked.pools, "seconds": samples})
 
 
-def sample(template: Path, contender: Contender, projects: int) -> float:
+def sample(template: Path, contender: Contender, asked: argparse.Namespace) -> float:
     """Seconds of one contender on a fresh API server and in a fresh database."""
     with plane() as server, stage.copy_of(template), tempfile.TemporaryDirectory(prefix="rung-bench-") as name:
-        cluster = registered(server, projects)
+        cluster = registered(server, asked.projects, flavour=asked.flavour, pools=asked.pools)
         manifests = wanted(cluster)
         _files(manifests, Path(name))
         start = time.perf_counter()

@@ -16,31 +16,39 @@ from clusters.sources import desired_state
 from portal.core.actors import SYSTEM
 from tenants.models import Department, PriorityCap, Project, ProjectQuota
 
-OBJECTS_EACH = 6  # namespace, default requests, four quotas: limit, deserved, two caps
 FIRST = (PRIORITY_CLASS.kind, NAMESPACE.kind)
 
 
-def organisation(cluster: Cluster, projects: int) -> None:
-    """That many projects, each with a limit, a deserved quota and two caps."""
-    pool = NodePool.objects.create(cluster=cluster, name="h100", label_value="h100", is_default=True)
+def organisation(cluster: Cluster, projects: int, pools: int = 1) -> None:
+    """That many projects, each with a limit and a deserved quota in each pool, and two caps.
+
+    kube writes 6 objects for each: namespace, default requests, four quotas. With queues by pool it takes 5 pools to
+    write as many (KAI, Volcano: a queue in each, and the namespace), or 4 (Kueue: a queue over all pools besides).
+    """
+    names = [f"h{100 * (number + 1)}" for number in range(pools)]
+    made = NodePool.objects.bulk_create(
+        NodePool(cluster=cluster, name=name, label_value=name, is_default=name == names[0]) for name in names
+    )
     department = Department.objects.create(cluster=cluster, name=f"bench-{cluster.name}")
     rows = Project.objects.bulk_create(
         Project(department=department, cluster=cluster, name=name, namespace=f"runai-{name}")
         for name in (f"{cluster.name}-p{number}" for number in range(projects))
     )
     ProjectQuota.objects.bulk_create(
-        ProjectQuota(project=row, node_pool=pool, gpu_deserved=4000, gpu_limit=8000) for row in rows
+        ProjectQuota(project=row, node_pool=pool, gpu_deserved=4000, gpu_limit=8000) for row in rows for pool in made
     )
     PriorityCap.objects.bulk_create(
         PriorityCap(project=row, priority=name, gpu_limit=2000) for row in rows for name in ("high", "very-high")
     )
 
 
-def registered(plane: Plane, projects: int, name: str = "bench") -> Cluster:
+def registered(plane: Plane, projects: int, name: str = "bench", *, flavour: str = "kube", pools: int = 1) -> Cluster:
     """The API server taken into the estate as an admin would, with its projects."""
     forget_gateways()
-    cluster, _report = register_cluster(name=name, flavour="kube", source=plane.kubeconfig.read_bytes(), actor=SYSTEM)
-    organisation(cluster, projects)
+    plane.learn(flavour)
+    source = plane.kubeconfig.read_bytes()
+    cluster, _report = register_cluster(name=name, flavour=flavour, source=source, actor=SYSTEM)
+    organisation(cluster, projects, pools)
     return cluster
 
 

@@ -40,6 +40,18 @@ class Plane:
         """The beginning of a command."""
         return [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig)]
 
+    def learn(self, flavour: str) -> None:
+        """Make the API server know the kinds of a scheduler that is none of Kubernetes' own: Kueue's are its own."""
+        crds = ROOT / "lab" / "crds" / "schedulers" / f"{flavour}.yaml"
+        if flavour == "kueue":
+            crds = _programs("kueue") / "kueue.d" / "crds"
+        if crds.exists():
+            for command in (
+                ["apply", "--server-side", "-f", str(crds)],
+                ["wait", "--for=condition=established", "crd", "--all"],
+            ):
+                subprocess.run([*self.kubectl, *command], stdout=subprocess.DEVNULL, check=True)
+
     def api(self) -> Api:
         """A connection of its own."""
         return Api(self.port, self.ca, TOKEN)
@@ -48,9 +60,7 @@ class Plane:
 @contextmanager
 def plane() -> Iterator[Plane]:
     """Start, wait until it is ready, stop: the API server before etcd."""
-    programs = Path(
-        subprocess.run([ROOT / "lab" / "build", "--where"], capture_output=True, text=True, check=True).stdout.strip()
-    )
+    programs = _programs()
     with tempfile.TemporaryDirectory(prefix="rung-plane-") as name, ExitStack() as stack:
         folder = Path(name)
         log = stack.enter_context((folder / "log").open("wb"))
@@ -61,6 +71,13 @@ def plane() -> Iterator[Plane]:
         found.kubeconfig.write_text(json.dumps(_kubeconfig(found)))
         _wait_for(found)
         yield found
+
+
+def _programs(*more: str) -> Path:
+    """Where `lab/build` keeps what it has built."""
+    modules = ("etcd", "controlplane", "kwok", *more)
+    command = [ROOT / "lab" / "build", "--where", *modules]
+    return Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
 
 
 def _etcd(programs: Path, folder: Path, port: int, peer: int) -> list[str]:

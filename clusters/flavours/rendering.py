@@ -1,6 +1,5 @@
 """A workload's object as one cluster should hold it: effective values at every place that describes pods. Pure."""
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,7 +58,7 @@ def render_job(
        describes pods
     3. suspend or resume it where the kind knows how
     """
-    body = copy.deepcopy(job.manifest)
+    body: Manifest = _copied(job.manifest)
     kind = kind_for(str(body["apiVersion"]), str(body["kind"]))
     if kind is None or (job.suspended and kind.suspend is None):
         return []
@@ -76,6 +75,13 @@ def render_job(
     if kind.suspend:
         _set(body, kind.suspend, job.suspended)
     return [body]
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what JSON can say: `copy.deepcopy`, which looks for cycles and classes, takes most of a rendering."""
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
 def node_selector(pool: PoolSpec | None) -> dict[str, str]:
