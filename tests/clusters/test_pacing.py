@@ -94,12 +94,12 @@ def fails(valve: Valve) -> None:
 
 
 def test_a_dead_cluster_refuses_at_once_and_lives_again_with_one_answer() -> None:
-    valve = Valve("blue", breaker=Breaker(after=2, first=0.05))
+    valve = Valve("blue", breaker=Breaker(after=2, first=0.5))
     fails(valve)
     fails(valve)
     with pytest.raises(ClusterUnreachable, match="blue did not answer 2 times"), valve.turn():
         pass
-    time.sleep(0.06)
+    time.sleep(0.51)
     with valve.turn():
         valve.answered()
     with valve.turn():
@@ -133,13 +133,14 @@ def test_who_waits_for_a_turn_hears_that_the_cluster_died() -> None:
 def test_no_more_are_under_way_than_allowed() -> None:
     valve = Valve("blue", pace=Pace(start=3, most=3))
     lock, now, most = threading.Lock(), [0], [0]
+    together = threading.Barrier(3, timeout=10)
 
     def work() -> None:
         with valve.turn():
             with lock:
                 now[0] += 1
                 most[0] = max(most[0], now[0])
-            time.sleep(0.02)
+            together.wait()
             with lock:
                 now[0] -= 1
 
@@ -147,7 +148,7 @@ def test_no_more_are_under_way_than_allowed() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(20)
     assert most == [3]
 
 
