@@ -95,7 +95,11 @@ def test_more_than_a_chunk_goes_around_what_stays(
     assert ObservedPod.objects.count() == 3
 
 
-def test_it_happens_once_an_hour_however_often_it_is_asked_for(ended: Workload) -> None:
+def test_it_happens_once_an_hour_however_often_it_is_asked_for(
+    ended: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: moment)  # no new hour begins meanwhile
     pod_of(ended)
     prune_task()
     pod_of(ended)
