@@ -56,14 +56,16 @@ PROMISES: Final = (
         "partly",
         "With the capacity plugin and the action reclaim a queue gets its deserved quota back from queues above "
         "theirs; as shipped Volcano has neither. A queue may fall below its deserved quota when one of its pods is "
-        "larger than what it had too much; the over-quota weight counts for the proportion plugin only.",
+        "larger than what it had too much, and one that deserves CPU or memory too may take GPUs beyond its own as long "
+        "as it is within those. The over-quota weight counts for the proportion plugin only.",
         CONFIGURE,
     ),
     Promise(
         "department_limit",
         "A department's limit caps its projects",
         "partly",
-        "The parent queue's capability is checked only where the capacity plugin has enableHierarchy: true; Rung "
+        "The parent queue's capability is checked only where the capacity plugin has enableHierarchy: true. Reclaim "
+        "does not look at it: somebody may be evicted for work that then still waits at its department's limit. Rung "
         "checks the sums when quotas are set and work is submitted.",
         "Set enableHierarchy: true at the capacity plugin.",
     ),
