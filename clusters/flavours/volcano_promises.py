@@ -56,8 +56,8 @@ PROMISES: Final = (
         "partly",
         "With the capacity plugin and the action reclaim a queue gets its deserved quota back from queues above "
         "theirs; as shipped Volcano has neither. A queue may fall below its deserved quota when one of its pods is "
-        "larger than what it had too much, and one that deserves CPU or memory too may take GPUs beyond its own as long "
-        "as it is within those. The over-quota weight counts for the proportion plugin only.",
+        "larger than what it had too much, and one that deserves CPU or memory too may take GPUs beyond its own as "
+        "long as it is within those. The over-quota weight counts for the proportion plugin only.",
         CONFIGURE,
     ),
     Promise(
