@@ -101,11 +101,16 @@ IGNORED: Final = frozenset(f"/metadata/annotations/{name.replace('/', '~1')}" fo
 
 
 def diff(
-    observed: Iterable[Manifest], desired: Iterable[Manifest], *, adopted: Container[str] = frozenset()
+    observed: Iterable[Manifest],
+    desired: Iterable[Manifest],
+    *,
+    adopted: Container[str] = frozenset(),
+    fence: bool = False,
 ) -> list[Change]:
     """What would make the cluster equal to the desired state; empty when it already is. The order is not yet safe.
 
-    `adopted`: uids of foreign objects that may become ours.
+    `adopted`: uids of foreign objects that may become ours. `fence`: objects of equal content are written too where
+    they carry a lower generation, since a worker that was lost may still hold what was wanted in between.
     """
     live = {ref_of(manifest): manifest for manifest in observed}
     wanted = {ref_of(manifest): stamped(manifest) for manifest in desired}
@@ -118,7 +123,7 @@ def diff(
     for ref, manifest in wanted.items():
         if ref.namespace in blocked:
             changes.append(Conflict(ref, manifest, blocked[ref.namespace]))
-        elif change := _compare(ref, live.get(ref), manifest, adopted):
+        elif change := _compare(ref, live.get(ref), manifest, adopted, fence=fence):
             changes.append(change)
     extra = (Delete(ref, each) for ref, each in live.items() if ref not in wanted and is_managed(each))
     return [*changes, *(change for change in extra if not is_leaving(change.observed))]
@@ -156,17 +161,20 @@ def field_changes(observed: Manifest, desired: Manifest) -> Changes:
     return tuple(each for each in _leaves(observed, desired, "", "") if each.path not in IGNORED)
 
 
-def _compare(ref: ObjectRef, observed: Manifest | None, desired: Manifest, adopted: Container[str]) -> Change | None:
+def _compare(
+    ref: ObjectRef, observed: Manifest | None, desired: Manifest, adopted: Container[str], *, fence: bool
+) -> Change | None:
     if observed is None:
         return Create(ref, desired)
     if not (is_managed(observed) or observed["metadata"].get("uid") in adopted):
         return conflict_with(ref, observed, desired)
     if is_leaving(observed):
         return Conflict(ref, desired, f"{ref.kind.kind} {ref.name} is being deleted; it is made anew once it is gone.")
-    if _holds(observed, desired):
+    behind = fence and generation_of(observed) < generation_of(desired)
+    if not behind and _holds(observed, desired):
         return None
     changes = field_changes(observed, desired)
-    if not changes and hash_of(observed) == hash_of(desired):
+    if not (behind or changes) and hash_of(observed) == hash_of(desired):
         return None
     if generation_of(desired) < generation_of(observed):
         return Fenced(ref, desired, observed, changes)

@@ -23,7 +23,7 @@ from clusters.ownership import owner_of
 from clusters.ports import ClusterGateway, DesiredState, Kind, Manifest, ObjectRef
 from clusters.services import former, sightings, touches
 from clusters.services.repairs import adopted_uids
-from clusters.services.runs import Journal
+from clusters.services.runs import Journal, follows_a_lost_one
 from clusters.services.sightings import Sighting
 from clusters.services.writing import threads_of
 from clusters.sources import desired_state, uncounted_state
@@ -78,6 +78,8 @@ def look_at(journal: Journal, gateway: ClusterGateway) -> Look:
     cluster = journal.run.cluster
     if journal.run.dry_run:
         return _whole(journal, gateway)
+    if follows_a_lost_one(journal.run):
+        return _whole(journal, gateway, fence=True)
     owners = touches.scope_of(cluster, now=timezone.now())
     if owners is None:
         return _warm(journal, gateway) or _whole(journal, gateway)
@@ -105,8 +107,11 @@ def uncollected() -> Iterator[None]:
 
 
 @uncollected()
-def _whole(journal: Journal, gateway: ClusterGateway) -> Look:
-    """Observed before desired: what a later generation has just made is then always wanted, never extra."""
+def _whole(journal: Journal, gateway: ClusterGateway, *, fence: bool = False) -> Look:
+    """Observed before desired: what a later generation has just made is then always wanted, never extra.
+
+    `fence`: what a lost worker may still write over is written, though nothing but its generation has changed.
+    """
     cluster = journal.run.cluster
     versions: dict[str, str] = {}
     listed: Listed = []
@@ -125,9 +130,9 @@ def _whole(journal: Journal, gateway: ClusterGateway) -> Look:
     goal = _goal(cluster, *early)
     observed = [each for _, found in listed for each in found]
     adopted = adopted_uids(cluster)
-    changes = diff(observed, goal.wanted, adopted=adopted)
+    changes = diff(observed, goal.wanted, adopted=adopted, fence=fence)
     if foreign := list(_in_the_way(journal, gateway, observed, changes)):
-        changes = diff([*observed, *foreign], goal.wanted, adopted=adopted)
+        changes = diff([*observed, *foreign], goal.wanted, adopted=adopted, fence=fence)
     changes = retired.free(changes)
     if not journal.run.dry_run:
         _remember(cluster, goal.uncounted, versions, listed, changes)

@@ -26,6 +26,7 @@ BEAT: Final = 1.0
 FRESH: Final = 30.0
 """How old (seconds, this machine's monotonic clock) proof of life may be for a write: half of DEAD_AFTER."""
 BATCH: Final = 500
+ABANDONED: Final = "abandoned"
 
 ACTIONS: Final = {
     Create: "create",
@@ -51,7 +52,7 @@ def claim(cluster: Cluster, *, trigger: str, dry_run: bool) -> SyncRun | None:
     dead.update(
         state=SyncState.FAILED,
         finished_at=Now(),
-        error_code="abandoned",
+        error_code=ABANDONED,
         error="Its worker ended or stopped; another one took over.",
     )
     now = timezone.now()
@@ -62,6 +63,12 @@ def claim(cluster: Cluster, *, trigger: str, dry_run: bool) -> SyncRun | None:
             )
     except IntegrityError:
         return None
+
+
+def follows_a_lost_one(run: SyncRun) -> bool:
+    """The run before it was abandoned: its worker may still be there, about to write what it read."""
+    earlier = SyncRun.objects.filter(cluster=run.cluster_id, dry_run=False, pk__lt=run.pk).order_by("-pk")
+    return earlier.values_list("error_code", flat=True).first() == ABANDONED
 
 
 class Journal:

@@ -142,6 +142,25 @@ def test_the_inputs_stay_as_they_were() -> None:
     assert (observed, desired) == before
 
 
+@pytest.mark.parametrize("fence", [False, True])
+def test_f17_a_late_writer_of_equal_content_takes_no_generation_back(*, fence: bool) -> None:
+    stored = as_stored(priority_class(generation=5))
+    assert diff([stored], [priority_class(generation=3)], fence=fence) == []
+    edited = {**stored, "description": "edited by hand"}
+    (change,) = diff([edited], [priority_class(generation=3)], fence=fence)
+    assert isinstance(change, Fenced)
+
+
+def test_f17_after_a_lost_worker_equal_content_carries_the_later_generation_too() -> None:
+    stored = as_stored(priority_class(generation=4))
+    assert diff([stored], [priority_class(generation=6)]) == []
+    (change,) = diff([stored], [priority_class(generation=6)], fence=True)
+    assert isinstance(change, Update)
+    assert change.changes == ()
+    assert change.desired["metadata"]["annotations"][GENERATION] == "6"
+    assert diff([as_stored(priority_class(generation=6))], [priority_class(generation=6)], fence=True) == []
+
+
 def test_the_hash_leaves_generation_out() -> None:
     one, two = stamped(priority_class(generation=1)), stamped(priority_class(generation=2))
     assert one["metadata"]["annotations"][APPLIED_HASH] == two["metadata"]["annotations"][APPLIED_HASH]

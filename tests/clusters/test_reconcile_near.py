@@ -3,16 +3,18 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
 import pytest
 from django.utils import timezone
 
 from clusters.backends.memory import MemoryGateway, Store
-from clusters.errors import ClusterError, ClusterRefused
+from clusters.errors import ClusterError, ClusterRefused, VersionConflict
 from clusters.flavours import flavour_for
 from clusters.kinds_core import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
-from clusters.models import Cluster, Drift, SyncState, Touch
+from clusters.models import Cluster, Drift, SyncRun, SyncState, Touch
+from clusters.ownership import generation_of
 from clusters.ports import DesiredState, Kind, Manifest, ObjectRef, WatchEvent
 from clusters.services import sightings
 from clusters.services.estate import request_reconcile, touch
@@ -270,6 +272,34 @@ def mess(random: Random, gateway: MemoryGateway, cluster: Cluster, wanted: Wante
             levels=(level("high", random.randint(100, 150)), LEVELS[1]),
             departments=wanted.state.departments,
         )
+
+
+def test_f17_what_a_lost_worker_read_in_between_is_not_written_over_equal_content(
+    cluster: Cluster, wanted: Wanted, gateway: MemoryGateway
+) -> None:
+    """It read generation 2, and stopped; by generation 3 the old content is wanted again, and is there already."""
+    low = ObjectRef(PRIORITY_CLASS, "low")
+    wanted.state = state(levels=(level("low", 40, generation=1),))
+    touch(cluster)
+    reconcile(cluster)
+    read = gateway.get(low)
+    assert read is not None
+    SyncRun.objects.create(
+        cluster=cluster, started_at=timezone.now(), heartbeat_at=timezone.now() - timedelta(minutes=2)
+    )
+    wanted.state = state(levels=(level("low", 40, generation=3),))
+    touch(cluster)
+    assert outcomes(reconcile(cluster)) == [("update", "low", True)]
+    late = level("low", 40, policy="Never", generation=2)
+    (manifest,) = [
+        each for each in flavour_for("kai").objects_for(state(levels=(late,))) if each["kind"] == low.kind.kind
+    ]
+    with pytest.raises(VersionConflict):
+        gateway.update(manifest, observed=read)
+    assert reconcile(cluster).written == 0
+    live = gateway.get(low)
+    assert live is not None
+    assert generation_of(live) == 3
 
 
 def test_a_reason_to_look_that_comes_during_a_run_is_not_settled_by_it(
