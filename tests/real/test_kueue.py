@@ -315,9 +315,9 @@ def test_while_kueue_is_away_a_job_waits_to_be_made_and_the_cluster_says_so(prod
 
 
 def test_who_waits_is_told_its_place_as_kueue_counts(product: Product) -> None:
-    """By priority, then by age; who is let go makes the others move up. The account of few rights may ask for it."""
+    """By priority; who leaves makes the others move up. The account of few rights may ask for it."""
     one, _two = two_projects(product)
-    asked = [("huge", "medium", 3), ("older", "low", 3), ("younger", "low", 3)]
+    asked = [("one", "medium", 3), ("two", "low", 3), ("three", "very-low", 3)]
     waiting = [
         product.submit(one, a_job(name, pods=pods), priority=priority, preemptibility="preemptible")
         for name, priority, pods in asked
