@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 from django.utils import timezone
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from clusters.models import Cluster, Drift, SyncOutcome, SyncRun
 from portal.core.actors import SYSTEM
@@ -33,6 +33,7 @@ from workloads.services.plans import apply_plan, plan_priority_change
 
 HERE = Path(__file__).parent
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+BUSY = ".htmx-request, .htmx-swapping, .htmx-settling, .htmx-added"
 SIZES = {"narrow": {"width": 390, "height": 844}, "wide": {"width": 1280, "height": 900}}
 
 
@@ -76,8 +77,14 @@ class Visit:
     def open(self, path: str) -> Page:
         """Go to a page of the portal and let its first htmx requests finish."""
         self.page.goto(self.origin + path)
-        self.page.wait_for_load_state("networkidle")
+        expect(self.page.locator(BUSY)).to_have_count(0, timeout=30_000)
         return self.page
+
+    def look(self, theme: str, size: str) -> None:
+        """See the page that is open in another theme and size."""
+        self.page.emulate_media(color_scheme="dark" if theme == "dark" else "light", reduced_motion="reduce")
+        self.page.set_viewport_size({"width": SIZES[size]["width"], "height": SIZES[size]["height"]})
+        expect(self.page.locator("html")).to_have_attribute("data-bs-theme", theme, timeout=30_000)
 
 
 Visitor = Callable[..., Visit]
@@ -92,7 +99,7 @@ def visit(browser: Browser, live_server: object) -> Iterator[Visitor]:
     def opened(user: User | None, *, theme: str = "light", size: str = "wide") -> Visit:
         scheme = "dark" if theme == "dark" else "light"
         context = browser.new_context(viewport=SIZES[size], color_scheme=scheme)  # type: ignore[arg-type]  # a size
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         contexts.append(context)
         if user is not None:
             client = Client()

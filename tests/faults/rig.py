@@ -32,7 +32,7 @@ from workloads.models import Workload
 
 SEEDS = range(int(os.environ.get("RUNG_FAULT_SEEDS", "2")))
 """How often each fault is repeated, every time with another schedule. A failing number repeats itself."""
-PATIENCE = 40.0
+PATIENCE = 80.0
 CAPPED = "low"
 LOW = {"priority": "low", "preemptibility": "preemptible"}
 
