@@ -214,19 +214,37 @@ class DepartmentPool:
 
 def department_rows(department: Department) -> list[DepartmentPool]:
     """One row per node pool of the department's cluster."""
-    projects = list(department.projects.values_list("pk", flat=True))
-    own = {quota.node_pool_id: quota for quota in DepartmentQuota.objects.filter(department=department)}
-    sums: defaultdict[int, Resources] = defaultdict(Resources)
-    for quota in ProjectQuota.objects.filter(project__in=projects):
-        sums[quota.node_pool_id] += Resources(quota.gpu_deserved, quota.cpu_deserved or 0, quota.memory_deserved or 0)
-    used = usage_by_queue(projects)
-    return [
-        DepartmentPool(
-            department=department,
-            pool=pool,
-            quota=own.get(pool.pk) or DepartmentQuota(department=department, node_pool=pool),
-            projects_deserved=sums[pool.pk],
-            usage=sum((use for (_project, name), use in used.items() if name == pool.name), Usage()),
-        )
-        for pool in department.cluster.node_pools.all()
-    ]
+    return department_rows_of([department])[department.pk]
+
+
+def department_rows_of(departments: Iterable[Department]) -> Mapping[int, list[DepartmentPool]]:
+    """Rows per department id. The number of queries does not grow with the departments."""
+    chosen = list(departments)
+    parents = dict(Project.objects.filter(department__in=chosen).values_list("pk", "department_id"))
+    own = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=chosen))
+    sums: defaultdict[tuple[int, int], Resources] = defaultdict(Resources)
+    for quota in ProjectQuota.objects.filter(project__in=list(parents)):
+        amounts = Resources(quota.gpu_deserved, quota.cpu_deserved or 0, quota.memory_deserved or 0)
+        sums[parents[quota.project_id], quota.node_pool_id] += amounts
+    used: defaultdict[tuple[int, str], Usage] = defaultdict(Usage)
+    for (project_id, pool_name), use in usage_by_queue(list(parents)).items():
+        used[parents[project_id], pool_name] += use
+    pools = list(NodePool.objects.filter(cluster__in={row.cluster_id for row in chosen}).select_related("cluster"))
+    return {
+        department.pk: [
+            DepartmentPool(
+                department=department,
+                pool=pool,
+                quota=_department_quota(own.get((department.pk, pool.pk)), department, pool),
+                projects_deserved=sums[department.pk, pool.pk],
+                usage=used[department.pk, pool.name],
+            )
+            for pool in pools
+            if pool.cluster_id == department.cluster_id
+        ]
+        for department in chosen
+    }
+
+
+def _department_quota(row: object, department: Department, pool: NodePool) -> DepartmentQuota:
+    return row if isinstance(row, DepartmentQuota) else DepartmentQuota(department=department, node_pool=pool)

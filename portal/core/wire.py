@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import IO, Any
 
 from rest_framework.negotiation import BaseContentNegotiation
@@ -12,6 +13,13 @@ from rest_framework.request import Request
 from portal.core.errors import BadRequest, Refused, TooLarge
 
 LARGEST_BODY = 512 * 1024
+TENANT_ID = 1
+"""Run:ai's number of the tenant; an installation is one."""
+
+
+def stamp(moment: datetime | None) -> str | None:
+    """RFC 3339 in UTC, or null."""
+    return moment.isoformat().replace("+00:00", "Z") if moment else None
 
 
 class StrictJSONParser(BaseParser):

@@ -1,9 +1,17 @@
-"""REST routes of the tenants' side. No trailing slashes."""
+"""REST routes of the tenants' side. No trailing slashes; fixed words win over ids."""
 
 from django.urls import path
 
-from tenants.api import token
+from tenants.api import departments, projects, token
 
 urlpatterns = [
     path("v1/token", token.Token.as_view()),
+    path("v1/org-unit/projects", projects.Projects.as_view()),
+    path("v1/org-unit/projects/count", projects.ProjectCount.as_view()),
+    path("v1/org-unit/projects/<int:unit_id>", projects.OneProject.as_view()),
+    path("v1/org-unit/projects/<int:unit_id>/resources", projects.ProjectResources.as_view()),
+    path("v1/org-unit/departments", departments.Departments.as_view()),
+    path("v1/org-unit/departments/count", departments.DepartmentCount.as_view()),
+    path("v1/org-unit/departments/<int:unit_id>", departments.OneDepartment.as_view()),
+    path("v1/org-unit/departments/<int:unit_id>/resources", departments.DepartmentResources.as_view()),
 ]

@@ -2,8 +2,8 @@
 
 from django.db import models
 from django.db.models import Q
-from simple_history.models import HistoricalRecords
 
+from tenants.models.kept import kept_history
 from tenants.models.rules import LONGEST_MINUTES, Rule
 
 
@@ -13,7 +13,7 @@ class MinRuntime(Rule):
     minutes = models.PositiveIntegerField(
         help_text="Minutes from the start of a run; 0 guarantees nothing, whatever its department does."
     )
-    history = HistoricalRecords(history_change_reason_field=models.TextField(null=True))
+    history = kept_history()
 
     class Meta(Rule.Meta):
         ordering = ["department", "project"]

@@ -2,9 +2,9 @@
 
 from django.core.validators import RegexValidator
 from django.db import models
-from simple_history.models import HistoricalRecords
 
 from clusters.models import Cluster
+from tenants.models.kept import kept_history
 
 DNS_LABEL = RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", "Use lower-case letters, digits and inner dashes.")
 
@@ -26,9 +26,7 @@ class Department(models.Model):
     created_by = models.CharField(max_length=254, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
-    history = HistoricalRecords(
-        history_change_reason_field=models.TextField(null=True), excluded_fields=["generation", "updated_at"]
-    )
+    history = kept_history(excluded_fields=["generation", "updated_at"])
 
     class Meta:
         ordering = ["name"]
@@ -65,9 +63,7 @@ class Project(models.Model):
     created_by = models.CharField(max_length=254, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
-    history = HistoricalRecords(
-        history_change_reason_field=models.TextField(null=True), excluded_fields=["generation", "updated_at"]
-    )
+    history = kept_history(excluded_fields=["generation", "updated_at"])
 
     class Meta:
         ordering = ["name"]

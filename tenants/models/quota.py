@@ -2,10 +2,10 @@
 
 from django.db import models
 from django.db.models import F, Q
-from simple_history.models import HistoricalRecords
 
 from clusters.models import NodePool
 from scheduling.resources import Limit
+from tenants.models.kept import kept_history
 from tenants.models.organisation import Department, Project
 
 
@@ -68,7 +68,7 @@ class DepartmentQuota(Quota):
     """The parent queue of a department in one node pool."""
 
     department = models.ForeignKey(Department, on_delete=models.CASCADE, related_name="quotas")
-    history = HistoricalRecords(history_change_reason_field=models.TextField(null=True), excluded_fields=["updated_at"])
+    history = kept_history(excluded_fields=["updated_at"])
 
     class Meta:
         ordering = ["department", "node_pool"]
@@ -86,7 +86,7 @@ class ProjectQuota(Quota):
     """The leaf queue of a project in one node pool."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="quotas")
-    history = HistoricalRecords(history_change_reason_field=models.TextField(null=True), excluded_fields=["updated_at"])
+    history = kept_history(excluded_fields=["updated_at"])
 
     class Meta:
         ordering = ["project", "node_pool"]
@@ -106,7 +106,7 @@ class PriorityCap(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="priority_caps")
     priority = models.CharField(max_length=63, help_text="Name of a dictionary entry.")
     gpu_limit = models.PositiveBigIntegerField("GPU limit", help_text="Thousandths of a GPU.")
-    history = HistoricalRecords(history_change_reason_field=models.TextField(null=True), excluded_fields=["updated_at"])
+    history = kept_history(excluded_fields=["updated_at"])
 
     class Meta:
         ordering = ["project", "priority"]

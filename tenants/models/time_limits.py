@@ -2,8 +2,8 @@
 
 from django.db import models
 from django.db.models import F, Q
-from simple_history.models import HistoricalRecords
 
+from tenants.models.kept import kept_history
 from tenants.models.rules import LONGEST_MINUTES, Rule
 
 
@@ -13,7 +13,7 @@ class TimeLimit(Rule):
     category = models.CharField(max_length=40, help_text="Build, Train, Deploy or another of the dictionary.")
     minutes = models.PositiveIntegerField(help_text="Minutes from the start of a run to its end.")
     notice_minutes = models.PositiveIntegerField(default=15, help_text="So long before its end a run is told.")
-    history = HistoricalRecords(history_change_reason_field=models.TextField(null=True))
+    history = kept_history()
 
     class Meta(Rule.Meta):
         ordering = ["category", "department", "project"]

@@ -6,6 +6,14 @@ from django.test import Client
 
 SERVED = {
     "/api/v1/token": {"post"},
+    "/api/v1/org-unit/projects": {"get", "post"},
+    "/api/v1/org-unit/projects/count": {"get"},
+    "/api/v1/org-unit/projects/{unit_id}": {"get", "put", "delete"},
+    "/api/v1/org-unit/projects/{unit_id}/resources": {"put", "patch"},
+    "/api/v1/org-unit/departments": {"get", "post"},
+    "/api/v1/org-unit/departments/count": {"get"},
+    "/api/v1/org-unit/departments/{unit_id}": {"get", "put", "delete"},
+    "/api/v1/org-unit/departments/{unit_id}/resources": {"put", "patch"},
     "/api/v1/workload-priorities": {"get"},
     "/api/v1/workload-types": {"get"},
     "/api/v1/workload-types/{type_id}": {"get", "put"},

@@ -11,10 +11,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.core.actors import Actor
+from portal.core.bodies import REFUSALS, AcceptedSchema, ErrorSchema, checked
 from portal.core.errors import Absent, RungError
 from portal.core.http import actor_of
-from workloads.api.catalogue import REFUSALS
-from workloads.api.schemas import AcceptedSchema, Batch, BatchResult, ErrorSchema, checked
+from workloads.api.schemas import Batch, BatchResult
 from workloads.models import Workload
 from workloads.selectors import workload_or_404
 from workloads.services import lifecycle

@@ -9,18 +9,17 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from clusters.models import Cluster
+from portal.core.bodies import FILTERS, REFUSALS, ErrorSchema, checked
 from portal.core.errors import Absent, Refused
 from portal.core.filtering import Column, as_number, filters, flag_in, ordering
 from portal.core.http import actor_of
 from workloads.api.schemas import (
     CategoriesSchema,
     CategorySchema,
-    ErrorSchema,
     PrioritiesSchema,
     TypeChange,
     TypeSchema,
     TypesSchema,
-    checked,
 )
 from workloads.api.shapes import category_json, priority_json, type_json
 from workloads.models import Category, Priority, WorkloadType
@@ -28,12 +27,6 @@ from workloads.services.types import update_type
 
 PRIORITY_COLUMNS = {"name": Column("name"), "source": Column("source"), "value": Column("value", as_number)}
 TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
-REFUSALS = {400: ErrorSchema, 401: ErrorSchema, 403: ErrorSchema, 404: ErrorSchema}
-FILTERS = [
-    OpenApiParameter("filterBy", str, description="Comma list of field, operator, value: name=@high,value>=80."),
-    OpenApiParameter("sortBy", str),
-    OpenApiParameter("sortOrder", str, enum=["asc", "desc"]),
-]
 
 
 class Priorities(APIView):

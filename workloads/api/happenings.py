@@ -8,9 +8,9 @@ from rest_framework.views import APIView
 
 from clusters.logtext import clean_message
 from clusters.models import ClusterEvent
+from portal.core.bodies import REFUSALS
 from portal.core.filtering import descending, page_of
 from portal.core.http import actor_of
-from workloads.api.catalogue import REFUSALS
 from workloads.api.pod_shapes import event_json, record_json
 from workloads.api.reading_schemas import EventsSchema, HistorySchema
 from workloads.models import Workload

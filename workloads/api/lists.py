@@ -8,10 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from portal.core.bodies import FILTERS, REFUSALS, CountSchema
 from portal.core.filtering import Column, as_number, as_time, filters, flag_in, ordering, page_of
 from portal.core.http import actor_of
-from workloads.api.catalogue import FILTERS, REFUSALS
-from workloads.api.schemas import CountSchema, WorkloadSchema, WorkloadsSchema
+from workloads.api.schemas import WorkloadSchema, WorkloadsSchema
 from workloads.api.shapes import PENDING_REASONS, workload_json
 from workloads.models import Workload
 from workloads.selectors import visible_workloads, workload_or_404

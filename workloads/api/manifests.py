@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.core.actors import Actor
+from portal.core.bodies import REFUSALS, ErrorSchema, checked
 from portal.core.errors import BadRequest, Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
@@ -17,8 +18,7 @@ from tenants.api.authentication import marks_of
 from tenants.models import Project
 from tenants.permissions import Verb, can, grants_read_once
 from tenants.selectors import project_by_id
-from workloads.api.catalogue import REFUSALS
-from workloads.api.schemas import ErrorSchema, NewWorkload, WorkloadV2Schema, WorkloadV2WithSync, checked
+from workloads.api.schemas import NewWorkload, WorkloadV2Schema, WorkloadV2WithSync
 from workloads.api.shapes import workload_v2_json
 from workloads.intake import Explicit, WorkloadSpec
 from workloads.models import DesiredPhase, Workload

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from clusters.models import ClusterEvent, ObservedPod
+from portal.core.wire import TENANT_ID, stamp
 from tenants.models import Project
-from workloads.api.shapes import TENANT_ID, gpus, stamp
+from workloads.api.shapes import gpus
 from workloads.models import EventType, Workload, WorkloadEvent
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})

@@ -9,13 +9,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from clusters.models import ObservedPod
+from portal.core.bodies import FILTERS, REFUSALS, CountSchema
 from portal.core.errors import BadRequest
 from portal.core.filtering import Column, as_time, filters, flag_in, ordering, page_of
 from portal.core.http import actor_of
-from workloads.api.catalogue import FILTERS, REFUSALS
 from workloads.api.pod_shapes import ENDED, pod_json
 from workloads.api.reading_schemas import PodsSchema
-from workloads.api.schemas import CountSchema
 from workloads.selectors import workload_or_404
 from workloads.selectors.pods import homes_of, owners_of, visible_pods
 

@@ -1,37 +1,10 @@
 """What the routes take and answer: for the OpenAPI document and for checking bodies. Shapes and keys are Run:ai's."""
 
-from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 
 from rest_framework import serializers
 
-from portal.core.errors import Problem, Refused
-
 NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-
-
-class ProblemSchema(serializers.Serializer[Any]):
-    """One refused field."""
-
-    pointer = serializers.CharField(help_text="JSON pointer of the field.")
-    code = serializers.CharField()
-    message = serializers.CharField()
-    allowed = serializers.ListField(child=serializers.CharField(), required=False)
-    line = serializers.IntegerField(required=False)
-    numbers = serializers.DictField(child=serializers.CharField(), required=False)
-
-
-class ErrorSchema(serializers.Serializer[Any]):
-    """Run:ai's error, with `errors` beside it where fields are refused."""
-
-    code = serializers.IntegerField(help_text="The HTTP status.")
-    message = serializers.CharField()
-    details = serializers.CharField(help_text="A code for programs.", allow_blank=True)
-
-    def get_fields(self) -> dict[str, Any]:
-        """With `errors`, a name the class itself uses."""
-        return {**super().get_fields(), "errors": ProblemSchema(many=True, required=False)}
 
 
 class ClusterPhaseSchema(serializers.Serializer[Any]):
@@ -186,19 +159,6 @@ class WorkloadsSchema(serializers.Serializer[Any]):
     next = serializers.IntegerField(allow_null=True)
 
 
-class CountSchema(serializers.Serializer[Any]):
-    """How many."""
-
-    count = serializers.IntegerField()
-
-
-class AcceptedSchema(serializers.Serializer[Any]):
-    """Taken; the cluster follows."""
-
-    code = serializers.IntegerField()
-    message = serializers.CharField()
-
-
 class Batch(serializers.Serializer[Any]):
     """One action on up to a hundred workloads."""
 
@@ -220,49 +180,3 @@ class BatchResult(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     succeeded = serializers.ListField(child=serializers.CharField())
     failed = BatchFailure(many=True)
-
-
-def checked(schema: type[serializers.Serializer[Any]], body: object) -> dict[str, Any]:
-    """The body with known fields only. Raises Refused with a pointer for every bad or unknown field."""
-    found, problems = _read(schema, body)
-    problems += _unknown("", _reader(schema), body)
-    if problems:
-        raise Refused(problems[0].message, code="invalid", problems=problems)
-    return found
-
-
-@lru_cache
-def _reader(schema: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
-    """One instance per process: making one copies every field, which costs more than reading a body."""
-    return schema()
-
-
-def _read(schema: type[serializers.Serializer[Any]], body: object) -> tuple[dict[str, Any], list[Problem]]:
-    """What a good body says; a bad one is read once more by a serializer of its own, which explains it."""
-    with suppress(serializers.ValidationError):
-        return dict(_reader(schema).run_validation(body)), []
-    explained = schema(data=body)
-    explained.is_valid()
-    return {}, list(_problems("", explained.errors))
-
-
-def _problems(pointer: str, errors: Any) -> list[Problem]:
-    if isinstance(errors, dict):
-        named = (("" if key == "non_field_errors" else f"/{key}", value) for key, value in errors.items())
-        return [problem for part, value in named for problem in _problems(pointer + part, value)]
-    return [Problem(pointer, str(getattr(each, "code", "invalid")), str(each)) for each in errors]
-
-
-def _unknown(pointer: str, serializer: serializers.Serializer[Any], body: object) -> list[Problem]:
-    if not isinstance(body, dict):
-        return []
-    known = serializer.fields
-    found = [
-        Problem(f"{pointer}/{str(key)[:100]}", "unknown_field", "No such field here.", allowed=tuple(known))
-        for key in body
-        if key not in known
-    ]
-    for name, field in known.items():
-        if isinstance(field, serializers.Serializer):
-            found += _unknown(f"{pointer}/{name}", field, body.get(name))
-    return found

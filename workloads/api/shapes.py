@@ -1,24 +1,18 @@
 """Rows to Run:ai's JSON. Plain functions, because lists are hot; `schemas.py` documents the same shapes."""
 
-from datetime import datetime
 from typing import Any, Final
 
 from clusters.models import Cluster
+from portal.core.wire import TENANT_ID, stamp
 from scheduling.priority import Preemptibility
 from workloads.models import Category, Phase, Priority, Workload, WorkloadType
 
-TENANT_ID: Final = 1
 READY: Final = "Ready"
 GIBIBYTE: Final = 1024**3
 
 # Their client's enum is closed: a third mode is told as what may happen to the workload.
 _TWO_MODES: Final = {Preemptibility.SEMI_PREEMPTIBLE.value: Preemptibility.PREEMPTIBLE.value}
 _CHANNELS: Final = {"cli": "CLI", "ui": "Control-plane", "api": "Control-plane", "admin": "Control-plane"}
-
-
-def stamp(moment: datetime | None) -> str | None:
-    """RFC 3339 in UTC, or null."""
-    return moment.isoformat().replace("+00:00", "Z") if moment else None
 
 
 def gpus(milli: int) -> float:

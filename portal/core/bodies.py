@@ -1,0 +1,102 @@
+"""Bodies that every app's REST routes share: the error, the count, and the strict reading of what was sent."""
+
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+
+from portal.core.errors import Problem, Refused
+
+
+class ProblemSchema(serializers.Serializer[Any]):
+    """One refused field."""
+
+    pointer = serializers.CharField(help_text="JSON pointer of the field.")
+    code = serializers.CharField()
+    message = serializers.CharField()
+    allowed = serializers.ListField(child=serializers.CharField(), required=False)
+    line = serializers.IntegerField(required=False)
+    numbers = serializers.DictField(child=serializers.CharField(), required=False)
+
+
+class ErrorSchema(serializers.Serializer[Any]):
+    """Run:ai's error, with `errors` beside it where fields are refused."""
+
+    code = serializers.IntegerField(help_text="The HTTP status.")
+    message = serializers.CharField()
+    details = serializers.CharField(help_text="A code for programs.", allow_blank=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `errors`, a name the class itself uses."""
+        return {**super().get_fields(), "errors": ProblemSchema(many=True, required=False)}
+
+
+class CountSchema(serializers.Serializer[Any]):
+    """How many."""
+
+    count = serializers.IntegerField()
+
+
+class AcceptedSchema(serializers.Serializer[Any]):
+    """Taken; the cluster follows."""
+
+    code = serializers.IntegerField()
+    message = serializers.CharField()
+
+
+REFUSALS: Final = {400: ErrorSchema, 401: ErrorSchema, 403: ErrorSchema, 404: ErrorSchema}
+"""What every route may answer besides."""
+FILTERS: Final = [
+    OpenApiParameter("filterBy", str, description="Comma list of field, operator, value: name=@high,value>=80."),
+    OpenApiParameter("sortBy", str),
+    OpenApiParameter("sortOrder", str, enum=["asc", "desc"]),
+]
+PAGES: Final = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500.")]
+
+
+def checked(schema: type[serializers.Serializer[Any]], body: object) -> dict[str, Any]:
+    """The body with known fields only. Raises Refused with a pointer for every bad or unknown field."""
+    found, problems = _read(schema, body)
+    problems += _unknown("", _reader(schema), body)
+    if problems:
+        raise Refused(problems[0].message, code="invalid", problems=problems)
+    return found
+
+
+@lru_cache
+def _reader(schema: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+    """One instance per process: making one copies every field, which costs more than reading a body."""
+    return schema()
+
+
+def _read(schema: type[serializers.Serializer[Any]], body: object) -> tuple[dict[str, Any], list[Problem]]:
+    """What a good body says; a bad one is read once more by a serializer of its own, which explains it."""
+    with suppress(serializers.ValidationError):
+        return dict(_reader(schema).run_validation(body)), []
+    explained = schema(data=body)
+    explained.is_valid()
+    return {}, list(_problems("", explained.errors))
+
+
+def _problems(pointer: str, errors: Any) -> list[Problem]:
+    if isinstance(errors, dict):
+        named = (("" if key == "non_field_errors" else f"/{key}", value) for key, value in errors.items())
+        return [problem for part, value in named for problem in _problems(pointer + part, value)]
+    return [Problem(pointer, str(getattr(each, "code", "invalid")), str(each)) for each in errors]
+
+
+def _unknown(pointer: str, serializer: serializers.Serializer[Any], body: object) -> list[Problem]:
+    if not isinstance(body, dict):
+        return []
+    known = serializer.fields
+    found = [
+        Problem(f"{pointer}/{str(key)[:100]}", "unknown_field", "No such field here.", allowed=tuple(known))
+        for key in body
+        if key not in known
+    ]
+    for name, field in known.items():
+        if isinstance(field, serializers.Serializer):
+            found += _unknown(f"{pointer}/{name}", field, body.get(name))
+    return found

@@ -1,0 +1,71 @@
+"""What the routes of departments and projects take and answer, for the OpenAPI document and for checking bodies."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+
+class OrgUnitChange(serializers.Serializer[Any]):
+    """What may be changed of both. `resources` replaces every quota."""
+
+    resources = serializers.ListField(child=serializers.DictField(), help_text="One entry per node pool.")
+    description = serializers.CharField(required=False, allow_blank=True, allow_null=True, max_length=2000)
+    schedulingRules = serializers.DictField(required=False, allow_null=True)
+    defaultNodePools = serializers.ListField(
+        child=serializers.CharField(max_length=63), required=False, allow_null=True, max_length=100
+    )
+    nodeTypes = serializers.DictField(required=False, allow_null=True, help_text="Not supported; leave it empty.")
+
+
+class NewDepartment(OrgUnitChange):
+    """A department."""
+
+    name = serializers.RegexField(NAME, max_length=50)
+    clusterId = serializers.UUIDField()
+    overtimeData = serializers.DictField(required=False, allow_null=True, help_text="Not read.")
+
+
+class ProjectChange(OrgUnitChange):
+    """A project's change."""
+
+    enforceRunaiScheduler = serializers.BooleanField(required=False, default=True, help_text="Always true.")
+
+
+class NewProject(ProjectChange):
+    """A project; without `parentId` it goes into the only department of its cluster."""
+
+    name = serializers.RegexField(NAME, max_length=50)
+    clusterId = serializers.UUIDField()
+    parentId = serializers.CharField(required=False, allow_null=True, max_length=20)
+    requestedNamespace = serializers.CharField(required=False, allow_null=True, max_length=63)
+
+
+class OrgUnitSchema(serializers.Serializer[Any]):
+    """A department or a project; further fields as Run:ai has them."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    clusterId = serializers.UUIDField()
+    description = serializers.CharField(allow_blank=True)
+    resources = serializers.ListField(child=serializers.DictField())
+    totalResources = serializers.DictField()
+    schedulingRules = serializers.DictField()
+    status = serializers.DictField()
+    createdAt = serializers.DateTimeField()
+    updatedAt = serializers.DateTimeField()
+
+
+class ProjectsSchema(serializers.Serializer[Any]):
+    """One page; `next` is the offset of the following one."""
+
+    projects = OrgUnitSchema(many=True)
+    next = serializers.IntegerField(allow_null=True)
+
+
+class DepartmentsSchema(serializers.Serializer[Any]):
+    """One page; `next` is the offset of the following one."""
+
+    departments = OrgUnitSchema(many=True)
+    next = serializers.IntegerField(allow_null=True)

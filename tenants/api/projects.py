@@ -1,0 +1,178 @@
+"""Projects as Run:ai's clients read, make and change them."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.core.actors import Actor
+from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, checked
+from portal.core.errors import Absent, Refused
+from portal.core.filtering import Column, Columns, as_number, filters, ordering, page_of
+from portal.core.http import actor_of
+from tenants.api import org_units
+from tenants.api.org_schemas import NewProject, OrgUnitSchema, ProjectChange, ProjectsSchema
+from tenants.api.org_shapes import projects_json
+from tenants.api.org_units import ENTRIES, SEARCH, WRITES, cluster_of, refuse_unsupported, set_rest
+from tenants.models import Department, Project
+from tenants.permissions import visible_departments, visible_projects
+from tenants.services import organisation
+from tenants.services.resources import set_resources
+
+COLUMNS: Final[Columns] = {
+    **org_units.COLUMNS,
+    "departmentId": Column("department_id", as_number),
+    "parentId": Column("department_id", as_number),
+    "parentName": Column("department__name"),
+}
+
+
+class Projects(APIView):
+    """Projects that the caller may see; new ones."""
+
+    @extend_schema(
+        operation_id="get_projects",
+        summary="List projects",
+        parameters=[*PAGES, *FILTERS, SEARCH],
+        responses={200: ProjectsSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        query = request.query_params
+        rows = _wanted(request).order_by(ordering(query, COLUMNS, "name"), "pk")
+        page, following = page_of(rows, query)
+        return Response({"projects": projects_json(page), "next": following})
+
+    @extend_schema(
+        operation_id="create_project",
+        summary="Make a project",
+        request=NewProject,
+        responses={201: OrgUnitSchema, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """The project with its quotas and rules: all of it or nothing."""
+        actor, body = actor_of(request), checked(NewProject, request.data)
+        refuse_unsupported(body)
+        with transaction.atomic():
+            made = organisation.create_project(
+                department=_parent(actor, body),
+                name=body["name"],
+                actor=actor,
+                namespace=body.get("requestedNamespace") or "",
+                description=body.get("description") or "",
+                default_node_pools=body.get("defaultNodePools") or (),
+            )
+            set_rest(made, body, actor)
+        return Response(projects_json([_project(actor, made.pk)])[0], status=201)
+
+
+class OneProject(APIView):
+    """A project by id."""
+
+    @extend_schema(operation_id="get_project", summary="Read a project", responses={200: OrgUnitSchema, **REFUSALS})
+    def get(self, request: Request, unit_id: int) -> Response:
+        """The project; 404 if it is absent or not yours."""
+        return Response(projects_json([_project(actor_of(request), unit_id)])[0])
+
+    @extend_schema(
+        operation_id="update_project",
+        summary="Change a project",
+        request=ProjectChange,
+        responses={200: OrgUnitSchema, **WRITES},
+    )
+    def put(self, request: Request, unit_id: int) -> Response:
+        """Every quota anew; what else is absent stays."""
+        actor, body = actor_of(request), checked(ProjectChange, request.data)
+        refuse_unsupported(body)
+        with transaction.atomic():
+            project = _project(actor, unit_id)
+            pools = body.get("defaultNodePools", project.default_node_pools) or ()
+            said = body.get("description", project.description) or ""
+            organisation.update_project(project=project, actor=actor, description=said, default_node_pools=pools)
+            set_rest(project, body, actor)
+        return Response(projects_json([_project(actor, unit_id)])[0])
+
+    @extend_schema(operation_id="delete_project", summary="Delete a project", responses={204: None, **WRITES})
+    def delete(self, request: Request, unit_id: int) -> Response:
+        """Gone with its namespace; 409 while workloads of it live or are remembered."""
+        actor = actor_of(request)
+        organisation.delete_project(project=_project(actor, unit_id), actor=actor)
+        return Response(status=204)
+
+
+class ProjectResources(APIView):
+    """A project's quotas."""
+
+    @extend_schema(
+        operation_id="update_project_resources",
+        summary="Set a project's quotas",
+        request=ENTRIES,
+        responses={200: ENTRIES, **WRITES},
+    )
+    def put(self, request: Request, unit_id: int) -> Response:
+        """Every quota anew: pools that are not named have none."""
+        return _set(request, unit_id, whole=True)
+
+    @extend_schema(
+        operation_id="patch_project_resources",
+        summary="Change a project's quotas",
+        request=ENTRIES,
+        responses={200: ENTRIES, **WRITES},
+    )
+    def patch(self, request: Request, unit_id: int) -> Response:
+        """Pool by pool: absent keys keep their value, null clears it."""
+        return _set(request, unit_id, whole=False)
+
+
+class ProjectCount(APIView):
+    """How many projects the same filter finds."""
+
+    @extend_schema(
+        operation_id="count_projects",
+        summary="Count projects",
+        parameters=[*FILTERS, SEARCH],
+        responses={200: CountSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """The number of projects the filter finds."""
+        return Response({"count": _wanted(request).count()})
+
+
+def _wanted(request: Request) -> QuerySet[Project]:
+    """What the caller may see, as the query narrows it."""
+    query = request.query_params
+    rows = visible_projects(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS))
+    search = query.get("search", "").replace("\x00", "")
+    return (rows.filter(name__icontains=search) if search else rows).select_related("cluster", "department")
+
+
+def _project(actor: Actor, key: int) -> Project:
+    found = visible_projects(actor).select_related("cluster", "department").filter(pk=key).first()
+    if found is None:
+        raise Absent
+    return found
+
+
+def _set(request: Request, unit_id: int, *, whole: bool) -> Response:
+    actor = actor_of(request)
+    set_resources(owner=_project(actor, unit_id), entries=request.data or [], actor=actor, whole=whole)
+    return Response(projects_json([_project(actor, unit_id)])[0]["resources"])
+
+
+def _parent(actor: Actor, body: Mapping[str, Any]) -> Department:
+    """The department that is named, or the only one of the cluster."""
+    cluster = cluster_of(body["clusterId"])
+    rows = visible_departments(actor).filter(cluster=cluster).select_related("cluster")
+    said = body.get("parentId")
+    found = list(rows.filter(pk=said) if said and said.isascii() and said.isdecimal() else [] if said else rows[:2])
+    if len(found) == 1:
+        return found[0]
+    text = _("Name one of the departments of %(cluster)s by its id.") % {"cluster": cluster.name}
+    allowed = [str(pk) for pk in rows.values_list("pk", flat=True)[:50]]
+    raise Refused.at("/parentId", "unknown_department", text, allowed=allowed)
