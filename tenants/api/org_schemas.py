@@ -7,6 +7,17 @@ from rest_framework import serializers
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
+class EntrySchema(serializers.Serializer[Any]):
+    """The quota in one node pool: GPUs in devices, CPU in millicores, memory in its `units`; -1 or null is no limit."""
+
+    nodePool = serializers.DictField(help_text="`id` and `name`.")
+    gpu = serializers.DictField(required=False, help_text="`deserved`, `limit`, `overQuotaWeight`.")
+    cpu = serializers.DictField(required=False, allow_null=True)
+    memory = serializers.DictField(required=False, allow_null=True, help_text="Also `units`: Mib, MB or GB.")
+    priority = serializers.CharField(required=False, allow_null=True, help_text="The rank, by its older name.")
+    rank = serializers.CharField(required=False, allow_null=True)
+
+
 class OrgUnitChange(serializers.Serializer[Any]):
     """What may be changed of both. `resources` replaces every quota."""
 
@@ -49,7 +60,7 @@ class OrgUnitSchema(serializers.Serializer[Any]):
     name = serializers.CharField()
     clusterId = serializers.UUIDField()
     description = serializers.CharField(allow_blank=True)
-    resources = serializers.ListField(child=serializers.DictField())
+    resources = EntrySchema(many=True)
     totalResources = serializers.DictField()
     schedulingRules = serializers.DictField()
     status = serializers.DictField()

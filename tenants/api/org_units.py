@@ -6,13 +6,13 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
-from rest_framework import serializers
 
 from clusters.models import Cluster
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, ErrorSchema
 from portal.core.errors import Refused
 from portal.core.filtering import Column, as_time
+from tenants.api.org_schemas import EntrySchema
 from tenants.models import Department, Project
 from tenants.services.resources import set_resources
 from tenants.services.scheduling_rules import set_scheduling_rules
@@ -24,7 +24,7 @@ COLUMNS: Final = {
 }
 SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
-ENTRIES: Final = serializers.ListField(child=serializers.DictField())
+ENTRIES: Final = EntrySchema(many=True)
 
 
 def cluster_of(key: UUID) -> Cluster:
