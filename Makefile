@@ -31,7 +31,7 @@ lab-down: ## End it
 	@lab/developer down
 
 test: parts check ## Every gate, then every test with coverage; CI runs exactly this
-	$(BIN)/python -m pytest -n 3 --dist loadscope --durations=30 --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(BIN)/python -m pytest -n 2 --dist loadscope --durations=30 --cov --cov-report=term:skip-covered --cov-fail-under=90
 	@report=$$($(BIN)/coverage report --include='scheduling/*' --fail-under=100) || { echo "$$report"; exit 1; }
 
 check: $(STAMP) ## The gates that need no test run: style, types, layers, templates, migrations, deployment, architecture

@@ -225,7 +225,9 @@ def _unserved(gateway: Asked, flavour: SchedulerFlavour) -> tuple[str, ...]:
     """What is missing of the kinds that another scheduler than the one that is always there brings along."""
     if flavour.traits.installed is None:
         return ()
-    missing = [kind for kind in (*flavour.kinds(), *flavour.traits.beside) if not gateway.serves(kind)]
+    always = flavour_for(DEFAULT).kinds()
+    own = [kind for kind in (*flavour.kinds(), *flavour.traits.beside) if kind not in always]
+    missing = [kind for kind in own if not gateway.serves(kind)]
     return tuple(f"{kind.kind} of {kind.api_version}" for kind in missing)
 
 

@@ -160,12 +160,17 @@ def test_a_handlers_fault_is_survived_and_tried_again(monkeypatch: pytest.Monkey
 def test_the_command_runs_until_it_is_told_to_end() -> None:
     sandbox = Sandbox()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
+
+    def end_it() -> None:
+        eventually(lambda: signal.getsignal(signal.SIGTERM) is not before[signal.SIGTERM], seconds=SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)  # earlier it would end the process of the tests
+
+    ending = threading.Thread(target=end_it)
+    ending.start()
     try:
         call_command("observer")
     finally:
-        timer.cancel()
+        ending.join(SECONDS)
         for number, handler in before.items():
             signal.signal(number, handler)
     assert Cluster.objects.get(pk=sandbox.cluster.pk).observed_at

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from clusters.gateways import forget_gateways
 from clusters.models import Cluster, ClusterCredential
 from clusters.services.reconcile import reconcile
+from clusters.services.removing import carry_on
 from tenants.models import User
 from tests.e2e.conftest import Visitor
 from tests.support.lab import LabCluster
@@ -70,6 +71,9 @@ def test_from_the_first_test_to_the_last_trace(
     expect(page.get_by_text("This is not the name of this cluster.")).to_be_visible()
     page.get_by_label("Name of the cluster").fill("real")
     page.get_by_role("button", name="Delete what Rung made there").click()
+    expect(page.get_by_text("It is listed again once its deletion has ended.")).to_be_visible()
+    assert carry_on(cluster).state == "succeeded"
+    page.get_by_role("link", name="Look at what is left").click()
     expect(page.get_by_text("Nothing: no object there carries Rung's label.")).to_be_visible()
     page.get_by_label("Name of the cluster").fill("real")
     page.get_by_role("button", name="Forget the cluster").click()

@@ -148,7 +148,7 @@ def test_switching_back_is_at_home_for_what_ran_all_the_time(lab: Lab, pair: tup
     switch(lab, "kai")
     assert str(runs.pk) not in LeftBehind.objects.values_list("workload_id", flat=True)
     until(lab, lambda: not LeftBehind.objects.exists())
+    until(lab, lambda: (found := made(lab, waits)) is not None and scheduler_of(found) == "kai-scheduler")
     lab.settle()
     assert (fresh(runs).phase, fresh(waits).phase) == ("Running", "Pending")
-    assert scheduler_of(made(lab, waits)) == "kai-scheduler"
     assert len(SandboxGateway(lab.cluster).list(KAI_QUEUE)[0]) == 2
