@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -24,6 +24,10 @@ from tests.support.real import free_port
 from tests.support.repository import ROOT
 
 TOKEN = "only-for-benchmarks"
+_LISTS: Final = (
+    "jsonpath={range .items[*]}/apis/{.spec.group}/{.spec.versions[?(@.storage==true)].name}/{.spec.names.plural} {end}"
+)
+"""The path of every new kind's list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,20 @@ class Plane:
                 ["wait", "--for=condition=established", "crd", "--all"],
             ):
                 subprocess.run([*self.kubectl, *command], stdout=subprocess.DEVNULL, check=True)
+            self._wait_for_lists()
+
+    def _wait_for_lists(self) -> None:
+        """A kind that is established may still answer 429 while its storage starts."""
+        command = [*self.kubectl, "get", "crd", "-o", _LISTS]
+        paths = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        api = self.api()
+        for path in paths:
+            for _ in range(600):
+                if api.ask("GET", path)[0] == 200:
+                    break
+                time.sleep(0.1)
+            else:
+                raise TimeoutError(f"{path} does not answer")
 
     def api(self) -> Api:
         """A connection of its own."""

@@ -211,7 +211,7 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_PARSER_CLASSES": ["portal.core.wire.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["portal.core.wire.PlainJSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.core.wire.AlwaysJSON",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "portal.core.openapi.RouteSchema",
     "EXCEPTION_HANDLER": "portal.core.api.exception_handler",
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {

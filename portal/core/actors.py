@@ -24,6 +24,19 @@ class Channel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a credential narrows its subject to: to reading, to one project or to one department.
+
+    `key` is the id of the access key, for the audit.
+    """
+
+    key: str = ""
+    read_only: bool = False
+    project_id: int | None = None
+    department_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Actor:
     """A subject and its door. `id` is the primary key of the user or service account as text, empty for the system."""
 
@@ -33,6 +46,7 @@ class Actor:
     channel: Channel
     source_ip: str | None = None
     request_id: str = ""
+    limits: Limits | None = None
 
     def through(self, channel: Channel) -> "Actor":
         """The same subject through another door."""

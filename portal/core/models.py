@@ -1,4 +1,4 @@
-"""Rows of the shared kit: claimed periods (beat may run twice) and heartbeats (who has worked lately)."""
+"""Rows of the shared kit: claimed periods, heartbeats, counted tries, marks of change, answers kept for retries."""
 
 from django.db import models
 
@@ -47,3 +47,20 @@ class ChangeMark(models.Model):
 
     def __str__(self) -> str:
         return f"access {self.access}, rules {self.rules}"
+
+
+class KeptAnswer(models.Model):
+    """What a POST with an idempotency key was answered; see `portal.core.repeats`."""
+
+    subject = models.CharField(max_length=80)
+    key = models.CharField(max_length=200)
+    fingerprint = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(default=0)
+    body = models.JSONField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subject", "key"], name="core_one_answer_per_key")]
+
+    def __str__(self) -> str:
+        return f"{self.status} at {self.created_at:%Y-%m-%d %H:%M:%S}"

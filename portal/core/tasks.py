@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.core.management import call_command
 
-from portal.core import heartbeats, limiter, periods
+from portal.core import heartbeats, limiter, periods, repeats
 
 
 @shared_task(name="core.canary")
@@ -14,8 +14,9 @@ def canary(queue: str) -> None:
 
 @shared_task(name="core.maintenance")
 def maintenance() -> None:
-    """Drop claims, limiter windows and sessions that are over."""
+    """Drop claims, limiter windows, kept answers and sessions that are over."""
     if periods.claim("core.maintenance", every=3600):
         periods.forget_old()
         limiter.forget_old()
+        repeats.forget_old()
         call_command("clearsessions")

@@ -5,13 +5,13 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from portal.core.actors import Actor
 from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, checked
 from portal.core.errors import Absent
 from portal.core.filtering import filters, ordering, page_of
 from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
 from tenants.api.org_schemas import DepartmentsSchema, NewDepartment, OrgUnitChange, OrgUnitSchema
 from tenants.api.org_shapes import departments_json
 from tenants.api.org_units import COLUMNS, ENTRIES, WRITES, cluster_of, refuse_unsupported, set_rest
@@ -21,8 +21,10 @@ from tenants.services import organisation
 from tenants.services.resources import set_resources
 
 
-class Departments(APIView):
+class Departments(Route):
     """Departments where the caller has a role; new ones."""
+
+    access = {"GET": Rule(), "POST": Rule("manage_organisation", "installation")}
 
     @extend_schema(
         operation_id="get_departments",
@@ -58,8 +60,14 @@ class Departments(APIView):
         return Response(departments_json([_department(actor, made.pk)])[0], status=201)
 
 
-class OneDepartment(APIView):
+class OneDepartment(Route):
     """A department by id."""
+
+    access = {
+        "GET": Rule("view_department", "department"),
+        "PUT": Rule("manage_department", "department"),
+        "DELETE": Rule("manage_organisation", "installation"),
+    }
 
     @extend_schema(
         operation_id="get_department", summary="Read a department", responses={200: OrgUnitSchema, **REFUSALS}
@@ -95,8 +103,10 @@ class OneDepartment(APIView):
         return Response(status=204)
 
 
-class DepartmentResources(APIView):
+class DepartmentResources(Route):
     """A department's quotas."""
+
+    access = dict.fromkeys(("PUT", "PATCH"), Rule("manage_department_quota", "department"))
 
     @extend_schema(
         operation_id="update_department_resources",
@@ -119,8 +129,10 @@ class DepartmentResources(APIView):
         return _set(request, unit_id, whole=False)
 
 
-class DepartmentCount(APIView):
+class DepartmentCount(Route):
     """How many departments the same filter finds."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="count_departments",

@@ -9,13 +9,13 @@ from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from portal.core.actors import Actor
 from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, checked
 from portal.core.errors import Absent, Refused
 from portal.core.filtering import Column, Columns, as_number, filters, ordering, page_of
 from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
 from tenants.api import org_units
 from tenants.api.org_schemas import NewProject, OrgUnitSchema, ProjectChange, ProjectsSchema
 from tenants.api.org_shapes import projects_json
@@ -33,8 +33,10 @@ COLUMNS: Final[Columns] = {
 }
 
 
-class Projects(APIView):
+class Projects(Route):
     """Projects that the caller may see; new ones."""
+
+    access = {"GET": Rule(), "POST": Rule("manage_project", "department")}
 
     @extend_schema(
         operation_id="get_projects",
@@ -72,8 +74,14 @@ class Projects(APIView):
         return Response(projects_json([_project(actor, made.pk)])[0], status=201)
 
 
-class OneProject(APIView):
+class OneProject(Route):
     """A project by id."""
+
+    access = {
+        "GET": Rule("view_project", "project"),
+        "PUT": Rule("manage_project", "project"),
+        "DELETE": Rule("manage_project", "project"),
+    }
 
     @extend_schema(operation_id="get_project", summary="Read a project", responses={200: OrgUnitSchema, **REFUSALS})
     def get(self, request: Request, unit_id: int) -> Response:
@@ -106,8 +114,10 @@ class OneProject(APIView):
         return Response(status=204)
 
 
-class ProjectResources(APIView):
+class ProjectResources(Route):
     """A project's quotas."""
+
+    access = dict.fromkeys(("PUT", "PATCH"), Rule("manage_project_quota", "project"))
 
     @extend_schema(
         operation_id="update_project_resources",
@@ -130,8 +140,10 @@ class ProjectResources(APIView):
         return _set(request, unit_id, whole=False)
 
 
-class ProjectCount(APIView):
+class ProjectCount(Route):
     """How many projects the same filter finds."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="count_projects",

@@ -8,11 +8,11 @@ from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from portal.core import limiter
 from portal.core.errors import BadRequest
 from portal.core.http import client_ip, request_id
+from portal.core.routes import Route, Rule
 from tenants.api.schemas import GRANTS, TokenError, TokenRequest, TokenResponse
 from tenants.services.service_accounts import exchange
 from tenants.tokens import LIFETIME
@@ -22,8 +22,10 @@ CLIENT_SECRET: Final = ("appsecret", "clientsecret", "client_secret")
 LONGEST: Final = 512
 
 
-class Token(APIView):
+class Token(Route):
     """Tokens for service accounts. A wrong secret is 400, as Run:ai answers: its client would repeat a 401."""
+
+    access = {"POST": Rule(at="nowhere", reads=True)}
 
     authentication_classes = ()
     permission_classes = ()

@@ -8,12 +8,12 @@ from django.urls.converters import StringConverter
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, AcceptedSchema, ErrorSchema, checked
 from portal.core.errors import Absent, RungError
 from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
 from workloads.api.schemas import Batch, BatchResult
 from workloads.models import Workload
 from workloads.selectors import workload_or_404
@@ -46,7 +46,7 @@ class StoppableKind(StringConverter):
     regex = "workspaces|trainings|distributed"
 
 
-class KindAction(APIView):
+class KindAction(Route):
     """One action on one native workload, found only under its own kind."""
 
     action: ClassVar[str]
@@ -64,6 +64,8 @@ class KindAction(APIView):
 class Suspend(KindAction):
     """Stop a workload and keep its history."""
 
+    access = {"POST": Rule("manage_workload", "project")}
+
     action = "suspend"
 
     @extend_schema(
@@ -77,6 +79,8 @@ class Suspend(KindAction):
 class Resume(KindAction):
     """Start a suspended workload again."""
 
+    access = {"POST": Rule("manage_workload", "project")}
+
     action = "resume"
 
     @extend_schema(operation_id="resume_workload", summary="Resume a native workload", request=None, responses=ANSWERS)
@@ -88,6 +92,8 @@ class Resume(KindAction):
 class Removal(KindAction):
     """Delete a native workload."""
 
+    access = {"DELETE": Rule("manage_workload", "project")}
+
     action = "delete"
 
     @extend_schema(operation_id="delete_native_workload", summary="Delete a native workload", responses=ANSWERS)
@@ -96,8 +102,10 @@ class Removal(KindAction):
         return self.act(request, kind, workload_id)
 
 
-class BatchAction(APIView):
+class BatchAction(Route):
     """One action on up to a hundred workloads of any type."""
+
+    access = {"POST": Rule("manage_workload", "somewhere")}
 
     @extend_schema(
         operation_id="batch_workloads",

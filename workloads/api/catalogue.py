@@ -6,13 +6,13 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from clusters.models import Cluster
 from portal.core.bodies import FILTERS, REFUSALS, ErrorSchema, checked
 from portal.core.errors import Absent, Refused
 from portal.core.filtering import Column, as_number, filters, flag_in, ordering
 from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
 from workloads.api.schemas import (
     CategoriesSchema,
     CategorySchema,
@@ -29,8 +29,10 @@ PRIORITY_COLUMNS = {"name": Column("name"), "source": Column("source"), "value":
 TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
 
 
-class Priorities(APIView):
+class Priorities(Route):
     """The priority dictionary."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="get_workload_priorities",
@@ -49,8 +51,10 @@ class Priorities(APIView):
         return Response({"priorities": [priority_json(row, clusters, changing) for row in rows]})
 
 
-class Categories(APIView):
+class Categories(Route):
     """Build, Train, Deploy."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="list_categories", summary="List categories", responses={200: CategoriesSchema, **REFUSALS}
@@ -60,8 +64,10 @@ class Categories(APIView):
         return Response({"categories": [category_json(row) for row in Category.objects.all()]})
 
 
-class OneCategory(APIView):
+class OneCategory(Route):
     """A category by id."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="get_category_by_id", summary="Read a category", responses={200: CategorySchema, **REFUSALS}
@@ -74,8 +80,10 @@ class OneCategory(APIView):
         return Response(category_json(found))
 
 
-class Types(APIView):
+class Types(Route):
     """Workload types with their default mapping."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="list_workload_types",
@@ -93,8 +101,10 @@ class Types(APIView):
         return Response({"types": [type_json(row) for row in rows]})
 
 
-class OneType(APIView):
+class OneType(Route):
     """A workload type by id."""
+
+    access = {"GET": Rule(), "PUT": Rule("manage_dictionary", "installation")}
 
     @extend_schema(
         operation_id="get_workload_type", summary="Read a workload type", responses={200: TypeSchema, **REFUSALS}

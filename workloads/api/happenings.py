@@ -4,13 +4,13 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from clusters.logtext import clean_message
 from clusters.models import ClusterEvent
 from portal.core.bodies import REFUSALS
 from portal.core.filtering import descending, page_of
 from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
 from workloads.api.pod_shapes import event_json, record_json
 from workloads.api.reading_schemas import EventsSchema, HistorySchema
 from workloads.models import Workload
@@ -21,8 +21,10 @@ PAGING = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, descri
 ORDER = OpenApiParameter("sortOrder", str, enum=["asc", "desc"])
 
 
-class Events(APIView):
+class Events(Route):
     """Kubernetes events about its objects, also those that the API server has forgotten."""
+
+    access = {"GET": Rule("view_project", "project")}
 
     @extend_schema(
         operation_id="get_workload_events",
@@ -43,8 +45,10 @@ class Events(APIView):
         return Response({"events": [event_json(event) for event in page], "next": following})
 
 
-class History(APIView):
+class History(Route):
     """The workload's own timeline: phases, actions, preemptions."""
+
+    access = {"GET": Rule("view_project", "project")}
 
     @extend_schema(
         operation_id="get_workload_history",

@@ -6,11 +6,11 @@ from django.db.models import F, QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema
 from portal.core.filtering import Column, as_number, as_time, filters, flag_in, ordering, page_of
 from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
 from workloads.api.schemas import WorkloadSchema, WorkloadsSchema
 from workloads.api.shapes import PENDING_REASONS, workload_json
 from workloads.models import Workload
@@ -48,8 +48,10 @@ PAGING: Final = [
 ]
 
 
-class Workloads(APIView):
+class Workloads(Route):
     """Workloads of every type that the caller may see."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="get_workloads",
@@ -64,8 +66,10 @@ class Workloads(APIView):
         return Response({"workloads": [workload_json(row) for row in rows], "next": following})
 
 
-class WorkloadCount(APIView):
+class WorkloadCount(Route):
     """How many the same filter finds."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="count_workloads",
@@ -78,8 +82,10 @@ class WorkloadCount(APIView):
         return Response({"count": _wanted(request).count()})
 
 
-class OneWorkload(APIView):
+class OneWorkload(Route):
     """A workload by id."""
+
+    access = {"GET": Rule("view_project", "project")}
 
     @extend_schema(operation_id="get_workload", summary="Read a workload", responses={200: WorkloadSchema, **REFUSALS})
     def get(self, request: Request, workload_id: str) -> Response:

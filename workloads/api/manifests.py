@@ -4,16 +4,17 @@ import base64
 import binascii
 from typing import Any, Final
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, ErrorSchema, checked
 from portal.core.errors import BadRequest, Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
+from portal.core.repeats import checked_key
+from portal.core.routes import Route, Rule
 from tenants.api.authentication import marks_of
 from tenants.models import Project
 from tenants.permissions import Verb, can, grants_read_once
@@ -28,22 +29,18 @@ from workloads.services.reading import read_manifest, read_text
 from workloads.services.submission import submit
 
 ANSWERS: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **REFUSALS}
-KEY = OpenApiParameter(
-    "Idempotency-Key",
-    str,
-    OpenApiParameter.HEADER,
-    description="Optional, up to 200 characters. The same key with the same body answers with the first workload.",
-)
 
 
-class Manifests(APIView):
+class Manifests(Route):
     """Submit a manifest."""
+
+    access = {"POST": Rule("submit", "project")}
+    own_repeats = True
 
     @extend_schema(
         operation_id="create_workload_v2",
         summary="Submit a workload as a manifest",
         description="`metadata.priority` and `metadata.preemptibility` beat the labels of the manifest.",
-        parameters=[KEY],
         request=NewWorkload,
         responses={202: WorkloadV2Schema, **ANSWERS},
     )
@@ -58,8 +55,10 @@ class Manifests(APIView):
         return Response(_answer(workload), status=202)
 
 
-class OneManifest(APIView):
+class OneManifest(Route):
     """A submitted manifest by id."""
+
+    access = {"GET": Rule("view_project", "project"), "DELETE": Rule("manage_workload", "project")}
 
     @extend_schema(
         operation_id="get_workload_v2_by_id",
@@ -124,11 +123,8 @@ def _with_name(manifest: dict[str, Any], metadata: dict[str, Any]) -> dict[str, 
 
 
 def _key(request: Request) -> str | None:
-    """The idempotency key: printable ASCII, up to 200 characters."""
     key = request.headers.get("Idempotency-Key")
-    if key is not None and not (0 < len(key) <= 200 and key.isascii() and key.isprintable()):
-        raise BadRequest("An Idempotency-Key is 1 to 200 printable ASCII characters.", code="bad_idempotency_key")
-    return key
+    return None if key is None else checked_key(key)
 
 
 def _answer(workload: Workload) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from clusters.models import ObservedPod
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema
 from portal.core.errors import BadRequest
 from portal.core.filtering import Column, as_time, filters, flag_in, ordering, page_of
 from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
 from workloads.api.pod_shapes import ENDED, pod_json
 from workloads.api.reading_schemas import PodsSchema
 from workloads.selectors import workload_or_404
@@ -37,8 +37,10 @@ COMPLETED: Final = {"true": True, "false": False, "all": None, "": None}
 VERBOSITIES: Final = frozenset({"", "brief", "full"})
 
 
-class WorkloadPods(APIView):
+class WorkloadPods(Route):
     """Pods of one workload."""
+
+    access = {"GET": Rule("view_project", "project")}
 
     @extend_schema(
         operation_id="get_workload_pods",
@@ -53,8 +55,10 @@ class WorkloadPods(APIView):
         return _page(_searched(rows, request), request)
 
 
-class Pods(APIView):
+class Pods(Route):
     """Pods of every workload that the caller may see."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="list_pods",
@@ -72,8 +76,10 @@ class Pods(APIView):
         return _page(_wanted(request), request)
 
 
-class PodCount(APIView):
+class PodCount(Route):
     """How many the same filter finds."""
+
+    access = {"GET": Rule()}
 
     @extend_schema(
         operation_id="count_pods",

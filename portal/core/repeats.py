@@ -1,0 +1,91 @@
+"""A POST that is sent again with the same `Idempotency-Key` is answered again, never done again.
+
+The key is claimed, the work done and the answer kept in one transaction: the key exists exactly when its work does.
+Two at once are told apart by the unique constraint; the second waits for the first and replays its answer. A refusal
+frees the key, for the corrected request. Keys are the subject's own: somebody else's are independent.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from portal.core.errors import BadRequest, Refused, RungError
+from portal.core.models import KeptAnswer
+
+LONGEST: Final = 200
+KEPT: Final = timedelta(days=7)
+Answer = tuple[int, Any]
+"""Status and plain JSON body."""
+
+
+def checked_key(key: str) -> str:
+    """The key itself. BadRequest when it is empty, longer than 200 characters or not printable ASCII."""
+    if not (0 < len(key) <= LONGEST and key.isascii() and key.isprintable()):
+        text = _("An Idempotency-Key is 1 to %(most)s printable ASCII characters.") % {"most": LONGEST}
+        raise BadRequest(text, code="bad_idempotency_key")
+    return key
+
+
+def fingerprint_of(*parts: Any) -> str:
+    """Tells one request from another: method, path and body."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def once(
+    work: Callable[[], Answer], *, subject: str, key: str, fingerprint: str, shown_once: Collection[str] = ()
+) -> tuple[Answer, bool]:
+    """The answer, and whether it is a replay. Refused (422) when the key came with another request before.
+
+    `shown_once` names keys of the body that are not kept: a replay lacks them.
+    """
+    refusal: RungError | None = None
+    answer: Answer = (0, None)
+    try:
+        with transaction.atomic():
+            with transaction.atomic():
+                row = KeptAnswer.objects.create(subject=subject, key=key, fingerprint=fingerprint)
+            try:
+                answer = work()
+            except RungError as error:
+                # Committed all the same: what the service wrote went with its savepoint; the record of its "no" stays.
+                refusal = error
+                row.delete()
+            else:
+                _keep(row, answer, shown_once)
+    except IntegrityError:
+        if (kept := _replay(subject, key, fingerprint)) is None:
+            raise  # the constraint that was hurt is not ours
+        return kept, True
+    if refusal is not None:
+        raise refusal
+    return answer, False
+
+
+def forget_old() -> int:
+    """Drop answers older than a week; answers how many."""
+    return KeptAnswer.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
+
+
+def _keep(row: KeptAnswer, answer: Answer, shown_once: Collection[str]) -> None:
+    status, body = answer
+    if isinstance(body, dict):
+        body = {name: value for name, value in body.items() if name not in shown_once}
+    row.status, row.body = status, body
+    row.save(update_fields=["status", "body"])
+
+
+def _replay(subject: str, key: str, fingerprint: str) -> Answer | None:
+    row = KeptAnswer.objects.filter(subject=subject, key=key).first()
+    if row is None:
+        return None
+    if row.fingerprint != fingerprint:
+        text = _("This Idempotency-Key was used with another request.")
+        raise Refused.at("", "idempotency_mismatch", text, key=key)
+    return row.status, row.body

@@ -1,0 +1,120 @@
+"""What every REST route is: a view that says who may ask, rehearses a write on request, and answers a retry once.
+
+- `access` names the right each method needs and where; the matrix of routes is generated from it, and a route without
+  it fails the build. The services ask for the same right; this is the promise, they are the lock.
+- `?dryRun=true` on any write runs it whole and takes everything back: the answer is what it would have been, as 200.
+- `Idempotency-Key` on a POST: see `portal.core.repeats`.
+- A read-only credential is refused every method that writes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, ClassVar, Final, Literal
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.core import repeats
+from portal.core.errors import Denied, RungError
+from portal.core.filtering import flag_in
+from portal.core.http import actor_of
+from portal.core.repeats import checked_key
+
+READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+REHEARSED: Final = "Rung-Dry-Run"
+REPLAYED: Final = "Idempotent-Replayed"
+Handler = Callable[..., Response]
+Where = Literal["nowhere", "self", "somewhere", "installation", "cluster", "department", "project"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The right that one method of a route needs.
+
+    `verb`: a value of `tenants.permissions.Verb`, empty where every signed-in subject may ask.
+    `at`: what the path or the body names and the right must reach; `self` for one's own things, `somewhere` where
+    holding the right anywhere is enough (lists show what it reaches), `nowhere` where nobody needs to be signed in.
+    `reads`: True for a POST that changes nothing: a read-only key may send it, and it is neither rehearsed nor kept.
+    """
+
+    verb: str = ""
+    at: Where = "somewhere"
+    reads: bool = False
+
+
+class Route(APIView):
+    """Base of every REST view."""
+
+    access: ClassVar[Mapping[str, Rule]] = {}
+    own_repeats: ClassVar[bool] = False
+    """True where the service itself keeps the idempotency key beside what it made."""
+    shown_once: ClassVar[tuple[str, ...]] = ()
+    """Keys of the answer that are never kept: a repeated request is answered without them."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """After the subject is known: a read-only credential ends here."""
+        super().initial(request, *args, **kwargs)
+        rule = self.access.get(str(request.method), Rule())
+        if request.method not in READING and not rule.reads and getattr(request.auth, "read_only", False):
+            raise Denied(_("This access key only reads."), code="read_only_key")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Every writing method is wrapped once, here, so that none can forget it."""
+        super().__init_subclass__(**kwargs)
+        for name in ("post", "put", "patch", "delete"):
+            if name in cls.__dict__:
+                setattr(cls, name, _writing(cls.__dict__[name]))
+
+
+def _writing(method: Handler) -> Handler:
+    @wraps(method)
+    def handler(self: Route, request: Request, *args: Any, **kwargs: Any) -> Response:
+        work = partial(method, self, request, *args, **kwargs)
+        if self.access.get(str(request.method), Rule()).reads:
+            return work()
+        if flag_in(request.query_params, "dryRun"):
+            return _rehearse(work)
+        key = request.headers.get("Idempotency-Key")
+        if key is None or request.method != "POST" or self.own_repeats or not actor_of(request).id:
+            return work()
+        return _once(work, request, checked_key(key), self.shown_once)
+
+    return handler
+
+
+def _rehearse(work: Callable[[], Response]) -> Response:
+    """Do it and take it back: nothing that waits for the commit is called. A refusal stays counted and recorded."""
+    refusal: RungError | None = None
+    response = Response()
+    with transaction.atomic():
+        try:
+            response = work()
+            transaction.set_rollback(True)
+        except RungError as error:
+            refusal = error
+    if refusal is not None:
+        raise refusal
+    body = response.data
+    if body is None:
+        body = {"code": 200, "message": _("This would be done; nothing was changed.")}
+    return Response(body, status=200, headers={REHEARSED: "true"})
+
+
+def _once(work: Callable[[], Response], request: Request, key: str, shown_once: tuple[str, ...]) -> Response:
+    def answer() -> repeats.Answer:
+        response = work()
+        return response.status_code, response.data
+
+    actor = actor_of(request)
+    (status, body), again = repeats.once(
+        answer,
+        subject=f"{actor.kind}:{actor.id}",
+        key=key,
+        fingerprint=repeats.fingerprint_of(request.method, request.path, request.data),
+        shown_once=shown_once,
+    )
+    return Response(body, status=status, headers={REPLAYED: "true"} if again else None)
