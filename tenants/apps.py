@@ -12,7 +12,8 @@ class TenantsConfig(AppConfig):
     marked = {
         "access": {
             "User": ("is_active", "is_superuser", "username"),
-            "ServiceAccount": ("name", "client_id", "secret_hash", "enabled"),
+            "ServiceAccount": ("name", "client_id", "secret_hash", "enabled", "expires_at"),
+            "AccessKey": ("owner", "client_id", "secret_hash", "read_only", "department", "project", "expires_at"),
             "Membership": (),
         },
         "rules": {

@@ -1,12 +1,14 @@
 """Rows of the tenants' side, split by topic."""
 
 from tenants.models.access import Membership, Role, ServiceAccount, User
+from tenants.models.access_keys import AccessKey
 from tenants.models.min_runtimes import MinRuntime
 from tenants.models.organisation import Department, Project
 from tenants.models.quota import DepartmentQuota, PriorityCap, ProjectQuota, Quota, Rank
 from tenants.models.time_limits import TimeLimit
 
 __all__ = [
+    "AccessKey",
     "Department",
     "DepartmentQuota",
     "Membership",

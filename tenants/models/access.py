@@ -6,6 +6,7 @@ from django.contrib.auth.models import AbstractUser
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
+from django.utils.crypto import salted_hmac
 
 from tenants.models.organisation import Department, Project
 
@@ -13,9 +14,20 @@ ACCOUNT_NAME = RegexValidator(
     r"^[a-z][-_a-z0-9]*[a-z0-9]\Z", "Start with a letter; then lower-case letters, digits, dashes and underscores."
 )
 
+SESSION_SALT = "tenants.models.access.User.session"
+
 
 class User(AbstractUser):
     """A person who signs in."""
+
+    created_by = models.CharField(max_length=254, blank=True, editable=False)
+    session_stamp = models.CharField(max_length=32, blank=True, editable=False)
+    """Part of what every session is bound to: another one ends them all."""
+
+    def _get_session_auth_hash(self, secret: str | None = None) -> str:
+        """Django's, which ends sessions with a changed password, and the stamp."""
+        bound = f"{self.password}{self.session_stamp}"
+        return salted_hmac(SESSION_SALT, bound, secret=secret, algorithm="sha256").hexdigest()
 
 
 class ServiceAccount(models.Model):
@@ -30,6 +42,7 @@ class ServiceAccount(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     last_login = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["name"]

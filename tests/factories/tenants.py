@@ -3,7 +3,17 @@
 import factory
 from factory.django import DjangoModelFactory, Password
 
-from tenants.models import Department, DepartmentQuota, Membership, Project, ProjectQuota, Role, ServiceAccount, User
+from tenants.models import (
+    AccessKey,
+    Department,
+    DepartmentQuota,
+    Membership,
+    Project,
+    ProjectQuota,
+    Role,
+    ServiceAccount,
+    User,
+)
 from tests.factories.clusters import ClusterFactory, NodePoolFactory
 
 PASSWORD = "correct horse battery staple"
@@ -73,6 +83,18 @@ class ServiceAccountFactory(DjangoModelFactory[ServiceAccount]):
 
     class Meta:
         model = ServiceAccount
+
+
+class AccessKeyFactory(DjangoModelFactory[AccessKey]):
+    """A person's key with a secret that matches nothing."""
+
+    owner = factory.SubFactory(UserFactory)
+    name = factory.Sequence(lambda n: f"key-{n}")
+    client_id = factory.LazyAttribute(lambda key: f"{key.name}.0")
+    secret_hash = "sha256$"
+
+    class Meta:
+        model = AccessKey
 
 
 class MembershipFactory(DjangoModelFactory[Membership]):

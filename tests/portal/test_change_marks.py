@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from clusters.models import Cluster
 from portal.core.marks import Kept, read_marks, steady
-from tenants.models import DepartmentQuota, Membership, PriorityCap, Project, ServiceAccount, User
-from tests.factories.tenants import ServiceAccountFactory
+from tenants.models import AccessKey, DepartmentQuota, Membership, PriorityCap, Project, ServiceAccount, User
+from tests.factories.tenants import AccessKeyFactory, ServiceAccountFactory
 
 TOPICS = ("access", "rules")
 
@@ -30,6 +30,7 @@ def watched() -> Iterator[tuple[str, type[models.Model], str]]:
 def everything(llm_team: Project, bob: User) -> None:
     """At least one row in every table that is watched."""
     ServiceAccountFactory()
+    AccessKeyFactory()
     PriorityCap.objects.create(project=llm_team, priority="low", gpu_limit=1000)
 
 
@@ -59,6 +60,7 @@ def test_being_seen_and_signing_in_are_no_changes() -> None:
     before = read_marks()
     Cluster.objects.update(observed_at=timezone.now(), generation=7)
     ServiceAccount.objects.update(last_login=timezone.now())
+    AccessKey.objects.update(last_login=timezone.now())
     User.objects.update(last_login=timezone.now())
     assert read_marks() == before
 
