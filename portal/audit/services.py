@@ -12,6 +12,7 @@ from django.utils import timezone
 from portal.audit.chain import chain_for, digest_of
 from portal.audit.models import AuditChain, AuditRecord, Result
 from portal.core.actors import Actor
+from portal.core.attempts import within_attempt
 from portal.core.errors import RungError
 from portal.core.inserting import insert
 from portal.core.redaction import redact
@@ -52,7 +53,6 @@ def record(
     return row
 
 
-@transaction.atomic(durable=True)
 def record_refusal(
     actor: Actor,
     action: str,
@@ -64,18 +64,22 @@ def record_refusal(
     entity_type: str = "",
     entity_name: str = "",
 ) -> AuditRecord:
-    """Note a "no". The refused transaction is rolled back, so this has its own and must be called outside of any."""
+    """Note a "no". The refused transaction is rolled back, so this has its own and must be called outside of any.
+
+    But for an attempt (`portal.core.attempts`): it commits when something is refused.
+    """
     problems = [problem.as_json() for problem in error.problems]
-    return record(
-        actor,
-        action,
-        entity,
-        result=Result.DENIED,
-        detail={"code": error.code, "message": error.message, "problems": problems, **(detail or {})},
-        project_id=project_id,
-        entity_type=entity_type,
-        entity_name=entity_name,
-    )
+    with transaction.atomic(durable=not within_attempt()):
+        return record(
+            actor,
+            action,
+            entity,
+            result=Result.DENIED,
+            detail={"code": error.code, "message": error.message, "problems": problems, **(detail or {})},
+            project_id=project_id,
+            entity_type=entity_type,
+            entity_name=entity_name,
+        )
 
 
 _TABLE = AuditChain._meta.db_table

@@ -15,6 +15,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from portal.core.attempts import attempt
 from portal.core.errors import BadRequest, Refused, RungError
 from portal.core.models import KeptAnswer
 
@@ -45,26 +46,20 @@ def once(
 
     `shown_once` names keys of the body that are not kept: a replay lacks them.
     """
-    refusal: RungError | None = None
-    answer: Answer = (0, None)
     try:
-        with transaction.atomic():
+        with attempt():
             with transaction.atomic():
                 row = KeptAnswer.objects.create(subject=subject, key=key, fingerprint=fingerprint)
             try:
                 answer = work()
-            except RungError as error:
-                # Committed all the same: what the service wrote went with its savepoint; the record of its "no" stays.
-                refusal = error
+            except RungError:
                 row.delete()
-            else:
-                _keep(row, answer, shown_once)
+                raise
+            _keep(row, answer, shown_once)
     except IntegrityError:
         if (kept := _replay(subject, key, fingerprint)) is None:
             raise  # the constraint that was hurt is not ours
         return kept, True
-    if refusal is not None:
-        raise refusal
     return answer, False
 
 

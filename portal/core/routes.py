@@ -19,7 +19,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.core import repeats
-from portal.core.errors import Denied, RungError
+from portal.core.attempts import attempt
+from portal.core.errors import Denied
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
 from portal.core.repeats import checked_key
@@ -88,16 +89,9 @@ def _writing(method: Handler) -> Handler:
 
 def _rehearse(work: Callable[[], Response]) -> Response:
     """Do it and take it back: nothing that waits for the commit is called. A refusal stays counted and recorded."""
-    refusal: RungError | None = None
-    response = Response()
-    with transaction.atomic():
-        try:
-            response = work()
-            transaction.set_rollback(True)
-        except RungError as error:
-            refusal = error
-    if refusal is not None:
-        raise refusal
+    with attempt():
+        response = work()
+        transaction.set_rollback(True)
     body = response.data
     if body is None:
         body = {"code": 200, "message": _("This would be done; nothing was changed.")}

@@ -84,10 +84,10 @@ class OneDepartment(Route):
     )
     def put(self, request: Request, unit_id: int) -> Response:
         """Every quota anew; what else is absent stays."""
-        actor, body = actor_of(request), checked(OrgUnitChange, request.data)
+        actor = actor_of(request)
+        row, body = _department(actor, unit_id), checked(OrgUnitChange, request.data)
         refuse_unsupported(body, pools=False)
         with transaction.atomic():
-            row = _department(actor, unit_id)
             said = body.get("description", row.description) or ""
             organisation.update_department(
                 department=row, actor=actor, description=said, enforce_deserved=row.enforce_deserved

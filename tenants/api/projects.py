@@ -96,10 +96,10 @@ class OneProject(Route):
     )
     def put(self, request: Request, unit_id: int) -> Response:
         """Every quota anew; what else is absent stays."""
-        actor, body = actor_of(request), checked(ProjectChange, request.data)
+        actor = actor_of(request)
+        project, body = _project(actor, unit_id), checked(ProjectChange, request.data)
         refuse_unsupported(body)
         with transaction.atomic():
-            project = _project(actor, unit_id)
             pools = body.get("defaultNodePools", project.default_node_pools) or ()
             said = body.get("description", project.description) or ""
             organisation.update_project(project=project, actor=actor, description=said, default_node_pools=pools)

@@ -1,5 +1,6 @@
 """`Idempotency-Key` and `dryRun`, the same for every route that writes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -72,3 +73,13 @@ def test_a_dry_run_of_a_removal_removes_nothing(robot: Robot, llm_team: Project)
     response = robot.send("DELETE", f"{DEPARTMENTS}/{made.json()['id']}?dryRun=true")
     assert (response.status_code, response.json()["message"]) == (200, "This would be done; nothing was changed.")
     assert Department.objects.filter(name="kept").exists()
+
+
+def test_a_refused_retry_and_a_refused_rehearsal_are_recorded_as_any_refusal(
+    member: Robot, submitted: Callable[..., str]
+) -> None:
+    workload = submitted()
+    member.send("DELETE", f"v2/workloads/{workload}?dryRun=true")
+    body = {"ids": [workload], "action": "delete"}
+    member.send("POST", "v1/workloads/batch", body, **{"Idempotency-Key": "one"})
+    assert AuditRecord.objects.filter(action="workload.delete", result="Denied").count() == 2
