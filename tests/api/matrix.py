@@ -1,0 +1,75 @@
+"""Every REST route as the URL configuration has it, and what its paths can name in the cast of the tests."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from portal.core.routes import Route, Rule
+
+ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
+_PARAMETER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One method of one route."""
+
+    path: str
+    """As configured, with its parameters: `v1/org-unit/projects/<int:unit_id>`."""
+    method: str
+    rule: Rule
+    view: type[Route]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def things(self) -> list[str]:
+        """The parameters that name things: all but the kinds of workloads and policies."""
+        return [found["name"] for found in _PARAMETER.finditer(self.path) if found["kind"] not in WORDS]
+
+    def address(self, values: Mapping[str, str]) -> str:
+        """The path with a value for every parameter; `absent` ids where a value is missing."""
+
+        def value(found: re.Match[str]) -> str:
+            kind, name = found["kind"] or "str", found["name"]
+            return WORDS[kind] if kind in WORDS else values.get(name, ABSENT[kind])
+
+        return _PARAMETER.sub(value, self.path)
+
+
+BODIES: Mapping[str, str] = {
+    "PUT v1/org-unit/projects/<int:unit_id>": '{"resources": []}',
+    "PUT v1/org-unit/projects/<int:unit_id>/resources": "[]",
+    "PATCH v1/org-unit/projects/<int:unit_id>/resources": "[]",
+    "PUT v1/org-unit/departments/<int:unit_id>": '{"resources": []}',
+    "PUT v1/org-unit/departments/<int:unit_id>/resources": "[]",
+    "PATCH v1/org-unit/departments/<int:unit_id>/resources": "[]",
+}
+"""Bodies that are good; every other write is sent without one."""
+WORDS = {"native": "trainings", "stoppable": "trainings"}
+"""Path converters that choose a kind, and one of their words."""
+
+
+def cells() -> list[Cell]:
+    """Every method of every route below /api/ but the OpenAPI document and its page."""
+    return [Cell(path, method, rule, view) for path, view in _views() for method, rule in sorted(view.access.items())]
+
+
+def _views() -> Iterator[tuple[str, type[Route]]]:
+    api = next(each for each in get_resolver().url_patterns if str(each.pattern) == "api/")
+    for path, view in _below("", api.url_patterns):
+        if isinstance(view, type) and issubclass(view, Route):
+            yield path, view
+
+
+def _below(prefix: str, patterns: list[URLPattern | URLResolver]) -> Iterator[tuple[str, object]]:
+    for each in patterns:
+        path = prefix + str(each.pattern)
+        if isinstance(each, URLResolver):
+            yield from _below(path, each.url_patterns)
+        else:
+            yield path, getattr(each.callback, "cls", None)

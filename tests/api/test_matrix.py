@@ -1,0 +1,121 @@
+"""Every REST route x {own, foreign, absent} x {anonymous, viewer, member, project admin, platform admin}.
+
+The routes and the right each needs are read from the URL configuration (`Route.access`); what is expected of each cell
+follows from these alone. Writes are sent as dry runs, so that all cells see the same world.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+from django.test import Client
+
+from portal.core.routes import READING
+from tenants.models import Project, Role
+from tenants.permissions import MAY, Verb
+from tests.api.conftest import Robot
+from tests.api.matrix import BODIES, Cell, cells
+from tests.factories.workloads import WorkloadFactory
+from workloads.models import Category, WorkloadType
+
+UNREADABLE, NO_TOKEN, FORBIDDEN, ABSENT = {400, 422}, 401, 403, 404
+CELLS = cells()
+REACHED = {"project", "somewhere", "self"}
+"""What a role in a project reaches."""
+
+Answers = Iterator[tuple[Cell, int, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What paths can name: the ids of things by the parameter of the path."""
+
+    ids: Mapping[str, str]
+    project: Project
+
+    def of(self, cell: Cell) -> Mapping[str, str]:
+        """Values for the parameters of a path."""
+        unit = self.project.pk if "projects" in cell.path else self.project.department_id
+        return {"unit_id": str(unit), **self.ids}
+
+
+def world_of(project: Project, robot: Robot | None = None) -> World:
+    """A project with a native workload in it, submitted by the robot or by somebody else."""
+    by = {"submitted_by_kind": "service-account", "submitted_by_id": str(robot.account.pk)} if robot else {}
+    workload = WorkloadFactory(project=project, type=WorkloadType.objects.get(name="Training"), **by)
+    first = {"type_id": WorkloadType.objects.first(), "category_id": Category.objects.first()}
+    return World({"workload_id": str(workload.pk), **{name: str(row.pk) for name, row in first.items()}}, project)
+
+
+def ask(client: Client, cell: Cell, ids: Mapping[str, str]) -> int:
+    """The status of one cell."""
+    query = "" if cell.method in READING or cell.rule.reads else "?dryRun=true"
+    body = BODIES.get(str(cell), "")
+    return client.generic(cell.method, f"/api/{cell.address(ids)}{query}", body, "application/json").status_code
+
+
+def allowed(cell: Cell, verbs: frozenset[Verb], *, everywhere: bool = False) -> bool:
+    """Does a role with these verbs in its project, or everywhere, hold what the cell needs?"""
+    return cell.rule.verb == "" or (Verb(cell.rule.verb) in verbs and (everywhere or cell.rule.at in REACHED))
+
+
+def answered(cell: Cell, status: int) -> bool:
+    """Neither refused nor broken."""
+    return status < 500 and status not in {NO_TOKEN, FORBIDDEN, ABSENT}
+
+
+def refused(cell: Cell, status: int) -> bool:
+    """Refused. Where the body names the place, a bad body may be refused first: it tells nothing about the place."""
+    return status in {FORBIDDEN, ABSENT} or (status in UNREADABLE and str(cell) not in BODIES)
+
+
+def wrong(answers: Answers) -> list[str]:
+    return [f"{cell}: {status}" for cell, status, right in answers if not right]
+
+
+def test_without_a_token_every_route_but_the_tokens_own_is_401(client: Client, llm_team: Project) -> None:
+    world = world_of(llm_team)
+
+    def answers() -> Answers:
+        for cell in CELLS:
+            status = ask(client, cell, world.of(cell))
+            yield cell, status, status == (400 if cell.rule.at == "nowhere" else NO_TOKEN)
+
+    assert wrong(answers()) == []
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.MEMBER, Role.OWNER])
+def test_a_role_in_a_project_is_answered_about_its_own_things_as_its_rights_say(llm_team: Project, role: Role) -> None:
+    robot = Robot("asking-robot", role=role, project=llm_team)
+    world = world_of(llm_team, robot)
+
+    def answers() -> Answers:
+        for cell in CELLS:
+            status = ask(robot.client, cell, world.of(cell))
+            yield cell, status, (answered if allowed(cell, MAY[role]) else refused)(cell, status)
+
+    assert wrong(answers()) == []
+
+
+def test_a_platform_admin_is_refused_nothing(robot: Robot, llm_team: Project) -> None:
+    world = world_of(llm_team)
+    answers = ((cell, ask(robot.client, cell, world.of(cell))) for cell in CELLS)
+    assert wrong((cell, status, answered(cell, status)) for cell, status in answers) == []
+
+
+@pytest.mark.parametrize("role", [Role.MEMBER, Role.OWNER])
+def test_t50_what_is_foreign_is_answered_as_what_is_absent(llm_team: Project, vision_team: Project, role: Role) -> None:
+    robot, foreign = Robot("curious-robot", role=role, project=llm_team), world_of(vision_team)
+
+    def answers() -> Answers:
+        for cell in CELLS:
+            if cell.things and cell.rule.verb and cell.rule.at != "installation":
+                status = ask(robot.client, cell, foreign.of(cell))
+                yield cell, status, status == ask(robot.client, cell, {}) == ABSENT
+
+    assert wrong(answers()) == []
+
+
+def test_an_absent_id_is_404_for_a_platform_admin_too(robot: Robot) -> None:
+    answers = ((cell, ask(robot.client, cell, {})) for cell in CELLS if cell.things)
+    assert wrong((cell, status, status == ABSENT) for cell, status in answers) == []
