@@ -30,7 +30,8 @@ from rest_framework.test import APIRequestFactory
 from benchmarks import stage
 from portal.core.keyset import page_of
 from tenants.models import Membership, Project, Role, User
-from tenants.services.service_accounts import create, exchange
+from tenants.services.service_accounts import create
+from tenants.services.token_exchange import exchange
 from tests.support import database, postgres
 from workloads.api.shapes import workload_json
 from workloads.demo.organisation import ACTOR
@@ -90,7 +91,7 @@ def visitors() -> dict[str, Client]:
     for name, client in found.items():
         client.force_login(User.objects.get(username=name))
     account, secret = create(name=f"robot-{os.urandom(4).hex()}", actor=ACTOR, role=Role.PLATFORM_ADMIN)
-    found["robot"] = Client(headers={"Authorization": f"Bearer {exchange(account.client_id, secret)}"})
+    found["robot"] = Client(headers={"Authorization": f"Bearer {exchange(account.client_id, secret).text}"})
     return found
 
 

@@ -28,7 +28,8 @@ from benchmarks import stage
 from benchmarks.bare.models import Thing
 from benchmarks.load import WORKERS, Run, Server, load, request, serving
 from tenants.models import Project
-from tenants.services.service_accounts import create, exchange
+from tenants.services.service_accounts import create
+from tenants.services.token_exchange import exchange
 from tests.support import postgres, redis
 from workloads.demo.organisation import ACTOR
 
@@ -168,7 +169,7 @@ def main() -> None:
             editor.create_model(Thing)
         stage.organisation(options.projects)
         account, secret = create(name="bench", actor=ACTOR, role="platform-admin")
-        headers = {"Authorization": f"Bearer {exchange(account.client_id, secret)}"}
+        headers = {"Authorization": f"Bearer {exchange(account.client_id, secret).text}"}
         projects = [str(pk) for pk in Project.objects.values_list("pk", flat=True)]
 
         def make(kind: str, number: int) -> tuple[list[bytes], list[bytes]]:

@@ -1,4 +1,4 @@
-"""Bearer tokens of service accounts: JWT, signed with a key derived from the installation's secret key.
+"""Bearer tokens of service accounts and access keys: JWT, signed with a key derived from the installation's secret key.
 
 Claims are ASCII and free of `?`, `>` and `~`, and `exp` is a number: clients of Run:ai decode the middle part with the
 plain base64 alphabet and read it.
@@ -7,6 +7,7 @@ plain base64 alphabet and read it.
 import time
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import jwt
@@ -24,23 +25,35 @@ _REQUIRED: Final = ["exp", "iat", "sub", "aud", "iss"]
 class Claims:
     """What a token says: whose it is, and under which secret it was given out."""
 
-    account_id: str
+    sort: str
+    """What the id is of: one word of `tenants.services.token_exchange`."""
+    subject_id: str
     stamp: str
 
 
-def issue(claims: Claims) -> str:
-    """A token for the next `LIFETIME` seconds."""
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that was given out, and the seconds it lives."""
+
+    text: str
+    seconds: int
+
+
+def issue(claims: Claims, *, until: datetime | None = None) -> Token:
+    """A token for `LIFETIME` seconds, but never beyond `until`."""
     now = int(time.time())
+    expires = now + LIFETIME if until is None else min(now + LIFETIME, int(until.timestamp()))
     payload = {
         "iss": ISSUER,
         "aud": AUDIENCE,
-        "sub": claims.account_id,
+        "sub": claims.subject_id,
+        "sort": claims.sort,
         "stamp": claims.stamp,
         "jti": uuid.uuid4().hex,
         "iat": now,
-        "exp": now + LIFETIME,
+        "exp": expires,
     }
-    return jwt.encode(payload, _key(), algorithm=ALGORITHM)
+    return Token(jwt.encode(payload, _key(), algorithm=ALGORITHM), expires - now)
 
 
 def read(token: str) -> Claims | None:
@@ -53,8 +66,8 @@ def read(token: str) -> Claims | None:
         )
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
-    account_id, stamp = payload["sub"], payload.get("stamp")
-    return Claims(account_id, stamp) if isinstance(account_id, str) and isinstance(stamp, str) else None
+    said = [payload[name] for name in ("sort", "sub", "stamp") if isinstance(payload.get(name), str)]
+    return Claims(*said) if len(said) == 3 else None
 
 
 def _key() -> bytes:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import IO, Any
+from urllib.parse import parse_qsl
 
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -35,6 +36,26 @@ class StrictJSONParser(BaseParser):
         if len(body) > LARGEST_BODY:
             raise TooLarge(f"Up to {LARGEST_BODY} bytes are read.")
         return strict_json(body) if body.strip() else {}
+
+
+class FormBody(BaseParser):
+    """A form whatever the content type says; an absent body is an empty one. A field twice is refused."""
+
+    media_type = "*/*"
+
+    def parse(
+        self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> dict[str, str]:
+        """The fields as text; of what cannot be read nothing."""
+        body = stream.read(LARGEST_BODY + 1)
+        if len(body) > LARGEST_BODY:
+            raise TooLarge(f"Up to {LARGEST_BODY} bytes are read.")
+        try:
+            pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=20, errors="strict")
+        except ValueError:
+            return {}
+        fields = dict(pairs)
+        return fields if len(fields) == len(pairs) else {}
 
 
 def strict_json(body: bytes) -> Any:

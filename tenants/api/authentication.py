@@ -1,4 +1,4 @@
-"""Who is behind a REST request: a service account's bearer token, looked at anew with every request."""
+"""Who is behind a REST request: a service account or a person by an access key, looked at anew with every request."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,25 +11,24 @@ from rest_framework.request import Request
 from portal.core.actors import Actor
 from portal.core.http import client_ip, request_id
 from portal.core.marks import Marks, steady
-from tenants.models import ServiceAccount
-from tenants.services.service_accounts import actor_for, subject_of_token
+from tenants.services.token_exchange import Subject, subject_of_token
 
 SCHEME = b"bearer"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A service account as DRF wants a user."""
+class Caller:
+    """A subject as DRF wants a user."""
 
-    account: ServiceAccount
+    subject: Subject
 
     is_authenticated = True
     is_anonymous = False
 
     @property
     def pk(self) -> str:
-        """The account's id; throttles use it."""
-        return str(self.account.pk)
+        """The id of the account or the person; throttles use it."""
+        return self.subject.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +38,26 @@ class Credential:
     actor: Actor
     marks: Marks
 
+    @property
+    def read_only(self) -> bool:
+        """True for an access key that only reads; `Route` refuses its writes."""
+        return self.actor.limits is not None and self.actor.limits.read_only
+
 
 class BearerAuthentication(BaseAuthentication):
-    """`Authorization: Bearer <token>` of `POST /api/v1/token`. Disabled accounts and old secrets end at once."""
+    """`Authorization: Bearer <token>` of `POST /api/v1/token`. Whoever is shut out, and old secrets, end at once."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        """Subject and credential; None without a bearer header; AuthenticationFailed (401) for a bad token."""
+        """Caller and credential; None without a bearer header; AuthenticationFailed (401) for a bad token."""
         parts = get_authorization_header(request).split()
         if not parts or parts[0].lower() != SCHEME:
             return None
         with steady() as marks:
-            account = subject_of_token(parts[1].decode("latin-1")) if len(parts) == 2 else None
-        if account is None:
+            subject = subject_of_token(parts[1].decode("latin-1")) if len(parts) == 2 else None
+        if subject is None:
             raise AuthenticationFailed("This token is not valid, or no longer.", code="bad_token")
-        actor = actor_for(account, source_ip=client_ip(request), request_id=request_id())
-        return Subject(account), Credential(actor, marks)
+        actor = subject.actor(source_ip=client_ip(request), request_id=request_id())
+        return Caller(subject), Credential(actor, marks)
 
     def authenticate_header(self, request: Request) -> str:
         """Named in a 401."""

@@ -30,3 +30,26 @@ class TokenError(serializers.Serializer[Any]):
     code = serializers.IntegerField()
     message = serializers.CharField()
     details = serializers.CharField()
+
+
+class OAuthRequest(serializers.Serializer[Any]):
+    """The client-credentials grant."""
+
+    grant_type = serializers.ChoiceField(choices=GRANTS)
+    client_id = serializers.CharField()
+    client_secret = serializers.CharField()
+
+
+class OAuthResponse(serializers.Serializer[Any]):
+    """A bearer token for the next `expires_in` seconds."""
+
+    access_token = serializers.CharField()
+    token_type = serializers.CharField()
+    expires_in = serializers.IntegerField()
+
+
+class OAuthError(serializers.Serializer[Any]):
+    """OAuth2's error."""
+
+    error = serializers.CharField()
+    error_description = serializers.CharField()

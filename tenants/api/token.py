@@ -1,21 +1,31 @@
-"""`POST /api/v1/token`: a client id and its secret for a bearer token, in every spelling that Run:ai's clients use."""
+"""A client id and its secret for a bearer token: `POST /api/v1/token` in every spelling that Run:ai's clients use, and
+`POST /api/v2/token` as OAuth2 has it.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
-from django.conf import settings
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.core import limiter
-from portal.core.errors import BadRequest
+from portal.core.errors import BadRequest, RungError
 from portal.core.http import client_ip, request_id
 from portal.core.routes import Route, Rule
-from tenants.api.schemas import GRANTS, TokenError, TokenRequest, TokenResponse
-from tenants.services.service_accounts import exchange
-from tenants.tokens import LIFETIME
+from portal.core.wire import FormBody
+from tenants.api.schemas import (
+    GRANTS,
+    OAuthError,
+    OAuthRequest,
+    OAuthResponse,
+    TokenError,
+    TokenRequest,
+    TokenResponse,
+)
+from tenants.services.guesses import guess
+from tenants.services.token_exchange import exchange
+from tenants.tokens import Token as Given
 
 CLIENT_ID: Final = ("appid", "clientid", "client_id")
 CLIENT_SECRET: Final = ("appsecret", "clientsecret", "client_secret")
@@ -23,7 +33,7 @@ LONGEST: Final = 512
 
 
 class Token(Route):
-    """Tokens for service accounts. A wrong secret is 400, as Run:ai answers: its client would repeat a 401."""
+    """Tokens for service accounts and access keys. A wrong secret is 400, as Run:ai answers: 401 would be repeated."""
 
     access = {"POST": Rule(at="nowhere", reads=True)}
 
@@ -34,22 +44,63 @@ class Token(Route):
         operation_id="grant_token",
         summary="Get a bearer token",
         request=TokenRequest,
-        responses={200: TokenResponse, 400: TokenError, 429: TokenError},
+        responses={200: TokenResponse, 400: TokenError, 413: TokenError, 422: TokenError, 429: TokenError},
         auth=[],
     )
     def post(self, request: Request) -> Response:
         """Exchange a secret. Wrong guesses are counted; right ones are not."""
-        client_id, secret = credentials_in(request.data)
-        address = client_ip(request) or ""
-        keys = {"name": f"{address} {client_id}", "address": address}
-        for scope, key in keys.items():
-            tries, seconds = settings.RUNG_SIGN_IN_LIMITS[scope]
-            limiter.hit(f"token {scope}", key, limit=tries, per=seconds)
-        token = exchange(client_id, secret, source_ip=address or None, request_id=request_id())
-        for scope, key in keys.items():
-            limiter.give_back(f"token {scope}", key)
-        answer = {"accessToken": token, "idToken": "", "refreshToken": "", "expiresIn": LIFETIME}
+        token = granted(request, *credentials_in(request.data))
+        answer = {"accessToken": token.text, "idToken": "", "refreshToken": "", "expiresIn": token.seconds}
         return Response(answer, headers={"Cache-Control": "no-store"})
+
+
+class OAuthToken(Route):
+    """The client-credentials grant of OAuth2, for any library of it: a form in, its own errors out, always 400."""
+
+    access = {"POST": Rule(at="nowhere", reads=True)}
+
+    authentication_classes = ()
+    permission_classes = ()
+    parser_classes = (FormBody,)
+
+    @extend_schema(
+        operation_id="grant_token_v2",
+        summary="Get a bearer token, as OAuth2",
+        request={"application/x-www-form-urlencoded": OAuthRequest},
+        responses={200: OAuthResponse, 400: OAuthError, 413: OAuthError, 429: OAuthError},
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        """Exchange a secret."""
+        try:
+            token = granted(request, *_client_in(request.data))
+        except RungError as error:
+            return oauth_error(error)
+        answer = {"access_token": token.text, "token_type": "Bearer", "expires_in": token.seconds}
+        return Response(answer, headers={"Cache-Control": "no-store"})
+
+
+def oauth_error(error: RungError) -> Response:
+    """The refusal as RFC 6749 words it."""
+    headers = {"Retry-After": str(error.retry_after)} if error.retry_after else None
+    body = {"error": error.code, "error_description": error.message}
+    return Response(body, status=error.status, headers=headers)
+
+
+def _client_in(form: object) -> tuple[str, str]:
+    grant = form.get("grant_type") if isinstance(form, dict) else None
+    if not isinstance(form, dict) or not grant:
+        raise BadRequest(_("Send grant_type, client_id and client_secret as a form."), code="invalid_request")
+    if grant not in GRANTS:
+        raise BadRequest(_("grant_type must be client_credentials."), code="unsupported_grant_type")
+    return _only(form, ("client_id",)), _only(form, ("client_secret",))
+
+
+def granted(request: Request, client_id: str, secret: str) -> Given:
+    """A token for the right secret. Raises BadRequest for a wrong one, TooMany for one too many."""
+    address = client_ip(request) or ""
+    with guess("token", name=client_id, address=address):
+        return exchange(client_id, secret, source_ip=address or None, request_id=request_id())
 
 
 def credentials_in(body: object) -> tuple[str, str]:

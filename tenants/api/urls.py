@@ -6,6 +6,7 @@ from tenants.api import departments, projects, token
 
 urlpatterns = [
     path("v1/token", token.Token.as_view()),
+    path("v2/token", token.OAuthToken.as_view()),
     path("v1/org-unit/projects", projects.Projects.as_view()),
     path("v1/org-unit/projects/count", projects.ProjectCount.as_view()),
     path("v1/org-unit/projects/<int:unit_id>", projects.OneProject.as_view()),

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final, TypeVar
 
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Model
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from portal.core.errors import Conflict, Problem, Refused
@@ -65,3 +67,10 @@ def readable(pointer: str, text: str, *, longest: int = LONGEST_TEXT) -> str:
     if not all(letter.isprintable() or letter in "\n\r\t" for letter in text):
         raise Refused.at(pointer, "control_characters", _("Control characters are not taken here."))
     return text.strip()
+
+
+def in_the_future(pointer: str, moment: datetime | None) -> datetime | None:
+    """When something runs out, None for never. Refused unless it lies ahead."""
+    if moment is not None and moment <= timezone.now():
+        raise Refused.at(pointer, "in_the_past", _("This must lie in the future."))
+    return moment

@@ -1,24 +1,16 @@
-"""Programs that work for the installation: made, given secrets, shut out; and the exchange of a secret for a token."""
+"""Programs that work for the installation: made, given secrets, shut out."""
 
-import uuid
-from typing import Final
+from datetime import datetime
 
 from django.db import transaction
-from django.utils import timezone
-from django.utils.crypto import constant_time_compare
-from django.utils.translation import gettext as _
 
-from portal.audit.services import record, record_refusal
-from portal.core.actors import Actor, ActorKind, Channel
-from portal.core.errors import BadRequest
-from portal.core.marks import Kept
-from tenants import secrets, tokens
+from portal.audit.services import record
+from portal.core.actors import Actor
+from tenants import secrets
 from tenants.models import Department, Project, ServiceAccount
 from tenants.permissions import Verb, require
-from tenants.services.checks import checked, unless_taken
+from tenants.services.checks import checked, in_the_future, unless_taken
 from tenants.services.memberships import grant
-
-UNKNOWN_CLIENT: Final = secrets.hash_generated("")
 
 
 @transaction.atomic
@@ -30,6 +22,7 @@ def create(
     project: Project | None = None,
     department: Department | None = None,
     secret: str = "",
+    expires_at: datetime | None = None,
 ) -> tuple[ServiceAccount, str]:
     """A new account, its client id being its name, with its secret: the only time that it is seen.
 
@@ -42,6 +35,7 @@ def create(
         client_id=name,
         secret_hash=secrets.hash_chosen(shown) if secret else secrets.hash_generated(shown),
         created_by=actor.name,
+        expires_at=in_the_future("/expiresAt", expires_at),
     )
     checked(account)
     with unless_taken("/name"):
@@ -81,43 +75,3 @@ def delete(*, account: ServiceAccount, actor: Actor) -> None:
     require(actor, Verb.MANAGE_ACCESS)
     record(actor, "service-account.delete", account)
     account.delete()
-
-
-def exchange(client_id: str, secret: str, *, source_ip: str | None = None, request_id: str = "") -> str:
-    """A token for the right secret. BadRequest for everything else, always with the same words; both are recorded."""
-    account = ServiceAccount.objects.filter(client_id=client_id).first() if client_id.isprintable() else None
-    genuine = secrets.matches(secret, account.secret_hash if account else UNKNOWN_CLIENT)
-    if account is None or not genuine or not account.enabled:
-        refusal = BadRequest(_("The client id or the secret is wrong."), code="invalid_client")
-        stranger = Actor(ActorKind.SERVICE_ACCOUNT, "", "unknown", Channel.API, source_ip, request_id)
-        record_refusal(stranger, "session.start", refusal, entity=account, entity_type="serviceaccount")
-        raise refusal
-    with transaction.atomic():
-        ServiceAccount.objects.filter(pk=account.pk).update(last_login=timezone.now())
-        record(actor_for(account, source_ip=source_ip, request_id=request_id), "session.start", account)
-    return tokens.issue(tokens.Claims(str(account.pk), secrets.stamp_of(account.secret_hash)))
-
-
-def subject_of_token(token: str) -> ServiceAccount | None:
-    """The account behind a bearer token as it is now: None once it is disabled, removed or rotated."""
-    claims = tokens.read(token)
-    if claims is None or (account := _enabled(claims.account_id)) is None:
-        return None
-    return account if constant_time_compare(claims.stamp, secrets.stamp_of(account.secret_hash)) else None
-
-
-_accounts: Final = Kept[ServiceAccount | None]("access")
-
-
-def _enabled(account_id: str) -> ServiceAccount | None:
-    try:
-        wanted = uuid.UUID(account_id)
-    except ValueError:
-        return None
-    rows = ServiceAccount.objects.filter(pk=wanted, enabled=True).order_by()
-    return _accounts.of(wanted, lambda: next(iter(rows), None))
-
-
-def actor_for(account: ServiceAccount, *, source_ip: str | None = None, request_id: str = "") -> Actor:
-    """The account as an actor on the API."""
-    return Actor(ActorKind.SERVICE_ACCOUNT, str(account.pk), account.name, Channel.API, source_ip, request_id)

@@ -10,6 +10,7 @@ from django.test import Client
 from portal.core.actors import SYSTEM
 from tenants.models import Project, Role
 from tenants.services import service_accounts
+from tenants.services.token_exchange import exchange
 
 
 class Robot:
@@ -17,7 +18,7 @@ class Robot:
 
     def __init__(self, name: str, **scope: Any) -> None:
         self.account, self.secret = service_accounts.create(name=name, actor=SYSTEM, **scope)
-        self.client = Client(headers={"Authorization": f"Bearer {service_accounts.exchange(name, self.secret)}"})
+        self.client = Client(headers={"Authorization": f"Bearer {exchange(name, self.secret).text}"})
 
     def get(self, path: str) -> Any:
         return self.client.get(f"/api/{path}")

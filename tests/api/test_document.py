@@ -6,6 +6,7 @@ from django.test import Client
 
 SERVED = {
     "/api/v1/token": {"post"},
+    "/api/v2/token": {"post"},
     "/api/v1/org-unit/projects": {"get", "post"},
     "/api/v1/org-unit/projects/count": {"get"},
     "/api/v1/org-unit/projects/{unit_id}": {"get", "put", "delete"},

@@ -16,6 +16,7 @@ from clusters.ports import Manifest
 from portal.core.actors import SYSTEM
 from tenants.models import Project, Role
 from tenants.services import service_accounts
+from tenants.services.token_exchange import exchange
 from tests.factories.workloads import job
 from tests.faults.rig import PATIENCE, SEEDS, Rig
 from tests.support.processes import eventually
@@ -69,7 +70,7 @@ class Caller:
         self.port = port
         self.body = json.dumps({"metadata": {"projectId": str(project.pk), "priority": "low"}, "manifest": train()})
         self.headers = {
-            "Authorization": f"Bearer {service_accounts.exchange(name, secret)}",
+            "Authorization": f"Bearer {exchange(name, secret).text}",
             "Content-Type": "application/json",
             "Host": "testserver",
             "Idempotency-Key": "once",

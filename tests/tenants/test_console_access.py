@@ -11,7 +11,7 @@ from django.urls import reverse
 from clusters.models import Cluster
 from portal.audit.models import AuditRecord
 from tenants.models import Department, Membership, Project, Role, ServiceAccount, User
-from tenants.services.service_accounts import exchange
+from tenants.services.token_exchange import exchange
 from tests.factories.cast import Ledger
 from tests.factories.tenants import PASSWORD, ServiceAccountFactory, UserFactory
 

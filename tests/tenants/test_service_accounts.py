@@ -4,13 +4,13 @@ import pytest
 from django.test.utils import override_settings
 
 from portal.audit.models import AuditRecord
-from portal.core.actors import SYSTEM
+from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import BadRequest, Conflict, Denied, Refused
 from tenants import secrets, tokens
 from tenants.models import Project, Role, ServiceAccount, User
 from tenants.permissions import Verb, can
 from tenants.services import service_accounts
-from tenants.services.service_accounts import actor_for, exchange, subject_of_token
+from tenants.services.token_exchange import exchange, subject_of, subject_of_token
 from tests.factories.cast import acting
 
 
@@ -18,6 +18,12 @@ from tests.factories.cast import acting
 def robot(db: None) -> tuple[ServiceAccount, str]:
     """An account without roles, and its secret."""
     return service_accounts.create(name="robot", actor=SYSTEM)
+
+
+def actor_of(account: ServiceAccount) -> Actor:
+    subject = subject_of(account)
+    assert subject is not None
+    return subject.actor()
 
 
 def test_a_generated_secret_is_long_random_and_kept_as_a_hash(robot: tuple[ServiceAccount, str]) -> None:
@@ -38,12 +44,12 @@ def test_a_chosen_secret_gets_the_slow_hash_of_passwords(db: None) -> None:
 
 def test_a_role_comes_with_it(llm_team: Project) -> None:
     account, _ = service_accounts.create(name="robot", role=Role.MEMBER, project=llm_team, actor=SYSTEM)
-    assert can(actor_for(account), Verb.SUBMIT, project=llm_team)
+    assert can(actor_of(account), Verb.SUBMIT, project=llm_team)
 
 
 def test_a_role_without_scope_reaches_everything(llm_team: Project) -> None:
     account, _ = service_accounts.create(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)
-    assert can(actor_for(account), Verb.MANAGE_DICTIONARY)
+    assert can(actor_of(account), Verb.MANAGE_DICTIONARY)
 
 
 @pytest.mark.parametrize("name", ["", "Robot", "9lives", "a", "robot-", "ro bot", "robot\n", "x" * 64, "nul\x00l"])
@@ -64,7 +70,7 @@ def test_only_platform_admins_make_them(alice: User) -> None:
 
 def test_the_right_secret_gives_a_token_of_the_account(robot: tuple[ServiceAccount, str]) -> None:
     account, secret = robot
-    assert subject_of_token(exchange("robot", secret)) == account
+    assert subject_of_token(exchange("robot", secret).text) == subject_of(account)
     account.refresh_from_db()
     assert account.last_login is not None
     entry = AuditRecord.objects.get(action="session.start")
@@ -108,7 +114,7 @@ class TestT62:
 
     @pytest.fixture
     def token(self, robot: tuple[ServiceAccount, str]) -> str:
-        return exchange("robot", robot[1])
+        return exchange("robot", robot[1]).text
 
     def test_disabled(self, robot: tuple[ServiceAccount, str], token: str) -> None:
         service_accounts.set_enabled(account=robot[0], enabled=False, actor=SYSTEM)
@@ -119,7 +125,7 @@ class TestT62:
     def test_enabled_again(self, robot: tuple[ServiceAccount, str], token: str) -> None:
         for enabled in (False, True):
             service_accounts.set_enabled(account=robot[0], enabled=enabled, actor=SYSTEM)
-        assert subject_of_token(token) == robot[0]
+        assert subject_of_token(token) == subject_of(robot[0])
 
     def test_deleted(self, robot: tuple[ServiceAccount, str], token: str) -> None:
         service_accounts.delete(account=robot[0], actor=SYSTEM)
@@ -128,7 +134,7 @@ class TestT62:
     def test_rotated(self, robot: tuple[ServiceAccount, str], token: str) -> None:
         fresh = service_accounts.rotate(account=robot[0], actor=SYSTEM)
         assert subject_of_token(token) is None
-        assert subject_of_token(exchange("robot", fresh)) is not None
+        assert subject_of_token(exchange("robot", fresh).text) is not None
         with pytest.raises(BadRequest):
             exchange("robot", robot[1])
 

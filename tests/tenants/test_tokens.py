@@ -11,16 +11,16 @@ import pytest
 from tenants import tokens
 from tenants.tokens import Claims
 
-CLAIMS = Claims(account_id=str(uuid.UUID(int=7)), stamp="0123456789abcdef")
+CLAIMS = Claims(sort="service-account", subject_id=str(uuid.UUID(int=7)), stamp="0123456789abcdef")
 
 
 def test_what_was_issued_is_read() -> None:
-    assert tokens.read(tokens.issue(CLAIMS)) == CLAIMS
+    assert tokens.read(tokens.issue(CLAIMS).text) == CLAIMS
 
 
 @pytest.mark.parametrize("attempt", range(20))
 def test_the_payload_is_plain_base64_with_a_numeric_expiry(attempt: int) -> None:
-    part = tokens.issue(CLAIMS).split(".")[1]
+    part = tokens.issue(CLAIMS).text.split(".")[1]
     assert not {"-", "_"} & set(part)
     payload = json.loads(base64.b64decode(part + "=" * (-len(part) % 4)))
     assert isinstance(payload["exp"], int)
@@ -30,7 +30,8 @@ def test_the_payload_is_plain_base64_with_a_numeric_expiry(attempt: int) -> None
 def forged(**changes: object) -> str:
     """A token with our key but other claims; None leaves a claim out."""
     now = int(time.time())
-    good = {"iss": "rung", "aud": "rung-api", "sub": CLAIMS.account_id, "stamp": "x", "iat": now, "exp": now + 60}
+    said = {"sub": CLAIMS.subject_id, "sort": CLAIMS.sort, "stamp": "x"}
+    good = {"iss": "rung", "aud": "rung-api", **said, "iat": now, "exp": now + 60}
     claims = {name: value for name, value in {**good, **changes}.items() if value is not None}
     return jwt.encode(claims, tokens._key(), algorithm="HS256")
 
@@ -63,6 +64,7 @@ def test_other_text_is_no_token(token: str) -> None:
         pytest.param({"aud": "else"}, id="another audience"),
         pytest.param({"sub": None}, id="of nobody"),
         pytest.param({"stamp": None}, id="under no secret"),
+        pytest.param({"sort": None}, id="of no sort"),
         pytest.param({"stamp": 7}, id="stamp of another type"),
         pytest.param({"iat": int(time.time()) + 3600}, id="from the future"),
     ],
@@ -77,6 +79,6 @@ def test_t65_unsigned_tokens_are_refused() -> None:
 
 
 def test_a_token_of_another_installation_is_refused(settings: object) -> None:
-    token = tokens.issue(CLAIMS)
+    token = tokens.issue(CLAIMS).text
     settings.SECRET_KEY = "another-installation-0123456789-abcdefghijklmnop"
     assert tokens.read(token) is None
