@@ -1,7 +1,8 @@
 """Effective priority and preemptibility of a workload, with the source of each and everything that was discarded.
 
 Source of the rules: Rung's priority rules (docs/model.md). Sources, strongest first: explicit (form, API, CLI), label
-(manifest), type (the type's default), threshold (a value of 100 or more is non-preemptible).
+(manifest), policy (the default of a scope's policy), type (the type's default), threshold (a value of 100 or more is
+non-preemptible).
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,7 @@ class Source(StrEnum):
 
     EXPLICIT = "explicit"
     LABEL = "label"
+    POLICY = "policy"
     TYPE = "type"
     THRESHOLD = "threshold"
 
@@ -84,6 +86,19 @@ class TypeDefaults:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyDefaults:
+    """What policies fill in where nothing was asked for. `…_of` says whose policy it was: "department research"."""
+
+    priority: str | None = None
+    priority_of: str = ""
+    preemptibility: Preemptibility | None = None
+    preemptibility_of: str = ""
+
+
+NO_POLICY: Final = PolicyDefaults()
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What was asked for, by source. `pod_priority_class` lists (pointer, name) of pod templates: never a source."""
 
@@ -132,16 +147,20 @@ class Refusal:
     allowed: tuple[str, ...] = ()
 
 
-def resolve(request: Request, *, defaults: TypeDefaults, dictionary: Dictionary) -> Effective | Refusal:
+def resolve(
+    request: Request, *, defaults: TypeDefaults, dictionary: Dictionary, policy: PolicyDefaults = NO_POLICY
+) -> Effective | Refusal:
     """Find the effective pair.
 
     1. refuse what may not be asked for, also where a stronger source would win
-    2. priority: explicit, else label, else type default, else refuse
-    3. preemptibility: explicit, else label, else threshold if 2 was chosen, else type default, else threshold
+    2. priority: explicit, else label, else policy, else type default, else refuse
+    3. preemptibility: explicit, else label, else policy, else threshold if 2 was chosen, else type default, else
+       threshold
     """
     if refusal := _refusal(request, defaults, dictionary):
         return refusal
-    chosen = _priority(request, defaults, dictionary)
+    policy = NO_POLICY if defaults.fixed else policy
+    chosen = _priority(request, defaults, dictionary, policy)
     if chosen is None:
         return Refusal(
             "priority_required",
@@ -150,10 +169,11 @@ def resolve(request: Request, *, defaults: TypeDefaults, dictionary: Dictionary)
             dictionary.names,
         )
     level, level_source = chosen
-    preemptibility, preemptibility_source = _preemptibility(request, defaults, level, level_source)
+    preemptibility, preemptibility_source = _preemptibility(request, defaults, policy, level, level_source)
     draft = Effective(level, level_source, preemptibility, preemptibility_source)
     draft = replace(draft, discarded=tuple(_discarded(request, defaults, dictionary, draft)))
-    return replace(draft, warnings=tuple(_warnings(defaults, draft)) or tuple(_still_explicit(defaults, draft)))
+    said = tuple(_warnings(defaults, draft)) or tuple(_still_explicit(defaults, draft))
+    return replace(draft, warnings=(*_by_policy(policy, draft), *said))
 
 
 def _refusal(request: Request, defaults: TypeDefaults, dictionary: Dictionary) -> Refusal | None:
@@ -195,11 +215,14 @@ def _unknown_preemptibility(request: Request) -> Refusal | None:
     return None
 
 
-def _priority(request: Request, defaults: TypeDefaults, dictionary: Dictionary) -> tuple[Level, Source] | None:
+def _priority(
+    request: Request, defaults: TypeDefaults, dictionary: Dictionary, policy: PolicyDefaults
+) -> tuple[Level, Source] | None:
     label = None if defaults.fixed else request.label_priority
     ladder = (
         (request.explicit_priority, Source.EXPLICIT),
         (label, Source.LABEL),
+        (policy.priority, Source.POLICY),
         (defaults.priority, Source.TYPE),
     )
     for name, source in ladder:
@@ -209,14 +232,16 @@ def _priority(request: Request, defaults: TypeDefaults, dictionary: Dictionary) 
 
 
 def _preemptibility(
-    request: Request, defaults: TypeDefaults, level: Level, level_source: Source
+    request: Request, defaults: TypeDefaults, policy: PolicyDefaults, level: Level, level_source: Source
 ) -> tuple[Preemptibility, Source]:
     label = None if defaults.fixed else request.label_preemptibility
     if request.explicit_preemptibility is not None:
         return Preemptibility(request.explicit_preemptibility), Source.EXPLICIT
     if label is not None:
         return Preemptibility(label), Source.LABEL
-    if level_source is Source.TYPE and defaults.preemptibility is not None:
+    if policy.preemptibility is not None:
+        return policy.preemptibility, Source.POLICY
+    if level_source not in {Source.EXPLICIT, Source.LABEL} and defaults.preemptibility is not None:
         return defaults.preemptibility, Source.TYPE
     return level.by_threshold, Source.THRESHOLD
 
@@ -250,6 +275,16 @@ def _warnings(defaults: TypeDefaults, chosen: Effective) -> Iterator[Warning_]:
         yield from _by_threshold(defaults, chosen)
     else:
         yield from _against_threshold(chosen)
+
+
+def _by_policy(policy: PolicyDefaults, chosen: Effective) -> Iterator[Warning_]:
+    """Whose policy it was, since the source alone does not tell."""
+    if chosen.priority_source is Source.POLICY:
+        message = f"Priority {chosen.priority.name}: set by policy of {policy.priority_of}."
+        yield Warning_("set_by_policy", message)
+    if chosen.preemptibility_source is Source.POLICY:
+        message = f"{str(chosen.preemptibility).capitalize()}: set by policy of {policy.preemptibility_of}."
+        yield Warning_("set_by_policy", message)
 
 
 def _still_explicit(defaults: TypeDefaults, chosen: Effective) -> Iterator[Warning_]:

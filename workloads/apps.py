@@ -9,12 +9,13 @@ class WorkloadsConfig(AppConfig):
     name = "workloads"
     default_auto_field = "django.db.models.BigAutoField"
     # Changes of these decide about submits.
-    marked = {"rules": {"Priority": (), "Category": (), "WorkloadType": ()}}
+    marked = {"rules": {"Priority": (), "Category": (), "WorkloadType": (), "Policy": ()}}
 
     def ready(self) -> None:
         """Models exist only from here on."""
-        from clusters import naming, observation, retention, sources, switches
+        from clusters import naming, observation, retention, samples, sources, switches
         from tenants import usage
+        from workloads.sampling import sample
         from workloads.selectors.keeping import needed_pods
         from workloads.services.observe import on_observation
         from workloads.services.switching import WORKFORCE
@@ -28,3 +29,4 @@ class WorkloadsConfig(AppConfig):
         retention.register(needed_pods)
         switches.register(WORKFORCE)
         usage.register(PROVIDER)
+        samples.register(sample)

@@ -12,7 +12,7 @@ from clusters.models import ObservedPod
 from scheduling.priority import Request
 from tests.factories.tenants import GPU, ProjectFactory
 from workloads.intake import Explicit, Scope, WorkloadSpec, read_object
-from workloads.models import Phase, Priority, Workload, WorkloadType
+from workloads.models import Phase, Policy, Priority, Workload, WorkloadType
 
 IMAGE = "registry.example/team/train:1"
 
@@ -143,3 +143,18 @@ class ObservedPodFactory(DjangoModelFactory[ObservedPod]):
 
     class Meta:
         model = ObservedPod
+
+
+class PolicyFactory(DjangoModelFactory[Policy]):
+    """Training everywhere: low unless somebody chooses."""
+
+    name = "everywhere"
+    kind = "training"
+    scope = "tenant"
+    document = factory.LazyFunction(lambda: {"defaults": {"priorityClass": "low"}})
+    created_by = updated_by = "somebody"
+    created_at = factory.LazyFunction(timezone.now)
+    updated_at = factory.LazyFunction(timezone.now)
+
+    class Meta:
+        model = Policy

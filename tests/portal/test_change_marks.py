@@ -12,6 +12,7 @@ from clusters.models import Cluster
 from portal.core.marks import Kept, read_marks, steady
 from tenants.models import AccessKey, DepartmentQuota, Membership, PriorityCap, Project, ServiceAccount, User
 from tests.factories.tenants import AccessKeyFactory, ServiceAccountFactory
+from tests.factories.workloads import PolicyFactory
 
 TOPICS = ("access", "rules")
 
@@ -32,6 +33,7 @@ def everything(llm_team: Project, bob: User) -> None:
     ServiceAccountFactory()
     AccessKeyFactory()
     PriorityCap.objects.create(project=llm_team, priority="low", gpu_limit=1000)
+    PolicyFactory()
 
 
 @pytest.mark.usefixtures("everything")

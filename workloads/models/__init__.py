@@ -3,6 +3,7 @@
 from workloads.models.dictionary import Category, PreemptionPolicy, Priority, WorkloadType
 from workloads.models.history import EventType, PreemptionCause, PreemptionRecord, WorkloadEvent
 from workloads.models.plan import Plan, PlanState
+from workloads.models.policy import Policy
 from workloads.models.workload import DesiredPhase, IdempotencyKey, Phase, Workload
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Phase",
     "Plan",
     "PlanState",
+    "Policy",
     "PreemptionCause",
     "PreemptionPolicy",
     "PreemptionRecord",
