@@ -1,16 +1,19 @@
 """What holds for every request: whose headers are believed, who may keep an answer, how an error looks."""
 
 from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
 
 import structlog
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
+from django.utils.http import parse_etags
 
 from portal.core.answers import answer
 from portal.core.errors import RungError, Unavailable
-from portal.core.http import is_trusted_proxy
+from portal.core.http import is_api, is_trusted_proxy
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +45,40 @@ def keep_answers_private(get_response: Handler) -> Handler:
         return response
 
     return middleware
+
+
+def answer_unchanged(get_response: Handler) -> Handler:
+    """A reader below /api/ who has the very same answer already is told so in 304, without it.
+
+    The answer is made all the same: it saves the line and the reader's work, and never tells of an older state.
+    """
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        if not is_api(request):
+            return response
+        patch_vary_headers(response, ["Authorization"])
+        if request.method in {"GET", "HEAD"} and isinstance(response, HttpResponse) and response.status_code == 200:
+            return _unless_known(request, response)
+        return response
+
+    return middleware
+
+
+def _unless_known(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """Weak validators: a proxy may compress what they name."""
+    tag = f'"{blake2b(response.content, digest_size=16).hexdigest()}"'
+    response.headers["ETag"] = f"W/{tag}"
+    known = [each.removeprefix("W/") for each in parse_etags(request.headers.get("If-None-Match", ""))]
+    if tag not in known and known != ["*"]:
+        return response
+    same = {name: value for name, value in response.headers.items() if name in KEPT_IN_304}
+    unchanged = HttpResponse(status=304, headers=same)
+    del unchanged.headers["Content-Type"]
+    return unchanged
+
+
+KEPT_IN_304: Final = frozenset({"ETag", "Vary", "Cache-Control"})
 
 
 class AnswerErrors:

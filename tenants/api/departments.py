@@ -7,10 +7,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.actors import Actor
-from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, checked
+from portal.core.bodies import FILTERS, REFUSALS, CountSchema, checked
 from portal.core.errors import Absent
-from portal.core.filtering import filters, ordering, page_of
+from portal.core.filtering import filters, ordering
 from portal.core.http import actor_of
+from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
 from tenants.api.org_schemas import DepartmentsSchema, NewDepartment, OrgUnitChange, OrgUnitSchema
 from tenants.api.org_shapes import departments_json
@@ -34,10 +35,8 @@ class Departments(Route):
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
-        query = request.query_params
-        rows = _wanted(request).order_by(ordering(query, COLUMNS, "name"), "pk")
-        page, following = page_of(rows, query)
-        return Response({"departments": departments_json(page), "next": following})
+        part = part_of(_wanted(request), request, order=ordering(request.query_params, COLUMNS, "name"))
+        return Response({"departments": departments_json(part.rows), **part.ways_on})
 
     @extend_schema(
         operation_id="create_department",

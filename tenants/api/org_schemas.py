@@ -4,6 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.core.paging import ListSchema
+
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
@@ -68,15 +70,13 @@ class OrgUnitSchema(serializers.Serializer[Any]):
     updatedAt = serializers.DateTimeField()
 
 
-class ProjectsSchema(serializers.Serializer[Any]):
-    """One page; `next` is the offset of the following one."""
+class ProjectsSchema(ListSchema):
+    """One page."""
 
     projects = OrgUnitSchema(many=True)
-    next = serializers.IntegerField(allow_null=True)
 
 
-class DepartmentsSchema(serializers.Serializer[Any]):
-    """One page; `next` is the offset of the following one."""
+class DepartmentsSchema(ListSchema):
+    """One page."""
 
     departments = OrgUnitSchema(many=True)
-    next = serializers.IntegerField(allow_null=True)

@@ -11,10 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.actors import Actor
-from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, checked
+from portal.core.bodies import FILTERS, REFUSALS, CountSchema, checked
 from portal.core.errors import Absent, Refused
-from portal.core.filtering import Column, Columns, as_number, filters, ordering, page_of
+from portal.core.filtering import Column, Columns, as_number, filters, ordering
 from portal.core.http import actor_of
+from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
 from tenants.api import org_units
 from tenants.api.org_schemas import NewProject, OrgUnitSchema, ProjectChange, ProjectsSchema
@@ -46,10 +47,8 @@ class Projects(Route):
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
-        query = request.query_params
-        rows = _wanted(request).order_by(ordering(query, COLUMNS, "name"), "pk")
-        page, following = page_of(rows, query)
-        return Response({"projects": projects_json(page), "next": following})
+        part = part_of(_wanted(request), request, order=ordering(request.query_params, COLUMNS, "name"))
+        return Response({"projects": projects_json(part.rows), **part.ways_on})
 
     @extend_schema(
         operation_id="create_project",

@@ -8,8 +8,9 @@ from rest_framework.response import Response
 from clusters.logtext import clean_message
 from clusters.models import ClusterEvent
 from portal.core.bodies import REFUSALS
-from portal.core.filtering import descending, page_of
+from portal.core.filtering import descending
 from portal.core.http import actor_of
+from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
 from workloads.api.pod_shapes import event_json, record_json
 from workloads.api.reading_schemas import EventsSchema, HistorySchema
@@ -17,7 +18,6 @@ from workloads.models import Workload
 from workloads.selectors import workload_or_404
 from workloads.selectors.history import hidden_namespaces, quietly
 
-PAGING = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500.")]
 ORDER = OpenApiParameter("sortOrder", str, enum=["asc", "desc"])
 
 
@@ -29,20 +29,19 @@ class Events(Route):
     @extend_schema(
         operation_id="get_workload_events",
         summary="List a workload's events",
-        parameters=[*PAGING, ORDER],
+        parameters=[*PAGES, ORDER],
         responses={200: EventsSchema, **REFUSALS},
     )
     def get(self, request: Request, workload_id: str) -> Response:
         """One page, newest first unless asked otherwise. Names of projects that are not yours are left out."""
         actor = actor_of(request)
         workload = workload_or_404(actor, workload_id)
-        page, following = page_of(
-            _events_of(workload, newest_first=descending(request.query_params)), request.query_params
-        )
+        order = "-at" if descending(request.query_params) else "at"
+        part = part_of(_events_of(workload), request, order=order)
         hidden = hidden_namespaces(workload, actor)
-        for event in page:
+        for event in part.rows:
             event.message = quietly(clean_message(event.message), hidden)
-        return Response({"events": [event_json(event) for event in page], "next": following})
+        return Response({"events": [event_json(event) for event in part.rows], **part.ways_on})
 
 
 class History(Route):
@@ -53,20 +52,19 @@ class History(Route):
     @extend_schema(
         operation_id="get_workload_history",
         summary="List a workload's history",
-        parameters=PAGING,
+        parameters=PAGES,
         responses={200: HistorySchema, **REFUSALS},
     )
     def get(self, request: Request, workload_id: str) -> Response:
         """One page, newest first. Names of projects that are not yours are left out."""
         actor = actor_of(request)
         workload = workload_or_404(actor, workload_id)
-        page, following = page_of(workload.timeline.order_by("-at", "-pk"), request.query_params)
+        part = part_of(workload.timeline.all(), request, order="-at")
         hidden = hidden_namespaces(workload, actor)
-        for entry in page:
+        for entry in part.rows:
             entry.message = quietly(clean_message(entry.message), hidden)
-        return Response({"records": [record_json(entry, workload) for entry in page], "next": following})
+        return Response({"records": [record_json(entry, workload) for entry in part.rows], **part.ways_on})
 
 
-def _events_of(workload: Workload, *, newest_first: bool) -> QuerySet[ClusterEvent]:
-    rows = ClusterEvent.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
-    return rows.order_by("-at", "-pk") if newest_first else rows.order_by("at", "pk")
+def _events_of(workload: Workload) -> QuerySet[ClusterEvent]:
+    return ClusterEvent.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)

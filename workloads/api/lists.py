@@ -2,14 +2,15 @@
 
 from typing import Final
 
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema
-from portal.core.filtering import Column, as_number, as_time, filters, flag_in, ordering, page_of
+from portal.core.filtering import Column, as_number, as_time, filters, flag_in, ordering
 from portal.core.http import actor_of
+from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
 from workloads.api.schemas import WorkloadSchema, WorkloadsSchema
 from workloads.api.shapes import PENDING_REASONS, workload_json
@@ -39,10 +40,8 @@ COLUMNS: Final = {
     "totalPendingTimeSeconds": Column("pending_seconds", as_number),
     "totalRunningTimeSeconds": Column("running_seconds", as_number),
 }
-PAGING: Final = [
+WANTED: Final = [
     OpenApiParameter("deleted", bool, description="true: only deleted ones."),
-    OpenApiParameter("offset", int),
-    OpenApiParameter("limit", int, description="1 to 500, 50 when absent."),
     OpenApiParameter("search", str, description="Part of a name."),
     *FILTERS,
 ]
@@ -56,14 +55,14 @@ class Workloads(Route):
     @extend_schema(
         operation_id="get_workloads",
         summary="List workloads",
-        parameters=PAGING,
+        parameters=[*PAGES, *WANTED],
         responses={200: WorkloadsSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
         """One page, newest first unless `sortBy` says otherwise."""
-        query = request.query_params
-        rows, following = page_of(_ordered(_wanted(request), ordering(query, COLUMNS, "-created_at")), query)
-        return Response({"workloads": [workload_json(row) for row in rows], "next": following})
+        order = ordering(request.query_params, COLUMNS, "-created_at")
+        part = part_of(_wanted(request), request, order=order)
+        return Response({"workloads": [workload_json(row) for row in part.rows], **part.ways_on})
 
 
 class WorkloadCount(Route):
@@ -74,7 +73,7 @@ class WorkloadCount(Route):
     @extend_schema(
         operation_id="count_workloads",
         summary="Count workloads",
-        parameters=PAGING,
+        parameters=[*PAGES, *WANTED],
         responses={200: CountSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
@@ -109,13 +108,3 @@ def _wanted(request: Request) -> QuerySet[Workload]:
     rows = rows.filter(filters(query.get("filterBy", ""), COLUMNS))
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows
-
-
-def _ordered(rows: QuerySet[Workload], path: str) -> QuerySet[Workload]:
-    """Sorted with the id as the last word, so that pages never overlap. Nulls come last, where there may be any."""
-    if path in _MAYBE_NULL:
-        return rows.order_by(F(path[1:]).desc(nulls_last=True), "-id")
-    return rows.order_by(path, "-id" if path.startswith("-") else "id")
-
-
-_MAYBE_NULL: Final = frozenset({"-deleted_at", "-completed_at"})

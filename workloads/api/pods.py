@@ -10,8 +10,9 @@ from rest_framework.response import Response
 from clusters.models import ObservedPod
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema
 from portal.core.errors import BadRequest
-from portal.core.filtering import Column, as_time, filters, flag_in, ordering, page_of
+from portal.core.filtering import Column, as_time, filters, flag_in, ordering
 from portal.core.http import actor_of
+from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
 from workloads.api.pod_shapes import ENDED, pod_json
 from workloads.api.reading_schemas import PodsSchema
@@ -29,8 +30,7 @@ COLUMNS: Final = {
 }
 PAGING: Final = [
     OpenApiParameter("deleted", bool, description="true: only those that have left the cluster."),
-    OpenApiParameter("offset", int),
-    OpenApiParameter("limit", int, description="1 to 500."),
+    *PAGES,
     OpenApiParameter("search", str, description="Part of the name."),
 ]
 COMPLETED: Final = {"true": True, "false": False, "all": None, "": None}
@@ -112,14 +112,14 @@ def _searched(rows: QuerySet[ObservedPod], request: Request) -> QuerySet[Observe
 
 def _page(rows: QuerySet[ObservedPod], request: Request) -> Response:
     query = request.query_params
-    path = ordering(query, COLUMNS, "-created_at")
-    page, following = page_of(rows.order_by(path, "-pk" if path.startswith("-") else "pk"), query)
-    projects, workloads = homes_of(page), owners_of(page)
+    part = part_of(rows, request, order=ordering(query, COLUMNS, "-created_at"))
+    projects, workloads = homes_of(part.rows), owners_of(part.rows)
     full = _is_full(query.get("verbosity", ""))
     pods: list[dict[str, Any]] = [
-        pod_json(pod, workloads.get(pod.owner_id), projects[pod.cluster_id, pod.namespace], full=full) for pod in page
+        pod_json(pod, workloads.get(pod.owner_id), projects[pod.cluster_id, pod.namespace], full=full)
+        for pod in part.rows
     ]
-    return Response({"pods": pods, "next": following})
+    return Response({"pods": pods, **part.ways_on})
 
 
 def _is_full(asked: str) -> bool:

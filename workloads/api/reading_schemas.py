@@ -4,6 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.core.paging import ListSchema
+
 
 class ContainerSchema(serializers.Serializer[Any]):
     """A container as it was submitted."""
@@ -39,11 +41,10 @@ class PodSchema(serializers.Serializer[Any]):
     workloadName = serializers.CharField(required=False, allow_null=True)
 
 
-class PodsSchema(serializers.Serializer[Any]):
-    """One page; `next` is the offset of the following one."""
+class PodsSchema(ListSchema):
+    """One page."""
 
     pods = PodSchema(many=True)
-    next = serializers.IntegerField(allow_null=True)
 
 
 class InvolvedSchema(serializers.Serializer[Any]):
@@ -71,11 +72,10 @@ class EventSchema(serializers.Serializer[Any]):
         return {**super().get_fields(), "source": serializers.CharField(allow_blank=True)}
 
 
-class EventsSchema(serializers.Serializer[Any]):
-    """One page; `next` is the offset of the following one."""
+class EventsSchema(ListSchema):
+    """One page."""
 
     events = EventSchema(many=True)
-    next = serializers.IntegerField(allow_null=True)
 
 
 class RecordMetaSchema(serializers.Serializer[Any]):
@@ -106,8 +106,7 @@ class RecordSchema(serializers.Serializer[Any]):
     spec = RecordSpecSchema()
 
 
-class HistorySchema(serializers.Serializer[Any]):
-    """One page; `next` is the offset of the following one."""
+class HistorySchema(ListSchema):
+    """One page."""
 
     records = RecordSchema(many=True)
-    next = serializers.IntegerField(allow_null=True)

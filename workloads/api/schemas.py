@@ -4,6 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.core.paging import ListSchema
+
 NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
@@ -152,11 +154,10 @@ class WorkloadSchema(serializers.Serializer[Any]):
     createdAt = serializers.DateTimeField()
 
 
-class WorkloadsSchema(serializers.Serializer[Any]):
-    """One page; `next` is the offset of the following one."""
+class WorkloadsSchema(ListSchema):
+    """One page."""
 
     workloads = WorkloadSchema(many=True)
-    next = serializers.IntegerField(allow_null=True)
 
 
 class Batch(serializers.Serializer[Any]):

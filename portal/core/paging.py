@@ -1,0 +1,81 @@
+"""One page of a REST list: by offset, as Run:ai's clients ask, or after the last row seen, which is as cheap anywhere.
+
+Every page names both ways on: `next`, the offset of the next one, and `nextAfter`, the cursor to send as `after`.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from django.db.models import Model, QuerySet
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from portal.core import keyset
+from portal.core.errors import BadRequest
+from portal.core.filtering import LARGEST_OFFSET, LARGEST_PAGE, PAGE, number_in
+from portal.core.http import actor_of
+
+M = TypeVar("M", bound=Model)
+
+AFTER: Final = OpenApiParameter(
+    "after",
+    str,
+    description="Beyond Run:ai: `nextAfter` of the page before, instead of an offset; a deep page costs as the first. "
+    "It holds for the same caller, order and filter only.",
+)
+PAGES: Final = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500."), AFTER]
+_PLACE: Final = frozenset({"after", "offset", "limit"})
+
+
+class ListSchema(serializers.Serializer[Any]):
+    """The two ways on that every list names."""
+
+    next = serializers.IntegerField(allow_null=True, help_text="Offset of the next page; null: the last, or by cursor.")
+    nextAfter = serializers.CharField(  # noqa: N815  # the wire's name
+        allow_null=True, required=False, help_text="Beyond Run:ai: the cursor of the next page; null on the last."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[M]):
+    """Rows of one page, and where the next one begins."""
+
+    rows: list[M]
+    next: int | None
+    after: str | None
+
+    @property
+    def ways_on(self) -> dict[str, Any]:
+        """As every list answers them."""
+        return {"next": self.next, "nextAfter": self.after}
+
+
+def part_of(rows: QuerySet[M], request: Request, *, order: str) -> Part[M]:
+    """The page that the query asks for, ordered by a column (a minus for descending) and the id.
+
+    Raises BadRequest for a cursor that is forged, or was given to somebody else or for another list, order or filter.
+    """
+    query = request.query_params
+    size = number_in(query, "limit", PAGE, 1, LARGEST_PAGE)
+    scope = _scope(request)
+    if after := query.get("after", ""):
+        if query.get("offset", ""):
+            raise BadRequest.at("/after", "one_place", "Send either after or offset.")
+        page = keyset.page_of(rows, column=order, after=after, size=size, scope=scope)
+        return Part(page.rows, None, page.next or None)
+    offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
+    found = list(rows.order_by(*keyset.Order.of(rows.model, order).terms)[offset : offset + size + 1])
+    if len(found) <= size:
+        return Part(found, None, None)
+    return Part(found[:size], offset + size, keyset.cursor_of(found[size - 1], order, scope))
+
+
+def _scope(request: Request) -> str:
+    """Whose list, and which one: everything that was asked but the place in it."""
+    actor = actor_of(request)
+    asked = sorted((name, value) for name, value in request.query_params.items() if name not in _PLACE)
+    told = json.dumps([actor.kind, actor.id, request.path, asked])
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
