@@ -8,6 +8,10 @@ from uuid import uuid4
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from portal.core.routes import Route, Rule
+from tenants.models import Project
+from tests.api.conftest import Robot
+from tests.factories.workloads import WorkloadFactory
+from workloads.models import Category, WorkloadType
 
 ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
 _PARAMETER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>")
@@ -73,3 +77,24 @@ def _below(prefix: str, patterns: list[URLPattern | URLResolver]) -> Iterator[tu
             yield from _below(path, each.url_patterns)
         else:
             yield path, getattr(each.callback, "cls", None)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What paths can name: the ids of things by the parameter of the path."""
+
+    ids: Mapping[str, str]
+    project: Project
+
+    def of(self, path: str) -> Mapping[str, str]:
+        """Values for the parameters of a path."""
+        unit = self.project.pk if "projects" in path else self.project.department_id
+        return {"unit_id": str(unit), **self.ids}
+
+
+def world_of(project: Project, robot: Robot | None = None) -> World:
+    """A project with a native workload in it, submitted by the robot or by somebody else."""
+    by = {"submitted_by_kind": "service-account", "submitted_by_id": str(robot.account.pk)} if robot else {}
+    workload = WorkloadFactory(project=project, type=WorkloadType.objects.get(name="Training"), **by)
+    first = {"type_id": WorkloadType.objects.first(), "category_id": Category.objects.first()}
+    return World({"workload_id": str(workload.pk), **{name: str(row.pk) for name, row in first.items()}}, project)

@@ -5,7 +5,6 @@ follows from these alone. Writes are sent as dry runs, so that all cells see the
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import pytest
 from django.test import Client
@@ -14,9 +13,7 @@ from portal.core.routes import READING
 from tenants.models import Project, Role
 from tenants.permissions import MAY, Verb
 from tests.api.conftest import Robot
-from tests.api.matrix import BODIES, Cell, cells
-from tests.factories.workloads import WorkloadFactory
-from workloads.models import Category, WorkloadType
+from tests.api.matrix import BODIES, Cell, cells, world_of
 
 UNREADABLE, NO_TOKEN, FORBIDDEN, ABSENT = {400, 422}, 401, 403, 404
 CELLS = cells()
@@ -24,27 +21,6 @@ REACHED = {"project", "somewhere", "self"}
 """What a role in a project reaches."""
 
 Answers = Iterator[tuple[Cell, int, bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What paths can name: the ids of things by the parameter of the path."""
-
-    ids: Mapping[str, str]
-    project: Project
-
-    def of(self, cell: Cell) -> Mapping[str, str]:
-        """Values for the parameters of a path."""
-        unit = self.project.pk if "projects" in cell.path else self.project.department_id
-        return {"unit_id": str(unit), **self.ids}
-
-
-def world_of(project: Project, robot: Robot | None = None) -> World:
-    """A project with a native workload in it, submitted by the robot or by somebody else."""
-    by = {"submitted_by_kind": "service-account", "submitted_by_id": str(robot.account.pk)} if robot else {}
-    workload = WorkloadFactory(project=project, type=WorkloadType.objects.get(name="Training"), **by)
-    first = {"type_id": WorkloadType.objects.first(), "category_id": Category.objects.first()}
-    return World({"workload_id": str(workload.pk), **{name: str(row.pk) for name, row in first.items()}}, project)
 
 
 def ask(client: Client, cell: Cell, ids: Mapping[str, str]) -> int:
@@ -78,7 +54,7 @@ def test_without_a_token_every_route_but_the_tokens_own_is_401(client: Client, l
 
     def answers() -> Answers:
         for cell in CELLS:
-            status = ask(client, cell, world.of(cell))
+            status = ask(client, cell, world.of(cell.path))
             yield cell, status, status == (400 if cell.rule.at == "nowhere" else NO_TOKEN)
 
     assert wrong(answers()) == []
@@ -91,7 +67,7 @@ def test_a_role_in_a_project_is_answered_about_its_own_things_as_its_rights_say(
 
     def answers() -> Answers:
         for cell in CELLS:
-            status = ask(robot.client, cell, world.of(cell))
+            status = ask(robot.client, cell, world.of(cell.path))
             yield cell, status, (answered if allowed(cell, MAY[role]) else refused)(cell, status)
 
     assert wrong(answers()) == []
@@ -99,7 +75,7 @@ def test_a_role_in_a_project_is_answered_about_its_own_things_as_its_rights_say(
 
 def test_a_platform_admin_is_refused_nothing(robot: Robot, llm_team: Project) -> None:
     world = world_of(llm_team)
-    answers = ((cell, ask(robot.client, cell, world.of(cell))) for cell in CELLS)
+    answers = ((cell, ask(robot.client, cell, world.of(cell.path))) for cell in CELLS)
     assert wrong((cell, status, answered(cell, status)) for cell, status in answers) == []
 
 
@@ -110,7 +86,7 @@ def test_t50_what_is_foreign_is_answered_as_what_is_absent(llm_team: Project, vi
     def answers() -> Answers:
         for cell in CELLS:
             if cell.things and cell.rule.verb and cell.rule.at != "installation":
-                status = ask(robot.client, cell, foreign.of(cell))
+                status = ask(robot.client, cell, foreign.of(cell.path))
                 yield cell, status, status == ask(robot.client, cell, {}) == ABSENT
 
     assert wrong(answers()) == []
