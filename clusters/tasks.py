@@ -13,6 +13,7 @@ from clusters.services.observe import observe_cluster
 from clusters.services.pruning import prune as prune_observed
 from clusters.services.reconcile import reconcile
 from clusters.services.removing import carry_on
+from clusters.services.sampling import average, take_samples, thin
 from clusters.services.sweep import forget_old_runs
 from clusters.services.sweep import sweep as sweep_clusters
 from portal.core import periods
@@ -24,6 +25,8 @@ SWEEP_SECONDS = 10
 TIDY_SECONDS = 3600
 TICK_SECONDS = 1
 OBSERVE_SECONDS = 5
+SAMPLE_SECONDS = 60
+THIN_SECONDS = 600
 SANDBOX = "sandbox"
 
 
@@ -76,6 +79,16 @@ def prune() -> None:
     if periods.claim("clusters.prune", every=TIDY_SECONDS):
         pods, events = prune_observed()
         log.info("prune.done", pods=pods, events=events)
+
+
+@shared_task(name="clusters.sample", soft_time_limit=110, time_limit=120)
+def sample() -> None:
+    """Measure every cluster once a minute; every ten minutes drop and average what was measured."""
+    if periods.claim("clusters.sample", every=SAMPLE_SECONDS):
+        take_samples()
+    if periods.claim("clusters.thin_samples", every=THIN_SECONDS):
+        thin()
+        average()
 
 
 @shared_task(name="clusters.tick_sandbox", soft_time_limit=25, time_limit=30)

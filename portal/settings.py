@@ -278,6 +278,7 @@ CELERY_BEAT_SCHEDULE = {
     "clusters.sweep": periodic("clusters.sweep", 10, "sync"),
     "clusters.tick_sandboxes": periodic("clusters.tick_sandboxes", 1, "sync"),
     "clusters.observe_all": periodic("clusters.observe_all", 5, "sync"),
+    "clusters.sample": periodic("clusters.sample", 60, "maintenance"),
     "clusters.prune": periodic("clusters.prune", 3600, "maintenance"),
     "workloads.sweep": periodic("workloads.sweep", 5, "workloads"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),

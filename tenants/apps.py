@@ -27,7 +27,9 @@ class TenantsConfig(AppConfig):
 
     def ready(self) -> None:
         """Tell the cluster mechanism what the tenants' side wants; models exist only from here on."""
-        from clusters import sources
+        from clusters import samples, sources
+        from tenants.sampling import sample
         from tenants.sources import desired_state
 
         sources.register(desired_state, counted=True)
+        samples.register(sample)

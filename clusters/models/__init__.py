@@ -4,11 +4,13 @@ from clusters.models.credentials import ClusterCredential, CredentialKind
 from clusters.models.estate import Cluster, ClusterState, Node, NodePool, Placement
 from clusters.models.former import FormerFlavour, LeftBehind
 from clusters.models.observed import ClusterEvent, ObservedObject, ObservedPod, ObserverLease, ObserverSeat
+from clusters.models.samples import Average, Sample
 from clusters.models.sandbox import SandboxClock, SandboxObject
 from clusters.models.sync import Adoption, Drift, DriftKind, SyncOutcome, SyncRun, SyncState, Touch
 
 __all__ = [
     "Adoption",
+    "Average",
     "Cluster",
     "ClusterCredential",
     "ClusterEvent",
@@ -25,6 +27,7 @@ __all__ = [
     "ObserverLease",
     "ObserverSeat",
     "Placement",
+    "Sample",
     "SandboxClock",
     "SandboxObject",
     "SyncOutcome",

@@ -106,6 +106,8 @@ class NodePool(models.Model):
     label_value = models.CharField(max_length=63)
     is_default = models.BooleanField(default=False)
     gpu_placement = models.CharField(max_length=10, choices=Placement.choices, default=Placement.BINPACK)
+    created_by = models.CharField(max_length=254, blank=True)
+    updated_by = models.CharField(max_length=254, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -113,6 +113,8 @@ def create_node_pool(
         label_value=label_value or name,
         gpu_placement=gpu_placement or Placement.BINPACK,
         is_default=is_default or first,
+        created_by=actor.name,
+        updated_by=actor.name,
     )
     _store(pool)
     record(actor, "node_pool.create", pool, detail=_as_audit(pool))
@@ -143,6 +145,7 @@ def update_node_pool(
     for name, value in wanted.items():
         if value is not None:
             setattr(pool, name, value)
+    pool.updated_by = actor.name
     _store(pool)
     record(actor, "node_pool.update", pool, detail={"before": before, "after": _as_audit(pool)})
     return pool
