@@ -184,6 +184,17 @@ def part_of(kind: Kind, place: Place, document: Document, known: Known) -> Part:
     )
 
 
+def named_in(document: Document) -> set[str]:
+    """Every priority that a kept document names."""
+    names: set[str] = set()
+    for part in ("defaults", "rules"):
+        sides = document.get(part, {})
+        for side in (sides, sides.get(WORKER, {})):
+            said = side.get(PRIORITY)
+            names |= {said} if isinstance(said, str) else {each["value"] for each in (said or {}).get("options", ())}
+    return names
+
+
 def merged_json(kind: Kind, merged: Merged) -> Document:
     """What holds, in the document's shape, each rule with its source."""
     defaults = {name: policy.default for name, policy in merged.items() if policy.default}

@@ -33,7 +33,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
         headers["WWW-Authenticate"] = "Bearer"
     status = getattr(error, "status_code", known.status)
-    return Response(error_body(status, known.message, known.code, known.problems), status=status, headers=headers)
+    body = error_body(status, known.message, known.code, known.problems) | dict(known.beside)
+    return Response(body, status=status, headers=headers)
 
 
 def _as_rung_error(error: Exception) -> RungError | None:

@@ -11,7 +11,7 @@ RungError
 └── Unavailable    503   database read-only, full or away
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -46,6 +46,11 @@ class RungError(Exception):
         self.code = code or type(self).code
         self.problems = tuple(problems)
         self.retry_after = retry_after
+
+    @property
+    def beside(self) -> Mapping[str, Any]:
+        """What stands in an API's answer beside the fields of every error."""
+        return {}
 
     @classmethod
     def at(

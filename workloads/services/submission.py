@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -20,6 +21,7 @@ from scheduling.priority import (
     LABEL_PRIORITY,
     Effective,
     Refusal,
+    Request,
     resolve,
 )
 from tenants.models import Project
@@ -31,11 +33,14 @@ from workloads.admission import (
     refuse_unenforceable,
     refuse_unserved,
 )
+from workloads.compliance import refuse_noncompliant
 from workloads.enqueue import wake_apply
 from workloads.gang_room import refuse_larger_gang
 from workloads.intake import WorkloadSpec
 from workloads.models import EventType, Workload, WorkloadType
 from workloads.placing import refuse_placing
+from workloads.policies import policy_for
+from workloads.policy_rules import defaults_in
 from workloads.resolution import current_dictionary, current_rows, defaults_of
 from workloads.services.denials import verb
 from workloads.services.idempotency import Ticket, keep, replay, ticket_for
@@ -87,7 +92,7 @@ def submit_all(
 
 def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
     """The effective pair for this spec, with sources. Refused where nothing may be resolved."""
-    effective = _resolved(spec, type_of(spec))
+    effective = _resolved(spec, type_of(spec), project)
     refuse_unenforceable(effective, project)
     return effective
 
@@ -111,13 +116,19 @@ def _read_types() -> Mapping[str, WorkloadType]:
     return {row.name: row for row in WorkloadType.objects.select_related("category", "priority").order_by()}
 
 
-def _resolved(spec: WorkloadSpec, type_: WorkloadType) -> Effective:
-    answer = resolve(spec.request, defaults=defaults_of(type_), dictionary=current_dictionary())
+def _resolved(spec: WorkloadSpec, type_: WorkloadType, project: Project) -> Effective:
+    """Policies fill in before the type's defaults do; their rules are checked against what came out."""
+    policy = policy_for(type_.name, project)
+    find = partial(resolve, defaults=defaults_of(type_), dictionary=current_dictionary(), policy=defaults_in(policy))
+    answer = find(spec.request)
     if isinstance(answer, Refusal):
         pointer = POINTERS.get(answer.field, answer.field)
         raise Refused.at(pointer, answer.code, answer.message, allowed=answer.allowed)
     if type_.fixed:
         raise Refused.at("/kind", "not_submittable", f"{type_.title} workloads are not submitted here.")
+    if policy:
+        untouched = find(Request())
+        refuse_noncompliant(answer, untouched if isinstance(untouched, Effective) else None, policy)
     return answer
 
 
@@ -139,7 +150,7 @@ def _accept(
     spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any], ticket: Ticket | None
 ) -> Workload:
     type_ = type_of(spec)
-    effective = _resolved(spec, type_)
+    effective = _resolved(spec, type_, project)
     refuse_unenforceable(effective, project)
     refuse_unserved(spec, project)
     refuse_placing(spec, project)

@@ -52,6 +52,7 @@ REASONS: Final = {
 SOURCES: Final = {
     "explicit": "explicit choice",
     "label": "label of the manifest",
+    "policy": "policy",
     "type": "default of the type",
     "threshold": "the line at 100",
 }
