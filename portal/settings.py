@@ -82,6 +82,9 @@ INSTALLED_APPS = [
     "django_celery_beat",
     "django_structlog",
     "csp",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.mfa",
     "portal.core",
     "portal.audit",
     "clusters",
@@ -101,6 +104,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -108,6 +112,7 @@ MIDDLEWARE = [
     "simple_history.middleware.HistoryRequestMiddleware",
     "portal.core.middleware.AnswerErrors",
     "portal.core.htmx.FitHtmx",
+    "tenants.middleware.ask_for_second_factor",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -203,7 +208,30 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 # Tries per key and window in seconds; the limiter counts failures exactly, across processes and restarts.
-RUNG_SIGN_IN_LIMITS = {"name": (10, 300), "address": (100, 300)}
+RUNG_SIGN_IN_LIMITS = {"name": (10, 300), "address": (100, 300), "code": (10, 300), "code day": (50, 24 * 3600)}
+
+# --- signing in: single sign-on and the second factor (docs/signing-in.md) ----------------------------------------
+# The provider's address, exactly as its tokens name it; empty: people sign in with passwords only.
+RUNG_OIDC_ISSUER = env.str("RUNG_OIDC_ISSUER", default="")
+RUNG_OIDC_CLIENT_ID = env.str("RUNG_OIDC_CLIENT_ID", default="")
+RUNG_OIDC_CLIENT_SECRET = env.str("RUNG_OIDC_CLIENT_SECRET", default="")
+RUNG_OIDC_NAME = env.str("RUNG_OIDC_NAME", default="Single sign-on")
+RUNG_OIDC_SCOPES: list[str] = env.list("RUNG_OIDC_SCOPES", default=["openid", "profile", "email"])
+# The claim that lists somebody's groups; empty: groups are not touched.
+RUNG_OIDC_GROUPS_CLAIM = env.str("RUNG_OIDC_GROUPS_CLAIM", default="groups")
+# "their name=ours,…": only these groups count. Empty: every group, under its own name.
+RUNG_OIDC_GROUPS: dict[str, str] = env.dict("RUNG_OIDC_GROUPS", default={})
+# Certificates of the authority that signed the provider's, for one of one's own.
+RUNG_OIDC_CA_FILE = env.str("RUNG_OIDC_CA_FILE", default="")
+# Who must have a second factor: "admins" (platform admins), "everyone", or nobody.
+RUNG_MFA_REQUIRED = env.str("RUNG_MFA_REQUIRED", default="")
+MFA_ADAPTER = "tenants.sealing.SealedSecrets"
+MFA_TOTP_ISSUER = "Rung"
+MFA_TOTP_TOLERANCE = 1
+MFA_RECOVERY_CODE_DIGITS = 12
+
+# Streams of events: seconds between looks, between beats, of a life; open ones of a subject and of all, per process.
+RUNG_STREAMS = {"tick": 1.0, "beat": 10.0, "longest": 3600.0, "of_one": 10, "most": 500}
 
 # --- REST ---------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants.views import audit, clusters, connections, differences, pools, projects, switching
+from tenants.views import audit, clusters, connections, differences, pools, projects, security, switching
 
 app_name = "tenants"
 urlpatterns = [
@@ -25,4 +25,7 @@ urlpatterns = [
     path("connect-cluster/", connections.connect, name="connect"),
     path("connect-cluster/rights/<slug:flavour>.yaml", connections.rights, name="rights"),
     path("audit/", audit.trail, name="audit"),
+    path("security/", security.security, name="security"),
+    path("security/second-factor/", security.set_up, name="second-factor"),
+    path("security/<slug:name>/", security.act, name="security-act"),
 ]

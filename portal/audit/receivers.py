@@ -16,8 +16,9 @@ from portal.core.http import channel_of, client_ip, request_id
 
 @receiver(user_logged_in)
 def signed_in(request: HttpRequest | None, user: AbstractBaseUser, **_kwargs: Any) -> None:
-    """Somebody came in."""
-    record(_actor(request, user), "session.start", user, entity_type="user")
+    """Somebody came in; pages that know more than a password note on the request with what."""
+    shown = vars(request).get("signed_in_with") if request is not None else None
+    record(_actor(request, user), "session.start", user, entity_type="user", detail={"with": shown} if shown else None)
 
 
 @receiver(user_logged_out)
