@@ -12,7 +12,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from portal.wsgi import application
 from tenants.models import Project
-from tenants.services import service_accounts
+from tenants.services.token_exchange import exchange
 from tests.api.conftest import Robot
 from tests.api.matrix import world_of
 
@@ -43,7 +43,7 @@ def aimed(value: Any, ids: Mapping[str, str]) -> Any:
 def test_no_input_breaks_it_and_every_answer_is_documented(
     robot: Robot, llm_team: Project, operation: Operation
 ) -> None:
-    token = service_accounts.exchange(robot.account.client_id, robot.secret)
+    token = exchange(robot.account.client_id, robot.secret).text
     world = world_of(llm_team)
     places = {"projectId": str(llm_team.pk), "clusterId": str(llm_team.cluster_id)}
 
