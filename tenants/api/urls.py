@@ -2,9 +2,10 @@
 
 from django.urls import path
 
-from tenants.api import departments, projects, token
+from tenants.api import departments, projects, token, whoami
 
 urlpatterns = [
+    path("v1/whoami", whoami.WhoAmI.as_view()),
     path("v1/token", token.Token.as_view()),
     path("v2/token", token.OAuthToken.as_view()),
     path("v1/org-unit/projects", projects.Projects.as_view()),

@@ -5,6 +5,10 @@ from django.core.management import call_command
 from django.test import Client
 
 SERVED = {
+    "/api/v1/whoami": {"get"},
+    "/api/v1/workloads/{workload_id}/logs": {"get"},
+    "/api/v1/workloads/{workload_id}/clone": {"post"},
+    "/api/v2/workloads/explain": {"post"},
     "/api/v1/token": {"post"},
     "/api/v2/token": {"post"},
     "/api/v1/org-unit/projects": {"get", "post"},

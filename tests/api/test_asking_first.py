@@ -1,0 +1,131 @@
+"""What REST offers beyond Run:ai for people at a terminal: who am I, explain, clone, the end of a log."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from portal.audit.models import AuditRecord
+from tenants.models import Project, Role
+from tests.api.conftest import Robot
+from tests.factories.workloads import ObservedPodFactory
+from workloads.models import Workload
+
+MANIFEST = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: sweep
+  labels: {priorityClassName: low}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: main, image: docker.io/a/b:1, resources: {limits: {nvidia.com/gpu: 2}}}
+"""
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def asked(project: Project, text: str = MANIFEST, **metadata: str) -> dict[str, Any]:
+    """The body of an explanation or a submission."""
+    return {"metadata": {"projectId": str(project.pk), **metadata}, "manifestBase64Encoded": encoded(text)}
+
+
+def test_everybody_reads_who_they_are(robot: Robot, member: Robot, llm_team: Project) -> None:
+    assert robot.get("v1/whoami").json()["roles"] == [
+        {"role": "platform-admin", "scopeType": "system", "scopeId": "", "scopeName": ""}
+    ]
+    body = member.get("v1/whoami").json()
+    assert (body["name"], body["kind"], body["narrowed"]) == ("member-robot", "service-account", None)
+    assert body["roles"] == [
+        {"role": "member", "scopeType": "project", "scopeId": str(llm_team.pk), "scopeName": "llm-team"}
+    ]
+
+
+def test_an_explanation_names_the_source_of_each_value_and_stores_nothing(member: Robot, llm_team: Project) -> None:
+    answer = member.send("POST", "v2/workloads/explain", asked(llm_team, priority="high"))
+    assert answer.status_code == 200, answer.content
+    body = answer.json()
+    assert body["priority"] == {"value": "high", "number": 125, "source": "explicit"}
+    assert body["preemptibility"] == {"value": "non-preemptible", "source": "threshold"}
+    assert [(each["value"], each["because"]) for each in body["discarded"]] == [("low", "the explicit said high")]
+    assert body["requested"]["gpus"] == 2
+    assert (body["forecast"]["verdict"], body["forecast"]["nodePool"]) == ("starts", "h100")
+    assert not Workload.objects.exists()
+
+
+def test_what_would_be_refused_is_refused_with_its_line_and_leaves_no_record(member: Robot, llm_team: Project) -> None:
+    broken = MANIFEST.replace("restartPolicy: Never", "hostNetwork: true")
+    answer = member.send("POST", "v2/workloads/explain", asked(llm_team, broken))
+    assert answer.status_code == 422
+    pointers = {each["pointer"]: each.get("line") for each in answer.json()["errors"]}
+    assert pointers["/spec/template/spec/hostNetwork"] == 10
+    assert not AuditRecord.objects.filter(action="workload.submit").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "pointer"),
+    [
+        ({"manifestBase64Encoded": "%%%"}, 400, "/manifestBase64Encoded"),
+        ({"manifest": {"kind": "Job"}}, 400, "/manifest"),
+        ({"manifestBase64Encoded": encoded(f"{MANIFEST}\n---{MANIFEST.replace('sweep', 'other')}")}, 422, "/manifest"),
+        ({"surplus": 1}, 422, "/surplus"),
+    ],
+)
+def test_one_manifest_is_explained_at_a_time(
+    member: Robot, llm_team: Project, change: dict[str, Any], status: int, pointer: str
+) -> None:
+    answer = member.send("POST", "v2/workloads/explain", asked(llm_team) | change)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (status, pointer)
+
+
+def test_other_projects_are_not_there_to_be_asked_about(member: Robot, vision_team: Project) -> None:
+    answer = member.send("POST", "v2/workloads/explain", asked(vision_team))
+    assert answer.json()["errors"][0]["pointer"] == "/metadata/projectId"
+
+
+def test_a_copy_keeps_what_was_chosen_and_takes_what_is_said_now(
+    robot: Robot, submitted: Callable[..., str], llm_team: Project
+) -> None:
+    original = submitted()
+    first = robot.send("POST", f"v1/workloads/{original}/clone", {}, **{"Idempotency-Key": "one"})
+    again = robot.send("POST", f"v1/workloads/{original}/clone", {}, **{"Idempotency-Key": "one"})
+    assert first.status_code == again.status_code == 202
+    assert first.json()["metadata"]["id"] == again.json()["metadata"]["id"]
+    assert first.json()["metadata"]["name"].startswith("train-copy-")
+    chosen = robot.send("POST", f"v1/workloads/{original}/clone", {"name": "mine", "priority": "high"}).json()
+    assert [chosen["metadata"][name] for name in ("name", "priority", "prioritySource")] == ["mine", "high", "explicit"]
+
+
+def test_a_copy_of_what_is_foreign_or_into_a_foreign_project_is_not_made(
+    member: Robot, submitted: Callable[..., str], llm_team: Project, vision_team: Project
+) -> None:
+    foreign = submitted(project=vision_team)
+    assert member.send("POST", f"v1/workloads/{foreign}/clone", {}).status_code == 404
+    answer = member.send("POST", f"v1/workloads/{submitted()}/clone", {"projectId": str(vision_team.pk)})
+    assert answer.json()["errors"][0]["pointer"] == "/projectId"
+    assert Workload.objects.count() == 2
+
+
+def test_the_end_of_a_log_is_of_the_newest_pod_unless_one_is_named(
+    robot: Robot, submitted: Callable[..., str]
+) -> None:
+    workload = Workload.objects.get(pk=submitted())
+    path = f"v1/workloads/{workload.pk}/logs"
+    assert robot.get(path).json()["pod"] is None
+    ObservedPodFactory.create(workload=workload, name="train-0")
+    body = robot.get(f"{path}?lines=5").json()
+    assert (body["pod"], body["pods"]) == ("train-0", ["train-0"])
+    assert robot.get(f"{path}?pod=other").status_code == 404
+    assert robot.get(f"{path}?pod=train-0&container=other").status_code == 404
+    assert robot.get(f"{path}?lines=0").json()["errors"][0]["pointer"] == "/lines"
+
+
+def test_logs_of_others_are_absent(submitted: Callable[..., str], vision_team: Project) -> None:
+    stranger = Robot("stranger", role=Role.MEMBER, project=vision_team)
+    assert stranger.get(f"v1/workloads/{submitted()}/logs").status_code == 404
