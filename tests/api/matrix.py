@@ -54,7 +54,7 @@ BODIES: Mapping[str, str] = {
     "PATCH v1/org-unit/departments/<int:unit_id>/resources": "[]",
 }
 """Bodies that are good; every other write is sent without one."""
-WORDS = {"native": "trainings", "stoppable": "trainings"}
+WORDS = {"native": "trainings", "stoppable": "trainings", "policy": "trainings"}
 """Path converters that choose a kind, and one of their words."""
 
 

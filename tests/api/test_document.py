@@ -5,10 +5,6 @@ from django.core.management import call_command
 from django.test import Client
 
 SERVED = {
-    "/api/v1/whoami": {"get"},
-    "/api/v1/workloads/{workload_id}/logs": {"get"},
-    "/api/v1/workloads/{workload_id}/clone": {"post"},
-    "/api/v2/workloads/explain": {"post"},
     "/api/v1/token": {"post"},
     "/api/v2/token": {"post"},
     "/api/v1/org-unit/projects": {"get", "post"},
@@ -36,6 +32,8 @@ SERVED = {
     "/api/v1/workloads/{kind}/{workload_id}": {"delete"},
     "/api/v1/workloads/{kind}/{workload_id}/suspend": {"post"},
     "/api/v1/workloads/{kind}/{workload_id}/resume": {"post"},
+    "/api/v2/policy": {"get"},
+    "/api/v2/policy/{kind}": {"get", "put", "patch", "delete"},
     "/api/v2/workloads": {"post"},
     "/api/v2/workloads/{workload_id}": {"get", "delete"},
 }
