@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from workloads.api import actions, catalogue, happenings, lists, manifests, pods, policies
+from workloads.api import actions, catalogue, clone, explain, happenings, lists, logs, manifests, pods, policies
 
 register_converter(actions.NativeKind, "native")
 register_converter(actions.StoppableKind, "stoppable")
@@ -23,10 +23,13 @@ urlpatterns = [
     path("v1/workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
     path("v1/workloads/<uuid:workload_id>/events", happenings.Events.as_view()),
     path("v1/workloads/<uuid:workload_id>/history", happenings.History.as_view()),
+    path("v1/workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),
+    path("v1/workloads/<uuid:workload_id>/clone", clone.Clone.as_view()),
     path("v1/workloads/<native:kind>/<uuid:workload_id>", actions.Removal.as_view()),
     path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/suspend", actions.Suspend.as_view()),
     path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/resume", actions.Resume.as_view()),
     path("v2/workloads", manifests.Manifests.as_view()),
+    path("v2/workloads/explain", explain.Explain.as_view()),
     path("v2/workloads/<uuid:workload_id>", manifests.OneManifest.as_view()),
     path("v2/policy", policies.Policies.as_view()),
     path("v2/policy/<policy:kind>", policies.OnePolicy.as_view()),
