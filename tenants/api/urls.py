@@ -1,10 +1,11 @@
 """REST routes of the tenants' side. No trailing slashes; fixed words win over ids."""
 
-from django.urls import path
+from django.urls import include, path
 
 from tenants.api import departments, projects, token, whoami
 
 urlpatterns = [
+    path("", include("tenants.api.subject_urls")),
     path("v1/whoami", whoami.WhoAmI.as_view()),
     path("v1/token", token.Token.as_view()),
     path("v2/token", token.OAuthToken.as_view()),

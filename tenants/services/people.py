@@ -1,17 +1,25 @@
 """The people who sign in: made, changed, shut out. Passwords are Django's business; this keeps the record of them."""
 
 from collections.abc import Mapping
+from typing import Final
 
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
 
-from portal.audit.services import record
-from portal.core.actors import Actor
-from portal.core.errors import Conflict
+from portal.audit.services import record, record_refusal
+from portal.core.actors import Actor, ActorKind
+from portal.core.errors import Conflict, Denied, Problem, Refused
 from tenants.models import User
 from tenants.permissions import Verb, require
 from tenants.services.checks import checked, unless_taken
+from tenants.services.guesses import guess
 from tenants.services.memberships import admins_remain
+
+TEMPORARY: Final = 20
+"""Letters of a temporary password."""
 
 
 @transaction.atomic
@@ -19,6 +27,8 @@ def save_user(*, user: User, actor: Actor, changed: Mapping[str, object] | None 
     """Store a new or changed person. `changed` names the fields for the record; values of passwords never get there."""
     require(actor, Verb.MANAGE_ACCESS)
     created, guarded = user._state.adding, admins_remain()
+    if created:
+        user.created_by = actor.name
     checked(user)
     with unless_taken("/username"):
         user.save()
@@ -26,6 +36,54 @@ def save_user(*, user: User, actor: Actor, changed: Mapping[str, object] | None 
     detail = {key: "changed" if "password" in key else value for key, value in (changed or {}).items()}
     record(actor, "user.create" if created else "user.update", user, detail=detail)
     return user
+
+
+def create_user(*, email: str, actor: Actor) -> tuple[User, str]:
+    """A new person without roles, their e-mail address being their name, with a temporary password, shown once."""
+    require(actor, Verb.MANAGE_ACCESS)
+    if User.objects.filter(username__iexact=email).exists():
+        raise Conflict.at("/email", "taken", _("There is a person of this name already."))
+    password = get_random_string(TEMPORARY)
+    user = User(username=email, email=email)
+    user.set_password(password)
+    return save_user(user=user, actor=actor, changed={"username": email}), password
+
+
+@transaction.atomic
+def reset_password(*, user: User, actor: Actor) -> str:
+    """A temporary password for somebody, shown once; the old one and all their sessions end."""
+    require(actor, Verb.MANAGE_ACCESS)
+    password = get_random_string(TEMPORARY)
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    record(actor, "user.password", user)
+    return password
+
+
+def change_own_password(*, current: str, new: str, actor: Actor) -> None:
+    """Another password for oneself, for whoever knows the old one; all sessions end. Wrong guesses are counted."""
+    user = User.objects.filter(pk=int(actor.id)).first() if actor.kind is ActorKind.USER and actor.id else None
+    if user is None:
+        raise Denied(_("Only people have passwords."), code="only_people")
+    with guess("password", name=actor.id, address=actor.source_ip or ""):
+        if not user.check_password(current):
+            wrong = Refused.at("/currentPassword", "wrong_password", _("This is not your password."))
+            record_refusal(actor, "user.password", wrong, entity=user)
+            raise wrong
+    _refuse_weak(new, user)
+    with transaction.atomic():
+        user.set_password(new)
+        user.save(update_fields=["password"])
+        record(actor, "user.password", user)
+
+
+@transaction.atomic
+def end_sessions(*, user: User, actor: Actor) -> None:
+    """Sign somebody out of every browser. Their access keys go on: revoke these, or shut the person out."""
+    require(actor, Verb.MANAGE_ACCESS)
+    user.session_stamp = get_random_string(32)
+    user.save(update_fields=["session_stamp"])
+    record(actor, "user.logout", user)
 
 
 @transaction.atomic
@@ -37,12 +95,20 @@ def record_password(*, user: User, actor: Actor) -> None:
 
 @transaction.atomic
 def delete_user(*, user: User, actor: Actor) -> None:
-    """Remove a person with their roles. Their records and their workloads' history keep the name."""
+    """Remove a person with their roles and keys. Their records and their workloads' history keep the name."""
     require(actor, Verb.MANAGE_ACCESS)
     guarded = admins_remain()
     record(actor, "user.delete", user)
     user.delete()
     _refuse_lockout(guarded=guarded)
+
+
+def _refuse_weak(password: str, user: User) -> None:
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        found = [Problem("/newPassword", each.code or "weak", " ".join(each.messages)) for each in error.error_list]
+        raise Refused(found[0].message, code="weak_password", problems=found) from None
 
 
 def _refuse_lockout(*, guarded: bool) -> None:

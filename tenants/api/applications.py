@@ -1,0 +1,90 @@
+"""Service accounts and access keys by their older names, applications and user applications: for older scripts."""
+
+from drf_spectacular.utils import extend_schema, extend_schema_view
+
+from portal.core.bodies import REFUSALS
+from tenants.api import access_keys, service_accounts
+from tenants.api.access_keys import WRITES
+from tenants.api.subject_schemas import AccessKeySchema, AdministeredKey, MadeApplication, OldSecret
+
+
+@extend_schema_view(
+    get=extend_schema(operation_id="get_applications", deprecated=True),
+    post=extend_schema(operation_id="create_application", responses={201: MadeApplication, **WRITES}, deprecated=True),
+)
+class Applications(service_accounts.ServiceAccounts):
+    """Service accounts."""
+
+    shown_once = ("secret",)
+
+
+@extend_schema_view(
+    get=extend_schema(operation_id="get_application", deprecated=True),
+    patch=extend_schema(operation_id="update_application", deprecated=True),
+    delete=extend_schema(operation_id="delete_application", deprecated=True),
+)
+class OneApplication(service_accounts.OneServiceAccount):
+    """A service account."""
+
+
+@extend_schema_view(
+    post=extend_schema(
+        operation_id="regenerate_application_secret", responses={200: OldSecret, **WRITES}, deprecated=True
+    )
+)
+class ApplicationSecret(service_accounts.ServiceAccountSecret):
+    """A service account's secret."""
+
+    shown_once = ("secret",)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="get_user_applications", responses={200: AccessKeySchema(many=True), **REFUSALS}, deprecated=True
+    ),
+    post=extend_schema(
+        operation_id="create_user_application", responses={201: MadeApplication, **WRITES}, deprecated=True
+    ),
+)
+class UserApplications(access_keys.AccessKeys):
+    """Access keys, as a bare array."""
+
+    shown_once = ("secret",)
+    listed_as = ""
+
+
+@extend_schema_view(
+    get=extend_schema(operation_id="get_user_application", deprecated=True),
+    delete=extend_schema(operation_id="delete_user_application", deprecated=True),
+)
+class OneUserApplication(access_keys.OneAccessKey):
+    """An access key."""
+
+
+@extend_schema_view(
+    post=extend_schema(
+        operation_id="regenerate_user_application_secret", responses={200: OldSecret, **WRITES}, deprecated=True
+    )
+)
+class UserApplicationSecret(access_keys.AccessKeySecret):
+    """An access key's secret."""
+
+    shown_once = ("secret",)
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="get_user_applications_administration",
+        responses={200: AdministeredKey(many=True), **REFUSALS},
+        deprecated=True,
+    )
+)
+class AdministeredApplications(access_keys.AdministeredKeys):
+    """Everybody's access keys, as a bare array."""
+
+    listed_as = ""
+
+
+@extend_schema_view(delete=extend_schema(operation_id="delete_user_application_administration", deprecated=True))
+class OneAdministeredApplication(access_keys.OneAdministeredKey):
+    """Somebody's access key."""

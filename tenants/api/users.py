@@ -1,0 +1,207 @@
+"""People, as Run:ai's clients ask for them: for platform admins; one's own password for everybody."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.core.actors import Actor
+from portal.core.bodies import FILTERS, REFUSALS, CountSchema, ErrorSchema, checked
+from portal.core.errors import Absent, BadRequest, Refused
+from portal.core.filtering import LARGEST_OFFSET, LARGEST_PAGE, Column, as_time, filters, number_in, ordering
+from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
+from portal.core.wire import stamp
+from tenants.api.subject_schemas import MadeUser, NewUser, Nothing, PasswordChange, TemporaryPassword, UserSchema
+from tenants.models import User
+from tenants.permissions import Verb, require
+from tenants.services import people
+
+WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+ADMINS: Final = Rule("manage_access", "installation")
+SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
+
+
+def as_flag(value: str) -> bool:
+    """`true` or `false`."""
+    return {"true": True, "false": False}[value.lower()]
+
+
+COLUMNS: Final = {
+    "username": Column("username"),
+    "createdBy": Column("created_by"),
+    "lastLogin": Column("last_login", as_time),
+    "creationTime": Column("date_joined", as_time),
+    "isLocal": Column("is_local", as_flag),
+}
+
+
+class Users(Route):
+    """Everybody who signs in; new people."""
+
+    access = {"GET": ADMINS, "POST": ADMINS}
+    shown_once = ("tempPassword",)
+
+    @extend_schema(
+        operation_id="get_users",
+        summary="List people",
+        parameters=[
+            OpenApiParameter("offset", int),
+            OpenApiParameter("limit", int, description="1 to 500, 500 by default."),
+            *FILTERS,
+            SEARCH,
+        ],
+        responses={200: UserSchema(many=True), **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        query = request.query_params
+        rows = _wanted(request).order_by(ordering(query, COLUMNS, "username"), "pk")
+        offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
+        limit = number_in(query, "limit", LARGEST_PAGE, 1, LARGEST_PAGE)
+        return Response([user_json(each) for each in rows[offset : offset + limit]])
+
+    @extend_schema(
+        operation_id="create_user", summary="Make a person", request=NewUser, responses={201: MadeUser, **WRITES}
+    )
+    def post(self, request: Request) -> Response:
+        """Without roles; the temporary password is shown this once."""
+        actor = actor_of(request)
+        require(actor, Verb.MANAGE_ACCESS)
+        body = checked(NewUser, request.data)
+        _refuse_unsupported(body)
+        user, password = people.create_user(email=body["email"], actor=actor)
+        return Response({"id": str(user.pk), "username": user.username, "tempPassword": password}, status=201)
+
+
+class OneUser(Route):
+    """A person by id."""
+
+    access = {"GET": ADMINS, "DELETE": ADMINS}
+
+    @extend_schema(operation_id="get_user", summary="Read a person", responses={200: UserSchema, **REFUSALS})
+    def get(self, request: Request, user_id: int) -> Response:
+        """The person."""
+        return Response(user_json(_user(actor_of(request), user_id)))
+
+    @extend_schema(operation_id="delete_user", summary="Remove a person", responses={204: None, **WRITES})
+    def delete(self, request: Request, user_id: int) -> Response:
+        """Gone with roles and keys; 409 for the last platform admin."""
+        actor = actor_of(request)
+        people.delete_user(user=_user(actor, user_id), actor=actor)
+        return Response(status=204)
+
+
+class UserCount(Route):
+    """How many people the same filter finds."""
+
+    access = {"GET": ADMINS}
+
+    @extend_schema(
+        operation_id="count_users",
+        summary="Count people",
+        parameters=[*FILTERS, SEARCH],
+        responses={200: CountSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """The number of people the filter finds."""
+        return Response({"count": _wanted(request).count()})
+
+
+class UserPassword(Route):
+    """Somebody's password."""
+
+    access = {"POST": ADMINS}
+    shown_once = ("tempPassword",)
+
+    @extend_schema(
+        operation_id="reset_user_password",
+        summary="Give a person a temporary password",
+        request=None,
+        responses={200: TemporaryPassword, **WRITES},
+    )
+    def post(self, request: Request, user_id: int) -> Response:
+        """Shown this once; the old password and all sessions end."""
+        actor = actor_of(request)
+        return Response({"tempPassword": people.reset_password(user=_user(actor, user_id), actor=actor)})
+
+
+class UserLogout(Route):
+    """Somebody's sessions."""
+
+    access = {"POST": ADMINS}
+
+    @extend_schema(
+        operation_id="logout_user", summary="Sign a person out", request=None, responses={200: None, **WRITES}
+    )
+    def post(self, request: Request, user_id: int) -> Response:
+        """Out of every browser; access keys go on until they are revoked."""
+        actor = actor_of(request)
+        people.end_sessions(user=_user(actor, user_id), actor=actor)
+        return Response()
+
+
+class OwnPassword(Route):
+    """The caller's own password."""
+
+    access = {"POST": Rule(at="self")}
+
+    @extend_schema(
+        operation_id="change_user_password",
+        summary="Change your password",
+        request=PasswordChange,
+        responses={200: Nothing, 429: ErrorSchema, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """For people, by one of their keys; wrong guesses of the current one are counted. All sessions end."""
+        body = checked(PasswordChange, request.data)
+        people.change_own_password(current=body["currentPassword"], new=body["newPassword"], actor=actor_of(request))
+        return Response({})
+
+
+def user_json(user: User) -> dict[str, Any]:
+    """The person. When they were last changed is not kept."""
+    return {
+        "id": str(user.pk),
+        "username": user.username,
+        "createdBy": user.created_by,
+        "createdAt": stamp(user.date_joined),
+        "updatedAt": None,
+        "lastLogin": stamp(user.last_login),
+        "isLocal": user.has_usable_password(),
+        "groups": sorted(group.name for group in user.groups.all()),
+    }
+
+
+def _refuse_unsupported(body: Mapping[str, Any]) -> None:
+    """What would be lost without a word."""
+    if body.get("notify"):
+        raise Refused.at("/notify", "unsupported", _("Rung sends no mail: hand the temporary password over yourself."))
+    if body.get("resetPassword"):
+        text = _("Rung cannot enforce another password at the first sign-in; leave this out.")
+        raise Refused.at("/resetPassword", "unsupported", text)
+
+
+def _wanted(request: Request) -> QuerySet[User]:
+    require(actor_of(request), Verb.MANAGE_ACCESS)
+    query = request.query_params
+    if query.get("filter"):
+        raise BadRequest.at("/filter", "unsupported", _("Use filterBy."))
+    local = ~Q(("password__startswith", UNUSABLE_PASSWORD_PREFIX))
+    rows = User.objects.annotate(is_local=ExpressionWrapper(local, BooleanField())).filter(
+        filters(query.get("filterBy", ""), COLUMNS)
+    )
+    return rows.filter(username__icontains=query.get("search", "").replace("\x00", "")).prefetch_related("groups")
+
+
+def _user(actor: Actor, user_id: int) -> User:
+    require(actor, Verb.MANAGE_ACCESS)
+    found = User.objects.filter(pk=user_id).first()
+    if found is None:
+        raise Absent
+    return found
