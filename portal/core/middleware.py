@@ -58,7 +58,7 @@ def answer_unchanged(get_response: Handler) -> Handler:
         if not is_api(request):
             return response
         patch_vary_headers(response, ["Authorization"])
-        if request.method in {"GET", "HEAD"} and isinstance(response, HttpResponse) and response.status_code == 200:
+        if request.method in {"GET", "HEAD"} and response.status_code == 200 and isinstance(response, HttpResponse):
             return _unless_known(request, response)
         return response
 

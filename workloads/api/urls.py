@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from workloads.api import actions, catalogue, clone, explain, happenings, lists, logs, manifests, pods, policies
+from workloads.api import actions, catalogue, clone, explain, happenings, lists, logs, manifests, pods, policies, stream
 
 register_converter(actions.NativeKind, "native")
 register_converter(actions.StoppableKind, "stoppable")
@@ -23,6 +23,7 @@ urlpatterns = [
     path("v1/workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
     path("v1/workloads/<uuid:workload_id>/events", happenings.Events.as_view()),
     path("v1/workloads/<uuid:workload_id>/history", happenings.History.as_view()),
+    path("v1/workloads/<uuid:workload_id>/stream", stream.Life.as_view()),
     path("v1/workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),
     path("v1/workloads/<uuid:workload_id>/clone", clone.Clone.as_view()),
     path("v1/workloads/<native:kind>/<uuid:workload_id>", actions.Removal.as_view()),
