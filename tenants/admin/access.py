@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from portal.core.actors import Actor
 from tenants.admin.base import Outcome, RefusalsAsMessages, ServiceAdmin, ServiceForm, admin_actor, standing
+from tenants.admin.second_factor import ResetsSignIn
 from tenants.models import Department, Membership, Project, Role, ServiceAccount, User
 from tenants.permissions import Verb
 from tenants.services import memberships, people, service_accounts
@@ -22,7 +23,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(User)
-class PersonAdmin(RefusalsAsMessages, UserAdmin):
+class PersonAdmin(ResetsSignIn, RefusalsAsMessages, UserAdmin):
     """People. What they may do is said by memberships, not by Django's groups and permissions."""
 
     list_display = ["username", "email", "is_active", "is_staff", "is_superuser", "last_login"]
