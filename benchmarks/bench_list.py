@@ -80,7 +80,7 @@ def people(rows: int) -> None:
     Workload.objects.filter(pk__in=list(oldest)).update(project=tiny)
     for name, project in {"member": Project.objects.get(name="p3"), "tiny": tiny}.items():
         user = User.objects.create_user(name, password="bench")
-        Membership.objects.create(user=user, project=project, role=Role.MEMBER)
+        Membership.objects.create(user=user, project=project, role_id=Role.MEMBER)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
 

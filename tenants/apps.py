@@ -1,6 +1,9 @@
 """App configuration of the tenants' side."""
 
 from django.apps import AppConfig
+from django.core.checks import register
+
+from tenants import checks
 
 
 class TenantsConfig(AppConfig):
@@ -15,6 +18,8 @@ class TenantsConfig(AppConfig):
             "ServiceAccount": ("name", "client_id", "secret_hash", "enabled", "expires_at"),
             "AccessKey": ("owner", "client_id", "secret_hash", "read_only", "department", "project", "expires_at"),
             "Membership": (),
+            "AccessRole": ("key", "enabled", "permission_sets"),
+            "User_groups": (),
         },
         "rules": {
             "Department": ("name", "cluster"),
@@ -26,10 +31,14 @@ class TenantsConfig(AppConfig):
     }
 
     def ready(self) -> None:
-        """Tell the cluster mechanism what the tenants' side wants; models exist only from here on."""
+        """Bad configuration is found at start. Tell the cluster mechanism what the tenants' side wants."""
         from clusters import samples, sources
         from tenants.sampling import sample
         from tenants.sources import desired_state
 
+        for check in checks.ALWAYS:
+            register(check, "rung")
+        for check in checks.IN_PRODUCTION:
+            register(check, "rung", deploy=True)
         sources.register(desired_state, counted=True)
         samples.register(sample)

@@ -1,84 +1,92 @@
-"""Who may do what where: one table of roles and verbs for pages, REST, admin console and commands.
+"""Who may do what where: one place that pages, REST, admin console and commands ask.
 
-A role in a department reaches down to its projects; a role without scope reaches everything. Rows are read at every
-question, or once within `grants_read_once`, or kept while no mark has moved (`portal.core.marks`): a removed membership
-or a disabled account counts from the next request on.
+A role reaches down: from the installation to its clusters, from a cluster to its departments and projects, from a
+department to its projects. Rows are read at every question, or once within `grants_read_once`, or kept while no mark
+has moved (`portal.core.marks`): a removed membership, a changed role or a disabled account counts from the next request
+on. What roles allow is the table of `tenants.roles`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
-from portal.core.actors import Actor, ActorKind
+from clusters.models import Cluster
+from portal.core.actors import Actor, ActorKind, Limits
 from portal.core.errors import Absent, Denied
 from portal.core.marks import Kept
 from tenants.models import Department, Membership, Project, Role, User
+from tenants.roles import EVERY, LOOKING, PREDEFINED, Verb, Verbs, verbs_of
 
+__all__ = [
+    "EVERYTHING",
+    "MAY",
+    "Grant",
+    "Standing",
+    "Verb",
+    "can",
+    "grants_read_once",
+    "require",
+    "standing_of",
+    "visible_departments",
+    "visible_projects",
+]
 
-class Verb(StrEnum):
-    """What can be allowed."""
-
-    VIEW_PROJECT = "view_project"
-    SUBMIT = "submit"
-    MANAGE_WORKLOAD = "manage_workload"  # one's own
-    MANAGE_ANY_WORKLOAD = "manage_any_workload"
-    MANAGE_MEMBERS = "manage_members"
-    VIEW_AUDIT = "view_audit"
-    VIEW_DEPARTMENT = "view_department"
-    MANAGE_PROJECT = "manage_project"
-    MANAGE_PROJECT_QUOTA = "manage_project_quota"
-    MANAGE_DEPARTMENT = "manage_department"
-    MANAGE_DEPARTMENT_QUOTA = "manage_department_quota"
-    MANAGE_ORGANISATION = "manage_organisation"
-    MANAGE_ACCESS = "manage_access"
-    MANAGE_DICTIONARY = "manage_dictionary"
-    MANAGE_CLUSTERS = "manage_clusters"
-
-
-_VIEWER: Final = frozenset({Verb.VIEW_PROJECT, Verb.VIEW_DEPARTMENT})
-_MEMBER: Final = _VIEWER | {Verb.SUBMIT, Verb.MANAGE_WORKLOAD}
-_OWNER: Final = _MEMBER | {Verb.MANAGE_ANY_WORKLOAD, Verb.MANAGE_MEMBERS, Verb.VIEW_AUDIT}
-_DEPARTMENT_ADMIN: Final = _OWNER | {Verb.MANAGE_PROJECT, Verb.MANAGE_PROJECT_QUOTA, Verb.MANAGE_DEPARTMENT}
-
-MAY: Final[dict[Role, frozenset[Verb]]] = {
-    Role.VIEWER: _VIEWER,
-    Role.MEMBER: _MEMBER,
-    Role.OWNER: _OWNER,
-    Role.DEPARTMENT_ADMIN: _DEPARTMENT_ADMIN,
-    Role.PLATFORM_ADMIN: frozenset(Verb),
-}
-STRENGTH: Final[dict[Role, int]] = {role: place for place, role in enumerate(Role)}
+MAY: Final[dict[Role, Verbs]] = {role: verbs_of(role.value) for role in Role}
+"""What the roles that come with Rung may do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One membership: a role in a project, in a department, or (both empty) everywhere."""
+    """What one membership allows, and where: every place it names must be the one asked about; without any, all are."""
 
-    role: Role
+    verbs: Verbs
     project_id: int | None = None
     department_id: int | None = None
+    cluster_id: UUID | None = None
+    role: str = ""
+    """How the role is called: the key of one that comes with Rung, the name of a custom one."""
+
+    @property
+    def place(self) -> tuple[int | None, int | None, UUID | None]:
+        """Project, department and cluster."""
+        return self.project_id, self.department_id, self.cluster_id
 
     @property
     def everywhere(self) -> bool:
         """True without a scope."""
-        return self.project_id is None and self.department_id is None
+        return self.place == _EVERYWHERE
 
-    def reaches(self, *, project: Project | None, department: Department | None) -> bool:
-        """True where it covers the project, or the department as such."""
-        if self.everywhere:
-            return True
-        if project is not None:
-            return self.project_id == project.pk or self.department_id == project.department_id
-        return department is not None and self.department_id == department.pk
+    def reaches(self, place: Sequence[object]) -> bool:
+        """True where it covers the project, the department as such, or the cluster as such."""
+        return all(own is None or own == there for own, there in zip(self.place, place, strict=True))
+
+    def narrowed(self, limits: Limits) -> "Grant":
+        """What is left of it under a credential's limits; nothing where they contradict each other."""
+        verbs = self.verbs & LOOKING if limits.read_only else self.verbs
+        project_id, department_id = self.project_id or limits.project_id, self.department_id or limits.department_id
+        inside = limits.project_id in {None, project_id} and limits.department_id in {None, department_id}
+        return replace(self, verbs=verbs if inside else frozenset(), project_id=project_id, department_id=department_id)
 
 
-EVERYTHING: Final = Grant(Role.PLATFORM_ADMIN)
+_EVERYWHERE: Final = (None, None, None)
+EVERYTHING: Final = Grant(EVERY, role=Role.PLATFORM_ADMIN.value)
+
+
+def _place_of(
+    project: Project | None = None, department: Department | None = None, cluster: Cluster | None = None
+) -> tuple[object, object, object]:
+    """The smallest one named, with what it is in."""
+    if project is not None:
+        return project.pk, project.department_id, project.cluster_id
+    if department is not None:
+        return None, department.pk, department.cluster_id
+    return None, None, cluster.pk if cluster is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,39 +97,74 @@ class Standing:
 
     @property
     def is_platform_admin(self) -> bool:
-        """True for superusers and for the role without scope."""
-        return any(grant.everywhere and grant.role == Role.PLATFORM_ADMIN for grant in self.grants)
+        """True for superusers and for whoever holds every right without scope."""
+        return any(grant.everywhere and grant.verbs == EVERY for grant in self.grants)
 
-    def role_in(self, *, project: Project | None = None, department: Department | None = None) -> Role | None:
-        """The strongest role there; without project and department: in the whole installation."""
-        roles = [grant.role for grant in self.grants if grant.reaches(project=project, department=department)]
-        return max(roles, key=STRENGTH.__getitem__, default=None)
+    def verbs_in(
+        self, *, project: Project | None = None, department: Department | None = None, cluster: Cluster | None = None
+    ) -> Verbs:
+        """All that is allowed there; without a place: in the whole installation."""
+        place = _place_of(project, department, cluster)
+        return frozenset[Verb]().union(*(grant.verbs for grant in self.grants if grant.reaches(place)))
 
-    def can(self, verb: Verb, *, project: Project | None = None, department: Department | None = None) -> bool:
+    def can(
+        self,
+        verb: Verb,
+        *,
+        project: Project | None = None,
+        department: Department | None = None,
+        cluster: Cluster | None = None,
+    ) -> bool:
         """Does some role there allow the verb?"""
-        role = self.role_in(project=project, department=department)
-        return role is not None and verb in MAY[role]
+        place = _place_of(project, department, cluster)
+        return any(verb in grant.verbs and grant.reaches(place) for grant in self.grants)
 
     def holds(self, verb: Verb) -> bool:
         """Is the verb allowed anywhere at all?"""
-        return any(verb in MAY[grant.role] for grant in self.grants)
+        return any(verb in grant.verbs for grant in self.grants)
+
+    def granting(self, verb: Verb) -> list[Grant]:
+        """The grants that allow the verb."""
+        return [grant for grant in self.grants if verb in grant.verbs]
 
     def projects(self, verb: Verb = Verb.VIEW_PROJECT) -> QuerySet[Project]:
         """Projects where the verb is allowed."""
-        grants = [grant for grant in self.grants if verb in MAY[grant.role]]
-        if any(grant.everywhere for grant in grants):
-            return Project.objects.all()
-        return Project.objects.filter(
-            Q(pk__in=[grant.project_id for grant in grants if grant.project_id])
-            | Q(department__in=[grant.department_id for grant in grants if grant.department_id])
-        )
+        return _reached(Project.objects.all(), self.granting(verb), ("pk", "department", "cluster"))
 
     def departments(self, verb: Verb = Verb.VIEW_DEPARTMENT) -> QuerySet[Department]:
         """Departments where the verb is allowed."""
-        grants = [grant for grant in self.grants if verb in MAY[grant.role]]
-        if any(grant.everywhere for grant in grants):
-            return Department.objects.all()
-        return Department.objects.filter(pk__in=[grant.department_id for grant in grants if grant.department_id])
+        return _reached(Department.objects.all(), self.granting(verb), ("pk", "cluster"))
+
+    def clusters(self, verb: Verb) -> QuerySet[Cluster]:
+        """Clusters where the verb is allowed."""
+        return _reached(Cluster.objects.all(), self.granting(verb), ("pk",))
+
+    def narrowed(self, limits: Limits | None) -> "Standing":
+        """What a credential with limits leaves of it."""
+        if limits is None:
+            return self
+        return Standing(tuple(left for grant in self.grants if (left := grant.narrowed(limits)).verbs))
+
+
+def _reached(rows: QuerySet[Any], grants: Iterable[Grant], columns: Sequence[str]) -> QuerySet[Any]:
+    """Rows in the places of the grants. Each column is listed once, so that indexes can serve it."""
+    listed: dict[str, list[object]] = {column: [] for column in columns}
+    rest = Q(pk__in=())
+    for grant in grants:
+        smaller, place = grant.place[: -len(columns)], grant.place[-len(columns) :]
+        if any(part is not None for part in smaller):
+            continue
+        named = {column: value for column, value in zip(columns, place, strict=True) if value is not None}
+        if not named:
+            return rows
+        if len(named) > 1:
+            rest |= Q(**named)
+        else:
+            (column, value), *_none = named.items()
+            listed[column].append(value)
+    for column, values in listed.items():
+        rest |= Q(**{f"{column}__in": values})
+    return rows.filter(rest)
 
 
 _seen: ContextVar[dict[tuple[ActorKind, str], Standing] | None] = ContextVar("_seen", default=None)
@@ -138,13 +181,13 @@ def grants_read_once() -> Iterator[None]:
 
 
 def standing_of(actor: Actor) -> Standing:
-    """What the subject holds now, in one query at most. The system itself may do everything."""
+    """What the subject holds now, in one query at most, as far as its credential goes. The system may do everything."""
     seen, subject = _seen.get(), (actor.kind, actor.id)
     if seen is None:
-        return _standing_of(actor)
+        return _standing_of(actor).narrowed(actor.limits)
     if subject not in seen:
         seen[subject] = _standing_of(actor)
-    return seen[subject]
+    return seen[subject].narrowed(actor.limits)
 
 
 _standings: Final = Kept[Standing]("access")
@@ -159,37 +202,65 @@ def _standing_of(actor: Actor) -> Standing:
     return _standings.of((actor.kind, actor.id), lambda: read(actor.id))
 
 
+_GRANT: Final = (
+    "role__key",
+    "role__name",
+    "role__enabled",
+    "role__permission_sets",
+    "project_id",
+    "department_id",
+    "cluster_id",
+)
+
+
+def _grant(row: Sequence[Any]) -> Grant | None:
+    """The columns of `_GRANT`; None for a disabled role and for empty columns."""
+    key, name, enabled, sets, project, department, cluster = row
+    if not enabled:
+        return None
+    return Grant(verbs_of(key, tuple(sets)), project, department, cluster, key if key in PREDEFINED else name)
+
+
 def _standing_of_account(account_id: str) -> Standing:
-    grants = Membership.objects.filter(service_account__pk=account_id, service_account__enabled=True).order_by()
-    return Standing(tuple(Grant(Role(role), *scope) for role, *scope in grants.values_list(*_GRANT)))
-
-
-_GRANT: Final = ("role", "project_id", "department_id")
+    rows = Membership.objects.filter(service_account__pk=account_id, service_account__enabled=True).order_by()
+    return Standing(tuple(grant for row in rows.values_list(*_GRANT) if (grant := _grant(row))))
 
 
 def _standing_of_user(user_id: str) -> Standing:
-    """The join gives one row per membership, and one with empty columns for a user without any."""
-    rows = User.objects.filter(pk=user_id, is_active=True).values_list(
-        "is_superuser", *(f"memberships__{column}" for column in _GRANT)
+    """One row per membership, one's own and those of one's groups, and rows with empty columns where there are none."""
+    person = User.objects.filter(pk=user_id, is_active=True)
+    own, shared = (
+        person.values_list("is_superuser", *(f"{path}__{column}" for column in _GRANT))
+        for path in ("memberships", "groups__memberships")
     )
-    grants = [Grant(Role(role), project, department) for _su, role, project, department in rows if role]
+    rows = list(own.union(shared, all=True))
+    grants = [grant for _su, *row in rows if (grant := _grant(row))]
     return Standing((EVERYTHING, *grants) if any(row[0] for row in rows) else tuple(grants))
 
 
-def role_in(actor: Actor, *, project: Project | None = None, department: Department | None = None) -> Role | None:
-    """The actor's strongest role there, None without any."""
-    return standing_of(actor).role_in(project=project, department=department)
+def can(
+    actor: Actor,
+    verb: Verb,
+    *,
+    project: Project | None = None,
+    department: Department | None = None,
+    cluster: Cluster | None = None,
+) -> bool:
+    """May the actor do this there? Without a place: in the whole installation."""
+    return standing_of(actor).can(verb, project=project, department=department, cluster=cluster)
 
 
-def can(actor: Actor, verb: Verb, *, project: Project | None = None, department: Department | None = None) -> bool:
-    """May the actor do this there? Without project and department: in the whole installation."""
-    return standing_of(actor).can(verb, project=project, department=department)
-
-
-def require(actor: Actor, verb: Verb, *, project: Project | None = None, department: Department | None = None) -> None:
+def require(
+    actor: Actor,
+    verb: Verb,
+    *,
+    project: Project | None = None,
+    department: Department | None = None,
+    cluster: Cluster | None = None,
+) -> None:
     """Raise unless allowed: Absent for what the actor may not even see, else Denied."""
     standing = standing_of(actor)
-    if standing.can(verb, project=project, department=department):
+    if standing.can(verb, project=project, department=department, cluster=cluster):
         return
     if project is not None and not standing.can(Verb.VIEW_PROJECT, project=project):
         raise Absent

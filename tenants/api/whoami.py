@@ -1,13 +1,16 @@
 """Who asks: the subject behind the request, its roles and where they hold. Beyond Run:ai."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
+from django.db.models import Model
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.models import Cluster
 from portal.core.actors import Limits
 from portal.core.bodies import ErrorSchema
 from portal.core.http import actor_of
@@ -20,7 +23,7 @@ class HeldRoleSchema(serializers.Serializer[Any]):
     """A role where it holds; the id and name of the scope are empty for the whole installation."""
 
     role = serializers.CharField()
-    scopeType = serializers.ChoiceField(choices=["system", "department", "project"])
+    scopeType = serializers.ChoiceField(choices=["system", "cluster", "department", "project"])
     scopeId = serializers.CharField(allow_blank=True)
     scopeName = serializers.CharField(allow_blank=True)
 
@@ -71,20 +74,20 @@ class WhoAmI(Route):
 def _held(grants: Sequence[Grant]) -> list[dict[str, str]]:
     projects = _names(Project, {each.project_id for each in grants})
     departments = _names(Department, {each.department_id for each in grants})
-    return [_role(each, projects, departments) for each in grants]
+    clusters = _names(Cluster, {each.cluster_id for each in grants})
+    named = {"project": projects, "department": departments, "cluster": clusters}
+    return [_role(each, named) for each in grants]
 
 
-def _names(model: type[Project] | type[Department], ids: set[int | None]) -> dict[int, str]:
-    return dict(model.objects.filter(pk__in=ids - {None}).values_list("pk", "name"))
+def _names(model: type[Model], ids: Iterable[int | UUID | None]) -> Mapping[object, str]:
+    return dict(model._default_manager.filter(pk__in=[each for each in ids if each]).values_list("pk", "name"))
 
 
-def _role(grant: Grant, projects: dict[int, str], departments: dict[int, str]) -> dict[str, str]:
-    kind, pk, name = "system", "", ""
-    if grant.project_id is not None:
-        kind, pk, name = "project", str(grant.project_id), projects.get(grant.project_id, "")
-    elif grant.department_id is not None:
-        kind, pk, name = "department", str(grant.department_id), departments.get(grant.department_id, "")
-    return {"role": str(grant.role), "scopeType": kind, "scopeId": pk, "scopeName": name}
+def _role(grant: Grant, named: Mapping[str, Mapping[object, str]]) -> dict[str, str]:
+    """The smallest scope that it names."""
+    places = zip(named.items(), grant.place, strict=True)
+    held = next(((kind, str(pk), names.get(pk, "")) for (kind, names), pk in places if pk), ("system", "", ""))
+    return {"role": grant.role, **dict(zip(("scopeType", "scopeId", "scopeName"), held, strict=True))}
 
 
 def _narrowed(limits: Limits | None) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """Rows of the tenants' side, split by topic."""
 
-from tenants.models.access import Membership, Role, ServiceAccount, User
+from tenants.models.access import AccessRole, Membership, Role, ServiceAccount, User
 from tenants.models.access_keys import AccessKey
 from tenants.models.min_runtimes import MinRuntime
 from tenants.models.organisation import Department, Project
@@ -9,6 +9,7 @@ from tenants.models.time_limits import TimeLimit
 
 __all__ = [
     "AccessKey",
+    "AccessRole",
     "Department",
     "DepartmentQuota",
     "Membership",

@@ -1,13 +1,14 @@
-"""People, service accounts and what they may do where."""
+"""People, service accounts, roles, and who has which role where."""
 
 import uuid
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import AbstractUser, Group
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils.crypto import salted_hmac
 
+from clusters.models import Cluster
 from tenants.models.organisation import Department, Project
 
 ACCOUNT_NAME = RegexValidator(
@@ -52,7 +53,7 @@ class ServiceAccount(models.Model):
 
 
 class Role(models.TextChoices):
-    """Roles, weakest first. What each may do is the table in `tenants.permissions`."""
+    """Keys of the roles that come with Rung, weakest first. What each may do is said in `tenants.roles`."""
 
     VIEWER = "viewer"
     MEMBER = "member"
@@ -61,12 +62,48 @@ class Role(models.TextChoices):
     PLATFORM_ADMIN = "platform-admin"
 
 
+class AccessRole(models.Model):
+    """A role: one that comes with Rung, named by its key, or a custom one made of permission sets."""
+
+    id = models.AutoField(primary_key=True)
+    key = models.CharField(max_length=40, unique=True, editable=False)
+    name = models.CharField(
+        max_length=100,
+        unique=True,
+        error_messages={"unique": "There is a role of this name already."},
+    )
+    description = models.TextField(blank=True, max_length=2000)
+    custom = models.BooleanField(default=True, editable=False)
+    enabled = models.BooleanField(default=True, help_text="Without this, the role allows nothing wherever it is held.")
+    permission_sets = models.JSONField(default=list, help_text="Ids; of custom roles only.")
+    created_by = models.CharField(max_length=254, blank=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name = "role"
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(custom=True) | Q(enabled=True),
+                name="tenants_predefined_roles_enabled",
+                violation_error_message="A role that comes with Rung cannot be disabled.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 SCOPES: dict[str, Q] = {
     "project": Q(project__isnull=False),
     "department": Q(department__isnull=False),
-    "installation": Q(project__isnull=True, department__isnull=True),
+    "cluster": Q(cluster__isnull=False),
+    "installation": Q(project__isnull=True, department__isnull=True, cluster__isnull=True),
 }
 """What a membership may reach, and the rows that reach just that."""
+SUBJECTS = {"user": "user", "service_account": "account", "group": "group"}
+"""Who may have one, and how constraints call them."""
 
 
 def one_membership_per_subject_and_scope() -> list[models.UniqueConstraint]:
@@ -79,38 +116,67 @@ def one_membership_per_subject_and_scope() -> list[models.UniqueConstraint]:
             violation_error_message="There is a membership for this subject and scope already; change its role.",
             violation_error_code="unique",
         )
-        for subject, short in (("user", "user"), ("service_account", "account"))
+        for subject, short in SUBJECTS.items()
         for scope, condition in SCOPES.items()
     ]
 
 
+def just_one(*names: str) -> Q:
+    """One of the columns is set and the others are not."""
+    return Q(*(_only(name, names) for name in names), _connector=Q.OR)
+
+
+def _only(chosen: str, names: tuple[str, ...]) -> Q:
+    return Q(**{f"{name}__isnull": name != chosen for name in names})
+
+
 class Membership(models.Model):
-    """A subject's role in a project, in a department, or (both empty) in the whole installation."""
+    """A subject's role in a project, a department, a cluster, or (all empty) in the whole installation.
+
+    Run:ai calls it an access rule. A group's role is that of everybody in it.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships")
     service_account = models.ForeignKey(
         ServiceAccount, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships"
     )
-    role = models.CharField(max_length=20, choices=Role.choices, default=Role.MEMBER)
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships")
+    role = models.ForeignKey(
+        AccessRole,
+        on_delete=models.PROTECT,
+        to_field="key",
+        db_column="role",
+        default=Role.MEMBER,
+        related_name="memberships",
+    )
+    cluster = models.ForeignKey(
+        Cluster,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="memberships",
+        help_text="Reaches its departments and projects.",
+    )
     department = models.ForeignKey(
         Department, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships"
     )
     project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships")
+    created_by = models.CharField(max_length=254, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         ordering = ["id"]
         constraints = [
             models.CheckConstraint(
-                condition=Q(user__isnull=True, service_account__isnull=False)
-                | Q(user__isnull=False, service_account__isnull=True),
+                condition=just_one(*SUBJECTS),
                 name="tenants_membership_one_subject",
-                violation_error_message="Name either a user or a service account.",
+                violation_error_message="Name either a user, a service account or a group.",
             ),
             models.CheckConstraint(
-                condition=Q(department__isnull=True) | Q(project__isnull=True),
+                condition=just_one("project", "department", "cluster") | SCOPES["installation"],
                 name="tenants_membership_one_scope",
-                violation_error_message="Name a project or a department, not both.",
+                violation_error_message="Name a project, a department or a cluster, and no other.",
             ),
             models.CheckConstraint(
                 condition=~Q(role="platform-admin") | SCOPES["installation"],
@@ -118,22 +184,22 @@ class Membership(models.Model):
                 violation_error_message="A platform admin's role has no scope.",
             ),
             models.CheckConstraint(
-                condition=~Q(role="department-admin") | SCOPES["department"],
+                condition=~Q(role="department-admin") | SCOPES["department"] | SCOPES["cluster"],
                 name="tenants_department_admin_in_one",
-                violation_error_message="A department admin's role needs a department.",
+                violation_error_message="A department admin's role needs a department, or a cluster with departments.",
             ),
             *one_membership_per_subject_and_scope(),
         ]
 
     def __str__(self) -> str:
-        return f"{self.subject} as {self.get_role_display()} in {self.scope}"
+        return f"{self.subject} as {self.role} in {self.scope}"
 
     @property
     def subject(self) -> str:
-        """Name of the user or service account."""
-        return str(self.user or self.service_account)
+        """Name of the user, service account or group."""
+        return str(self.user or self.service_account or self.group)
 
     @property
     def scope(self) -> str:
-        """Name of the project or department; without either, the whole installation."""
-        return str(self.project or self.department or "the whole installation")
+        """Name of the project, department or cluster; without any, the whole installation."""
+        return str(self.project or self.department or self.cluster or "the whole installation")

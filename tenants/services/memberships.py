@@ -1,56 +1,69 @@
 """Who has which role where. Nobody can hand out more than they hold themselves."""
 
+from django.contrib.auth.models import Group
 from django.db import transaction
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
+from clusters.models import Cluster
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Denied, Refused
-from tenants.models import Department, Membership, Project, Role, ServiceAccount, User
-from tenants.permissions import STRENGTH, Verb, require, role_in
-from tenants.services.checks import checked, unless_taken
+from tenants.models import AccessRole, Department, Membership, Project, Role, ServiceAccount, User
+from tenants.permissions import Verb, require, standing_of
+from tenants.roles import verbs_of
+from tenants.services.checks import checked, readable, unless_taken
+
+Subject = User | ServiceAccount | Group
+LONGEST_GROUP = 150
 
 
 @transaction.atomic
 def grant(
     *,
-    subject: User | ServiceAccount,
-    role: str,
+    subject: Subject,
+    role: AccessRole | str,
     actor: Actor,
     project: Project | None = None,
     department: Department | None = None,
+    cluster: Cluster | None = None,
 ) -> Membership:
-    """Give a role in a project, in a department, or (neither) in the whole installation. Conflict if there is one."""
-    _require_rule(actor, project=project, department=department)
+    """Give a role in a project, department or cluster, or (none named) in the whole installation. Conflict if there is
+    one. `role` may be a key.
+    """
+    _require_rule(actor, project=project, department=department, cluster=cluster)
     membership = Membership(
         user=subject if isinstance(subject, User) else None,
         service_account=subject if isinstance(subject, ServiceAccount) else None,
+        group=subject if isinstance(subject, Group) else None,
         role=_known(role),
         project=project,
         department=department,
+        cluster=cluster,
+        created_by=actor.name[:254],
     )
-    _refuse_stronger(actor, membership, role)
+    _refuse_stronger(actor, membership)
     checked(membership)
     with unless_taken(""):
         membership.save()
-    _record(actor, "membership.grant", membership, {"role": role})
+    _record(actor, "membership.grant", membership, {"role": membership.role.key})
     return membership
 
 
 @transaction.atomic
-def change_role(*, membership: Membership, role: str, actor: Actor) -> Membership:
+def change_role(*, membership: Membership, role: AccessRole | str, actor: Actor) -> Membership:
     """Give another role in the same scope."""
     row = _locked(membership)
-    _require_rule(actor, project=row.project, department=row.department)
-    _refuse_stronger(actor, row, row.role)
-    before, row.role = row.role, _known(role)
-    if row.role == before:
+    _require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
+    _refuse_stronger(actor, row)
+    before, row.role = row.role.key, _known(role)
+    if row.role.key == before:
         return row
-    _refuse_stronger(actor, row, role)
+    _refuse_stronger(actor, row)
     checked(row)
-    row.save(update_fields=["role"])
+    row.save(update_fields=["role", "updated_at"])
     _refuse_without_admin(before)
-    _record(actor, "membership.change", row, {"before": before, "after": role})
+    _record(actor, "membership.change", row, {"before": before, "after": row.role.key})
     return row
 
 
@@ -58,36 +71,56 @@ def change_role(*, membership: Membership, role: str, actor: Actor) -> Membershi
 def revoke(*, membership: Membership, actor: Actor) -> None:
     """Take a role away; it counts from the subject's next request on."""
     row = _locked(membership)
-    _require_rule(actor, project=row.project, department=row.department)
-    _refuse_stronger(actor, row, row.role)
-    _record(actor, "membership.revoke", row, {"role": row.role})
+    _require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
+    _refuse_stronger(actor, row)
+    _record(actor, "membership.revoke", row, {"role": row.role.key})
     row.delete()
-    _refuse_without_admin(row.role)
+    _refuse_without_admin(row.role.key)
+
+
+def group_named(name: str) -> Group:
+    """The group of that name. It may be one that nobody has come with yet: then it is made, empty."""
+    said = readable("/group", name, longest=LONGEST_GROUP)
+    if not said or "\n" in said or "\t" in said:
+        raise Refused.at("/group", "invalid", _("Name a group in one line."))
+    return Group.objects.get_or_create(name=said)[0]
 
 
 def _locked(membership: Membership) -> Membership:
     return Membership.objects.select_for_update().get(pk=membership.pk)
 
 
-def _require_rule(actor: Actor, *, project: Project | None, department: Department | None) -> None:
-    """Owners rule over their project, department admins over their department, platform admins over everything."""
+def _require_rule(
+    actor: Actor, *, project: Project | None, department: Department | None, cluster: Cluster | None
+) -> None:
+    """Projects and departments are ruled by those who manage members there; clusters and everything by platform
+    admins.
+    """
     if project is not None:
         require(actor, Verb.MANAGE_MEMBERS, project=project)
     elif department is not None:
-        require(actor, Verb.MANAGE_DEPARTMENT, department=department)
+        require(actor, Verb.MANAGE_MEMBERS, department=department)
     else:
-        require(actor, Verb.MANAGE_ACCESS)
+        require(actor, Verb.MANAGE_ACCESS, cluster=cluster)
 
 
-def _known(role: str) -> Role:
-    if role not in Role.values:
-        raise Refused.at("/role", "unknown_role", _("There is no such role."), allowed=Role.values)
-    return Role(role)
+def _known(role: AccessRole | str) -> AccessRole:
+    if isinstance(role, AccessRole):
+        return role
+    found = AccessRole.objects.filter(key=role).first()
+    if found is None:
+        allowed = AccessRole.objects.values_list("key", flat=True)
+        raise Refused.at("/role", "unknown_role", _("There is no such role."), allowed=allowed)
+    return found
 
 
-def _refuse_stronger(actor: Actor, membership: Membership, role: str) -> None:
-    own = role_in(actor, project=membership.project, department=membership.department)
-    if own is None or STRENGTH[Role(role)] > STRENGTH[own]:
+def _refuse_stronger(actor: Actor, membership: Membership) -> None:
+    """Whoever gives, changes or takes a role holds all of it in the same place."""
+    role = membership.role
+    own = standing_of(actor).verbs_in(
+        project=membership.project, department=membership.department, cluster=membership.cluster
+    )
+    if not verbs_of(role.key, tuple(role.permission_sets)) <= own:
         raise Denied(_("You hold a weaker role here than this one."))
 
 
@@ -98,12 +131,10 @@ def _refuse_without_admin(lost: str) -> None:
 
 
 def admins_remain() -> bool:
-    """Is there an active person who is a superuser or a platform admin?"""
-    active = User.objects.filter(is_active=True)
-    return (
-        active.filter(is_superuser=True).exists()
-        or active.filter(memberships__role=Role.PLATFORM_ADMIN, memberships__project=None).exists()
-    )
+    """Is there an active person who is a superuser or a platform admin, also by a group?"""
+    held = Membership.objects.filter(role__key=Role.PLATFORM_ADMIN, project=None, department=None, cluster=None)
+    admins = Q(is_superuser=True) | Q(memberships__in=held) | Q(groups__memberships__in=held)
+    return User.objects.filter(admins, is_active=True).exists()
 
 
 def _record(actor: Actor, action: str, membership: Membership, detail: dict[str, str]) -> None:

@@ -36,7 +36,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "project": project,
         "rows": quota_rows(project),
-        "members": project.memberships.select_related("user", "service_account"),
+        "members": project.memberships.select_related("user", "service_account", "group", "role"),
         "caps": project.priority_caps.all(),
         "limits": limits_of(project),
         "guarantee": guarantee_of(project),

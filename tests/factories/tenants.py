@@ -1,5 +1,7 @@
 """Minimal valid rows of the tenants' side."""
 
+from typing import Any
+
 import factory
 from factory.django import DjangoModelFactory, Password
 
@@ -106,3 +108,9 @@ class MembershipFactory(DjangoModelFactory[Membership]):
 
     class Meta:
         model = Membership
+
+    @classmethod
+    def _adjust_kwargs(cls, **kwargs: Any) -> dict[str, Any]:
+        """Roles may be said by their keys."""
+        role = kwargs.pop("role")
+        return {**kwargs, **({"role_id": role} if isinstance(role, str) else {"role": role})}

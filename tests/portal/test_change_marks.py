@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from django.apps import apps
+from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.db import connection, models, transaction
 from django.utils import timezone
@@ -32,6 +33,7 @@ def everything(llm_team: Project, bob: User) -> None:
     """At least one row in every table that is watched."""
     ServiceAccountFactory()
     AccessKeyFactory()
+    bob.groups.add(Group.objects.create(name="researchers"))
     PriorityCap.objects.create(project=llm_team, priority="low", gpu_limit=1000)
     PolicyFactory()
 

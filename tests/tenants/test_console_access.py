@@ -91,7 +91,7 @@ class TestRoles:
         assert console.post(url("membership_add"), form).status_code == 302
         membership = user.memberships.get()
         console.post(url("membership_change", membership.pk), {"role": Role.OWNER})
-        assert user.memberships.get().role == Role.OWNER
+        assert user.memberships.get().role_id == Role.OWNER
         console.post(url("membership_delete", membership.pk), {"post": "yes"})
         assert not user.memberships.exists()
         actions = list(AuditRecord.objects.filter(entity_type="membership").values_list("action", flat=True))

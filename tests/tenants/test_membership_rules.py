@@ -58,9 +58,9 @@ def test_the_database_holds_one_role_per_subject_and_scope(scope: str, subject: 
         "installation": {},
     }[scope]
     who = {"user": UserFactory()} if subject == "user" else {"service_account": ServiceAccountFactory()}
-    Membership.objects.create(role=Role.VIEWER, **who, **where)
+    Membership.objects.create(role_id=Role.VIEWER, **who, **where)
     with pytest.raises(IntegrityError), transaction.atomic():
-        Membership.objects.create(role=Role.MEMBER, **who, **where)
+        Membership.objects.create(role_id=Role.MEMBER, **who, **where)
 
 
 def test_an_unknown_role_is_refused_with_the_known_ones(llm_team: Project) -> None:
@@ -85,7 +85,7 @@ def test_roles_fit_their_scope(role: Role, scope: str | None, llm_team: Project)
 
 def test_a_role_is_changed_in_place(llm_team: Project, alice: User, bob: User) -> None:
     change_role(membership=bob.memberships.get(), role=Role.OWNER, actor=acting(alice))
-    assert bob.memberships.get().role == Role.OWNER
+    assert bob.memberships.get().role_id == Role.OWNER
     assert AuditRecord.objects.get(action="membership.change").detail["before"] == Role.MEMBER
 
 

@@ -12,7 +12,7 @@ from tenants.permissions import (
     can,
     grants_read_once,
     require,
-    role_in,
+    standing_of,
     visible_departments,
     visible_projects,
 )
@@ -56,8 +56,9 @@ def test_a_role_in_a_department_reaches_its_projects_and_no_others(
     role: Role, llm_team: Project, vision_team: Project
 ) -> None:
     actor = granted(role, llm_team, "department")
-    assert role_in(actor, project=llm_team) == role
-    assert role_in(actor, project=vision_team) is None
+    standing = standing_of(actor)
+    assert standing.verbs_in(project=llm_team) == EXPECTED[role]
+    assert standing.verbs_in(project=vision_team) == set()
     assert list(visible_projects(actor)) == [llm_team]
     assert list(visible_departments(actor)) == [llm_team.department]
 
@@ -74,10 +75,10 @@ def test_a_viewer_of_everything_sees_everything_and_changes_nothing(llm_team: Pr
     assert not can(actor, Verb.SUBMIT, project=llm_team)
 
 
-def test_the_strongest_of_several_roles_counts(llm_team: Project) -> None:
+def test_several_roles_add_up(llm_team: Project) -> None:
     actor = granted(Role.VIEWER, llm_team, "department")
     MembershipFactory(user_id=int(actor.id), project=llm_team, role=Role.OWNER)
-    assert role_in(actor, project=llm_team) == Role.OWNER
+    assert standing_of(actor).verbs_in(project=llm_team) == OWNER
 
 
 def test_department_admins_do_not_rule_the_installation(llm_team: Project) -> None:

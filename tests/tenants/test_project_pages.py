@@ -34,8 +34,8 @@ def test_the_bar_and_its_text_say_the_same(client_of: Clients, alice: User) -> N
 
 def test_members_are_named_with_their_roles(client_of: Clients, alice: User, bob: User) -> None:
     text = words(client_of(alice))
-    assert 'alice <span class="quiet">project admin</span>' in text
-    assert 'bob <span class="quiet">Member</span>' in text
+    assert 'alice <span class="quiet">Project administrator</span>' in text
+    assert 'bob <span class="quiet">L1 researcher</span>' in text
 
 
 def test_a_quota_change_shows_who_and_why(client_of: Clients, alice: User, admin: User, h100: NodePool) -> None:

@@ -21,9 +21,9 @@ def _seen_by(actor: Actor) -> Q:
     standing = standing_of(actor)
     if standing.can(Verb.VIEW_PROJECT):
         return Q()
-    own = {grant.project_id for grant in standing.grants}
-    if len(own) == 1 and None not in own:
-        return Q(project=own.pop())
+    own = {grant.place for grant in standing.granting(Verb.VIEW_PROJECT)}
+    if len(own) == 1 and (place := own.pop())[1:] == (None, None):
+        return Q(project=place[0])
     return Q(project__in=standing.projects())
 
 

@@ -1,0 +1,217 @@
+"""What can be allowed, and how Run:ai says it: the one table between verbs and pairs of resource type and action.
+
+Verbs are what every policy question asks for; permissions are what clients of Run:ai read; permission sets bundle
+permissions for roles. Only what Rung has is in the table. Pure: no rows, no requests.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+
+class Verb(StrEnum):
+    """What can be allowed."""
+
+    VIEW_PROJECT = "view_project"
+    SUBMIT = "submit"
+    MANAGE_WORKLOAD = "manage_workload"  # one's own
+    MANAGE_ANY_WORKLOAD = "manage_any_workload"
+    MANAGE_MEMBERS = "manage_members"
+    VIEW_AUDIT = "view_audit"
+    VIEW_DEPARTMENT = "view_department"
+    MANAGE_PROJECT = "manage_project"
+    MANAGE_PROJECT_QUOTA = "manage_project_quota"
+    MANAGE_DEPARTMENT = "manage_department"
+    MANAGE_DEPARTMENT_QUOTA = "manage_department_quota"
+    MANAGE_ORGANISATION = "manage_organisation"
+    MANAGE_ACCESS = "manage_access"
+    MANAGE_DICTIONARY = "manage_dictionary"
+    MANAGE_CLUSTERS = "manage_clusters"
+
+
+Verbs = frozenset[Verb]
+EVERY: Final[Verbs] = frozenset(Verb)
+LOOKING: Final[Verbs] = frozenset({Verb.VIEW_PROJECT, Verb.VIEW_DEPARTMENT, Verb.VIEW_AUDIT})
+"""Verbs that change nothing: all that a read-only credential keeps."""
+ACTIONS: Final = ("create", "read", "update", "delete")
+_ANYBODY: Final[Verbs] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource type of Run:ai that Rung has, with the verbs that each action needs: none where everybody may."""
+
+    type: str
+    title: str
+    group: str
+    needs: Mapping[str, Verbs]
+
+
+def _needing(
+    *, create: Verbs | None = None, read: Verbs, update: Verbs | None = None, delete: Verbs | None = None
+) -> Mapping[str, Verbs]:
+    asked = {"create": create, "read": read, "update": update, "delete": delete}
+    return {action: verbs for action, verbs in asked.items() if verbs is not None}
+
+
+def _written_with(verb: Verb, *, read: Verbs) -> Mapping[str, Verbs]:
+    return _needing(create=frozenset({verb}), read=read, update=frozenset({verb}), delete=frozenset({verb}))
+
+
+_WORKLOADS: Final = _needing(
+    create=frozenset({Verb.SUBMIT, Verb.MANAGE_WORKLOAD}),
+    read=frozenset({Verb.VIEW_PROJECT}),
+    update=frozenset({Verb.MANAGE_ANY_WORKLOAD}),
+    delete=frozenset({Verb.MANAGE_ANY_WORKLOAD}),
+)
+"""Whoever submits may also change, stop and delete their own; update and delete are about anybody's."""
+_ACCESS: Final = frozenset({Verb.MANAGE_ACCESS})
+_MEMBERS: Final = frozenset({Verb.MANAGE_MEMBERS})
+_PROJECTS: Final = frozenset({Verb.MANAGE_PROJECT, Verb.MANAGE_PROJECT_QUOTA})
+_DEPARTMENTS: Final = frozenset({Verb.MANAGE_ORGANISATION, Verb.MANAGE_DEPARTMENT_QUOTA})
+
+RESOURCES: Final = (
+    Resource(
+        "department",
+        "Departments",
+        "organization",
+        _needing(
+            create=_DEPARTMENTS,
+            read=frozenset({Verb.VIEW_DEPARTMENT}),
+            update=frozenset({Verb.MANAGE_DEPARTMENT}),
+            delete=_DEPARTMENTS,
+        ),
+    ),
+    Resource(
+        "project",
+        "Projects",
+        "organization",
+        _needing(create=_PROJECTS, read=frozenset({Verb.VIEW_PROJECT}), update=_PROJECTS, delete=_PROJECTS),
+    ),
+    Resource("events-history", "Event history", "organization", _needing(read=frozenset({Verb.VIEW_AUDIT}))),
+    Resource("cluster", "Clusters", "physical-resource", _written_with(Verb.MANAGE_CLUSTERS, read=_ANYBODY)),
+    Resource("nodepools", "Node pools", "physical-resource", _written_with(Verb.MANAGE_CLUSTERS, read=_ANYBODY)),
+    Resource("nodes", "Nodes", "physical-resource", _needing(read=_ANYBODY)),
+    Resource("users", "Users", "iam", _written_with(Verb.MANAGE_ACCESS, read=_ACCESS)),
+    Resource("service-account", "Service accounts", "iam", _written_with(Verb.MANAGE_ACCESS, read=_ACCESS)),
+    Resource("access-keys", "Access keys of others", "iam", _needing(read=_ACCESS, delete=_ACCESS)),
+    Resource("roles", "Roles", "iam", _written_with(Verb.MANAGE_ACCESS, read=_ANYBODY)),
+    Resource("access_rules", "Access rules", "iam", _needing(create=_MEMBERS, read=_MEMBERS, delete=_MEMBERS)),
+    Resource("workloads", "Workloads", "workload", _WORKLOADS),
+    Resource("workspaces", "Workspaces", "workload", _WORKLOADS),
+    Resource("trainings", "Trainings", "workload", _WORKLOADS),
+    Resource("inferences", "Inferences", "workload", _WORKLOADS),
+    Resource(
+        "workload-properties",
+        "Priorities, types and categories",
+        "workload",
+        _written_with(Verb.MANAGE_DICTIONARY, read=_ANYBODY),
+    ),
+)
+NEEDS: Final[Mapping[tuple[str, str], Verbs]] = {
+    (resource.type, action): verbs for resource in RESOURCES for action, verbs in resource.needs.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionSet:
+    """What goes together in a role."""
+
+    id: str
+    name: str
+    description: str
+    verbs: Verbs
+
+
+_SIGHT: Final = frozenset({Verb.VIEW_PROJECT, Verb.VIEW_DEPARTMENT})
+SETS: Final[Mapping[str, PermissionSet]] = {
+    each.id: each
+    for each in (
+        PermissionSet("view", "View", "See departments, projects and their workloads.", _SIGHT),
+        PermissionSet(
+            "submit-workloads",
+            "Submit workloads",
+            "Submit workloads; change, stop and delete one's own.",
+            _SIGHT | {Verb.SUBMIT, Verb.MANAGE_WORKLOAD},
+        ),
+        PermissionSet(
+            "manage-workloads",
+            "Manage workloads",
+            "Change, stop and delete anybody's workloads.",
+            _SIGHT | {Verb.MANAGE_ANY_WORKLOAD},
+        ),
+        PermissionSet(
+            "manage-access-rules",
+            "Manage access rules",
+            "Give and take roles within reach, never more than one holds.",
+            _SIGHT | {Verb.MANAGE_MEMBERS},
+        ),
+        PermissionSet(
+            "view-event-history", "View event history", "Read the audit trail.", frozenset({Verb.VIEW_AUDIT})
+        ),
+        PermissionSet(
+            "manage-projects",
+            "Manage projects",
+            "Make, change and delete projects; set their quotas.",
+            _SIGHT | _PROJECTS,
+        ),
+        PermissionSet(
+            "edit-departments", "Edit departments", "Describe a department.", _SIGHT | {Verb.MANAGE_DEPARTMENT}
+        ),
+        PermissionSet(
+            "manage-departments",
+            "Manage departments",
+            "Make, change and delete departments; set their quotas.",
+            _SIGHT | _DEPARTMENTS | {Verb.MANAGE_DEPARTMENT},
+        ),
+        PermissionSet(
+            "manage-clusters",
+            "Manage clusters",
+            "Connect clusters, change their schedulers and node pools.",
+            frozenset({Verb.MANAGE_CLUSTERS}),
+        ),
+        PermissionSet(
+            "manage-workload-properties",
+            "Manage workload properties",
+            "Change the priority dictionary and the defaults of workload types.",
+            frozenset({Verb.MANAGE_DICTIONARY}),
+        ),
+        PermissionSet(
+            "manage-access",
+            "Manage access",
+            "People, service accounts, roles, and access rules of clusters and of the whole installation.",
+            frozenset({Verb.MANAGE_ACCESS}),
+        ),
+    )
+}
+
+_MEMBER: Final = ("view", "submit-workloads")
+_OWNER: Final = (*_MEMBER, "manage-workloads", "manage-access-rules", "view-event-history")
+PREDEFINED: Final[Mapping[str, tuple[str, ...]]] = {
+    "viewer": ("view",),
+    "member": _MEMBER,
+    "owner": _OWNER,
+    "department-admin": (*_OWNER, "manage-projects", "edit-departments"),
+    "platform-admin": tuple(SETS),
+}
+"""Permission sets of the roles that come with Rung, by their keys. What they hold is said here, not in their rows."""
+
+
+@lru_cache(maxsize=1024)
+def verbs_of(key: str, custom: tuple[str, ...] = ()) -> Verbs:
+    """What a role allows: by its key if it is predefined, else by its permission sets. Unknown sets allow nothing."""
+    sets = PREDEFINED.get(key, custom)
+    return frozenset[Verb]().union(*(SETS[each].verbs for each in sets if each in SETS))
+
+
+def permissions_of(verbs: Verbs) -> list[tuple[Resource, list[str]]]:
+    """The table's rows with the actions that these verbs allow; rows without any are left out."""
+    found = ((each, [name for name, needed in each.needs.items() if needed <= verbs]) for each in RESOURCES)
+    return [(resource, actions) for resource, actions in found if actions]
+
+
+def unknown_sets(ids: Iterable[str]) -> list[str]:
+    """Those that name no permission set."""
+    return [each for each in ids if each not in SETS]
