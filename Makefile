@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab lab-down test check parts lock bench clean
+.PHONY: help demo cli lab lab-down test check parts lock bench clean
 
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -18,11 +18,16 @@ help: ## Show the targets
 $(STAMP): requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	echo "$(CURDIR)/cli" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rung-cli.pth"
 	rm -f .venv/locked-*
 	touch $@
 
 demo: $(STAMP) ## Run the whole portal here: RUNG_PORT, RUNG_DATA, RUNG_DEMO_PASSWORD, RUNG_DEMO_SPEED, RUNG_LAB
 	@exec $(BIN)/python -m portal.demo
+
+cli: $(STAMP) ## Put the command line into this environment: .venv/bin/rung
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable ./cli
+	@echo "Now: $(BIN)/rung --help"
 
 lab: $(STAMP) ## A real control plane with fake GPU nodes on this machine, and how to point Rung at it
 	@PYTHON=$(BIN)/python lab/developer up

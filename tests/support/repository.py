@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("portal", "scheduling", "clusters", "tenants", "workloads")
+PACKAGES = ("portal", "scheduling", "clusters", "tenants", "workloads", "cli")
 
 
 @cache

@@ -1,0 +1,131 @@
+"""`suspend`, `resume`, `delete`, `clone`: what is done to workloads that exist."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.commands.submitted import show_submitted
+from rung_cli.errors import CliError, Misused, Refused
+from rung_cli.flags import OutputFlag, ProjectFlag, Workload, Workloads
+from rung_cli.naming import project as find_project
+from rung_cli.naming import workload as find_workload
+from rung_cli.notes import note, plain
+from rung_cli.output import Column, Columns, Format, Output
+from rung_cli.session import Session, session
+
+DONE: Final = {"suspend": "Suspending", "resume": "Resuming", "delete": "Deleting"}
+MOST: Final = 100
+RESULTS: Final[Columns] = (
+    Column("WORKLOAD", lambda row: row["workload"]),
+    Column("RESULT", lambda row: row["message"], style=lambda row: "" if row["accepted"] else "red"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    app.command()(suspend)
+    app.command()(resume)
+    app.command()(delete)
+    app.command()(clone)
+
+
+def suspend(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
+    """Stop workloads; they keep their history and can be resumed."""
+    _act(session(ctx), "suspend", names, project, output)
+
+
+def resume(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
+    """Start suspended workloads again."""
+    _act(session(ctx), "resume", names, project, output)
+
+
+def delete(
+    ctx: typer.Context,
+    names: Workloads,
+    *,
+    project: ProjectFlag = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """Delete workloads; on a terminal it asks first."""
+    _act(session(ctx), "delete", names, project, output, ask=not yes)
+
+
+def clone(
+    ctx: typer.Context,
+    name: Workload,
+    *,
+    project: ProjectFlag = "",
+    new_name: Annotated[str, typer.Option("--name", help="Of the copy; a free one is made without it.")] = "",
+    to_project: Annotated[str, typer.Option(help="Project of the copy, when it is another one.")] = "",
+    priority: Annotated[str, typer.Option(help="Instead of the original's.")] = "",
+    preemptibility: Annotated[str, typer.Option(help="Instead of the original's.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made; make nothing.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """Submit another workload like this one."""
+    held = session(ctx)
+    out = held.output(output)
+    original = find_workload(held.api, name, held.project(project))
+    wanted = {"name": new_name, "priority": priority, "preemptibility": preemptibility}
+    body = {key: value for key, value in wanted.items() if value}
+    if to_project:
+        body["projectId"] = find_project(held.api, to_project)["id"]
+    made = held.api.post(f"v1/workloads/{original['id']}/clone", body, dry_run=dry_run)
+    show_submitted(out, made, dry_run=dry_run)
+
+
+def _act(
+    held: Session, action: str, names: Sequence[str], project: str, chosen: Format | None, *, ask: bool = False
+) -> None:
+    """1. find all, or do nothing  2. ask  3. do it in one request, and say of each what became of it"""
+    out = held.output(chosen)
+    if len(names) > MOST:
+        raise Misused(f"Up to {MOST} workloads at a time; these are {len(names)}.")
+    found = [find_workload(held.api, name, held.project(project)) for name in dict.fromkeys(names)]
+    if ask:
+        _confirm(found)
+    body = {"ids": [each["id"] for each in found], "action": action}
+    answer = held.api.post("v1/workloads/batch", body)
+    _show(out, action, found, answer)
+
+
+def _confirm(found: Sequence[dict[str, Any]]) -> None:
+    """On a terminal: what ends, and yes or no. A script says --yes."""
+    if not sys.stdin.isatty():
+        raise Misused("Nobody is there to confirm.", hint="To delete from a script: --yes")
+    for each in found:
+        used = each["allocatedResources"]["gpu"]
+        note(f"  {each['projectName']}/{each['name']}  {each['phase']}" + (f", on {used:g} GPUs" if used else ""))
+    sys.stderr.write(f"Delete {'it' if len(found) == 1 else f'these {len(found)}'}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Kept("Nothing was deleted.")
+
+
+class Kept(CliError):
+    """The answer was no."""
+
+    exit_code = Refused.exit_code
+
+
+def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dict[str, Any]) -> None:
+    refused = {each["id"]: each["message"] for each in answer["failed"]}
+    rows = [
+        {
+            "workload": f"{each['projectName']}/{each['name']}",
+            "id": each["id"],
+            "accepted": each["id"] not in refused,
+            "message": refused.get(each["id"], f"{DONE[action]} it."),
+        }
+        for each in found
+    ]
+    shown = [row for row in rows if row["accepted"]] if out.format is Format.NAME else rows
+    out.rows(shown, RESULTS, name=lambda row: str(row["workload"]), empty="Nothing was done.")
+    if refused:
+        raise Refused(
+            f"{len(refused)} of {len(rows)} refused: " + plain("; ".join(refused.values())),
+            status=answer["failed"][0]["code"],
+        )

@@ -1,0 +1,95 @@
+"""`logs`: what a workload says."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.errors import Refused
+from rung_cli.flags import OutputFlag, ProjectFlag, Workload
+from rung_cli.naming import absent
+from rung_cli.naming import workload as find_workload
+from rung_cli.notes import note
+from rung_cli.output import Format, Output
+from rung_cli.session import session
+from rung_cli.signing import Api
+
+MOST: Final = 3000
+ENDED: Final = frozenset({"Completed", "Failed", "Stopped", "Deleting"})
+KNOWN_BY: Final = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add it."""
+    app.command()(logs)
+
+
+def logs(
+    ctx: typer.Context,
+    name: Workload,
+    *,
+    project: ProjectFlag = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the workload ends.")] = False,
+    pod: Annotated[str, typer.Option(help="One of its pods; the newest when absent.")] = "",
+    container: Annotated[str, typer.Option("--container", "-c", help="Of the pod; its first when absent.")] = "",
+    lines: Annotated[int, typer.Option("--tail", "-n", min=1, max=MOST, help="The last so many lines.")] = 200,
+    interval: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks of --follow.")] = 2.0,
+    output: OutputFlag = None,
+) -> None:
+    """Print the end of a workload's log, and with -f what it says from now on."""
+    held = session(ctx)
+    out = held.output(output)
+    found = find_workload(held.api, name, held.project(project))
+    asked = {key: value for key, value in {"pod": pod, "container": container}.items() if value}
+    if out.format in {Format.JSON, Format.YAML}:
+        out.data(held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **asked))
+    elif follow:
+        _follow(held.api, out, found["id"], asked, lines, interval)
+    else:
+        _once(out, held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **asked))
+
+
+def _once(out: Output, answer: Mapping[str, Any]) -> None:
+    if answer["pod"] is None:
+        raise absent("It has no pod yet, so it has said nothing.")
+    if answer["trouble"]:
+        raise Refused(f"{answer['pod']}: {answer['trouble']}", status=409)
+    if answer["cut"]:
+        note(f"Earlier lines of {answer['pod']} are left out: --tail N, up to {MOST}.")
+    out.names(answer["lines"])
+
+
+def _follow(api: Api, out: Output, workload_id: str, asked: dict[str, str], lines: int, interval: float) -> None:
+    """1. look  2. print what is new  3. end with the workload, after one last look"""
+    path, seen, pod, told = f"v1/workloads/{workload_id}", list[str](), "", ""
+    while True:
+        ended = api.get(path)["phase"] in ENDED
+        answer = api.get(f"{path}/logs", lines=lines if not seen else MOST, **asked)
+        trouble = answer["trouble"] or ("" if answer["pod"] else "It has no pod yet.")
+        if trouble != told and trouble:
+            note(trouble)
+        told = trouble
+        if answer["pod"] and not answer["trouble"]:
+            if answer["pod"] != pod:
+                pod, seen = answer["pod"], []
+                note(f"Following {pod}.")
+            out.names(fresh(seen, answer["lines"]))
+            seen = list(answer["lines"])
+        if ended:
+            return
+        time.sleep(interval)
+
+
+def fresh(seen: Sequence[str], now: Sequence[str]) -> Sequence[str]:
+    """What `now` has beyond what was seen: the log only grows at its end, and loses lines at its begin.
+
+    The last lines seen are looked for from the end; where they are gone, everything is new.
+    """
+    if not seen:
+        return now
+    mark = list(seen[-KNOWN_BY:])
+    for end in range(len(now), len(mark) - 1, -1):
+        if list(now[end - len(mark) : end]) == mark:
+            return now[end:]
+    return now

@@ -1,0 +1,103 @@
+"""`quota`: what a project deserves, uses and borrows, per node pool."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.flags import OutputFlag, ProjectFlag
+from rung_cli.naming import project as find_project
+from rung_cli.output import Column, Columns, Format
+from rung_cli.paging import rows
+from rung_cli.session import session
+from rung_cli.words import amount, limit
+
+UNITS: Final = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "GB of memory"}
+DIVISORS: Final = {"gpu": 1.0, "cpu": 1000.0, "memory": 1000.0}
+MEMORY_UNITS: Final = {"Mib": 1024**2 / 10**6, "MB": 1.0, "GB": 1000.0}
+
+
+class Resource(StrEnum):
+    """What `--resource` takes."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+    MEMORY = "memory"
+
+
+QUOTA: Final[Columns] = (
+    Column("PROJECT", lambda row: row["project"]),
+    Column("POOL", lambda row: row["pool"]),
+    Column("DESERVED", lambda row: amount(row["deserved"]), right=True),
+    Column("LIMIT", lambda row: limit(row["limit"]), right=True),
+    Column("IN USE", lambda row: amount(row["allocated"]), right=True),
+    Column("NEVER EVICTED", lambda row: amount(row["nonPreemptible"]), right=True, wide=75),
+    Column("WAITING", lambda row: amount(row["waiting"]), right=True),
+    Column("BORROWED", lambda row: amount(row["borrowed"]) if row["borrowed"] else "", right=True, wide=80,
+           style=lambda row: "yellow" if row["borrowed"] else ""),
+    Column("WEIGHT", lambda row: amount(row["weight"]), right=True, wide=100),
+    Column("RANK", lambda row: row["rank"], wide=100),
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add it."""
+    app.command()(quota)
+
+
+def quota(
+    ctx: typer.Context,
+    *,
+    project: ProjectFlag = "",
+    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="Every project you may see.")] = False,
+    resource: Annotated[Resource, typer.Option(help="What to count.")] = Resource.GPU,
+    output: OutputFlag = None,
+) -> None:
+    """What a project deserves, uses, waits for and borrows, per node pool."""
+    held = session(ctx)
+    out = held.output(output)
+    owner = held.project(project)
+    if everywhere or not owner:
+        found = rows(held.api, "v1/org-unit/projects", "projects", query={"sortBy": "name"})
+    else:
+        found = [find_project(held.api, owner)]
+    lines = [line for each in found for line in quota_of(each, resource.value)]
+    if out.format is Format.TABLE:
+        out.line(f"In {UNITS[resource.value]}, as last observed.", style="dim")
+    out.rows(lines, QUOTA, name=lambda row: f"{row['project']}/{row['pool']}", empty="No project has a node pool.")
+
+
+def quota_of(project: Mapping[str, Any], resource: str) -> list[dict[str, Any]]:
+    """One line per node pool: GPUs, CPU cores or gigabytes."""
+    used = {each["nodePoolId"]: each for each in project["status"].get("nodePoolQuotaStatuses") or []}
+    return [
+        _line(project["name"], each, used.get(each["nodePool"]["id"], {}), resource) for each in project["resources"]
+    ]
+
+
+def _line(project: str, entry: Mapping[str, Any], used: Mapping[str, Any], resource: str) -> dict[str, Any]:
+    own = entry.get(resource) or {}
+    scale = MEMORY_UNITS.get(str(own.get("units")), 1.0) if resource == "memory" else 1.0
+    deserved, most = (_scaled(own.get(name), scale / DIVISORS[resource]) for name in ("deserved", "limit"))
+    now = {name: (used.get(name) or {}).get(resource, 0) / DIVISORS[resource] for name in _USES}
+    return {
+        "project": project,
+        "pool": entry["nodePool"]["name"],
+        "resource": resource,
+        "deserved": deserved,
+        "limit": most,
+        "allocated": now["allocated"],
+        "nonPreemptible": now["allocatedNonPreemptible"],
+        "waiting": round(max(0.0, now["requested"] - now["allocated"]), 3),
+        "borrowed": round(max(0.0, now["allocated"] - deserved), 3) if deserved is not None else 0,
+        "weight": own.get("overQuotaWeight"),
+        "rank": entry.get("rank") or entry.get("priority"),
+    }
+
+
+_USES: Final[Sequence[str]] = ("allocated", "allocatedNonPreemptible", "requested")
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else round(value * factor, 3) if value >= 0 else value

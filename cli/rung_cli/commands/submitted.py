@@ -1,0 +1,145 @@
+"""How a submission, a rehearsal of one and an explanation are shown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rung_cli.output import Column, Columns, Format, Output
+from rung_cli.words import amount, gpus
+
+VERDICTS: Final[Mapping[str, tuple[str, str]]] = {
+    "starts": ("starts now", "green"),
+    "evicts": ("evicts others", "magenta"),
+    "reclaims": ("takes its share back", "magenta"),
+    "waits": ("waits", "yellow"),
+    "refused": ("can never start as asked", "red"),
+    "unknown": ("not known", ""),
+}
+VICTIMS: Final[Columns] = (
+    Column("  EVICTED", lambda row: f"  {row['name']}"),
+    Column("PROJECT", lambda row: row["projectName"]),
+    Column("PRIORITY", lambda row: f"{row['priority']} {row['priorityValue']}".strip()),
+    Column("GPUS", lambda row: amount(row["gpus"]), right=True),
+    Column("GPU-HOURS AT RISK", lambda row: f"{row['gpuHoursAtRisk']:.1f}", right=True),
+)
+
+
+def show_submitted(out: Output, *answers: Mapping[str, Any], dry_run: bool) -> None:
+    """One answer alone is shown alone; several are a list."""
+    if out.format is Format.NAME:
+        out.names(ref_in(each) for each in answers)
+    elif out.format is not Format.TABLE:
+        out.data(answers[0] if len(answers) == 1 else list(answers))
+    else:
+        for place, each in enumerate(answers):
+            if place:
+                out.line()
+            _show_one(out, each, dry_run=dry_run)
+
+
+def ref_in(answer: Mapping[str, Any]) -> str:
+    """`project/name`, which every command takes."""
+    known = answer.get("metadata") or answer
+    return f"{known.get('projectName') or known['projectId']}/{known['name']}"
+
+
+def _show_one(out: Output, answer: Mapping[str, Any], *, dry_run: bool) -> None:
+    known = answer.get("metadata") or answer
+    out.line(f"{'Would submit' if dry_run else 'Submitted'} {ref_in(answer)}", style="bold")
+    effective(out, _sourced(known, "priority"), _sourced(known, "preemptibility"))
+    remarks(out, known.get("discarded") or [], known.get("warnings") or [])
+    if foreseen := answer.get("forecast"):
+        forecast(out, foreseen)
+
+
+def _sourced(known: Mapping[str, Any], name: str) -> tuple[str, str]:
+    value = known.get(name) or known.get("priorityClass" if name == "priority" else name) or ""
+    return str(value), str(known.get(f"{name}Source") or "")
+
+
+def effective(out: Output, priority: tuple[str, str], preemptibility: tuple[str, str]) -> None:
+    """Both values, each with where it came from."""
+    pairs = {"Priority": priority, "Preemptibility": preemptibility}
+    size = max(len(value) for value, _ in pairs.values())
+    out.pairs(
+        [
+            (f"  {name}", f"{value:<{size}}  {f'({SOURCES.get(source, source)})' if source else ''}".rstrip())
+            for name, (value, source) in pairs.items()
+            if value
+        ]
+    )
+
+
+SOURCES: Final[Mapping[str, str]] = {
+    "explicit": "chosen",
+    "label": "the manifest's label",
+    "type": "the type's default",
+    "threshold": "follows from the priority: 100 or more is non-preemptible",
+}
+
+
+def remarks(out: Output, discarded: Sequence[Mapping[str, Any]], warnings: Sequence[Mapping[str, Any]]) -> None:
+    """What was given and not used, and what a person should know."""
+    for each in discarded:
+        out.line(f"  Not used: {each['field']} {each['value']} of {each['source']}; {each['because']}.", style="yellow")
+    for each in warnings:
+        out.line(f"  Note: {each['message']}", style="yellow")
+
+
+def forecast(out: Output, found: Mapping[str, Any]) -> None:
+    """What would happen now, who pays for it, and what would do better."""
+    words, colour = VERDICTS.get(found["verdict"], (found["verdict"], ""))
+    out.line(f"  If submitted now it {words}." if found["verdict"] != "unknown" else "  No forecast.", style=colour)
+    out.line(f"    {found['sentence']}")
+    if found["victims"]:
+        out.table(found["victims"], VICTIMS)
+    for each in found["alternatives"]:
+        out.line(f"    Instead: {each['words']}", style="green")
+    for each in found["cautions"]:
+        out.line(f"    Mind: {each}", style="yellow")
+    for each in found["assurances"]:
+        out.line(f"    {each}")
+    out.line(f"    {_basis(found)}", style="dim")
+
+
+def _basis(found: Mapping[str, Any]) -> str:
+    """An estimate names what it is one of."""
+    age = found["snapshotAgeSeconds"]
+    seen = "nothing observed yet" if age is None else f"a snapshot {age:.0f} s old"
+    simulated = ", of a simulated cluster" if found["simulated"] else ""
+    return f"An estimate: the model of {found['scheduler']} on {seen}{simulated}."
+
+
+def requested(found: Mapping[str, Any]) -> str:
+    """`4 pods, 8 GPUs, 16 CPU cores, 64 GiB`."""
+    pods = found["pods"]
+    parts = [f"{pods} pod{'' if pods == 1 else 's'}", gpus(found["gpus"])]
+    if found["cpuCores"]:
+        parts.append(f"{found['cpuCores']:g} CPU cores")
+    if found["memoryBytes"]:
+        parts.append(f"{found['memoryBytes'] / 1024**3:.3g} GiB")
+    return ", ".join(parts)
+
+
+def show_explained(out: Output, found: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """One manifest after the other, each under where it stands."""
+    answers = [answer for _, answer in found]
+    if out.format is Format.NAME:
+        out.names(ref_in(each) for each in answers)
+    elif out.format is not Format.TABLE:
+        out.data(answers[0] if len(answers) == 1 else answers)
+    else:
+        for place, (where, each) in enumerate(found):
+            if place:
+                out.line()
+            _show_explanation(out, where, each)
+
+
+def _show_explanation(out: Output, where: str, found: Mapping[str, Any]) -> None:
+    kind = found["kind"] if found["kind"] == found["type"] else f"{found['kind']}, type {found['type']}"
+    out.line(f"{ref_in(found)}  ({kind}; {where})", style="bold")
+    out.line(f"  Asks for: {requested(found['requested'])}")
+    priority, preemptibility = found["priority"], found["preemptibility"]
+    value = f"{priority['value']} {priority['number']}"
+    effective(out, (value, priority["source"]), (preemptibility["value"], preemptibility["source"]))
+    remarks(out, found["discarded"], found["warnings"])
+    forecast(out, found["forecast"])

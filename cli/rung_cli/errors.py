@@ -1,0 +1,76 @@
+"""What can go wrong, each with its exit code.
+
+CliError
+├── Misused       64   bad flags, bad configuration, something unsafe that was not done
+├── SignedOut      3   no credentials for this address, or they are no longer valid
+├── Refused        1   the server said no: its message, and the fields with what would be right
+├── Unreachable    4   no connection, no answer in time, 429 or 5xx after every retry
+└── TimedOut       5   what was waited for did not come in time
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rung_cli.exits import ExitCode
+
+
+class CliError(Exception):
+    """Base of everything a command ends with. `hint` says what to do about it."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def as_json(self) -> dict[str, Any]:
+        """In the shape of the server's own errors; `code` is the exit code here."""
+        return {"code": int(self.exit_code), "message": self.message, "details": type(self).__name__}
+
+
+class Misused(CliError):
+    """Nothing was sent."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SignedOut(CliError):
+    """Sign in first."""
+
+    exit_code = ExitCode.SIGNED_OUT
+
+
+class Unreachable(CliError):
+    """No usable answer."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class TimedOut(CliError):
+    """It did not come in time."""
+
+    exit_code = ExitCode.TIMEOUT
+
+
+class Refused(CliError):
+    """The server's "no": status, message, code for programs, and one problem per field."""
+
+    exit_code = ExitCode.REFUSED
+
+    def __init__(self, message: str, *, status: int = 0, answer: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.answer = dict(answer or {})
+        self.where = ""
+
+    @property
+    def problems(self) -> list[Mapping[str, Any]]:
+        """One per refused field."""
+        found = self.answer.get("errors") or []
+        return [each for each in found if isinstance(each, Mapping)]
+
+    def as_json(self) -> dict[str, Any]:
+        """What the server said, as it said it."""
+        own = {"code": self.status, "message": self.message, "details": ""}
+        return {**own, **self.answer, **({"document": self.where} if self.where else {})}

@@ -1,0 +1,72 @@
+"""Flags that several commands share, and what may stand on a command line at all."""
+
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from rung_cli.errors import Misused
+from rung_cli.output import Format
+
+OutputFlag = Annotated[
+    Format | None, typer.Option("--output", "-o", help="table for people; json, yaml or name for programs.")
+]
+ProjectFlag = Annotated[
+    str, typer.Option("--project", "-p", help="Project by name or id. RUNG_PROJECT, else the profile's.")
+]
+Workload = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Name, project/name or id.")]
+Workloads = Annotated[list[str], typer.Argument(metavar="WORKLOAD...", help="Names, project/name or ids.")]
+ManifestFlag = Annotated[
+    list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Manifest in YAML or JSON; - is stdin.")
+]
+
+SECRETS: Final = frozenset(
+    {"--secret", "--client-secret", "--clientsecret", "--app-secret", "--password", "--token", "--bearer-token"}
+)
+UNCHECKED: Final = frozenset({"-k", "--insecure", "--no-verify", "--insecure-skip-tls-verify", "--skip-tls-verify"})
+IN_ARGV: Final = (
+    "A secret is never given as an argument: everybody on this machine can read it there, and the shell keeps it. "
+    "What you have just typed is known now; have it replaced."
+)
+WAYS: Final = "Type it when rung login asks, pipe it into rung login --secret-stdin, or set RUNG_CLIENT_SECRET."
+
+
+def refuse_unsafe(args: list[str]) -> None:
+    """Misused for a secret among the arguments, which is not repeated, and for leaving certificates unchecked."""
+    for each in args:
+        name = each.partition("=")[0]
+        if name.lower() in SECRETS:
+            raise Misused(IN_ARGV, hint=WAYS)
+        if name in UNCHECKED:
+            text = f"There is no {name}: certificates are always checked."
+            raise Misused(text, hint="Name the authority that signed it: --ca-file FILE, or RUNG_CA_FILE.")
+
+
+class Root(TyperGroup):
+    """`rung` itself: its own options may stand anywhere before `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse what is unsafe, then put the root's options first."""
+        end = args.index("--") if "--" in args else len(args)
+        own, rest = args[:end], args[end:]
+        if not ctx.resilient_parsing:
+            refuse_unsafe(own)
+            own = self._hoisted(own)
+            if "submit" in own:
+                ctx.obj.tail, rest = tuple(rest[1:]), []
+        parsed: list[str] = super().parse_args(ctx, own + rest)
+        return parsed
+
+    def _hoisted(self, args: list[str]) -> list[str]:
+        own = [each for each in self.params if each.name != "version"]
+        takes = {name: not getattr(each, "is_flag", False) for each in own for name in each.opts}
+        front, back, waiting = [], [], iter(args)
+        for each in waiting:
+            name, equals, _value = each.partition("=")
+            if name not in takes:
+                back.append(each)
+                continue
+            front.append(each)
+            if takes[name] and not equals and (value := next(waiting, None)) is not None:
+                front.append(value)
+        return front + back

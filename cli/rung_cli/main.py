@@ -1,0 +1,109 @@
+"""`rung` itself: its options, its commands, and what every ending says and returns."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from typer.exceptions import TyperException
+from typer.main import get_command
+
+from rung_cli import __version__
+from rung_cli.commands import acting, catalogue, completing, logs, quota, reading, signing_in, submitting, waiting
+from rung_cli.errors import CliError, Misused
+from rung_cli.exits import MEANINGS, ExitCode
+from rung_cli.flags import Root
+from rung_cli.notes import note
+from rung_cli.session import Options, Session, session
+from rung_cli.telling import tell
+
+EPILOG: Final = "Exit codes: " + "; ".join(f"{code.value} {text}" for code, text in MEANINGS.items()) + "."
+
+app = typer.Typer(
+    cls=Root,
+    name="rung",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (signing_in, catalogue, submitting, reading, logs, waiting, acting, quota, completing):
+    group.register(app)
+
+
+def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - the library calls it so
+    if wanted:
+        sys.stdout.write(f"rung {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def rung(
+    ctx: typer.Context,
+    *,
+    profile: Annotated[str, typer.Option(help="Profile of the configuration. RUNG_PROFILE.")] = "",
+    url: Annotated[str, typer.Option(help="Address of the portal. RUNG_URL, else the profile's.")] = "",
+    ca_file: Annotated[str, typer.Option(help="Authorities to believe, as PEM. RUNG_CA_FILE.")] = "",
+    insecure_http: Annotated[
+        bool, typer.Option("--insecure-http", help="Allow http to another machine: everything can be read on the way.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Tell of every request on stderr; never of a secret.")] = False,
+    retries: Annotated[int, typer.Option(min=0, max=20, help="Tries after the first when busy or unreachable.")] = 4,
+    request_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one answer.")] = 30.0,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell which version this is.")
+    ] = False,
+) -> None:
+    """Submit, watch and explain GPU workloads.
+
+    Sign in once with `rung login`, or set RUNG_URL, RUNG_CLIENT_ID and RUNG_CLIENT_SECRET.
+    """
+    del version  # its callback has told it
+    session(ctx).options = Options(profile, url, ca_file, insecure_http, debug, retries, request_timeout)
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command and answer its exit code; everything that goes wrong is said on stderr in one way."""
+    held = Session()
+    try:
+        code = get_command(app).main(args=args, prog_name="rung", standalone_mode=False, obj=held)
+        return code if isinstance(code, int) else ExitCode.OK
+    except CliError as error:
+        tell(error, held.format)
+        return error.exit_code
+    except TyperException as error:
+        tell(_misused(error), held.format)
+        return ExitCode.USAGE
+    except (typer.Abort, KeyboardInterrupt):
+        note("Interrupted.")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return _pipe_closed()
+    except Exception as error:
+        note(f"rung: a defect: {type(error).__name__}: {error}")
+        if held.options.debug:
+            note("".join(traceback.format_tb(error.__traceback__)))
+        return ExitCode.INTERNAL
+    finally:
+        held.close()
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(run())
+
+
+def _misused(error: TyperException) -> Misused:
+    """What the parser says, with the way to help."""
+    context = getattr(error, "ctx", None)
+    hint = f"{context.command_path} --help" if context else "rung --help"
+    return Misused(error.format_message(), hint=hint)
+
+
+def _pipe_closed() -> int:
+    """Who read us has gone, such as `head`: nothing is wrong."""
+    sys.stdout = sys.stderr
+    return ExitCode.OK

@@ -1,0 +1,170 @@
+"""Flags to the body of a native submission, field by field as Run:ai names them."""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from rung_cli.errors import Misused
+from rung_cli.notes import warn
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_SECRET: Final = re.compile(r"secret|token|passw|api_?key|credential", re.IGNORECASE)
+
+
+class Kind(StrEnum):
+    """What `--type` takes."""
+
+    TRAINING = "training"
+    WORKSPACE = "workspace"
+    DISTRIBUTED = "distributed"
+    INFERENCE = "inference"
+
+
+class Framework(StrEnum):
+    """What `--framework` takes."""
+
+    MPI = "MPI"
+    PYTORCH = "PyTorch"
+    TF = "TF"
+    XGBOOST = "XGBoost"
+    JAX = "JAX"
+
+
+PATHS: Final[Mapping[Kind, str]] = {
+    Kind.TRAINING: "v1/workloads/trainings",
+    Kind.WORKSPACE: "v1/workloads/workspaces",
+    Kind.DISTRIBUTED: "v1/workloads/distributed",
+    Kind.INFERENCE: "v1/workloads/inferences",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """What each pod asks for."""
+
+    gpus: int | None = None
+    gpu_portion: float | None = None
+    gpu_memory: str = ""
+    cpu: float | None = None
+    memory: str = ""
+    large_shm: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Run:ai's `compute`. Misused where two ways of asking for GPUs meet."""
+        if self.gpu_portion is not None and self.gpu_memory:
+            raise Misused("--gpu-portion and --gpu-memory are two ways to share one GPU; give one of them.")
+        shared = {"portion": self.gpu_portion is not None, "memory": bool(self.gpu_memory)}
+        return _given(
+            gpuDevicesRequest=self.gpus if self.gpus is not None or not any(shared.values()) else 1,
+            gpuRequestType=next((name for name, asked in shared.items() if asked), None),
+            gpuPortionRequest=self.gpu_portion,
+            gpuMemoryRequest=self.gpu_memory,
+            cpuCoreRequest=self.cpu,
+            cpuMemoryRequest=self.memory,
+            largeShmRequest=self.large_shm or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A workload as flags describe it."""
+
+    kind: Kind
+    image: str
+    compute: Compute
+    tail: Sequence[str] = ()
+    replaces_entrypoint: bool = False
+    environment: Sequence[str] = ()
+    node_pools: Sequence[str] = ()
+    working_dir: str = ""
+    priority: str = ""
+    preemptibility: str = ""
+    workers: int | None = None
+    framework: Framework | None = None
+    port: int | None = None
+
+    @classmethod
+    def from_flags(cls, given: Mapping[str, Any], tail: Sequence[str]) -> Self:
+        """`given`: the flags of `rung submit` by name. `tail`: what stood after `--`."""
+        compute = Compute(**{each.name: given[each.name] for each in fields(Compute)})
+        same = ("kind", "image", "working_dir", "priority", "preemptibility", "workers", "framework", "port")
+        return cls(
+            compute=compute,
+            tail=tail,
+            replaces_entrypoint=given["command"],
+            environment=tuple(given["env"] or ()),
+            node_pools=tuple(given["node_pool"] or ()),
+            **{name: given[name] for name in same},
+        )
+
+    def refuse_beside_a_manifest(self) -> None:
+        """A manifest says itself what it runs; beside it only its name, priority and preemptibility are chosen."""
+        if (
+            self._spec(checked=False).keys() - {"priorityClass", "preemptibility", "compute"}
+            or self.compute != Compute()
+        ):
+            hint = "Beside -f: --name, --priority, --preemptibility and --project."
+            raise Misused("These flags describe a workload, and a manifest does so itself.", hint=hint)
+
+    def refuse_incomplete(self, name: str) -> None:
+        """What every workload from flags needs."""
+        if not self.image:
+            raise Misused("What is to run? Give --image, or manifests with -f.")
+        if not name:
+            raise Misused("What is it called? rung submit NAME …, or --name-prefix.")
+
+    def body(self, name: str, *, is_prefix: bool, project: Mapping[str, Any]) -> dict[str, Any]:
+        """Of the POST."""
+        where = {"projectId": project["id"], "clusterId": project["clusterId"]}
+        return {"name": name, "useGivenNameAsPrefix": is_prefix, **where, "spec": self._spec()}
+
+    def _spec(self, *, checked: bool = True) -> dict[str, Any]:
+        line = shlex.join(self.tail)
+        return _given(
+            image=self.image,
+            command=line if self.replaces_entrypoint else "",
+            args="" if self.replaces_entrypoint else line,
+            workingDir=self.working_dir,
+            priorityClass=self.priority,
+            preemptibility=self.preemptibility,
+            nodePools=list(self.node_pools),
+            compute=self.compute.as_json(),
+            environmentVariables=[variable(each) for each in self.environment] if checked else list(self.environment),
+            **(self._of_kind() if checked else _given(workers=self.workers, framework=self.framework, port=self.port)),
+        )
+
+    def _of_kind(self) -> dict[str, Any]:
+        for flag, value, kind in (
+            ("--workers", self.workers, Kind.DISTRIBUTED),
+            ("--framework", self.framework, Kind.DISTRIBUTED),
+            ("--port", self.port, Kind.INFERENCE),
+        ):
+            if value is not None and self.kind is not kind:
+                raise Misused(f"{flag} belongs to --type {kind.value}.")
+        if self.kind is Kind.DISTRIBUTED:
+            framework = self.framework or Framework.PYTORCH
+            return {"numWorkers": self.workers or 1, "distributedFramework": framework.value}
+        return {"servingPort": {"container": self.port}} if self.port else {}
+
+
+def variable(text: str) -> dict[str, str]:
+    """`NAME=VALUE`, or `NAME` for the value it has here."""
+    name, equals, value = text.partition("=")
+    if not _VARIABLE.fullmatch(name):
+        raise Misused("-e takes NAME=VALUE, or NAME for the value that it has here.")
+    if equals:
+        if _SECRET.search(name):
+            warn(f"{name} has its value among the arguments, where everybody on this machine can read it: -e {name}")
+        return {"name": name, "value": value}
+    if name not in os.environ:
+        raise Misused(f"{name} is not set here.", hint=f"-e {name}=VALUE, or export it first.")
+    return {"name": name, "value": os.environ[name]}
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Without what was not said."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

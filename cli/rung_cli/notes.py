@@ -1,0 +1,42 @@
+"""What is said beside the answer, on stderr: warnings, progress, errors. Never a secret, never an escape sequence."""
+
+import os
+import re
+import sys
+from typing import Final
+
+_STRING: Final = r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|\x1b|$)"
+_SEQUENCE: Final = re.compile(_STRING + r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?")
+_REORDERING: Final = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
+_CONTROL: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_REORDERING}]")
+
+
+def plain(text: str) -> str:
+    """What a server said, without anything that acts on a terminal. Line ends and tabs stay."""
+    return _CONTROL.sub("", _SEQUENCE.sub("", text))
+
+
+def note(text: str) -> None:
+    """One line of progress."""
+    _say(plain(text))
+
+
+def warn(text: str) -> None:
+    """Something a person should see, though the command goes on."""
+    _say(f"{painted('warning:', '33')} {plain(text)}")
+
+
+def painted(text: str, code: str) -> str:
+    """Coloured where stderr is a terminal."""
+    return f"\x1b[{code}m{text}\x1b[0m" if colours(sys.stderr) else text
+
+
+def colours(stream: object) -> bool:
+    """Only on a terminal, and not where `NO_COLOR` or a dumb terminal says otherwise."""
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return wanted and bool(getattr(stream, "isatty", lambda: False)())
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

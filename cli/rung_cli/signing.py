@@ -1,0 +1,103 @@
+"""Who asks: finds the credentials that belong to an address, and exchanges a secret for a token."""
+
+import os
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rung_cli import keeping
+from rung_cli.addresses import origin_of
+from rung_cli.errors import Refused, SignedOut
+from rung_cli.keeping import Credentials
+from rung_cli.wire import Call, Wire
+
+EARLY: Final = 60
+"""A token is renewed this many seconds before its end."""
+
+
+def exchange(wire: Wire, client_id: str, secret: str) -> tuple[str, float]:
+    """A token and when it ends (epoch seconds). SignedOut where the secret is wrong."""
+    body = {"grantType": "client_credentials", "clientId": client_id, "clientSecret": secret}
+    try:
+        answer = wire.send(Call("POST", "v1/token", body=body))
+    except Refused as refusal:
+        raise SignedOut(refusal.message, hint="Check RUNG_CLIENT_ID and the secret, or: rung login") from None
+    token = answer.get("accessToken") if isinstance(answer, dict) else None
+    if not isinstance(token, str) or not token:
+        raise SignedOut("The server gave no token.", hint="Is this the address of a portal?")
+    return token, time.time() + float(answer.get("expiresIn") or 0)
+
+
+@dataclass
+class Signer:
+    """The token for one profile at one address."""
+
+    wire: Wire
+    profile: str
+    _now: Credentials | None = None
+
+    def token(self) -> str:
+        """A token that lives; a new one where the old one ends. SignedOut without credentials."""
+        known = self._now or self._find()
+        if known.token and known.expires - time.time() > EARLY:
+            self._now = known
+            return known.token
+        return self._renewed(known)
+
+    def renew(self) -> str:
+        """After a 401: a new token for the same secret."""
+        return self._renewed(self._now or self._find())
+
+    def _find(self) -> Credentials:
+        origin = origin_of(self.wire.address)
+        if secret := os.environ.get("RUNG_CLIENT_SECRET"):
+            if client_id := os.environ.get("RUNG_CLIENT_ID"):
+                return Credentials(origin, client_id, secret)
+            raise SignedOut("RUNG_CLIENT_SECRET is set and RUNG_CLIENT_ID is not.")
+        kept = keeping.load(self.profile)
+        if kept is None:
+            raise SignedOut(f"Nobody is signed in to {origin} (profile {self.profile}).", hint="Sign in: rung login")
+        if kept.origin != origin:
+            text = f"The profile {self.profile} is signed in to {kept.origin}, and its token goes nowhere else."
+            raise SignedOut(text, hint=f"Sign in there too: rung login {origin} --profile NAME")
+        return kept
+
+    def _renewed(self, known: Credentials) -> str:
+        if not known.secret:
+            raise SignedOut("The session is over.", hint="Sign in again: rung login")
+        token, expires = exchange(self.wire, known.client_id, known.secret)
+        self._now = known.with_token(token, expires)
+        if not os.environ.get("RUNG_CLIENT_SECRET"):
+            keeping.save(self.profile, self._now)
+        return token
+
+
+class Api:
+    """Signed requests. The paths are those of the OpenAPI document, without `/api/`."""
+
+    def __init__(self, wire: Wire, signer: Signer) -> None:
+        self.wire = wire
+        self._signer = signer
+
+    def ask(self, call: Call) -> Any:
+        """The answer; a token that died on the way is renewed once."""
+        token = self._signer.token()
+        try:
+            return self.wire.send(call, token)
+        except SignedOut:
+            renewed = self._signer.renew()
+            return self.wire.send(call, renewed)
+
+    def get(self, path: str, **query: str | int | bool) -> Any:
+        """Read."""
+        return self.ask(Call("GET", path, query=query))
+
+    def post(self, path: str, body: Any, *, key: str = "", dry_run: bool = False) -> Any:
+        """Write, once per key; without one it gets its own. A rehearsal changes nothing."""
+        query = {"dryRun": True} if dry_run else {}
+        return self.ask(Call("POST", path, query=query, body=body, key=key or str(uuid.uuid4())))
+
+    def read(self, path: str, body: Any) -> Any:
+        """A POST that changes nothing: its key only lets it be sent again."""
+        return self.ask(Call("POST", path, body=body, key=str(uuid.uuid4())))
