@@ -62,8 +62,8 @@ def _grain(owners: int, span: timedelta) -> int:
 
 
 def _in_pool(figures: Figures, pool: str) -> Mapping[str, float]:
-    """A pool that a sample does not name had nothing of what it counts."""
-    return figures.get(pool) or dict.fromkeys(figures.get(ALL, {}), 0)
+    """What a sample does not name of a pool was nothing."""
+    return {**dict.fromkeys(figures.get(ALL, {}), 0), **figures.get(pool, {})}
 
 
 def _point(found: Iterable[tuple[datetime, Mapping[str, float]]]) -> Point:

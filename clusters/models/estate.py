@@ -142,6 +142,7 @@ class Node(models.Model):
     ready = models.BooleanField(default=True)
     unschedulable = models.BooleanField(default=False)
     resource_version = models.CharField(max_length=32, blank=True)
+    joined_at = models.DateTimeField(null=True, blank=True, help_text="Its creationTimestamp.")
     observed_at = models.DateTimeField()
 
     class Meta:

@@ -38,6 +38,18 @@ def create_cluster(*, name: str, flavour: str, backend: str = "sandbox", actor: 
 
 
 @transaction.atomic
+def rename_cluster(*, cluster: Cluster, name: str, actor: Actor) -> None:
+    """Call it otherwise here; nothing in the cluster is named after it. Raises Refused or Conflict."""
+    _require_match("/name", name, DNS_LABEL, "lower-case letters, digits and inner dashes, at most 63")
+    if Cluster.objects.filter(name=name).exclude(pk=cluster.pk).exists():
+        raise Conflict.at("/name", "name_taken", f"A cluster named {name} exists.")
+    before = cluster.name
+    if Cluster.objects.filter(pk=cluster.pk).exclude(name=name).update(name=name):
+        cluster.refresh_from_db()
+        record(actor, "cluster.rename", cluster, detail={"before": before, "after": name})
+
+
+@transaction.atomic
 def pause(*, cluster: Cluster, reason: str, actor: Actor) -> None:
     """Leave the cluster alone until it is unpaused; work on it goes on by itself. Paused already changes nothing."""
     changed = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.ACTIVE).update(
@@ -161,8 +173,9 @@ def delete_node_pool(*, pool: NodePool, actor: Actor) -> None:
         with transaction.atomic():
             pool.delete()
     except ProtectedError as error:
-        message = f"{len(error.protected_objects)} quotas name the node pool {pool.name}."
-        raise Conflict(message, code="pool_in_use") from error
+        number = len(error.protected_objects)
+        message = f"{number} quotas name the node pool {pool.name}."
+        raise Conflict.at("", "pool_in_use", message, quotas=number) from error
     touch(pool.cluster)
     record(actor, "node_pool.delete", before, detail=_as_audit(pool))
 

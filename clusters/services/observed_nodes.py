@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from clusters.models import Cluster, Node, NodePool
-from clusters.pods import amounts, condition, labels, max_pods, taints_of
+from clusters.pods import amounts, condition, labels, max_pods, moment_of, taints_of
 from clusters.ports import Manifest
 from clusters.services.looks import Look
 
@@ -22,6 +22,7 @@ FIELDS = [
     "ready",
     "unschedulable",
     "resource_version",
+    "joined_at",
     "observed_at",
 ]
 
@@ -75,5 +76,6 @@ def _row(cluster: Cluster, manifest: Manifest, pools: list[NodePool], at: dateti
         ready=ready is not None and ready.get("status") == "True",
         unschedulable=bool((manifest.get("spec") or {}).get("unschedulable")),
         resource_version=manifest["metadata"].get("resourceVersion", ""),
+        joined_at=moment_of(manifest["metadata"].get("creationTimestamp")),
         observed_at=at,
     )

@@ -24,6 +24,7 @@ from clusters.kinds_core import ref_of
 from clusters.models import Cluster, ClusterState, SyncRun, SyncState
 from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef
 from clusters.services import runs
+from clusters.services.estate import pause
 from clusters.services.leaving import managed_objects
 from clusters.services.runs import Journal, RunLost
 from clusters.services.writing import threads_of
@@ -51,14 +52,25 @@ class Unpaused(Exception):
 def request_removal(*, cluster: Cluster, actor: Actor) -> SyncRun:
     """Have a worker delete everything of Rung's there. Conflict unless it is paused, and while another run lives."""
     with verb(actor=actor, action="cluster.remove_traces", entity_type="cluster", entity_name=cluster.name):
+        return _begin(Cluster.objects.select_for_update().get(pk=cluster.pk), actor)
+
+
+def start_leaving(*, cluster: Cluster, actor: Actor) -> SyncRun:
+    """Pause the cluster and have a worker delete everything of Rung's there, or neither. Conflict as above."""
+    with verb(actor=actor, action="cluster.remove_traces", entity_type="cluster", entity_name=cluster.name):
         row = Cluster.objects.select_for_update().get(pk=cluster.pk)
-        if row.state != ClusterState.PAUSED:
-            raise Conflict(f"Pause {row.name} first: Rung would make everything anew.", code="not_paused")
-        run = runs.claim(row, trigger=TRIGGER, dry_run=False)
-        if run is None:
-            raise Conflict(f"A run is at work in {row.name}: ask again in a moment.", code="run_under_way")
-        record(actor, "cluster.remove_traces", row, detail={"run": run.pk})
-        wake_removal(row.pk)
+        pause(cluster=row, reason="It is being left.", actor=actor)
+        return _begin(row, actor)
+
+
+def _begin(row: Cluster, actor: Actor) -> SyncRun:
+    if row.state != ClusterState.PAUSED:
+        raise Conflict(f"Pause {row.name} first: Rung would make everything anew.", code="not_paused")
+    run = runs.claim(row, trigger=TRIGGER, dry_run=False)
+    if run is None:
+        raise Conflict(f"A run is at work in {row.name}: ask again in a moment.", code="run_under_way")
+    record(actor, "cluster.remove_traces", row, detail={"run": run.pk})
+    wake_removal(row.pk)
     return run
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
 from django.utils.dateparse import parse_datetime
@@ -48,6 +49,11 @@ def as_number(value: str) -> int:
     if not re.fullmatch(r"-?\d{1,18}", value):
         raise ValueError(value)
     return int(value)
+
+
+def as_uuid(value: str) -> UUID:
+    """An id as clusters and workloads have it."""
+    return UUID(value)
 
 
 def as_time(value: str) -> datetime:

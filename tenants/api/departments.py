@@ -9,13 +9,14 @@ from rest_framework.response import Response
 from portal.core.actors import Actor
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema, checked
 from portal.core.errors import Absent
-from portal.core.filtering import filters, ordering
+from portal.core.filtering import filters
 from portal.core.http import actor_of
-from portal.core.paging import PAGES, part_of
+from portal.core.paging import PAGES
 from portal.core.routes import Route, Rule
+from tenants.api.org_figures import with_figures
 from tenants.api.org_schemas import DepartmentsSchema, NewDepartment, OrgUnitChange, OrgUnitSchema
 from tenants.api.org_shapes import departments_json
-from tenants.api.org_units import COLUMNS, ENTRIES, WRITES, cluster_of, refuse_unsupported, set_rest
+from tenants.api.org_units import COLUMNS, ENTRIES, WRITES, cluster_of, page, refuse_unsupported, set_rest
 from tenants.models import Department
 from tenants.permissions import visible_departments
 from tenants.services import organisation
@@ -35,7 +36,7 @@ class Departments(Route):
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
-        part = part_of(_wanted(request), request, order=ordering(request.query_params, COLUMNS, "name"))
+        part = page(_wanted(request), request, COLUMNS)
         return Response({"departments": departments_json(part.rows), **part.ways_on})
 
     @extend_schema(
@@ -146,8 +147,9 @@ class DepartmentCount(Route):
 
 def _wanted(request: Request) -> QuerySet[Department]:
     """What the caller may see, as the query narrows it."""
-    rows = visible_departments(actor_of(request)).filter(filters(request.query_params.get("filterBy", ""), COLUMNS))
-    return rows.select_related("cluster")
+    query = request.query_params
+    rows = with_figures(visible_departments(actor_of(request)), query)
+    return rows.filter(filters(query.get("filterBy", ""), COLUMNS)).select_related("cluster")
 
 
 def _department(actor: Actor, key: int) -> Department:

@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from clusters.models import Cluster, NodePool
+from clusters.models import Average, Cluster, NodePool
+from clusters.series import averages_of
 from portal.core.wire import stamp
 from scheduling.resources import Resources
 from tenants.models import Department, Project, Quota, TimeLimit
 from tenants.resources import entry_of
+from tenants.sampling import DEPARTMENT, PROJECT
 from tenants.selectors import DepartmentPool, PoolQuota, department_rows_of, quota_rows_of
 from tenants.services.scheduling_rules import rules_json
 from tenants.time_limits import allowances
@@ -23,10 +25,14 @@ def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
     Needs cluster and department selected.
     """
     rows, own, effective = quota_rows_of(projects), _own_limits(project__in=projects), allowances(projects)
+    averages = averages_of(PROJECT, [each.pk for each in projects])
     minutes: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for (project_id, category), found in effective.items():
         minutes[project_id][category] = int(found.lasts.total_seconds()) // 60
-    return [_project(each, rows[each.pk], own[each.pk], minutes[each.pk]) for each in projects]
+    return [
+        _project(each, rows[each.pk], own[each.pk], minutes[each.pk]) | _overtime(averages.get(str(each.pk)))
+        for each in projects
+    ]
 
 
 def _project(
@@ -52,7 +58,7 @@ def _project(
             "phase": _phase(project.cluster),
             "phaseMessage": "",
             "lastUpdatedTime": stamp(project.cluster.synced_at),
-            "quotaStatus": _use(sum((row.usage for row in pools), Usage())),
+            "quotaStatus": use_json(sum((row.usage for row in pools), Usage())),
             "nodePoolQuotaStatuses": [_pool_use(row.pool, row.usage) for row in pools],
         },
     }
@@ -66,7 +72,11 @@ def departments_json(departments: Sequence[Department]) -> list[dict[str, Any]]:
         "pk", "name", "department_id"
     ):
         children[parent].append({"id": str(pk), "name": name, "children": []})
-    return [_department(each, rows[each.pk], own[each.pk], children[each.pk]) for each in departments]
+    averages = averages_of(DEPARTMENT, [each.pk for each in departments])
+    return [
+        _department(each, rows[each.pk], own[each.pk], children[each.pk]) | _overtime(averages.get(str(each.pk)))
+        for each in departments
+    ]
 
 
 def _department(
@@ -83,7 +93,7 @@ def _department(
         "resources": [entry_of(row.quota, row.pool) for row in pools],
         "totalResources": _totals(row.quota for row in pools),
         "projectsAggregatedResources": [_aggregated(row) for row in pools],
-        "status": {"quotaStatus": _use(sum((row.usage for row in pools), Usage()))},
+        "status": {"quotaStatus": use_json(sum((row.usage for row in pools), Usage()))},
     }
 
 
@@ -94,6 +104,25 @@ def _aggregated(row: DepartmentPool) -> dict[str, Any]:
         "gpu": {"deserved": together.gpu / 1000},
         "cpu": {"deserved": together.cpu},
         "memory": {"deserved": together.memory / MEGABYTE, "units": "MB"},
+    }
+
+
+def _overtime(average: Average | None) -> dict[str, Any]:
+    """What was held on average, as far as it was sampled. Nothing measures utilization."""
+    if average is None:
+        return {"overtimeData": None}
+    spans = {"range24hData": average.day, "range7dData": average.week, "range30dData": average.month}
+    return {"overtimeData": {name: _range(held, average) for name, held in spans.items()}}
+
+
+def _range(held: float | None, average: Average) -> dict[str, Any] | None:
+    if held is None:
+        return None
+    return {
+        "averageGpuAllocation": held / 1000,
+        "averageGpuUtilization": None,
+        "averageGpuMemoryUtilization": None,
+        "updatedAt": stamp(average.at),
     }
 
 
@@ -132,7 +161,8 @@ def _totals(quotas: Iterable[Quota]) -> Mapping[str, float]:
     }
 
 
-def _use(usage: Usage) -> dict[str, Any]:
+def use_json(usage: Usage) -> dict[str, Any]:
+    """QuotaStatus."""
     return {
         "allocated": _amounts(usage.allocated),
         "allocatedNonPreemptible": _amounts(usage.non_preemptible),
@@ -141,7 +171,7 @@ def _use(usage: Usage) -> dict[str, Any]:
 
 
 def _pool_use(pool: NodePool, usage: Usage) -> dict[str, Any]:
-    return {"nodePoolName": pool.name, "nodePoolId": str(pool.pk), **_use(usage)}
+    return {"nodePoolName": pool.name, "nodePoolId": str(pool.pk), **use_json(usage)}
 
 
 def _amounts(amounts: Resources) -> dict[str, float]:

@@ -1,30 +1,45 @@
 """What the routes of departments and projects share."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
 
 from clusters.models import Cluster
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, ErrorSchema
 from portal.core.errors import Refused
-from portal.core.filtering import Column, as_time
+from portal.core.filtering import Column, Columns, as_time, as_uuid, ordering, page_of
+from portal.core.paging import Part, part_of
+from tenants.api.org_figures import FIGURES, TOLD
 from tenants.api.org_schemas import EntrySchema
 from tenants.models import Department, Project
 from tenants.services.resources import set_resources
 from tenants.services.scheduling_rules import set_scheduling_rules
 
+M = TypeVar("M", Project, Department)
 COLUMNS: Final = {
     "name": Column("name"),
-    "clusterId": Column("cluster_id"),
+    "clusterId": Column("cluster_id", as_uuid),
     "createdAt": Column("created_at", as_time),
+    **FIGURES,
 }
 SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
 ENTRIES: Final = EntrySchema(many=True)
+
+
+def page(rows: QuerySet[M], request: Request, columns: Columns) -> Part[M]:
+    """One page, by name unless `sortBy` says otherwise. An order by figures has no cursor."""
+    order = ordering(request.query_params, columns, "name")
+    if order.lstrip("-") not in TOLD:
+        return part_of(rows, request, order=order)
+    found, following = page_of(rows.order_by(order, "-pk" if order.startswith("-") else "pk"), request.query_params)
+    return Part(found, following, None)
 
 
 def cluster_of(key: UUID) -> Cluster:

@@ -13,14 +13,15 @@ from rest_framework.response import Response
 from portal.core.actors import Actor
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema, checked
 from portal.core.errors import Absent, Refused
-from portal.core.filtering import Column, Columns, as_number, filters, ordering
+from portal.core.filtering import Column, Columns, as_number, filters
 from portal.core.http import actor_of
-from portal.core.paging import PAGES, part_of
+from portal.core.paging import PAGES
 from portal.core.routes import Route, Rule
 from tenants.api import org_units
+from tenants.api.org_figures import PHASE, with_figures
 from tenants.api.org_schemas import NewProject, OrgUnitSchema, ProjectChange, ProjectsSchema
 from tenants.api.org_shapes import projects_json
-from tenants.api.org_units import ENTRIES, SEARCH, WRITES, cluster_of, refuse_unsupported, set_rest
+from tenants.api.org_units import ENTRIES, SEARCH, WRITES, cluster_of, page, refuse_unsupported, set_rest
 from tenants.models import Department, Project
 from tenants.permissions import visible_departments, visible_projects
 from tenants.services import organisation
@@ -31,6 +32,7 @@ COLUMNS: Final[Columns] = {
     "departmentId": Column("department_id", as_number),
     "parentId": Column("department_id", as_number),
     "parentName": Column("department__name"),
+    "phase": PHASE,
 }
 
 
@@ -47,7 +49,7 @@ class Projects(Route):
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
-        part = part_of(_wanted(request), request, order=ordering(request.query_params, COLUMNS, "name"))
+        part = page(_wanted(request), request, COLUMNS)
         return Response({"projects": projects_json(part.rows), **part.ways_on})
 
     @extend_schema(
@@ -158,7 +160,7 @@ class ProjectCount(Route):
 def _wanted(request: Request) -> QuerySet[Project]:
     """What the caller may see, as the query narrows it."""
     query = request.query_params
-    rows = visible_projects(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS))
+    rows = with_figures(visible_projects(actor_of(request)), query).filter(filters(query.get("filterBy", ""), COLUMNS))
     search = query.get("search", "").replace("\x00", "")
     return (rows.filter(name__icontains=search) if search else rows).select_related("cluster", "department")
 

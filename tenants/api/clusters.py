@@ -1,0 +1,145 @@
+"""Clusters as Run:ai's clients read, rename and leave them.
+
+Rung reaches a cluster itself, with a credential; nothing runs there that would dial home. So a cluster is not made
+empty and waited for: it is taken in with its connection, on the page Clusters.
+"""
+
+from typing import Any, Final
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.models import Cluster, SyncRun, SyncState
+from clusters.services.estate import rename_cluster
+from clusters.services.leaving import forget_cluster, users_of
+from clusters.services.removing import removal_of, start_leaving
+from portal.core.bodies import REFUSALS, AcceptedSchema, ErrorSchema, checked
+from portal.core.errors import Absent, BadRequest, Conflict, Refused
+from portal.core.filtering import flag_in
+from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
+from tenants.api.cluster_shapes import clusters_json
+from tenants.api.physical_schemas import ClusterChange, ClusterSchema, NewCluster
+from tenants.permissions import Verb, require
+
+ADMIN: Final = Rule(Verb.MANAGE_CLUSTERS, "installation")
+ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+VERBOSITIES: Final = ("full", "metadata")
+VERBOSITY: Final = OpenApiParameter("verbosity", str, enum=VERBOSITIES)
+
+
+class Clusters(Route):
+    """Every cluster."""
+
+    access = {"GET": Rule(), "POST": ADMIN}
+
+    @extend_schema(
+        operation_id="get_clusters",
+        summary="List clusters",
+        parameters=[VERBOSITY, OpenApiParameter("includeRequestedForDelete", bool)],
+        responses={200: ClusterSchema(many=True), **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """By name; those that are being left only if asked for."""
+        full = _is_full(request)
+        rows = clusters_json(Cluster.objects.order_by("name"), full=full)
+        if not flag_in(request.query_params, "includeRequestedForDelete"):
+            rows = [row for row in rows if row["deleteRequestedAt"] is None]
+        return Response(rows)
+
+    @extend_schema(
+        operation_id="create_cluster",
+        summary="Say how a cluster is connected",
+        request=NewCluster,
+        responses={422: ErrorSchema, **REFUSALS},
+    )
+    def post(self, request: Request) -> Response:
+        """Always refused: a cluster is taken in with its connection, in the browser."""
+        require(actor_of(request), Verb.MANAGE_CLUSTERS)
+        checked(NewCluster, request.data)
+        text = _(
+            "Rung reaches a cluster itself and needs its address and a credential, which no field here takes: "
+            "connect it on the page Clusters, with a kubeconfig or with server, CA and token."
+        )
+        raise Refused.at("", "connect_in_browser", text)
+
+
+class OneCluster(Route):
+    """A cluster by id."""
+
+    access = {"GET": Rule(at="cluster"), "PUT": ADMIN, "DELETE": ADMIN}
+
+    @extend_schema(
+        operation_id="get_cluster_by_uuid",
+        summary="Read a cluster",
+        parameters=[VERBOSITY],
+        responses={200: ClusterSchema, **REFUSALS},
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """The cluster."""
+        return Response(clusters_json([_cluster(cluster_id)], full=_is_full(request))[0])
+
+    @extend_schema(
+        operation_id="update_cluster",
+        summary="Rename a cluster",
+        request=ClusterChange,
+        responses={204: None, **ANSWERED},
+    )
+    def put(self, request: Request, cluster_id: UUID) -> Response:
+        """Its name here; nothing changes in the cluster."""
+        actor = actor_of(request)
+        require(actor, Verb.MANAGE_CLUSTERS)
+        cluster, body = _cluster(cluster_id), checked(ClusterChange, request.data)
+        rename_cluster(cluster=cluster, name=body["name"], actor=actor)
+        return Response(status=204)
+
+    @extend_schema(
+        operation_id="delete_cluster",
+        summary="Leave a cluster",
+        parameters=[OpenApiParameter("force", bool, description="Forget it and leave there what Rung made.")],
+        responses={202: AcceptedSchema, 204: None, **ANSWERED},
+    )
+    def delete(self, request: Request, cluster_id: UUID) -> Response:
+        """First a worker deletes what Rung made there (202); asked again after that, the cluster is forgotten (204).
+
+        409 while departments, projects or records name it. With `force` it is forgotten at once.
+        """
+        actor = actor_of(request)
+        require(actor, Verb.MANAGE_CLUSTERS)
+        cluster, force = _cluster(cluster_id), flag_in(request.query_params, "force")
+        removal = removal_of(cluster)
+        if force or (removal is not None and removal.state == SyncState.SUCCEEDED):
+            forget_cluster(cluster=cluster, actor=actor)
+            return Response(status=204)
+        if users := users_of(cluster):
+            raise Conflict(f"{cluster.name} is still in use: {'; '.join(users)}.", code="cluster_in_use")
+        if not _is_going(removal):
+            start_leaving(cluster=cluster, actor=actor)
+        return Response(_accepted(cluster), status=202)
+
+
+def _is_going(removal: SyncRun | None) -> bool:
+    return removal is not None and removal.state == SyncState.RUNNING
+
+
+def _accepted(cluster: Cluster) -> dict[str, Any]:
+    text = _("A worker deletes what Rung made in %(name)s; delete it again when that is done to forget it.")
+    return {"code": 202, "message": text % {"name": cluster.name}}
+
+
+def _cluster(key: UUID) -> Cluster:
+    found = Cluster.objects.filter(pk=key).first()
+    if found is None:
+        raise Absent
+    return found
+
+
+def _is_full(request: Request) -> bool:
+    """Their client sends an enum's member by its name."""
+    plain = request.query_params.get("verbosity", "").rpartition(".")[2].lower()
+    if plain not in {"", *VERBOSITIES}:
+        raise BadRequest.at("/verbosity", "out_of_range", "verbosity is full or metadata.", allowed=VERBOSITIES)
+    return plain != "metadata"

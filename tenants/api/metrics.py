@@ -1,0 +1,256 @@
+"""Metrics of clusters, node pools, nodes, departments and projects, from what was sampled every minute."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.models import Cluster, Node, NodePool
+from clusters.samples import ALL, CLUSTER, NODE_POOL, Name, Owner
+from clusters.series import Point, series_of
+from portal.core.actors import Actor
+from portal.core.bodies import REFUSALS
+from portal.core.errors import Absent, BadRequest
+from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
+from tenants.api.measuring import (
+    NOT_GROUPED,
+    POOL,
+    Asked,
+    Group,
+    MetricsSchema,
+    Types,
+    asked_metrics,
+    metric_parameters,
+    metrics,
+    scaled,
+    words_in,
+)
+from tenants.permissions import visible_departments, visible_projects
+from tenants.sampling import DEPARTMENT, PROJECT
+
+MEGABYTE: Final = 10**6
+ANSWERS: Final[dict[int, Any]] = {200: MetricsSchema, 207: MetricsSchema, **REFUSALS}
+
+
+def _unallocated(figures: Any) -> float | None:
+    if Name.GPU_TOTAL not in figures:
+        return None
+    return float(max(figures[Name.GPU_TOTAL] - figures.get(Name.GPU_HELD, 0), 0)) / 1000
+
+
+def _average_wait(figures: Any) -> float | None:
+    """Seconds that those that wait have waited so far; None while nobody waits."""
+    return float(figures[Name.WAITED] / figures[Name.WAITING]) if figures.get(Name.WAITING) else None
+
+
+PHYSICAL: Final[Types] = {
+    "TOTAL_GPU_NODES": scaled(Name.GPU_NODES),
+    "GPU_UTILIZATION": None,
+    "GPU_UTILIZATION_DISTRIBUTION": None,
+    "GPU_MEMORY_UTILIZATION": None,
+    "CPU_UTILIZATION": None,
+    "CPU_MEMORY_UTILIZATION": None,
+    "TOTAL_GPU": scaled(Name.GPU_TOTAL, 1000),
+    "GPU_QUOTA": scaled(Name.GPU_DESERVED, 1000),
+    "ALLOCATED_GPU": scaled(Name.GPU_HELD, 1000),
+    "UNALLOCATED_GPU": _unallocated,
+    "AVG_WORKLOAD_WAIT_TIME": _average_wait,
+    "WORKLOADS_COUNT": scaled(Name.WORKLOADS),
+}
+ORGANISATION: Final[Types] = {
+    "GPU_QUOTA": scaled(Name.GPU_DESERVED, 1000),
+    "CPU_QUOTA_MILLICORES": scaled(Name.CPU_DESERVED),
+    "CPU_MEMORY_QUOTA_MB": scaled(Name.MEMORY_DESERVED, MEGABYTE),
+    "GPU_ALLOCATION": scaled(Name.GPU_HELD, 1000),
+    "CPU_ALLOCATION_MILLICORES": scaled(Name.CPU_HELD),
+    "CPU_MEMORY_ALLOCATION_MB": scaled(Name.MEMORY_HELD, MEGABYTE),
+    "GPU_MEMORY_UTILIZATION": None,
+}
+_PER_GPU: Final = (
+    "GPU_UTILIZATION",
+    "GPU_MEMORY_UTILIZATION",
+    "GPU_MEMORY_USAGE_BYTES",
+    "GPU_ALLOCATION",
+    "GPU_MEMORY_ALLOCATION_BYTES",
+    "GPU_IDLE_TIME_SECONDS",
+    "GPU_OOMKILL_BURST_COUNT",
+    "GPU_OOMKILL_IDLE_COUNT",
+    "GPU_OOMKILL_SWAP_OUT_OF_RAM_COUNT",
+    "GPU_GRAPHICS_ENGINE_ACTIVITY",
+    "GPU_SM_ACTIVITY",
+    "GPU_SM_OCCUPANCY",
+    "GPU_TENSOR_ACTIVITY",
+    "GPU_FP64_ENGINE_ACTIVITY",
+    "GPU_FP32_ENGINE_ACTIVITY",
+    "GPU_FP16_ENGINE_ACTIVITY",
+    "GPU_MEMORY_BANDWIDTH_UTILIZATION",
+    "GPU_NVLINK_TRANSMITTED_BANDWIDTH",
+    "GPU_NVLINK_RECEIVED_BANDWIDTH",
+    "GPU_PCIE_TRANSMITTED_BANDWIDTH",
+    "GPU_PCIE_RECEIVED_BANDWIDTH",
+    "NVLINK_BANDWIDTH_TOTAL",
+)
+_PER_NODE: Final = (
+    "GPU_UTILIZATION",
+    "GPU_MEMORY_UTILIZATION",
+    "GPU_MEMORY_USAGE_BYTES",
+    "CPU_USAGE_CORES",
+    "CPU_UTILIZATION",
+    "CPU_MEMORY_USAGE_BYTES",
+    "CPU_MEMORY_UTILIZATION",
+    "NVLINK_BANDWIDTH_TOTAL",
+)
+OF_NODES: Final[Types] = dict.fromkeys((*_PER_NODE, *(f"{name}_PER_GPU" for name in _PER_GPU)))
+"""What an exporter on the node would measure; Rung reads none."""
+GROUPS: Final = ("Category", "Nodepool", "Project", "Department")
+GROUPED: Final = OpenApiParameter("groupBy", str, enum=GROUPS, description="By Category nothing was sampled.")
+
+
+class ClusterMetrics(Route):
+    """A cluster over time."""
+
+    access = {"GET": Rule(at="cluster")}
+
+    @extend_schema(
+        operation_id="get_cluster_metrics",
+        summary="Read a cluster's metrics",
+        parameters=metric_parameters(PHYSICAL, POOL, GROUPED),
+        responses=ANSWERS,
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """The whole cluster or one node pool, or one measurement per pool, project or department you may see."""
+        cluster, query = _cluster(cluster_id), request.query_params
+        asked, pool = asked_metrics(query, PHYSICAL), _pool_in(request, cluster)
+        group = words_in(query, "groupBy", GROUPS, most=1)
+        if not group:
+            return metrics(asked, PHYSICAL, [(NOT_GROUPED, _points(_of(pool or cluster), asked))])
+        if group == ("Category",):
+            return Response(metrics(asked, PHYSICAL, []).data, status=207)
+        return metrics(asked, PHYSICAL, _grouped(group[0], actor_of(request), cluster, pool, asked))
+
+
+class PoolMetrics(Route):
+    """A node pool over time."""
+
+    access = {"GET": Rule(at="cluster")}
+
+    @extend_schema(
+        operation_id="get_nodepool_metrics",
+        summary="Read a node pool's metrics",
+        parameters=metric_parameters(PHYSICAL),
+        responses=ANSWERS,
+    )
+    def get(self, request: Request, cluster_id: UUID, pool_name: str) -> Response:
+        """One measurement per type."""
+        pool = _cluster(cluster_id).node_pools.filter(name=pool_name).first()
+        if pool is None:
+            raise Absent
+        asked = asked_metrics(request.query_params, PHYSICAL)
+        return metrics(asked, PHYSICAL, [(NOT_GROUPED, _points(_of(pool), asked))])
+
+
+class NodeMetrics(Route):
+    """A node over time: Rung measures nothing of what Run:ai's exporters do."""
+
+    access = {"GET": Rule(at="cluster")}
+
+    @extend_schema(
+        operation_id="get_node_metrics",
+        summary="Read a node's metrics",
+        parameters=metric_parameters(OF_NODES),
+        responses=ANSWERS,
+    )
+    def get(self, request: Request, node_id: int) -> Response:
+        """Always partial, and empty."""
+        if not Node.objects.filter(pk=node_id).exists():
+            raise Absent
+        return metrics(asked_metrics(request.query_params, OF_NODES), OF_NODES, [])
+
+
+class DepartmentMetrics(Route):
+    """A department over time."""
+
+    access = {"GET": Rule("view_department", "department")}
+
+    @extend_schema(
+        operation_id="get_department_metrics",
+        summary="Read a department's metrics",
+        parameters=metric_parameters(ORGANISATION, POOL),
+        responses=ANSWERS,
+    )
+    def get(self, request: Request, unit_id: int) -> Response:
+        """All node pools, or one."""
+        unit = visible_departments(actor_of(request)).select_related("cluster").filter(pk=unit_id).first()
+        if unit is None:
+            raise Absent
+        return _unit_metrics(request, Owner(DEPARTMENT, str(unit.pk)), unit.cluster)
+
+
+class ProjectMetrics(Route):
+    """A project over time."""
+
+    access = {"GET": Rule("view_project", "project")}
+
+    @extend_schema(
+        operation_id="get_project_metrics",
+        summary="Read a project's metrics",
+        parameters=metric_parameters(ORGANISATION, POOL),
+        responses=ANSWERS,
+    )
+    def get(self, request: Request, unit_id: int) -> Response:
+        """All node pools, or one."""
+        unit = visible_projects(actor_of(request)).select_related("cluster").filter(pk=unit_id).first()
+        if unit is None:
+            raise Absent
+        return _unit_metrics(request, Owner(PROJECT, str(unit.pk)), unit.cluster)
+
+
+def _unit_metrics(request: Request, owner: Owner, cluster: Cluster) -> Response:
+    asked, pool = asked_metrics(request.query_params, ORGANISATION), _pool_in(request, cluster)
+    points = series_of([owner], asked.window, pool=pool.name if pool else ALL)
+    return metrics(asked, ORGANISATION, [(NOT_GROUPED, points.get(owner, []))])
+
+
+def _cluster(key: UUID) -> Cluster:
+    found = Cluster.objects.filter(pk=key).first()
+    if found is None:
+        raise Absent
+    return found
+
+
+def _pool_in(request: Request, cluster: Cluster) -> NodePool | None:
+    name = request.query_params.get("nodepoolName", "")
+    pools = {pool.name: pool for pool in cluster.node_pools.all()} if name else {}
+    if name and name not in pools:
+        text = f"{cluster.name} has no node pool {name[:63]!r}."
+        raise BadRequest.at("/nodepoolName", "unknown_pool", text, allowed=pools)
+    return pools.get(name)
+
+
+def _of(thing: Cluster | NodePool) -> Owner:
+    return Owner(CLUSTER if isinstance(thing, Cluster) else NODE_POOL, str(thing.pk))
+
+
+def _points(owner: Owner, asked: Asked) -> Sequence[Point]:
+    return series_of([owner], asked.window).get(owner, [])
+
+
+def _grouped(
+    by: str, actor: Actor, cluster: Cluster, pool: NodePool | None, asked: Asked
+) -> Iterable[tuple[Sequence[Group], Sequence[Point]]]:
+    """By name. What is not the caller's to see is not among them."""
+    if by == "Nodepool":
+        named = {_of(each): each.name for each in ([pool] if pool else cluster.node_pools.order_by("name"))}
+        part = ALL
+    else:
+        kind = PROJECT if by == "Project" else DEPARTMENT
+        rows = visible_projects(actor) if by == "Project" else visible_departments(actor)
+        pairs = rows.filter(cluster=cluster).order_by("name").values_list("pk", "name")
+        named = {Owner(kind, str(pk)): name for pk, name in pairs}
+        part = pool.name if pool else ALL
+    found = series_of(list(named), asked.window, pool=part)
+    return [([{"key": by, "value": name}], found.get(owner, [])) for owner, name in named.items()]

@@ -1,0 +1,267 @@
+"""Node pools as Run:ai's clients read, make and change them. What their client always sends is taken."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from django.db.models import Case, CharField, Count, Prefetch, Q, QuerySet, Value, When
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.flavours import flavour_for
+from clusters.models import Node, NodePool
+from clusters.services.estate import create_node_pool, delete_node_pool, update_node_pool
+from portal.core.bodies import FILTERS, REFUSALS, CountSchema, ErrorSchema, checked
+from portal.core.errors import Absent, Refused, RungError
+from portal.core.filtering import Column, as_time, as_uuid, filters, ordering, page_of
+from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
+from portal.core.wire import TENANT_ID, stamp
+from tenants.api.org_units import cluster_of
+from tenants.api.physical_schemas import NewPool, PoolChange, PoolSchema, PoolsSchema
+from tenants.permissions import Verb, require
+
+ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+ADMIN: Final = Rule(Verb.MANAGE_CLUSTERS, "installation")
+COLUMNS: Final = {
+    "name": Column("name"),
+    "clusterId": Column("cluster_id", as_uuid),
+    "phase": Column("phase"),
+    "createdAt": Column("created_at", as_time),
+    "updatedAt": Column("updated_at", as_time),
+}
+PAGING: Final = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500.")]
+POINTERS: Final = {
+    "/label_key": "/labelKey",
+    "/label_value": "/labelValue",
+    "/gpu_placement": "/schedulingConfiguration/placementStrategy/gpu",
+}
+NO_TIME: Final = frozenset({"", "0", "0s"})
+
+
+class NodePools(Route):
+    """Node pools of every cluster; new ones."""
+
+    access = {"GET": Rule(), "POST": ADMIN}
+
+    @extend_schema(
+        operation_id="get_nodepools",
+        summary="List node pools",
+        parameters=[*PAGING, *FILTERS],
+        responses={200: PoolsSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        path = ordering(request.query_params, COLUMNS, "name")
+        rows = _wanted(request).order_by(path, "-pk" if path.startswith("-") else "pk")
+        page, _following = page_of(rows, request.query_params)
+        return Response({"nodepools": [pool_json(each) for each in page]})
+
+    @extend_schema(
+        operation_id="create_nodepool",
+        summary="Make a node pool",
+        request=NewPool,
+        responses={201: PoolSchema, **ANSWERED},
+    )
+    def post(self, request: Request) -> Response:
+        """The nodes that carry one label, from now on scheduled apart."""
+        actor = actor_of(request)
+        require(actor, Verb.MANAGE_CLUSTERS)
+        body = checked(NewPool, request.data)
+        refuse_unsupported(body)
+        with pointing():
+            pool = create_node_pool(
+                cluster=cluster_of(body["clusterId"]),
+                name=body["name"],
+                label_key=body["labelKey"],
+                label_value=body["labelValue"],
+                gpu_placement=_placement(body),
+                actor=actor,
+            )
+        return Response(pool_json(_pool(pool.pk)), status=201)
+
+
+class NodePoolCount(Route):
+    """How many the same filter finds."""
+
+    access = {"GET": Rule()}
+
+    @extend_schema(
+        operation_id="count_nodepools",
+        summary="Count node pools",
+        parameters=FILTERS,
+        responses={200: CountSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """The number of node pools the filter finds."""
+        return Response({"count": _wanted(request).count()})
+
+
+class OneNodePool(Route):
+    """A node pool by id."""
+
+    access = {"GET": Rule(), "PUT": ADMIN, "PATCH": ADMIN, "DELETE": ADMIN}
+
+    @extend_schema(operation_id="get_nodepool", summary="Read a node pool", responses={200: PoolSchema, **REFUSALS})
+    def get(self, request: Request, pool_id: int) -> Response:
+        """The node pool."""
+        return Response(pool_json(_pool(pool_id)))
+
+    @extend_schema(
+        operation_id="update_nodepool",
+        summary="Change a node pool",
+        request=PoolChange,
+        responses={200: PoolSchema, **ANSWERED},
+    )
+    def put(self, request: Request, pool_id: int) -> Response:
+        """What is absent stays: every field is optional here too."""
+        return _change(request, pool_id)
+
+    @extend_schema(
+        operation_id="patch_nodepool",
+        summary="Change parts of a node pool",
+        request=PoolChange,
+        responses={200: PoolSchema, **ANSWERED},
+    )
+    def patch(self, request: Request, pool_id: int) -> Response:
+        """What is absent stays."""
+        return _change(request, pool_id)
+
+    @extend_schema(operation_id="delete_nodepool", summary="Delete a node pool", responses={204: None, **ANSWERED})
+    def delete(self, request: Request, pool_id: int) -> Response:
+        """Gone; 409 while quotas name it, and for the default beside others."""
+        actor = actor_of(request)
+        require(actor, Verb.MANAGE_CLUSTERS)
+        delete_node_pool(pool=_pool(pool_id), actor=actor)
+        return Response(status=204)
+
+
+def _change(request: Request, pool_id: int) -> Response:
+    actor = actor_of(request)
+    require(actor, Verb.MANAGE_CLUSTERS)
+    pool, body = _pool(pool_id), checked(PoolChange, request.data)
+    refuse_unsupported(body)
+    with pointing():
+        update_node_pool(
+            pool=pool,
+            actor=actor,
+            label_key=body.get("labelKey"),
+            label_value=body.get("labelValue"),
+            gpu_placement=_placement(body),
+        )
+    return Response(pool_json(_pool(pool_id)))
+
+
+def _wanted(request: Request) -> QuerySet[NodePool]:
+    return _pools().filter(filters(request.query_params.get("filterBy", ""), COLUMNS))
+
+
+def _pools() -> QuerySet[NodePool]:
+    takes = Q(nodes__ready=True, nodes__unschedulable=False)
+    nodes = Prefetch("nodes", queryset=Node.objects.only("name", "pool_id").order_by("name"))
+    counted = (
+        NodePool.objects.select_related("cluster")
+        .prefetch_related(nodes)
+        .annotate(there=Count("nodes"), usable=Count("nodes", filter=takes))
+    )
+    return counted.annotate(
+        phase=Case(
+            When(there=0, then=Value("Empty")),
+            When(usable=0, then=Value("Unschedulable")),
+            default=Value("Ready"),
+            output_field=CharField(),
+        )
+    )
+
+
+def _pool(key: int) -> NodePool:
+    found = _pools().filter(pk=key).first()
+    if found is None:
+        raise Absent
+    return found
+
+
+def pool_json(pool: NodePool) -> dict[str, Any]:
+    """Nodepool. The placement is told where the scheduler has one for each pool."""
+    settings: dict[str, Any] = {}
+    if flavour_for(pool.cluster.flavour).traits.places_by_pool:
+        settings["schedulingConfiguration"] = {"placementStrategy": {"gpu": pool.gpu_placement}}
+    phase: str = getattr(pool, "phase", "Empty")
+    return {
+        "id": str(pool.pk),
+        "name": pool.name,
+        "labelKey": pool.label_key,
+        "labelValue": pool.label_value,
+        "clusterId": str(pool.cluster_id),
+        "clusterName": pool.cluster.name,
+        "tenantId": TENANT_ID,
+        "isDefault": pool.is_default,
+        "phase": phase,
+        "phaseMessage": PHASES[phase],
+        "createdBy": pool.created_by,
+        "createdAt": stamp(pool.created_at),
+        "updatedBy": pool.updated_by,
+        "updatedAt": stamp(pool.updated_at),
+        **settings,
+        "status": {**settings, "conditions": [], "nodes": [node.name for node in pool.nodes.all()]},
+    }
+
+
+PHASES: Final[Mapping[str, str]] = {
+    "Empty": "No node carries its label.",
+    "Unschedulable": "None of its nodes takes pods now.",
+    "Ready": "",
+}
+
+
+@contextmanager
+def pointing() -> Iterator[None]:
+    """A refusal points at the field as it is called here."""
+    try:
+        yield
+    except RungError as error:
+        error.problems = tuple(
+            replace(each, pointer=POINTERS.get(each.pointer, each.pointer)) for each in error.problems
+        )
+        raise
+
+
+def _placement(body: Mapping[str, Any]) -> str | None:
+    """The strategy by its newer or its older name. Raises Refused where they differ, or CPUs ask for their own."""
+    ways = {
+        "/schedulingConfiguration/placementStrategy": (body.get("schedulingConfiguration") or {}).get(
+            "placementStrategy"
+        ),
+        "/placementStrategy": body.get("placementStrategy"),
+    }
+    said = {pointer: way for pointer, way in ways.items() if way}
+    for pointer, way in said.items():
+        if way.get("cpu") == "spread":
+            text = _("Rung places by GPUs only; leave the strategy of CPUs empty.")
+            raise Refused.at(f"{pointer}/cpu", "unsupported", text)
+    found = {str(way["gpu"]) for way in said.values() if way.get("gpu")}
+    if len(found) > 1:
+        raise Refused.at("/placementStrategy/gpu", "contradiction", _("The two strategies for GPUs differ."))
+    return found.pop() if found else None
+
+
+def refuse_unsupported(body: Mapping[str, Any]) -> None:
+    """What would be lost without a word."""
+    optimization = body.get("gpuResourceOptimization") or {}
+    told = (body.get("schedulingConfiguration") or {}).get("minGuaranteedRuntime") or ""
+    bad = {
+        "/overProvisioningRatio": body.get("overProvisioningRatio") not in {None, 1},
+        "/gpuNetworkAccelerationDetection": body.get("gpuNetworkAccelerationDetection") == "Use",
+        "/gpuNetworkAccelerationLabelKey": bool(body.get("gpuNetworkAccelerationLabelKey")),
+        "/networkTopologyId": bool(body.get("networkTopologyId")),
+        "/gpuResourceOptimization/swapEnabled": bool(optimization.get("swapEnabled")),
+        "/gpuResourceOptimization/nodeLevelSchedulerEnabled": bool(optimization.get("nodeLevelSchedulerEnabled")),
+    }
+    for pointer in (name for name, wrong in bad.items() if wrong):
+        raise Refused.at(pointer, "unsupported", _("Rung does not do this; leave it out."))
+    if told not in NO_TIME:
+        text = _("A guaranteed run time is set for a department or a project, not for a node pool.")
+        raise Refused.at("/schedulingConfiguration/minGuaranteedRuntime", "unsupported", text)
