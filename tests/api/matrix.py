@@ -95,6 +95,10 @@ class World:
 def world_of(project: Project, robot: Robot | None = None) -> World:
     """A project with a native workload in it, submitted by the robot or by somebody else."""
     by = {"submitted_by_kind": "service-account", "submitted_by_id": str(robot.account.pk)} if robot else {}
-    workload = WorkloadFactory(project=project, type=WorkloadType.objects.get(name="Training"), **by)
-    first = {"type_id": WorkloadType.objects.first(), "category_id": Category.objects.first()}
+    workload, serving, group, nim = (
+        WorkloadFactory(project=project, type=WorkloadType.objects.get(name=name), **by)
+        for name in ("Training", "Inference", "DistributedInference", "NIMInference")
+    )
+    by_kind = {"inference_id": serving, "distributed_inference_id": group, "nim_service_id": nim}
+    first = {**by_kind, "type_id": WorkloadType.objects.first(), "category_id": Category.objects.first()}
     return World({"workload_id": str(workload.pk), **{name: str(row.pk) for name, row in first.items()}}, project)

@@ -147,9 +147,20 @@ def _resources(workload: Workload) -> dict[str, Any]:
 
 def workload_v2_json(workload: Workload, *, manifest: dict[str, Any], group_version: tuple[str, str]) -> dict[str, Any]:
     """WorkloadV2: what was asked (`rawManifest`) and what Rung made of it (`workloadManifest`)."""
-    project = workload.project
     group, version = group_version
-    metadata = {
+    return {
+        "metadata": metadata_v2(workload, gvk=(group, version, str(manifest.get("kind", workload.type.name)))),
+        "desiredPhase": workload.desired_phase,
+        "workloadManifest": manifest,
+        "rawManifest": workload.raw or manifest,
+    }
+
+
+def metadata_v2(workload: Workload, *, gvk: tuple[str, str, str]) -> dict[str, Any]:
+    """WorkloadV2Metadata."""
+    project = workload.project
+    group, version, kind = gvk
+    return {
         "id": str(workload.pk),
         "name": workload.name,
         "projectId": str(project.pk),
@@ -158,7 +169,7 @@ def workload_v2_json(workload: Workload, *, manifest: dict[str, Any], group_vers
         "departmentName": project.department.name,
         "clusterId": str(project.cluster_id),
         "tenantId": TENANT_ID,
-        "gvk": {"group": group, "version": version, "kind": str(manifest.get("kind", workload.type.name))},
+        "gvk": {"group": group, "version": version, "kind": kind},
         "createdAt": stamp(workload.created_at),
         "createdBy": workload.submitted_by,
         "updatedAt": stamp(workload.updated_at),
@@ -171,12 +182,6 @@ def workload_v2_json(workload: Workload, *, manifest: dict[str, Any], group_vers
         "discarded": workload.discarded,
         "warnings": workload.warnings,
         "deletedAt": stamp(workload.deleted_at),
-    }
-    return {
-        "metadata": metadata,
-        "desiredPhase": workload.desired_phase,
-        "workloadManifest": manifest,
-        "rawManifest": workload.raw or manifest,
     }
 
 

@@ -2,10 +2,23 @@
 
 from django.urls import path, register_converter
 
-from workloads.api import actions, catalogue, clone, explain, happenings, lists, logs, manifests, pods, policies, stream
+from workloads.api import (
+    actions,
+    catalogue,
+    clone,
+    explain,
+    happenings,
+    lists,
+    logs,
+    manifests,
+    native,
+    nim,
+    pods,
+    policies,
+    serving,
+)
 
-register_converter(actions.NativeKind, "native")
-register_converter(actions.StoppableKind, "stoppable")
+register_converter(native.StoppableKind, "stoppable")
 register_converter(policies.PolicyKind, "policy")
 
 urlpatterns = [
@@ -23,14 +36,22 @@ urlpatterns = [
     path("v1/workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
     path("v1/workloads/<uuid:workload_id>/events", happenings.Events.as_view()),
     path("v1/workloads/<uuid:workload_id>/history", happenings.History.as_view()),
-    path("v1/workloads/<uuid:workload_id>/stream", stream.Life.as_view()),
     path("v1/workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),
     path("v1/workloads/<uuid:workload_id>/clone", clone.Clone.as_view()),
-    path("v1/workloads/<native:kind>/<uuid:workload_id>", actions.Removal.as_view()),
-    path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/suspend", actions.Suspend.as_view()),
-    path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/resume", actions.Resume.as_view()),
+    path("v1/workloads/workspaces", native.Workspaces.as_view()),
+    path("v1/workloads/trainings", native.Trainings.as_view()),
+    path("v1/workloads/distributed", native.DistributedTrainings.as_view()),
+    path("v1/workloads/inferences", native.Inferences.as_view()),
+    path("v1/workloads/distributed-inferences", native.DistributedInferences.as_view()),
+    path("v1/workloads/inferences/<uuid:inference_id>", serving.OneInference.as_view()),
+    path("v1/workloads/distributed-inferences/<uuid:distributed_inference_id>", serving.OneGroup.as_view()),
+    path("v1/workloads/<stoppable:kind>/<uuid:workload_id>", native.OneNative.as_view()),
+    path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/suspend", native.Suspend.as_view()),
+    path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/resume", native.Resume.as_view()),
     path("v2/workloads", manifests.Manifests.as_view()),
     path("v2/workloads/explain", explain.Explain.as_view()),
+    path("v2/workloads/nim-services", nim.NimServices.as_view()),
+    path("v2/workloads/nim-services/<uuid:nim_service_id>", nim.OneNimService.as_view()),
     path("v2/workloads/<uuid:workload_id>", manifests.OneManifest.as_view()),
     path("v2/policy", policies.Policies.as_view()),
     path("v2/policy/<policy:kind>", policies.OnePolicy.as_view()),

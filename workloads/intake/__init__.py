@@ -1,4 +1,4 @@
-"""The only door for tenant input: form, JSON and YAML come in, a `WorkloadSpec` comes out or `IntakeRefused` is raised.
+"""The only door for tenant input: form, native fields, JSON, YAML go in, a `WorkloadSpec` comes out, or IntakeRefused.
 
 Allowlist and rebuild, never filter: known fields are taken into a fresh object, everything else is refused at its exact
 JSON pointer. Pure: no database, no cluster, no clock.
@@ -7,6 +7,7 @@ JSON pointer. Pure: no database, no cluster, no clock.
 from portal.core.strict.documents import Limits
 from workloads.intake.form_fields import FormFields
 from workloads.intake.forms import read_form
+from workloads.intake.native import Native, read_native
 from workloads.intake.problems import IntakeRefused, Problem
 from workloads.intake.read import read_json, read_object, read_yaml
 from workloads.intake.scope import Explicit, Scope
@@ -17,6 +18,7 @@ __all__ = [
     "FormFields",
     "IntakeRefused",
     "Limits",
+    "Native",
     "PodRole",
     "Problem",
     "Scope",
@@ -24,6 +26,7 @@ __all__ = [
     "check_pod_classes",
     "read_form",
     "read_json",
+    "read_native",
     "read_object",
     "read_yaml",
 ]

@@ -50,7 +50,7 @@ _FIELD_PATHS = (
 _RESOURCE_FIELDS = tuple(f"{side}.{name}" for side in ("limits", "requests") for name in ("cpu", "memory"))
 
 
-def _field_path(value: Any, place: Place) -> Any:
+def field_path(value: Any, place: Place) -> Any:
     if isinstance(value, str) and re.fullmatch(r"metadata\.(labels|annotations)\['[-._/a-zA-Z0-9]{1,300}'\]", value):
         return value
     return choice(*_FIELD_PATHS)(value, place)
@@ -59,7 +59,7 @@ def _field_path(value: Any, place: Place) -> Any:
 value_from: Rule = table(
     {
         "fieldRef": table(
-            {"fieldPath": _field_path, "apiVersion": only("v1", "Only v1 is read here.")}, required=["fieldPath"]
+            {"fieldPath": field_path, "apiVersion": only("v1", "Only v1 is read here.")}, required=["fieldPath"]
         ),
         "resourceFieldRef": table(
             {"resource": choice(*_RESOURCE_FIELDS), "containerName": dns_name, "divisor": quantity(unit=1000)},

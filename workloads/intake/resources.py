@@ -68,7 +68,8 @@ gpus: Rule = whole(MOST_GPUS, "GPUs")
 _KNOWN: Final[Mapping[str, Rule]] = {"cpu": cpu, "memory": memory, "ephemeral-storage": memory, GPU: gpus}
 
 
-def _rule_for(key: Any, place: Place) -> Rule | None:
+def rule_for(key: Any, place: Place) -> Rule | None:
+    """How an amount of this resource is checked; None where the project may not ask for it, which is noted."""
     if isinstance(key, str) and key in _KNOWN:
         return _KNOWN[key]
     found = MIG.fullmatch(key) if isinstance(key, str) else None
@@ -87,7 +88,7 @@ def amounts(value: Any, place: Place) -> Any:
         return wrong_type(value, place, "an object")
     rebuilt = {}
     for key, amount in value.items():
-        rule = _rule_for(key, place.at(key))
+        rule = rule_for(key, place.at(key))
         result = ABSENT if rule is None else rule(amount, place.at(key))
         if result is not ABSENT:
             rebuilt[key] = result

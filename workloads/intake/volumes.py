@@ -3,7 +3,7 @@
 import posixpath
 from typing import Any, Final
 
-from workloads.intake.environment import CONFIG_KEY, _field_path, config_map, secret
+from workloads.intake.environment import CONFIG_KEY, config_map, field_path, secret
 from workloads.intake.names import annotations, dns_label, dns_name, labels
 from workloads.intake.problems import visible
 from workloads.intake.resources import memory
@@ -69,7 +69,7 @@ _downward = table(
     {
         "items": listing(
             table(
-                {"path": safe_path, "fieldRef": table({"fieldPath": _field_path}, required=["fieldPath"])},
+                {"path": safe_path, "fieldRef": table({"fieldPath": field_path}, required=["fieldPath"])},
                 required=["path", "fieldRef"],
             )
         ),

@@ -25,9 +25,9 @@ from workloads.services.moves import move, note
 
 def stop(*, workload: Workload, actor: Actor) -> Workload:
     """Ask for the end of its pods; the row and its history stay. Conflict when it has ended or is stopped already."""
-    with verb(actor=actor, action="workload.stop", **_entity(workload)):
-        _ready(workload, actor)
-        _refuse_fixed(workload, "stopped or resumed")
+    with verb(actor=actor, action="workload.stop", **entity_of(workload)):
+        ready(workload, actor)
+        refuse_fixed(workload, "stopped or resumed")
         if workload.phase not in STOPPABLE or workload.desired_phase != DesiredPhase.RUNNING:
             raise Conflict(f"{workload.name} is {workload.phase} and cannot be stopped.", code="not_stoppable")
         _turn(workload, DesiredPhase.STOPPED, Phase.STOPPING, actor)
@@ -36,9 +36,9 @@ def stop(*, workload: Workload, actor: Actor) -> Workload:
 
 def resume(*, workload: Workload, actor: Actor) -> Workload:
     """Ask for its pods again. Conflict unless it is stopped or stopping."""
-    with verb(actor=actor, action="workload.resume", **_entity(workload)):
-        _ready(workload, actor)
-        _refuse_fixed(workload, "stopped or resumed")
+    with verb(actor=actor, action="workload.resume", **entity_of(workload)):
+        ready(workload, actor)
+        refuse_fixed(workload, "stopped or resumed")
         if workload.phase not in RESUMABLE or workload.desired_phase != DesiredPhase.STOPPED:
             raise Conflict(f"{workload.name} is {workload.phase} and cannot be resumed.", code="not_resumable")
         _turn(workload, DesiredPhase.RUNNING, Phase.RESUMING, actor, started_at=None)
@@ -47,7 +47,7 @@ def resume(*, workload: Workload, actor: Actor) -> Workload:
 
 def delete(*, workload: Workload, actor: Actor) -> Workload:
     """Leave a tombstone: a worker removes the objects, and no late create brings them back. Twice is once."""
-    with verb(actor=actor, action="workload.delete", **_entity(workload)):
+    with verb(actor=actor, action="workload.delete", **entity_of(workload)):
         require_manage(actor, workload)
         if workload.desired_phase != DesiredPhase.DELETED:
             _turn(workload, DesiredPhase.DELETED, Phase.DELETING, actor)
@@ -60,12 +60,12 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
     Pods copy the integer when they are created, so running pods keep the old one: the new value is stored, and its kind
     says when it reaches pods (`workloads.reprioritising`).
     """
-    with verb(actor=actor, action="workload.change_priority", **_entity(workload)):
-        _ready(workload, actor)
-        _refuse_fixed(workload, "given another priority", code="priority_fixed", pointer="/metadata/priority")
+    with verb(actor=actor, action="workload.change_priority", **entity_of(workload)):
+        ready(workload, actor)
+        refuse_fixed(workload, "given another priority", code="priority_fixed", pointer="/metadata/priority")
         if workload.phase in ENDED:
             raise Conflict(f"{workload.name} is {workload.phase}; its priority means nothing now.", code="ended")
-        _apply_priority(workload, _known(priority), actor)
+        apply_priority(workload, known_level(priority), actor)
     return workload
 
 
@@ -83,7 +83,7 @@ def clone_spec(*, workload: Workload, actor: Actor) -> WorkloadSpec:
     return replace(spec.named(name), generate_name=True, request=request, node_pools=tuple(workload.node_pools))
 
 
-def _apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
+def apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
     now = timezone.now()
     before = {"priority": workload.priority.name, "value": workload.priority_value}
     values: dict[str, Any] = {
@@ -92,7 +92,7 @@ def _apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
         "priority_source": "explicit",
         "warnings": _priority_warnings(workload, level),
     }
-    _write(workload, now, **values)
+    rewrite(workload, now, **values)
     after = {"priority": level.name, "value": level.value, "preemptibility": workload.preemptibility}
     note(
         workload=workload,
@@ -103,7 +103,7 @@ def _apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
         actor=actor,
         detail={"before": before, "after": after},
     )
-    record(actor, "workload.change_priority", workload, detail={"before": before, "after": after}, **_scope(workload))
+    record(actor, "workload.change_priority", workload, detail={"before": before, "after": after}, **scope_of(workload))
     wake_apply(workload.pk)
 
 
@@ -120,7 +120,7 @@ def _priority_warnings(workload: Workload, level: Level) -> list[dict[str, str]]
     return warnings
 
 
-def _known(priority: str) -> Level:
+def known_level(priority: str) -> Level:
     dictionary = current_dictionary()
     level = dictionary.lookup(priority)
     if level is None:
@@ -133,13 +133,13 @@ def _known(priority: str) -> Level:
     return level
 
 
-def _ready(workload: Workload, actor: Actor) -> None:
+def ready(workload: Workload, actor: Actor) -> None:
     require_manage(actor, workload)
     if workload.desired_phase == DesiredPhase.DELETED:
         raise Conflict(f"{workload.name} is being deleted.", code="deleting")
 
 
-def _refuse_fixed(workload: Workload, what: str, *, code: str = "type_fixed", pointer: str = "") -> None:
+def refuse_fixed(workload: Workload, what: str, *, code: str = "type_fixed", pointer: str = "") -> None:
     if workload.type.fixed:
         raise Refused.at(pointer, code, f"{workload.type.title} workloads cannot be {what}.")
 
@@ -158,11 +158,11 @@ def _turn(workload: Workload, desired: str, phase: str, actor: Actor, **changes:
         raise Conflict(f"{workload.name} has just changed; look again.", code="moved_on")
     after = {"desired": desired, "phase": phase}
     action = {"Stopped": "workload.stop", "Running": "workload.resume", "Deleted": "workload.delete"}[desired]
-    record(actor, action, workload, detail={"before": before, "after": after}, **_scope(workload))
+    record(actor, action, workload, detail={"before": before, "after": after}, **scope_of(workload))
     wake_apply(workload.pk)
 
 
-def _write(workload: Workload, now: datetime, **values: Any) -> None:
+def rewrite(workload: Workload, now: datetime, **values: Any) -> None:
     """Change fields of the row as it was read, raise its generation and make it due."""
     standing = Workload.objects.filter(pk=workload.pk, generation=workload.generation, deleted_at__isnull=True)
     fence = {"due_at": now, "updated_at": now, "attempts": 0}
@@ -173,9 +173,9 @@ def _write(workload: Workload, now: datetime, **values: Any) -> None:
         setattr(workload, name, value)
 
 
-def _scope(workload: Workload) -> dict[str, str]:
+def scope_of(workload: Workload) -> dict[str, str]:
     return {"project_id": str(workload.project_id)}
 
 
-def _entity(workload: Workload) -> dict[str, str]:
-    return {"entity_type": "workload", "entity_name": workload.name, **_scope(workload)}
+def entity_of(workload: Workload) -> dict[str, str]:
+    return {"entity_type": "workload", "entity_name": workload.name, **scope_of(workload)}

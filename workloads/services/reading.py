@@ -1,6 +1,6 @@
 """Reads tenant input for a project: what a form, a text or an API body asks for becomes specs, or a recorded refusal.
 
-Every door calls these three verbs, so scope, error shape and the audit of refusals are the same everywhere.
+Every door calls these verbs, so scope, error shape and the audit of refusals are the same everywhere.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from portal.core.errors import BadRequest, Problem, Refused, RungError, TooLarge
 from tenants.models import Project
 from tenants.permissions import Verb, require
 from workloads import intake
-from workloads.intake import Explicit, FormFields, IntakeRefused, Scope, WorkloadSpec
+from workloads.intake import Explicit, FormFields, IntakeRefused, Native, Scope, WorkloadSpec
 
 NOTHING_EXPLICIT = Explicit()
 _ERRORS: Mapping[int, type[RungError]] = {400: BadRequest, 413: TooLarge, 422: Refused}
@@ -50,6 +50,12 @@ def read_manifest(
     """The workload of an already parsed object."""
     with refusals(project=project, actor=actor):
         return intake.read_object(manifest, scope=scope_of(project), explicit=explicit)
+
+
+def read_native_body(*, native: Native, project: Project, actor: Actor) -> WorkloadSpec:
+    """The workload of a native submission; pointers are those of its own body."""
+    with refusals(project=project, actor=actor):
+        return intake.read_native(native, scope=scope_of(project))
 
 
 @contextmanager

@@ -99,8 +99,13 @@ def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
 
 def type_of(spec: WorkloadSpec) -> WorkloadType:
     """The type's row with its category and priority."""
-    if (found := _types.of("", _read_types).get(spec.type_name)) is None:
-        raise Refused.at("/kind", "type_unknown", f"There is no workload type {spec.type_name[:63]!r}.")
+    return type_named(spec.type_name)
+
+
+def type_named(name: str) -> WorkloadType:
+    """The row of a type by its name."""
+    if (found := _types.of("", _read_types).get(name)) is None:
+        raise Refused.at("/kind", "type_unknown", f"There is no workload type {name[:63]!r}.")
     return found
 
 

@@ -1,0 +1,246 @@
+"""Run:ai's native workloads (v1): submit, read, delete, suspend and resume each kind, and change what serves.
+
+A refused field is 400 here, as in Run:ai's contract, with `complianceIssues` beside Rung's `errors`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from django.urls.converters import StringConverter
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.core.actors import Actor
+from portal.core.bodies import AcceptedSchema, checked
+from portal.core.errors import Absent, BadRequest, Conflict, Problem, Refused, RungError
+from portal.core.http import actor_of
+from portal.core.marks import steady
+from portal.core.routes import Route, Rule
+from tenants.api.authentication import marks_of
+from tenants.models import Project
+from tenants.permissions import grants_read_once
+from workloads.api.native_schemas import SubmissionErrorSchema, native_schema, new_schema
+from workloads.api.native_shapes import native_json
+from workloads.api.submitting import ANSWERS, NATIVE_TYPES, Submission, project_named
+from workloads.intake import Native, WorkloadSpec
+from workloads.intake.native import TYPES, native_pointer
+from workloads.models import Workload
+from workloads.selectors import workload_or_404
+from workloads.services import lifecycle
+from workloads.services.reading import read_native_body
+from workloads.services.submission import category_of, type_named
+
+REFUSED: Final = {**ANSWERS, 400: SubmissionErrorSchema}
+RULES: Final[Mapping[str, str]] = {
+    "priority_unknown": "options",
+    "preemptibility_unknown": "options",
+    "not_allowed": "options",
+    "registry_denied": "options",
+    "pool_unknown": "options",
+    "category_of_type": "options",
+    "required": "required",
+    "priority_required": "required",
+}
+"""Rung's codes in Run:ai's words, where it has one."""
+
+
+class NativeSubmission(Submission):
+    """A native workload comes in."""
+
+    kind: ClassVar[str]
+
+    def post(self, request: Request) -> Response:
+        """Accepted with the effective values; refused at its fields."""
+        body, actor = checked(new_schema(self.kind), request.data), actor_of(request)
+        with steady(marks_of(request)), grants_read_once():
+            project = project_named(actor, body["projectId"], body.get("clusterId"))
+            spec = read_body(self.kind, body, project, actor)
+            workload = self.taken(request, spec, project)
+        return Response(native_json(workload) | self.foreseen, status=202)
+
+    def taken(self, request: Request, spec: WorkloadSpec, project: Project) -> Workload:
+        """Submitted; what is refused then is said of the native fields."""
+        try:
+            return self.accept(request, spec=spec, project=project, raw=dict(request.data))
+        except (BadRequest, Refused, Conflict) as error:
+            raise at_native_fields(error) from error
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """A refused field is 400 here."""
+        return super().handle_exception(as_bad_request(exc) if isinstance(exc, Refused) else exc)
+
+
+def _documented(kind: str, operation: str, what: str) -> Any:
+    """`operation`: as the client's method is called."""
+    answers = {202: native_schema(kind), **REFUSED}
+    about = "With `dryRun=true` the answer has a `forecast` beside it (beyond Run:ai)."
+    return extend_schema_view(
+        post=extend_schema(
+            operation_id=operation,
+            summary=f"Submit {what}",
+            description=about,
+            request=new_schema(kind),
+            responses=answers,
+        )
+    )
+
+
+@_documented("workspaces", "create_workspace1", "a workspace")
+class Workspaces(NativeSubmission):
+    """Interactive work: one pod that runs until it is stopped."""
+
+    kind = "workspaces"
+
+
+@_documented("trainings", "create_training1", "a training")
+class Trainings(NativeSubmission):
+    """A job that ends."""
+
+    kind = "trainings"
+
+
+@_documented("distributed", "create_distributed", "a distributed training")
+class DistributedTrainings(NativeSubmission):
+    """A gang: all of its pods start together."""
+
+    kind = "distributed"
+
+
+@_documented("inferences", "create_inference1", "an inference")
+class Inferences(NativeSubmission):
+    """A model that is served by a fixed number of replicas."""
+
+    kind = "inferences"
+
+
+@_documented("distributed-inferences", "create_distributed_inference", "a distributed inference")
+class DistributedInferences(NativeSubmission):
+    """Replicas of a leader with its workers."""
+
+    kind = "distributed-inferences"
+
+
+class StoppableKind(StringConverter):
+    """The native kinds that can be suspended by a route of their own."""
+
+    regex = "workspaces|trainings|distributed"
+
+
+class OneNative(Route):
+    """A native workload by id, found only under its own kind."""
+
+    access = {"GET": Rule("view_project", "project"), "DELETE": Rule("manage_workload", "project")}
+
+    @extend_schema(
+        operation_id="get_native_workload",
+        summary="Read a native workload",
+        responses={200: native_schema("distributed"), **ANSWERS},
+    )
+    def get(self, request: Request, kind: str, workload_id: str) -> Response:
+        """As it was sent, with the effective values; 404 if it is absent, not yours, or of another kind."""
+        return Response(native_json(of_kind(actor_of(request), kind, workload_id)))
+
+    @extend_schema(
+        operation_id="delete_native_workload",
+        summary="Delete a native workload",
+        responses={202: AcceptedSchema, **ANSWERS},
+    )
+    def delete(self, request: Request, kind: str, workload_id: str) -> Response:
+        """Accepted; twice is once."""
+        return act("delete", actor_of(request), kind, workload_id)
+
+
+class Suspend(Route):
+    """Stop a workload and keep its history."""
+
+    access = {"POST": Rule("manage_workload", "project")}
+
+    @extend_schema(
+        operation_id="suspend_workload",
+        summary="Suspend a native workload",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERS},
+    )
+    def post(self, request: Request, kind: str, workload_id: str) -> Response:
+        """Accepted; 409 when it has ended or is stopped already."""
+        return act("suspend", actor_of(request), kind, workload_id)
+
+
+class Resume(Route):
+    """Start a suspended workload again."""
+
+    access = {"POST": Rule("manage_workload", "project")}
+
+    @extend_schema(
+        operation_id="resume_workload",
+        summary="Resume a native workload",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERS},
+    )
+    def post(self, request: Request, kind: str, workload_id: str) -> Response:
+        """Accepted; 409 unless it is stopped."""
+        return act("resume", actor_of(request), kind, workload_id)
+
+
+ACTIONS: Final = {"suspend": lifecycle.stop, "resume": lifecycle.resume, "delete": lifecycle.delete}
+
+
+def act(action: str, actor: Actor, kind: str, workload_id: str) -> Response:
+    """One action on one native workload."""
+    workload = of_kind(actor, kind, workload_id)
+    ACTIONS[action](workload=workload, actor=actor)
+    return Response({"code": 202, "message": f"{action} of {workload.name} was accepted."}, status=202)
+
+
+def of_kind(actor: Actor, kind: str, workload_id: str) -> Workload:
+    """The workload. Absent where the id belongs to another kind."""
+    workload = workload_or_404(actor, workload_id)
+    if workload.type.name not in NATIVE_TYPES[kind]:
+        raise Absent
+    return workload
+
+
+def read_body(kind: str, body: Mapping[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
+    """What a native body asks for."""
+    if body.get("templateId"):
+        raise Refused.at("/templateId", "not_offered", "There are no workload templates here: write the fields.")
+    native = Native(
+        kind=kind,
+        name=body["name"],
+        spec=body.get("spec") or {},
+        category=category_of(type_named(TYPES[kind])),
+        prefix=bool(body.get("useGivenNameAsPrefix")),
+        master=body.get("masterSpec"),
+        master_same=body.get("masterSpecSameAsWorker"),
+    )
+    return read_native_body(native=native, project=project, actor=actor)
+
+
+def at_native_fields(error: RungError) -> RungError:
+    """What the service says of the object, said of the native body."""
+    problems = [replace(each, pointer=native_pointer(each.pointer)) for each in error.problems]
+    return type(error)(error.message, code=error.code, problems=problems)
+
+
+class NativeRefused(BadRequest):
+    """A field of a native submission is refused: 400 with `complianceIssues`, as Run:ai's clients read it."""
+
+    @property
+    def beside(self) -> Mapping[str, Any]:
+        """Run:ai's list, beside the problems."""
+        return {"complianceIssues": [_issue(problem) for problem in self.problems]}
+
+
+def as_bad_request(error: Refused) -> RungError:
+    """A refused field is 400. What is about no field stays what it is."""
+    if not any(each.pointer for each in error.problems):
+        return error
+    return NativeRefused(error.message, code=error.code, problems=error.problems)
+
+
+def _issue(problem: Problem) -> dict[str, str]:
+    rule = RULES.get(problem.code)
+    field = problem.pointer.lstrip("/").replace("/", ".")
+    return {"field": field, "details": problem.message, **({"rule": rule} if rule else {})}

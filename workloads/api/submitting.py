@@ -1,0 +1,99 @@
+"""What every submission over REST shares: the project it names, its key, and the forecast of a rehearsal."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.db import transaction
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.core.actors import Actor
+from portal.core.bodies import REFUSALS, ErrorSchema
+from portal.core.errors import Refused, RungError
+from portal.core.filtering import flag_in
+from portal.core.http import actor_of
+from portal.core.repeats import checked_key
+from portal.core.routes import Route, Rule
+from tenants.models import Project
+from tenants.permissions import Verb, can
+from tenants.selectors import project_by_id
+from workloads.api.forecasts import ForecastSchema, forecast_json
+from workloads.intake import WorkloadSpec
+from workloads.models import Workload
+from workloads.services.preview import forecast
+from workloads.services.submission import submit
+
+ANSWERS: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+NATIVE_TYPES: Final[Mapping[str, frozenset[str]]] = {
+    "workspaces": frozenset({"Workspace"}),
+    "trainings": frozenset({"Training"}),
+    "distributed": frozenset({"Distributed"}),
+    "inferences": frozenset({"Inference", "NIMInference", "HuggingFaceInference"}),
+    "distributed-inferences": frozenset({"DistributedInference"}),
+    "nim-services": frozenset({"NIMInference"}),
+}
+"""By the word in the address: the workload types that are found below it."""
+
+
+class RehearsedForecastSchema(ForecastSchema):
+    """Beyond Run:ai, with `dryRun=true`: what would happen now. A model on a snapshot, no promise."""
+
+    estimate = serializers.BooleanField(help_text="Always true.")
+    flavour = serializers.CharField(help_text="The scheduler that was modelled.")
+
+
+class Submission(Route):
+    """A route that accepts workloads. The service keeps the key beside what it made."""
+
+    access = {"POST": Rule("submit", "project")}
+    own_repeats = True
+
+    def accept(self, request: Request, *, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
+        """Submit it. In a rehearsal it is taken back before the model is asked, which would see it otherwise."""
+        self.foreseen: dict[str, Any] = {}
+        actor, key = actor_of(request), key_of(request)
+        if not flag_in(request.query_params, "dryRun"):
+            return submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
+        try:
+            with transaction.atomic():
+                workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
+                transaction.set_rollback(True)
+        except Refused:
+            self.foreseen = _forecast(spec, project, actor, refused=True)
+            raise
+        self.foreseen = _forecast(spec, project, actor)
+        return workload
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """A rehearsal's refusal tells what the model says of it, too: what would be better."""
+        response = super().handle_exception(exc)
+        if isinstance(response.data, dict):
+            response.data |= getattr(self, "foreseen", {})
+        return response
+
+
+def key_of(request: Request) -> str | None:
+    """The idempotency key that was sent, checked."""
+    key = request.headers.get("Idempotency-Key")
+    return None if key is None else checked_key(key)
+
+
+def project_named(actor: Actor, project_id: str, cluster_id: object, *, at: str = "") -> Project:
+    """The project a body names; one that is absent or foreign is refused alike, at its field below `at`."""
+    found = project_by_id(int(project_id)) if project_id.isascii() and project_id.isdigit() else None
+    if found is None or not can(actor, Verb.VIEW_PROJECT, project=found):
+        raise Refused.at(f"{at}/projectId", "unknown_id", "projectId names no project of yours.")
+    if cluster_id is not None and str(cluster_id) != str(found.cluster_id):
+        raise Refused.at(f"{at}/clusterId", "wrong_cluster", f"{found.name} is on cluster {found.cluster_id}.")
+    return found
+
+
+def _forecast(spec: WorkloadSpec, project: Project, actor: Actor, *, refused: bool = False) -> dict[str, Any]:
+    try:
+        found = forecast(spec=spec, project=project, actor=actor)
+    except RungError:
+        if not refused:
+            raise
+        return {}
+    return {"forecast": {**forecast_json(found), "flavour": found.flavour, "estimate": True}}

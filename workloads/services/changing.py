@@ -1,0 +1,134 @@
+"""Changing what a submitted workload runs: how many replicas at any time, how its pods are described while none runs.
+
+Rung never rewrites pods under running ones: a new image or size is refused unless the workload is suspended.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from portal.audit.services import record
+from portal.core.actors import Actor
+from portal.core.errors import Conflict, Problem, Refused
+from scheduling.priority import Level, Preemptibility
+from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_unserved
+from workloads.enqueue import wake_apply
+from workloads.gang_room import refuse_larger_gang
+from workloads.intake import WorkloadSpec
+from workloads.lifecycle import ENDED
+from workloads.models import EventType, Phase, Workload
+from workloads.placing import refuse_placing
+from workloads.resolution import effective_as, level_of
+from workloads.services.denials import verb
+from workloads.services.lifecycle import apply_priority, entity_of, known_level, ready, refuse_fixed, rewrite, scope_of
+from workloads.services.moves import note
+
+SCALED = "replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is asked for. `spec`: the whole workload as it is to be, `raw`: what was sent for it.
+
+    `fields`: pointers of what differs, for a refusal.
+    """
+
+    spec: WorkloadSpec | None = None
+    raw: Mapping[str, Any] | None = None
+    priority: str | None = None
+    fields: Sequence[str] = ()
+
+
+def change(*, workload: Workload, wanted: Change, actor: Actor) -> Workload:
+    """Make it so, all of it or nothing. Refused at fields that cannot be changed now; Conflict when it has moved on.
+
+    1. another body: the same kind and name, within quota and caps as a new one would be
+    2. another priority, as `lifecycle.change_priority`
+    3. one audit record for each, and a worker is woken
+    """
+    with verb(actor=actor, action="workload.change", **entity_of(workload)):
+        ready(workload, actor)
+        level = None if wanted.priority is None else known_level(wanted.priority)
+        if level is not None and level.name == workload.priority.name:
+            level = None
+        _refuse_ended(workload, wanted, level)
+        if wanted.spec is not None and _differs(wanted.spec, workload):
+            _reshape(workload, wanted.spec, wanted, level or level_of(workload.priority), actor)
+        elif wanted.raw is not None and wanted.raw != workload.raw:
+            rewrite(workload, timezone.now(), raw=dict(wanted.raw))
+        if level is not None:
+            refuse_fixed(workload, "given another priority", code="priority_fixed", pointer="/priority")
+            apply_priority(workload, level, actor)
+    return workload
+
+
+def _refuse_ended(workload: Workload, wanted: Change, level: Level | None) -> None:
+    if workload.phase in ENDED and (level is not None or (wanted.spec is not None and _differs(wanted.spec, workload))):
+        raise Conflict(f"{workload.name} is {workload.phase}; nothing of it changes any more.", code="ended")
+
+
+def _differs(spec: WorkloadSpec, workload: Workload) -> bool:
+    return spec.manifest != dict(workload.spec["manifest"])
+
+
+def _reshape(workload: Workload, spec: WorkloadSpec, wanted: Change, level: Level, actor: Actor) -> None:
+    before = WorkloadSpec.from_json(workload.spec)
+    _refuse_another(before, spec)
+    if workload.phase != Phase.STOPPED and _described(before.manifest) != _described(spec.manifest):
+        _refuse_described(workload, wanted.fields)
+    _refuse_unfit(workload, spec, level)
+    total, now = spec.total, timezone.now()
+    values = {
+        "spec": spec.as_json(),
+        "gpu_milli": total.gpu,
+        "cpu_milli": total.cpu,
+        "memory_bytes": total.memory,
+        "pod_count": spec.pods,
+    }
+    rewrite(workload, now, raw=dict(wanted.raw or workload.raw), **values)
+    detail = {"before": _size(before), "after": _size(spec), "fields": list(wanted.fields)}
+    message = f"Changed: {spec.pods} pods where there were {before.pods}." if spec.pods != before.pods else "Changed."
+    note(
+        workload=workload, at=now, type_=EventType.ACTION, reason="Changed", message=message, actor=actor, detail=detail
+    )
+    record(actor, "workload.change", workload, detail=detail, **scope_of(workload))
+    wake_apply(workload.pk)
+
+
+def _refuse_another(before: WorkloadSpec, spec: WorkloadSpec) -> None:
+    if (spec.kind, spec.api_version, spec.name) != (before.kind, before.api_version, before.name):
+        message = f"It stays the {before.api_version} {before.kind} {before.name}: submit another one."
+        raise Refused.at("/metadata/name", "another_workload", message)
+
+
+def _described(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """All but the number of replicas, which a controller reaches without touching the pods that stay."""
+    body = {name: value for name, value in manifest["spec"].items() if name != SCALED}
+    return {**manifest, "spec": body}
+
+
+def _refuse_described(workload: Workload, fields: Sequence[str]) -> None:
+    message = (
+        f"{workload.name} is {workload.phase}: Rung never rewrites pods under running ones. Suspend it (batch), change "
+        "it, resume it. Only the number of replicas and the priority change at any time."
+    )
+    raise Refused(
+        message, code="pods_run", problems=[Problem(each, "pods_run", message) for each in fields or ("/spec",)]
+    )
+
+
+def _refuse_unfit(workload: Workload, spec: WorkloadSpec, level: Level) -> None:
+    """What a new submission of the same would be refused for."""
+    project, effective = workload.project, effective_as(workload, level, Preemptibility(workload.preemptibility))
+    refuse_unserved(spec, project)
+    refuse_placing(spec, project)
+    refuse_over_cap(spec, effective, project)
+    pools = pools_for(spec, project)
+    pick_pool(spec, effective, project, pools)
+    refuse_larger_gang(spec, project, pools)
+
+
+def _size(spec: WorkloadSpec) -> dict[str, Any]:
+    return {"pods": spec.pods, "gpu_milli": spec.total.gpu, "images": sorted({i for r in spec.roles for i in r.images})}
