@@ -16,6 +16,7 @@ from workloads.api import (
     pods,
     policies,
     serving,
+    stream,
 )
 
 register_converter(native.StoppableKind, "stoppable")
@@ -36,6 +37,7 @@ urlpatterns = [
     path("v1/workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
     path("v1/workloads/<uuid:workload_id>/events", happenings.Events.as_view()),
     path("v1/workloads/<uuid:workload_id>/history", happenings.History.as_view()),
+    path("v1/workloads/<uuid:workload_id>/stream", stream.Life.as_view()),
     path("v1/workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),
     path("v1/workloads/<uuid:workload_id>/clone", clone.Clone.as_view()),
     path("v1/workloads/workspaces", native.Workspaces.as_view()),
