@@ -17,6 +17,8 @@ for name in (
     "RUNG_HTTPS",
     "RUNG_TRUSTED_PROXIES",
     "RUNG_CLUSTER_ADDRESSES",
+    "RUNG_OIDC_ISSUER",
+    "RUNG_MFA_REQUIRED",
 ):
     os.environ.pop(name, None)
 

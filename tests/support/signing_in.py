@@ -14,8 +14,12 @@ def at_provider(client: Client, onward: str = "") -> str:
     """Start at Rung and sign in over there; answers the address that the provider sends the browser back to."""
     sent = client.get(reverse("single-sign-on"), {"next": onward} if onward else {})
     assert sent.status_code == 302, sent.content
-    answer = requests.get(sent["Location"], allow_redirects=False, timeout=5)
-    return answer.headers["Location"]
+    return at(sent["Location"])
+
+
+def at(address: str) -> str:
+    """Sign in at the provider's address."""
+    return requests.get(address, allow_redirects=False, timeout=5).headers["Location"]
 
 
 def back(client: Client, address: str) -> int:
