@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants.views import audit, clusters, connections, differences, pools, projects, security, switching
+from tenants.views import access_keys, audit, clusters, connections, differences, pools, projects, security, switching
 
 app_name = "tenants"
 urlpatterns = [
@@ -24,6 +24,9 @@ urlpatterns = [
     path("clusters/<slug:name>/pools/<slug:pool>/remove/", pools.remove, name="remove-pool"),
     path("connect-cluster/", connections.connect, name="connect"),
     path("connect-cluster/rights/<slug:flavour>.yaml", connections.rights, name="rights"),
+    path("access-keys/", access_keys.keys, name="access-keys"),
+    path("access-keys/<uuid:key_id>/secret/", access_keys.rotate, name="rotate-key"),
+    path("access-keys/<uuid:key_id>/revoke/", access_keys.revoke, name="revoke-key"),
     path("audit/", audit.trail, name="audit"),
     path("security/", security.security, name="security"),
     path("security/second-factor/", security.set_up, name="second-factor"),

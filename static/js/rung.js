@@ -37,12 +37,21 @@
     form.dispatchEvent(new Event("change", { bubbles: true }));
   }
 
+  /* Browsers lend the clipboard over HTTPS only: elsewhere the text is selected, ready for the keys. */
+  function copy(button, source) {
+    const done = () => { button.querySelector("span").textContent = button.dataset.copied; };
+    if (navigator.clipboard) navigator.clipboard.writeText(source.textContent).then(done);
+    else window.getSelection().selectAllChildren(source);
+  }
+
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-set-theme], [data-fill], [data-check-all]");
+    const button = event.target.closest("[data-set-theme], [data-fill], [data-check-all], [data-copy]");
     if (!button) return;
     if (button.dataset.setTheme) {
       try { localStorage.setItem("rung-theme", button.dataset.setTheme); } catch { /* private window */ }
       paint();
+    } else if (button.dataset.copy) {
+      copy(button, document.getElementById(button.dataset.copy));
     } else if (button.dataset.fill) {
       fill(document.getElementById(button.dataset.form), JSON.parse(button.dataset.fill));
     } else {
