@@ -26,6 +26,7 @@ from workloads.services.preview import forecast
 from workloads.services.reading import read_fields, read_text
 from workloads.services.submission import submit_all
 from workloads.submit_forms import FieldsForm, ManifestForm, SubmitBase
+from workloads.views.copies import submit_recipes
 from workloads.views.manifests import as_yaml, clone_text
 
 Read = Callable[[bool], Sequence[WorkloadSpec]]
@@ -102,7 +103,7 @@ def _answer(
             specs = read(not checking)
             if not checking:
                 return _submitted(request, _submit(form, actor, specs))
-            shown |= _foretold(form, actor, specs)
+            shown |= _foretold(form, actor, specs) | {"recipes": submit_recipes(request, form, specs)}
         except RungError as error:
             shown["refusal"] = error
             form.show(error, form.pointers)

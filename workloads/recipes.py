@@ -1,0 +1,110 @@
+"""The same request as a page makes, as texts to copy: YAML, curl, `rung`, and Python with Run:ai's client. Pure.
+
+Whatever people typed stands in them as data: inside JSON, a quoted here-document or a quoted word of the shell. Who
+asks is never written: `$RUNG_TOKEN` for curl, an access key in the environment for Python.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pprint import pformat
+from typing import Any, Final
+
+import yaml
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of the REST API. `method` is its name in Run:ai's client, from the client's root, or empty."""
+
+    verb: str
+    path: str
+    body: Body | None = None
+    method: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One tab: its name and its text."""
+
+    name: str
+    title: str
+    text: str
+
+
+def recipes(address: str, requests: Sequence[Request], *, document: str, command: str, note: str = "") -> list[Recipe]:
+    """The four tabs; one without a text is left out.
+
+    `document`: the YAML itself, `command`: of `rung`, `note`: comment lines that curl and Python begin with.
+    """
+    curl = "\n\n".join(curl_text(address, each) for each in requests)
+    python = python_text(address, requests)
+    texts = {
+        "yaml": ("YAML", document),
+        "curl": ("curl", note + curl),
+        "rung": ("rung", command),
+        "python": ("Python", python and note + python),
+    }
+    return [Recipe(name, title, text) for name, (title, text) in texts.items() if text]
+
+
+def curl_text(address: str, request: Request) -> str:
+    """A command that fails when the answer is a refusal, and shows it."""
+    words = ["curl", "--fail-with-body", "--silent", "--show-error", "--request", request.verb]
+    head = " ".join(shlex.quote(word) for word in [*words, f"{address}{request.path}"])
+    lines = [head, '--header "Authorization: Bearer $RUNG_TOKEN"']
+    if request.body is None:
+        return " \\\n  ".join(lines)
+    lines += ["--header 'Content-Type: application/json'", "--data-binary @- "]
+    return " \\\n  ".join(lines) + here_document(json.dumps(request.body, indent=2, ensure_ascii=False), "JSON")
+
+
+def here_document(text: str, word: str) -> str:
+    """Text as a shell takes it untouched; the word that ends it stands on no line of its own in it."""
+    while word in text.splitlines():
+        word += "_"
+    body = text if text.endswith("\n") else f"{text}\n"
+    return f"<<'{word}'\n{body}{word}"
+
+
+def rung_text(words: Sequence[str], document: str = "") -> str:
+    """A command of `rung`, with what it reads from its input."""
+    command = shlex.join(["rung", *words])
+    return f"{command} {here_document(document, 'YAML')}" if document else command
+
+
+def python_text(address: str, requests: Sequence[Request]) -> str:
+    """A whole script; empty where Run:ai's client has no method for one of the calls."""
+    if not all(each.method for each in requests):
+        return ""
+    calls = "\n".join(_call(each) for each in requests)
+    return f"{_SIGNED_IN.format(address=address)}{calls}\n"
+
+
+def _call(request: Request) -> str:
+    arguments = [] if request.body is None else [pformat(dict(request.body), sort_dicts=False, width=100)]
+    return f"answer = client.{request.method}({', '.join(arguments)})\nprint(answer.data)"
+
+
+_SIGNED_IN: Final = """import os
+
+from runai.api_client import ApiClient
+from runai.configuration import Configuration
+from runai.runai_client import RunaiClient
+
+settings = Configuration(
+    client_id=os.environ["RUNG_CLIENT_ID"],
+    client_secret=os.environ["RUNG_CLIENT_SECRET"],
+    runai_base_url={address!r},
+)
+client = RunaiClient(ApiClient(settings))
+
+"""
+
+
+def yaml_text(documents: Sequence[Body]) -> str:
+    """Plain YAML, document after document, in the order of writing."""
+    return "---\n".join(yaml.safe_dump(dict(each), sort_keys=False, allow_unicode=True) for each in documents)

@@ -1,0 +1,30 @@
+"""What a form holds, as texts to copy."""
+
+from collections.abc import Sequence
+
+from django.http import HttpRequest
+
+from tenants.models import Project
+from workloads.intake import WorkloadSpec
+from workloads.recipes import Recipe
+from workloads.services.reading import scope_of
+from workloads.submit_forms import FieldsForm, SubmitBase
+from workloads.submit_recipes import Home, of_form, of_manifests
+
+
+def address_of(request: HttpRequest) -> str:
+    """Where this portal is, as its reader reached it."""
+    return request.build_absolute_uri("/").rstrip("/")
+
+
+def submit_recipes(request: HttpRequest, form: SubmitBase, specs: Sequence[WorkloadSpec]) -> list[Recipe]:
+    """Of a checked submit form."""
+    project = form.chosen_project
+    if isinstance(form, FieldsForm):
+        return of_form(address_of(request), form.fields_for_intake, specs[0], home_of(project), scope_of(project))
+    return of_manifests(address_of(request), specs, home_of(project))
+
+
+def home_of(project: Project) -> Home:
+    """The project by the ids that the API asks for."""
+    return Home(str(project.pk), project.name, str(project.cluster_id))
