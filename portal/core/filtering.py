@@ -108,7 +108,7 @@ def ordering(query: Mapping[str, str], columns: Columns, default: str) -> str:
     if not wanted:
         return default
     plain = wanted.rpartition(".")[2].replace("_", "").lower()
-    path = next((column.path for name, column in columns.items() if name.lower() == plain), None)
+    path = next((column.path for name, column in columns.items() if name.replace("_", "").lower() == plain), None)
     if path is None:
         raise _bad("sortBy", f"Cannot sort by {wanted[:80]!r}.", columns)
     return f"-{path}" if descending(query, default=False) else path

@@ -2,13 +2,15 @@
 
 from django.urls import include, path
 
-from tenants.api import departments, projects, token, whoami
+from tenants.api import audit_log, departments, projects, token, whoami
 
 urlpatterns = [
     path("", include("tenants.api.physical_urls")),
     path("", include("tenants.api.subject_urls")),
     path("v1/whoami", whoami.WhoAmI.as_view()),
     path("v1/token", token.Token.as_view()),
+    path("v1/audit/log", audit_log.AuditLogs.as_view()),
+    path("v1/audit/log/file", audit_log.AuditFile.as_view()),
     path("v2/token", token.OAuthToken.as_view()),
     path("v1/org-unit/projects", projects.Projects.as_view()),
     path("v1/org-unit/projects/count", projects.ProjectCount.as_view()),

@@ -1,0 +1,152 @@
+"""The audit trail as Run:ai's clients read it: by time, filtered, paged, or as a file."""
+
+import csv
+import io
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.audit.models import AuditRecord
+from portal.core.bodies import FILTERS as FILTERED
+from portal.core.bodies import REFUSALS
+from portal.core.errors import BadRequest
+from portal.core.filtering import LARGEST_OFFSET, as_time, filters, number_in, ordering
+from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
+from tenants.audit_log import ACTIONS, FIELDS, FILTERS, SORTS, UPDATE, csv_row, log_json, told
+from tenants.audit_trail import readable_records
+
+SAMPLES: Final = 20
+MOST_SAMPLES: Final = 1000
+KINDS: Final = ("CSV", "JSON")
+PERIOD: Final = [
+    OpenApiParameter("start", OpenApiTypes.DATETIME, required=True),
+    OpenApiParameter("end", OpenApiTypes.DATETIME, required=True),
+    OpenApiParameter("numberOfSamples", int, description="How many at most: 0 to 1000, by default 20."),
+]
+
+
+class AuditLogSchema(serializers.Serializer[Any]):
+    """One record. Names are Run:ai's: here with underscores."""
+
+    id = serializers.CharField()
+    timestamp = serializers.DateTimeField()
+    tenant_id = serializers.CharField()
+    subject = serializers.CharField()
+    subject_type = serializers.ChoiceField(choices=["User", "App"])
+    source_ip = serializers.CharField(allow_null=True)
+    action = serializers.ChoiceField(choices=[*ACTIONS, UPDATE])
+    result = serializers.ChoiceField(choices=["Succeeded", "Failed"])
+    entity_type = serializers.CharField()
+    entity_name = serializers.CharField(allow_blank=True)
+    entity_id = serializers.CharField(allow_null=True)
+    request_id = serializers.CharField(allow_null=True)
+    metadata = serializers.DictField(child=serializers.CharField(allow_blank=True))
+
+
+class AuditLogsSchema(serializers.Serializer[Any]):
+    """One page; `next` is the offset of the following one."""
+
+    audit_logs = AuditLogSchema(many=True)
+    total = serializers.IntegerField()
+    next = serializers.IntegerField(allow_null=True)
+
+
+class AuditLogs(Route):
+    """What the caller may read: a platform admin all of it, an owner their projects' part, everybody their own."""
+
+    access = {"GET": Rule()}
+
+    @extend_schema(
+        operation_id="get_audit_logs",
+        summary="Read the audit log",
+        parameters=[*PERIOD, OpenApiParameter("offset", int), *FILTERED],
+        responses={200: AuditLogsSchema, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """Newest first unless `sortBy` says otherwise."""
+        query = request.query_params
+        rows = _wanted(request)
+        offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
+        total, size = rows.count(), _samples(query)
+        page = [log_json(row) for row in _sorted(rows, query)[offset : offset + size]]
+        following = offset + size if size and offset + size < total else None
+        return Response({"audit_logs": page, "total": total, "next": following})
+
+
+class AuditFile(Route):
+    """The same as a file."""
+
+    access = {"GET": Rule()}
+
+    @extend_schema(
+        operation_id="download_audit_logs",
+        summary="Download the audit log",
+        parameters=[
+            *PERIOD,
+            OpenApiParameter("fileType", str, enum=KINDS, description="By default CSV."),
+            OpenApiParameter("file_type", str, enum=KINDS, description="The same."),
+            FILTERED[0],
+        ],
+        responses={
+            (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR),
+            (200, "application/json"): AuditLogSchema(many=True),
+            **REFUSALS,
+        },
+    )
+    def get(self, request: Request) -> Response | HttpResponse:
+        """Records as rows of a table, or as a JSON array."""
+        query = request.query_params
+        kind = _kind(query)
+        rows = _sorted(_wanted(request), query)[: _samples(query)]
+        headers = {"Content-Disposition": f'attachment; filename="audit-log.{kind.lower()}"'}
+        if kind == "JSON":
+            return Response([log_json(row) for row in rows], headers=headers)
+        return HttpResponse(_table(rows), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _wanted(request: Request) -> QuerySet[AuditRecord]:
+    """Readable records of the period, as the query narrows them."""
+    query = request.query_params
+    rows = told(readable_records(actor_of(request), {}))
+    rows = rows.filter(at__gte=_time(query, "start"), at__lte=_time(query, "end"))
+    return rows.filter(filters(query.get("filterBy", ""), FILTERS))
+
+
+def _sorted(rows: QuerySet[AuditRecord], query: Mapping[str, str]) -> QuerySet[AuditRecord]:
+    return rows.order_by(ordering(query, SORTS, "-at"), "-id")
+
+
+def _samples(query: Mapping[str, str]) -> int:
+    return number_in(query, "numberOfSamples", SAMPLES, 0, MOST_SAMPLES)
+
+
+def _time(query: Mapping[str, str], name: str) -> datetime:
+    try:
+        return as_time(query.get(name, ""))
+    except (ValueError, OverflowError):
+        raise BadRequest.at(f"/{name}", "bad_time", f"{name} is a time in ISO 8601.") from None
+
+
+def _kind(query: Mapping[str, str]) -> str:
+    """Their client says `fileType`, their documents `file_type`."""
+    asked = (query.get("fileType") or query.get("file_type") or KINDS[0]).rpartition(".")[2].upper()
+    if asked not in KINDS:
+        raise BadRequest.at("/fileType", "out_of_range", "fileType is CSV or JSON.", allowed=KINDS)
+    return asked
+
+
+def _table(rows: QuerySet[AuditRecord]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(FIELDS)
+    writer.writerows(csv_row(row) for row in rows)
+    return text.getvalue()

@@ -1,0 +1,49 @@
+"""The audit log as a file, and what is refused."""
+
+import csv
+import io
+
+import pytest
+
+from portal.audit.services import record
+from portal.core.actors import SYSTEM
+from tenants.audit_log import ACTIONS, UPDATE
+from tests.api.conftest import Robot
+
+PERIOD = "start=2000-01-01T00:00:00Z&end=2100-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", " =1"])
+def test_t59_no_cell_of_the_file_is_a_formula(robot: Robot, name: str) -> None:
+    record(SYSTEM, "workload.submit", None, detail={"note": name}, entity_type="workload", entity_name=name)
+    answer = robot.get(f"v1/audit/log/file?{PERIOD}&filterBy=entity_type==workload")
+    assert answer["Content-Type"].startswith("text/csv")
+    assert "attachment" in answer["Content-Disposition"]
+    (row,) = csv.DictReader(io.StringIO(answer.content.decode()))
+    assert row["entity_name"] == f"'{name}"
+    assert all(not cell.startswith(("=", "+", "-", "@", "\t")) for cell in row.values())
+
+
+@pytest.mark.parametrize("parameter", ["file_type", "fileType"])
+def test_both_names_of_the_file_type_are_understood(robot: Robot, parameter: str) -> None:
+    answer = robot.get(f"v1/audit/log/file?{PERIOD}&{parameter}=json")
+    assert answer["Content-Type"].startswith("application/json")
+    assert {each["action"] for each in answer.json()} <= {*ACTIONS, UPDATE}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "pointer"),
+    [
+        ("v1/audit/log", "end=2100-01-01", "/start"),
+        ("v1/audit/log", f"{PERIOD}&numberOfSamples=1001", "/numberOfSamples"),
+        ("v1/audit/log", f"{PERIOD}&offset=-1", "/offset"),
+        ("v1/audit/log", f"{PERIOD}&filterBy=detail==x", "/filterBy"),
+        ("v1/audit/log", f"{PERIOD}&sortBy=digest", "/sortBy"),
+        ("v1/audit/log/file", f"{PERIOD}&fileType=XML", "/fileType"),
+        ("v1/audit/log/file", "start=9999999-01-01&end=2100-01-01", "/start"),
+    ],
+)
+def test_t51_what_is_no_parameter_of_it_is_400_at_its_name(robot: Robot, path: str, query: str, pointer: str) -> None:
+    answer = robot.get(f"{path}?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == pointer
