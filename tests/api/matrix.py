@@ -11,7 +11,7 @@ from portal.core.routes import Route, Rule
 from tenants.models import Project
 from tests.api.conftest import Robot
 from tests.factories.workloads import WorkloadFactory
-from workloads.models import Category, WorkloadType
+from workloads.models import Category, Priority, WorkloadType
 
 ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
 _PARAMETER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>")
@@ -101,4 +101,5 @@ def world_of(project: Project, robot: Robot | None = None) -> World:
     )
     by_kind = {"inference_id": serving, "distributed_inference_id": group, "nim_service_id": nim}
     first = {**by_kind, "type_id": WorkloadType.objects.first(), "category_id": Category.objects.first()}
+    first["priority_id"] = Priority.objects.get(name="very-low")
     return World({"workload_id": str(workload.pk), **{name: str(row.pk) for name, row in first.items()}}, project)

@@ -1,4 +1,8 @@
-"""Priorities, categories and workload types: the dictionary as Run:ai's clients read it."""
+"""Categories and workload types as Run:ai's clients read them.
+
+Types are neither made nor deleted: a kind is served only where intake can read it and every scheduler's objects are
+known for it, so a type of anybody's own would be a promise that nothing keeps.
+"""
 
 from typing import Any
 
@@ -7,48 +11,23 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.models import Cluster
 from portal.core.bodies import FILTERS, REFUSALS, ErrorSchema, checked
 from portal.core.errors import Absent, Refused
-from portal.core.filtering import Column, as_number, filters, flag_in, ordering
+from portal.core.filtering import Column, filters, flag_in, ordering
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from workloads.api.schemas import (
     CategoriesSchema,
     CategorySchema,
-    PrioritiesSchema,
     TypeChange,
     TypeSchema,
     TypesSchema,
 )
-from workloads.api.shapes import category_json, priority_json, type_json
+from workloads.api.shapes import category_json, type_json
 from workloads.models import Category, Priority, WorkloadType
 from workloads.services.types import update_type
 
-PRIORITY_COLUMNS = {"name": Column("name"), "source": Column("source"), "value": Column("value", as_number)}
 TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
-
-
-class Priorities(Route):
-    """The priority dictionary."""
-
-    access = {"GET": Rule()}
-
-    @extend_schema(
-        operation_id="get_workload_priorities",
-        summary="List priorities",
-        parameters=FILTERS,
-        responses={200: PrioritiesSchema, **REFUSALS},
-    )
-    def get(self, request: Request) -> Response:
-        """Every offered priority with its sync per cluster."""
-        query = request.query_params
-        offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True)
-        rows = offered.filter(filters(query.get("filterBy", ""), PRIORITY_COLUMNS))
-        rows = rows.order_by(ordering(query, PRIORITY_COLUMNS, "value"), "name")
-        clusters = list(Cluster.objects.all())
-        changing = {str(each.pk) for each in clusters if each.synced_generation < each.generation}
-        return Response({"priorities": [priority_json(row, clusters, changing) for row in rows]})
 
 
 class Categories(Route):

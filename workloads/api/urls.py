@@ -15,6 +15,7 @@ from workloads.api import (
     nim,
     pods,
     policies,
+    priorities,
     serving,
     stream,
 )
@@ -23,7 +24,8 @@ register_converter(native.StoppableKind, "stoppable")
 register_converter(policies.PolicyKind, "policy")
 
 urlpatterns = [
-    path("v1/workload-priorities", catalogue.Priorities.as_view()),
+    path("v1/workload-priorities", priorities.Priorities.as_view()),
+    path("v1/workload-priorities/<uuid:priority_id>", priorities.OnePriority.as_view()),
     path("v1/workload-categories", catalogue.Categories.as_view()),
     path("v1/workload-categories/<uuid:category_id>", catalogue.OneCategory.as_view()),
     path("v1/workload-types", catalogue.Types.as_view()),
