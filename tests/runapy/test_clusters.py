@@ -96,9 +96,7 @@ def test_a_cluster_is_left_in_two_steps(runai: RunaiClient, seen: Cluster) -> No
     assert clusters.delete_cluster(str(spare.pk)).status_code == 202
     run = SyncRun.objects.get(cluster=spare, trigger=TRIGGER)
     assert [row["name"] for row in clusters.get_clusters().data] == ["lab"]
-    (row,) = [
-        each for each in clusters.get_clusters(include_requested_for_delete=True).data if each["name"] == "spare"
-    ]
+    (row,) = [each for each in clusters.get_clusters(include_requested_for_delete=True).data if each["name"] == "spare"]
     assert models.DisplayedCluster.from_dict(row).delete_requested_at == run.started_at
     SyncRun.objects.filter(pk=run.pk).update(state=SyncState.SUCCEEDED)
     assert clusters.delete_cluster(str(spare.pk)).status_code == 204

@@ -1,6 +1,6 @@
 """REST routes of the workloads. No trailing slashes; fixed words win over ids."""
 
-from django.urls import path, register_converter
+from django.urls import include, path, register_converter
 
 from workloads.api import (
     actions,
@@ -24,6 +24,7 @@ register_converter(native.StoppableKind, "stoppable")
 register_converter(policies.PolicyKind, "policy")
 
 urlpatterns = [
+    path("", include("workloads.api.measured_urls")),
     path("v1/workload-priorities", priorities.Priorities.as_view()),
     path("v1/workload-priorities/<uuid:priority_id>", priorities.OnePriority.as_view()),
     path("v1/workload-categories", catalogue.Categories.as_view()),

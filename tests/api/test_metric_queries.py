@@ -1,0 +1,93 @@
+"""Bad questions about clusters, pools and metrics are 400 with the parameter, and answer nothing of others."""
+
+from typing import Any
+
+import pytest
+
+from clusters.models import Cluster, NodePool
+from tenants.models import Project
+from tests.api.conftest import Robot
+
+WINDOW = "start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        (WINDOW, "/metricType"),
+        (f"metricType=GPU_FIRE&{WINDOW}", "/metricType"),
+        ("metricType=TOTAL_GPU&end=2026-01-02T00:00:00Z", "/start"),
+        ("metricType=TOTAL_GPU&start=yesterday&end=2026-01-02T00:00:00Z", "/start"),
+        ("metricType=TOTAL_GPU&start=2026-13-01T00:00:00Z&end=2026-01-02T00:00:00Z", "/start"),
+        ("metricType=TOTAL_GPU&start=0001-01-01T00:00:00%2B14:00&end=2026-01-02T00:00:00Z", "/start"),
+        ("metricType=TOTAL_GPU&start=2026-01-01T00:00:00Z&end=9999-12-31T23:59:59-14:00", "/end"),
+        ("metricType=TOTAL_GPU&start=2026-01-02T00:00:00Z&end=2026-01-02T00:00:00Z", "/end"),
+        ("metricType=TOTAL_GPU&start=2020-01-02T00:00:00Z&end=2026-01-02T00:00:00Z", "/start"),
+        (f"metricType=TOTAL_GPU&{WINDOW}&numberOfSamples=1001", "/numberOfSamples"),
+        (f"metricType=TOTAL_GPU&{WINDOW}&numberOfSamples=-1", "/numberOfSamples"),
+        (f"metricType=TOTAL_GPU&{WINDOW}&numberOfSamples=%C2%B2", "/numberOfSamples"),
+        (f"metricType=TOTAL_GPU&{WINDOW}&nodepoolName=gone%00", "/nodepoolName"),
+        (f"metricType=TOTAL_GPU&{WINDOW}&groupBy=Namespace", "/groupBy"),
+        (f"metricType=TOTAL_GPU&{WINDOW}&groupBy=Project,Nodepool", "/groupBy"),
+    ],
+)
+def test_a_bad_question_about_metrics_is_400_at_its_parameter(
+    robot: Robot, cluster: Cluster, query: str, pointer: str
+) -> None:
+    response = robot.get(f"v1/clusters/{cluster.pk}/metrics?{query}")
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, pointer)
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer"),
+    [
+        ("nodes/telemetry", "/telemetryType"),
+        ("nodes/telemetry?telemetryType=HEAT", "/telemetryType"),
+        ("nodes/telemetry?telemetryType=TOTAL_GPUS,FREE_GPUS", "/telemetryType"),
+        ("nodes/telemetry?telemetryType=TOTAL_GPUS&groupBy=Node,Nodepool,ClusterId", "/groupBy"),
+        ("nodes/telemetry?telemetryType=TOTAL_GPUS&clusterId=lab", "/clusterId"),
+        ("org-unit/projects/telemetry?telemetryType=GPU_QUOTA&departmentId=1e3", "/departmentId"),
+        ("org-unit/projects/telemetry?telemetryType=GPU_QUOTA&nodepoolId=9999999999999999999", "/nodepoolId"),
+        ("org-unit/departments/telemetry?telemetryType=GPU_QUOTA&groupBy=ParentId", "/groupBy"),
+        ("workloads/telemetry?telemetryType=WORKLOADS_COUNT&filterByPhases=Preempted", "/filterByPhases"),
+        ("workloads/telemetry?telemetryType=PENDING_TIME_DISTRIBUTION&groupBy=Phase,Type", "/groupBy"),
+        ("nodes?filterBy=clusterUuid==lab", "/filterBy"),
+        ("nodes?filterBy=labels==x", "/filterBy"),
+        ("node-pools?sortBy=cluster__credential", "/sortBy"),
+        ("node-pools/count?filterBy=createdAt>=soon", "/filterBy"),
+        ("clusters?verbosity=loud", "/verbosity"),
+        ("clusters?includeRequestedForDelete=maybe", "/includeRequestedForDelete"),
+        ("org-unit/projects?filterBy=gpuAllocated>=many", "/filterBy"),
+        ("org-unit/projects?filterBy=totalGpuQuota==1e999", "/filterBy"),
+        ("org-unit/projects?filterBy=clusterId==lab", "/filterBy"),
+        ("org-unit/projects/node-pool-resources?filterBy=rank==Urgent", "/filterBy"),
+    ],
+)
+def test_t51_a_bad_filter_order_or_parameter_is_400(robot: Robot, path: str, pointer: str) -> None:
+    response = robot.get(f"v1/{path}")
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, pointer)
+
+
+@pytest.mark.parametrize("sent", [{"name": "x", "clusterId": "lab"}, {"isDefault": True}, {"labelKey": None}, [], 3])
+def test_t52_a_pool_takes_only_its_fields(robot: Robot, h100: NodePool, sent: Any) -> None:
+    before = NodePool.objects.values().get(pk=h100.pk)
+    response = robot.send("PATCH", f"v1/node-pools/{h100.pk}", sent)
+    assert response.status_code in {200, 422}
+    after = NodePool.objects.values().get(pk=h100.pk)
+    assert {name: after[name] for name in before if name not in {"updated_at", "updated_by"}} == {
+        name: before[name] for name in before if name not in {"updated_at", "updated_by"}
+    }
+
+
+@pytest.mark.parametrize("key", ["0" * 40, "9" * 30, "lab", "%2e%2e", "00000000-0000-4000-8000-000000000000"])
+def test_t68_an_id_that_is_none_is_404(robot: Robot, key: str) -> None:
+    for path in ("clusters/{}", "clusters/{}/metrics", "node-pools/{}", "nodes/{}/metrics"):
+        assert robot.get(f"v1/{path.format(key)}?metricType=TOTAL_GPU&{WINDOW}").status_code == 404
+
+
+def test_a_rehearsed_removal_leaves_the_cluster_as_it_is(robot: Robot, llm_team: Project) -> None:
+    spare = Cluster.objects.create(name="spare", flavour="kai", backend="memory")
+    response = robot.send("DELETE", f"v1/clusters/{spare.pk}?dryRun=true")
+    assert (response.status_code, response["Rung-Dry-Run"]) == (200, "true")
+    spare.refresh_from_db()
+    assert (spare.state, spare.sync_runs.count()) == ("active", 0)
