@@ -7,7 +7,7 @@ from django.conf import settings
 
 from clusters.connections import Connection
 from clusters.errors import CredentialUnreadable
-from clusters.models import Cluster, ClusterCredential, CredentialKind
+from clusters.models import Cluster, ClusterCredential, CredentialKind, MetricsSource
 from clusters.sealing import NoKey, SealBroken, Sealer
 
 
@@ -61,3 +61,27 @@ def put(row: ClusterCredential, connection: Connection, *, expires_at: datetime 
 def _secret(connection: Connection) -> Mapping[str, str]:
     parts = {"token": connection.token, "certificate": connection.certificate, "key": connection.key}
     return {name: value for name, value in parts.items() if value}
+
+
+def metrics_connection_of(source: MetricsSource) -> Connection:
+    """How the cluster's Prometheus is reached. Raises CredentialUnreadable."""
+    return Connection(source.server, ca=source.ca, token=_token_of(source))
+
+
+def put_metrics(source: MetricsSource, connection: Connection) -> None:
+    """Write a connection to a Prometheus into its row, a token sealed; the caller saves. Raises NoKey."""
+    source.server, source.ca = connection.server, connection.ca
+    source.sealed = source.key_id = ""
+    if connection.token:
+        keys = sealer()
+        source.sealed = keys.seal({"token": connection.token}, bound_to=source.bound_to)
+        source.key_id = keys.key_id
+
+
+def _token_of(source: MetricsSource) -> str:
+    if not source.sealed:
+        return ""
+    try:
+        return sealer().open(source.sealed, bound_to=source.bound_to)["token"]
+    except (SealBroken, NoKey) as error:
+        raise CredentialUnreadable(f"{error} Enter the token again.") from error

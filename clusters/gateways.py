@@ -12,12 +12,13 @@ from django.conf import settings
 from clusters.addresses import checked_target
 from clusters.backends.kubernetes import KubernetesGateway
 from clusters.backends.memory import MemoryGateway, store_of
+from clusters.backends.prometheus import gpu_readings
 from clusters.backends.sandbox import SandboxGateway
 from clusters.connections import Connection, Target
 from clusters.credentials import connection_of, credential_version
 from clusters.errors import ClusterUnreachable
 from clusters.models import Cluster
-from clusters.ports import ClusterGateway
+from clusters.ports import ClusterGateway, GpuReading
 
 RESOLVED_FOR: Final = 300.0
 """Seconds after which a server's name is resolved and checked again."""
@@ -51,6 +52,12 @@ def gateway_to(connection: Connection, *, name: str) -> KubernetesGateway:
     """A gateway of its own, for a connection that is not stored yet. The caller closes it. Raises ClusterError."""
     target = checked_target(connection.server, allowed=settings.RUNG_CLUSTER_ADDRESSES)
     return KubernetesGateway(connection, target, name=name)
+
+
+def gpu_readings_of(connection: Connection, metric: str) -> list[GpuReading]:
+    """What a Prometheus says of the GPUs of its cluster's pods. Raises ClusterError."""
+    target = checked_target(connection.server, allowed=settings.RUNG_CLUSTER_ADDRESSES)
+    return gpu_readings(connection, target, metric)
 
 
 def forget_gateways() -> None:

@@ -246,6 +246,15 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuReading:
+    """How busy the busiest GPU of a pod is, in percent, rounded up: 0 means that all of them do nothing."""
+
+    namespace: str
+    pod: str
+    percent: int
+
+
+@dataclass(frozen=True, slots=True)
 class WatchEvent:
     """ADDED, MODIFIED or DELETED, with the object as it then stood; BOOKMARK with a resourceVersion only."""
 

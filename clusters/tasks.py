@@ -8,6 +8,7 @@ from clusters.enqueue import wake_observe
 from clusters.errors import ClusterError, TransientClusterError
 from clusters.models import Cluster, ClusterState
 from clusters.sandbox.tick import tick
+from clusters.services.gpu_use import measure_all
 from clusters.services.leases import unwatched
 from clusters.services.observe import observe_cluster
 from clusters.services.pruning import prune as prune_observed
@@ -89,6 +90,13 @@ def sample() -> None:
     if periods.claim("clusters.thin_samples", every=THIN_SECONDS):
         thin()
         average()
+
+
+@shared_task(name="clusters.measure_gpus", soft_time_limit=110, time_limit=120)
+def measure_gpus() -> None:
+    """Ask the Prometheus of every cluster that has one how busy its GPUs are, once a minute."""
+    if periods.claim("clusters.measure_gpus", every=SAMPLE_SECONDS):
+        measure_all()
 
 
 @shared_task(name="clusters.tick_sandbox", soft_time_limit=25, time_limit=30)

@@ -220,7 +220,10 @@ RUNG_OIDC_SCOPES: list[str] = env.list("RUNG_OIDC_SCOPES", default=["openid", "p
 # The claim that lists somebody's groups; empty: groups are not touched.
 RUNG_OIDC_GROUPS_CLAIM = env.str("RUNG_OIDC_GROUPS_CLAIM", default="groups")
 # "their name=ours,…": only these groups count. Empty: every group, under its own name.
-RUNG_OIDC_GROUPS: dict[str, str] = env.dict("RUNG_OIDC_GROUPS", default={})
+RUNG_OIDC_GROUPS: dict[str, str] = {
+    theirs.strip(): ours.strip()
+    for theirs, _, ours in (each.rpartition("=") for each in env.list("RUNG_OIDC_GROUPS", default=[]))
+}
 # Certificates of the authority that signed the provider's, for one of one's own.
 RUNG_OIDC_CA_FILE = env.str("RUNG_OIDC_CA_FILE", default="")
 # Who must have a second factor: "admins" (platform admins), "everyone", or nobody.
@@ -307,6 +310,7 @@ CELERY_BEAT_SCHEDULE = {
     "clusters.tick_sandboxes": periodic("clusters.tick_sandboxes", 1, "sync"),
     "clusters.observe_all": periodic("clusters.observe_all", 5, "sync"),
     "clusters.sample": periodic("clusters.sample", 60, "maintenance"),
+    "clusters.measure_gpus": periodic("clusters.measure_gpus", 60, "maintenance"),
     "clusters.prune": periodic("clusters.prune", 3600, "maintenance"),
     "workloads.sweep": periodic("workloads.sweep", 5, "workloads"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),

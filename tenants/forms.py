@@ -9,7 +9,8 @@ from django.utils.translation import gettext_lazy as _
 from clusters.entered import Entered
 from clusters.flavours import FLAVOURS
 from clusters.flavours.kube import Kube
-from clusters.models import ClusterCredential
+from clusters.models import ClusterCredential, MetricsSource
+from clusters.models.gpu_use import METRIC
 from clusters.services.estate import POOL_LABEL
 from portal.core.errors import Problem, RungError
 from portal.core.pageforms import NOTHING, PageForm
@@ -132,6 +133,39 @@ class ReconnectForm(ConnectionForm):
         self.fields["token"].help_text = _(
             "Empty: the stored credential stays. Another server, TLS name or check of its certificate needs it again."
         )
+
+
+class MetricsForm(PageForm):
+    """Where a cluster's Prometheus is. What is public of it is filled in."""
+
+    server = forms.CharField(
+        max_length=500,
+        label=_("Address"),
+        widget=forms.TextInput(attrs={"placeholder": "https://prometheus.example:9090", "class": "mono"}),
+    )
+    ca = forms.CharField(
+        required=False,
+        strip=False,
+        label=_("Authority"),
+        widget=forms.Textarea(attrs={"rows": 5, "class": "mono", "spellcheck": "false"}),
+        help_text=_("Certificates in PEM form that the server's certificate is signed by; empty: a public authority."),
+    )
+    token = forms.CharField(
+        required=False,
+        label=_("Token"),
+        widget=_secret(3),
+        help_text=_("Empty: it asks for none, or the stored one stays. Another address needs it again."),
+    )
+    metric = forms.CharField(
+        max_length=128,
+        initial=METRIC,
+        label=_("Metric"),
+        help_text=_("Percent per GPU, with the labels of its pod: what NVIDIA's DCGM exporter calls it by default."),
+    )
+
+    def __init__(self, *args: Any, row: MetricsSource | None, **kwargs: Any) -> None:
+        known = {name: getattr(row, name) for name in ("server", "ca", "metric")} if row else {}
+        super().__init__(*args, initial=known, **kwargs)
 
 
 class PoolForm(PageForm):

@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from tenants.views import access_keys, audit, clusters, connections, differences, pools, projects, security, switching
+from tenants.views import (
+    access_keys,
+    audit,
+    clusters,
+    connections,
+    differences,
+    metrics,
+    pools,
+    projects,
+    security,
+    switching,
+)
 
 app_name = "tenants"
 urlpatterns = [
@@ -20,6 +31,8 @@ urlpatterns = [
     path("clusters/<slug:name>/hold/", connections.hold, name="hold"),
     path("clusters/<slug:name>/leave/", connections.leave, name="leave"),
     path("clusters/<slug:name>/scheduler/", switching.scheduler, name="scheduler"),
+    path("clusters/<slug:name>/gpu-use/", metrics.source, name="metrics"),
+    path("clusters/<slug:name>/gpu-use/remove/", metrics.remove, name="remove-metrics"),
     path("clusters/<slug:name>/pools/", pools.pools, name="pools"),
     path("clusters/<slug:name>/pools/<slug:pool>/remove/", pools.remove, name="remove-pool"),
     path("connect-cluster/", connections.connect, name="connect"),

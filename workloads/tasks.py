@@ -5,11 +5,11 @@ import time
 from celery import shared_task
 
 from portal.core.periods import claim
-from workloads.services import idempotency, pool_order, time_limits
+from workloads.services import idempotency, limits, pool_order
 from workloads.services.apply import apply, sweep
 
 SWEEP_SECONDS = 5
-TIME_LIMIT_SECONDS = 30
+LIMIT_SECONDS = 30
 POOL_SECONDS = 10
 FORGET_SECONDS = 3600
 
@@ -31,8 +31,8 @@ def sweep_workloads() -> None:
     """Bring everything that is due about, once per period however many beats there are."""
     if claim("workloads.sweep", every=SWEEP_SECONDS):
         sweep()
-    if claim("workloads.time_limits", every=TIME_LIMIT_SECONDS):
-        time_limits.enforce()
+    if claim("workloads.limits", every=LIMIT_SECONDS):
+        limits.enforce()
     if claim("workloads.pools", every=POOL_SECONDS):
         pool_order.try_next_pools()
     if claim("workloads.forget_keys", every=FORGET_SECONDS):

@@ -3,6 +3,7 @@
 from clusters.models.credentials import ClusterCredential, CredentialKind
 from clusters.models.estate import Cluster, ClusterState, Node, NodePool, Placement
 from clusters.models.former import FormerFlavour, LeftBehind
+from clusters.models.gpu_use import GpuUse, MetricsSource
 from clusters.models.observed import ClusterEvent, ObservedObject, ObservedPod, ObserverLease, ObserverSeat
 from clusters.models.samples import Average, Sample
 from clusters.models.sandbox import SandboxClock, SandboxObject
@@ -19,7 +20,9 @@ __all__ = [
     "Drift",
     "DriftKind",
     "FormerFlavour",
+    "GpuUse",
     "LeftBehind",
+    "MetricsSource",
     "Node",
     "NodePool",
     "ObservedObject",

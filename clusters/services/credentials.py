@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from clusters.credentials import sealer
-from clusters.models import ClusterCredential
+from clusters.models import ClusterCredential, MetricsSource
 from clusters.sealing import SealBroken
 from portal.audit.services import record
 from portal.core.actors import Actor
@@ -27,16 +27,16 @@ def rotate_credentials(*, actor: Actor) -> Rotation:
     A row that is changed meanwhile was sealed under the newest key by that change.
     """
     keys = sealer()
-    old = ClusterCredential.objects.select_for_update().exclude(key_id=keys.key_id)
-    current = ClusterCredential.objects.filter(key_id=keys.key_id).count()
-    renewed = broken = 0
-    for row in old:
-        try:
-            sealed = keys.renewed(row.sealed)
-        except SealBroken:
-            broken += 1
-            continue
-        renewed += ClusterCredential.objects.filter(pk=row.pk).update(sealed=sealed, key_id=keys.key_id)
+    renewed = current = broken = 0
+    for rows in (ClusterCredential.objects.all(), MetricsSource.objects.exclude(sealed="")):
+        current += rows.filter(key_id=keys.key_id).count()
+        for row in rows.select_for_update().exclude(key_id=keys.key_id):
+            try:
+                sealed = keys.renewed(row.sealed)
+            except SealBroken:
+                broken += 1
+                continue
+            renewed += rows.filter(pk=row.pk).update(sealed=sealed, key_id=keys.key_id)
     if renewed:
         record(actor, "cluster.rotate_credentials", None, detail={"renewed": renewed, "broken": broken})
     return Rotation(renewed, current, broken)

@@ -8,15 +8,16 @@ from clusters.models import Average, Cluster, NodePool
 from clusters.series import averages_of
 from portal.core.wire import stamp
 from scheduling.resources import Resources
-from tenants.models import Department, Project, Quota, TimeLimit
+from tenants.limits import allowances
+from tenants.models import Department, IdleLimit, Limit, Project, Quota, TimeLimit
 from tenants.resources import entry_of
 from tenants.sampling import DEPARTMENT, PROJECT
 from tenants.selectors import DepartmentPool, PoolQuota, department_rows_of, quota_rows_of
-from tenants.services.scheduling_rules import rules_json
-from tenants.time_limits import allowances
+from tenants.services.scheduling_rules import Named, rules_json
 from tenants.usage import Usage
 
 MEGABYTE: Final = 10**6
+KINDS: Final[tuple[type[Limit], ...]] = (TimeLimit, IdleLimit)
 
 
 def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
@@ -24,11 +25,12 @@ def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
 
     Needs cluster and department selected.
     """
-    rows, own, effective = quota_rows_of(projects), _own_limits(project__in=projects), allowances(projects)
+    rows, own = quota_rows_of(projects), _own_limits(project__in=projects)
     averages = averages_of(PROJECT, [each.pk for each in projects])
-    minutes: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    for (project_id, category), found in effective.items():
-        minutes[project_id][category] = int(found.lasts.total_seconds()) // 60
+    minutes: defaultdict[int, dict[Named, int]] = defaultdict(dict)
+    for kind in KINDS:
+        for (project_id, category), found in allowances(projects, kind).items():
+            minutes[project_id][kind, category] = int(found.lasts.total_seconds()) // 60
     return [
         _project(each, rows[each.pk], own[each.pk], minutes[each.pk]) | _overtime(averages.get(str(each.pk)))
         for each in projects
@@ -36,7 +38,7 @@ def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
 
 
 def _project(
-    project: Project, pools: Sequence[PoolQuota], own: Mapping[str, int], effective: Mapping[str, int]
+    project: Project, pools: Sequence[PoolQuota], own: Mapping[Named, int], effective: Mapping[Named, int]
 ) -> dict[str, Any]:
     return {
         **_described(project),
@@ -82,7 +84,7 @@ def departments_json(departments: Sequence[Department]) -> list[dict[str, Any]]:
 def _department(
     department: Department,
     pools: Sequence[DepartmentPool],
-    own: Mapping[str, int],
+    own: Mapping[Named, int],
     children: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     return {
@@ -126,11 +128,12 @@ def _range(held: float | None, average: Average) -> dict[str, Any] | None:
     }
 
 
-def _own_limits(**owners: object) -> defaultdict[int, dict[str, int]]:
-    """Minutes per category by the owner's id."""
-    found: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    for rule in TimeLimit.objects.filter(**owners):
-        found[rule.project_id or rule.department_id or 0][rule.category] = rule.minutes
+def _own_limits(**owners: object) -> defaultdict[int, dict[Named, int]]:
+    """Minutes of each limit by the owner's id."""
+    found: defaultdict[int, dict[Named, int]] = defaultdict(dict)
+    for kind in KINDS:
+        for rule in kind._default_manager.filter(**owners):
+            found[rule.project_id or rule.department_id or 0][kind, rule.category] = rule.minutes
     return found
 
 

@@ -2,16 +2,18 @@
 
 from tenants.models.access import AccessRole, Membership, Role, ServiceAccount, User
 from tenants.models.access_keys import AccessKey
+from tenants.models.limits import IdleLimit, Limit, TimeLimit
 from tenants.models.min_runtimes import MinRuntime
 from tenants.models.organisation import Department, Project
 from tenants.models.quota import DepartmentQuota, PriorityCap, ProjectQuota, Quota, Rank
-from tenants.models.time_limits import TimeLimit
 
 __all__ = [
     "AccessKey",
     "AccessRole",
     "Department",
     "DepartmentQuota",
+    "IdleLimit",
+    "Limit",
     "Membership",
     "MinRuntime",
     "PriorityCap",

@@ -1,4 +1,4 @@
-"""Time limits as Run:ai's clients set them: seconds, for interactive work (Build) and for training (Train)."""
+"""Limits as Run:ai's clients set them: seconds, for interactive work (Build) and for training (Train)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,38 +8,46 @@ from django.utils.translation import gettext as _
 
 from portal.core.actors import Actor
 from portal.core.errors import Problem, Refused
-from tenants.models import Department, Project, TimeLimit
+from tenants.models import Department, IdleLimit, Limit, Project, TimeLimit
+from tenants.services.limits import lift_limit, set_limit
 from tenants.services.rules import owned
-from tenants.services.time_limits import lift_time_limit, set_time_limit
 
-CATEGORIES: Final = {"interactiveJobTimeLimitSeconds": "Build", "trainingJobTimeLimitSeconds": "Train"}
-IDLE: Final = (
-    "interactiveJobMaxIdleDurationSeconds",
-    "interactiveJobPreemptIdleDurationSeconds",
-    "trainingJobMaxIdleDurationSeconds",
-)
+Named = tuple[type[Limit], str]
+"""A sort of limit and a category."""
+
+RULES: Final[Mapping[str, Named]] = {
+    "interactiveJobTimeLimitSeconds": (TimeLimit, "Build"),
+    "interactiveJobMaxIdleDurationSeconds": (IdleLimit, "Build"),
+    "trainingJobTimeLimitSeconds": (TimeLimit, "Train"),
+    "trainingJobMaxIdleDurationSeconds": (IdleLimit, "Train"),
+}
+PREEMPT_IDLE: Final = "interactiveJobPreemptIdleDurationSeconds"
 NOTICE: Final = 15
 """Minutes; Run:ai's rules have no notice of their own."""
 
 
-def rules_json(limits: Mapping[str, int]) -> dict[str, int | None]:
-    """`limits`: minutes per category. Rung measures no idleness, so those rules are null."""
-    minutes = {name: limits.get(category) for name, category in CATEGORIES.items()}
-    return {**{name: found and found * 60 for name, found in minutes.items()}, **dict.fromkeys(IDLE)}
+def rules_json(minutes: Mapping[Named, int]) -> dict[str, int | None]:
+    """Seconds per rule. Rung stops idle runs and does not make them preemptible, so that rule is null."""
+    return {**{name: seconds_of(minutes.get(which)) for name, which in RULES.items()}, PREEMPT_IDLE: None}
+
+
+def seconds_of(minutes: int | None) -> int | None:
+    """As Run:ai counts."""
+    return None if minutes is None else minutes * 60
 
 
 @transaction.atomic
 def set_scheduling_rules(*, owner: Department | Project, rules: Mapping[str, Any] | None, actor: Actor) -> None:
-    """Set and lift time limits; null lifts, an absent key keeps. Refused: idle rules, and parts of a minute."""
-    said = dict.fromkeys(CATEGORIES) if rules is None else rules
+    """Set and lift limits; null lifts, an absent key keeps. Refused: the rule that Rung has not, parts of a minute."""
+    said = dict.fromkeys(RULES) if rules is None else rules
     if problems := [*_unknown(said), *_unsupported(said)]:
         raise Refused(problems[0].message, code=problems[0].code, problems=problems)
-    for name in CATEGORIES.keys() & said.keys():
-        _set(owner, CATEGORIES[name], said[name], f"/schedulingRules/{name}", actor)
+    for name in RULES.keys() & said.keys():
+        _set(owner, RULES[name], said[name], f"/schedulingRules/{name}", actor)
 
 
 def _unknown(said: Mapping[str, Any]) -> list[Problem]:
-    known = (*CATEGORIES, *IDLE)
+    known = (*RULES, PREEMPT_IDLE)
     text = _("No such field here.")
     return [
         Problem(f"/schedulingRules/{name[:100]}", "unknown_field", text, allowed=known)
@@ -49,17 +57,20 @@ def _unknown(said: Mapping[str, Any]) -> list[Problem]:
 
 
 def _unsupported(said: Mapping[str, Any]) -> list[Problem]:
-    text = _("Rung does not measure idleness; leave this empty.")
-    return [Problem(f"/schedulingRules/{name}", "unsupported", text) for name in IDLE if said.get(name) is not None]
+    if said.get(PREEMPT_IDLE) is None:
+        return []
+    text = _("Rung stops what is idle for too long and does not make it preemptible; leave this empty.")
+    return [Problem(f"/schedulingRules/{PREEMPT_IDLE}", "unsupported", text)]
 
 
-def _set(owner: Department | Project, category: str, seconds: object, pointer: str, actor: Actor) -> None:
+def _set(owner: Department | Project, which: Named, seconds: object, pointer: str, actor: Actor) -> None:
+    kind, category = which
     if seconds is None:
-        if row := TimeLimit.objects.filter(category=category, **owned(owner)).first():
-            lift_time_limit(limit=row, actor=actor)
+        if row := kind._default_manager.filter(category=category, **owned(owner)).first():
+            lift_limit(limit=row, actor=actor)
         return
     if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds < 60 or seconds % 60:
         raise Refused.at(pointer, "whole_minutes", _("Whole minutes, as seconds: 60, 120 and so on."))
     minutes = seconds // 60
     notice = min(NOTICE, minutes - 1)
-    set_time_limit(owner=owner, category=category, minutes=minutes, notice_minutes=notice, actor=actor)
+    set_limit(kind, owner=owner, category=category, minutes=minutes, notice_minutes=notice, actor=actor)

@@ -3,16 +3,19 @@
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from clusters.flavours import flavour_for
 from clusters.promises import MIN_RUNTIME, promise_of
+from clusters.services.gpu_use import measures
 from portal.core.http import actor_of
+from tenants.limits import limits_of
 from tenants.min_runtimes import guarantee_of
+from tenants.models import IdleLimit
 from tenants.permissions import Verb, standing_of, visible_projects
 from tenants.quota_history import quota_changes
 from tenants.selectors import quota_rows, quota_rows_of
-from tenants.time_limits import limits_of
 
 
 @login_required
@@ -39,6 +42,8 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "members": project.memberships.select_related("user", "service_account", "group", "role"),
         "caps": project.priority_caps.all(),
         "limits": limits_of(project),
+        "idle_limits": limits_of(project, IdleLimit),
+        "gpus_measured": measures(project.cluster, now=timezone.now()),
         "guarantee": guarantee_of(project),
         "scheduler": flavour.title,
         "kept": promise_of(flavour, MIN_RUNTIME),

@@ -112,9 +112,7 @@ def test_a_copy_of_what_is_foreign_or_into_a_foreign_project_is_not_made(
     assert Workload.objects.count() == 2
 
 
-def test_the_end_of_a_log_is_of_the_newest_pod_unless_one_is_named(
-    robot: Robot, submitted: Callable[..., str]
-) -> None:
+def test_the_end_of_a_log_is_of_the_newest_pod_unless_one_is_named(robot: Robot, submitted: Callable[..., str]) -> None:
     workload = Workload.objects.get(pk=submitted())
     path = f"v1/workloads/{workload.pk}/logs"
     assert robot.get(path).json()["pod"] is None

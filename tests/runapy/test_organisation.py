@@ -15,7 +15,7 @@ from runai.runai_client import RunaiClient
 
 from clusters.models import Cluster, NodePool
 from portal.audit.models import AuditRecord
-from tenants.models import Department, Project, ProjectQuota, Role, TimeLimit
+from tenants.models import Department, IdleLimit, Project, ProjectQuota, Role, TimeLimit
 from tests.runapy.conftest import client_of
 
 
@@ -130,15 +130,19 @@ def test_a_bad_quota_is_refused_at_its_field_and_nothing_is_made(
     assert not Project.objects.filter(name="half").exists()
 
 
-def test_what_rung_does_not_measure_is_refused_and_not_forgotten(
+def test_idle_limits_are_kept_and_the_rule_that_rung_has_not_is_refused(
     runai: RunaiClient, cluster: Cluster, research: Department
 ) -> None:
     body = {"name": "idle", "clusterId": str(cluster.pk), "parentId": str(research.pk), "resources": []}
     with pytest.raises(UnprocessableEntityException) as refused:
         runai.organizations.projects.create_project(
-            {**body, "schedulingRules": {"trainingJobMaxIdleDurationSeconds": 600}}
+            {**body, "schedulingRules": {"interactiveJobPreemptIdleDurationSeconds": 600}}
         )
-    assert refused.value.data["errors"][0]["pointer"] == "/schedulingRules/trainingJobMaxIdleDurationSeconds"
+    assert refused.value.data["errors"][0]["pointer"] == "/schedulingRules/interactiveJobPreemptIdleDurationSeconds"
+    rules = {"trainingJobMaxIdleDurationSeconds": 600}
+    made = runai.organizations.projects.create_project({**body, "schedulingRules": rules}).data
+    assert made["schedulingRules"]["trainingJobMaxIdleDurationSeconds"] == 600
+    assert IdleLimit.objects.get(project__name="idle", category="Train").minutes == 10
 
 
 def test_roles_hold_here_as_everywhere(

@@ -10,9 +10,9 @@ from django.urls import reverse
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import Absent, Conflict, Denied, Refused
+from tenants.limits import limits_of
 from tenants.models import Department, Project, TimeLimit, User
-from tenants.services.time_limits import lift_time_limit, set_time_limit
-from tenants.time_limits import limits_of
+from tenants.services.limits import lift_limit, set_limit
 from tests.factories.cast import acting
 
 DAY = 24 * 60
@@ -29,7 +29,8 @@ class Asked:
 
     def of(self, owner: Department | Project, actor: Actor = SYSTEM) -> TimeLimit:
         """Set it."""
-        return set_time_limit(
+        return set_limit(
+            TimeLimit,
             owner=owner,
             category=self.category,
             minutes=self.minutes,
@@ -91,7 +92,7 @@ def test_a_project_may_only_tighten_what_its_department_allows(research: Departm
 
 def test_a_lifted_rule_leaves_the_departments(research: Department, llm_team: Project) -> None:
     bound(research, 120)
-    lift_time_limit(limit=bound(llm_team, 90), actor=SYSTEM, reason="Enough")
+    lift_limit(limit=bound(llm_team, 90), actor=SYSTEM, reason="Enough")
     assert [found.rule_of for _, found in limits_of(llm_team)] == ["department research"]
     assert AuditRecord.objects.get(action="time_limit.lift").detail["before"]["minutes"] == 90
 

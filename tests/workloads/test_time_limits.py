@@ -9,14 +9,14 @@ from django.utils import timezone
 
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM, Actor
-from tenants.models import Department, Project, User
-from tenants.services.time_limits import set_time_limit
+from tenants.models import Department, Project, TimeLimit, User
+from tenants.services.limits import set_limit
 from tests.factories.cast import acting
 from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.services.lifecycle import resume, stop
+from workloads.services.limits import end_of, enforce
 from workloads.services.preview import forecast
-from workloads.services.time_limits import end_of, enforce
 
 NOW = timezone.now()
 MINUTE = timedelta(minutes=1)
@@ -25,7 +25,7 @@ MINUTE = timedelta(minutes=1)
 @pytest.fixture
 def an_hour(research: Department) -> None:
     """Trainings of the department last an hour at most, with ten minutes of notice."""
-    set_time_limit(owner=research, category="Train", minutes=60, notice_minutes=10, actor=SYSTEM)
+    set_limit(TimeLimit, owner=research, category="Train", minutes=60, notice_minutes=10, actor=SYSTEM)
 
 
 def run(project: Project, *, minutes: int, category: str = "Train", phase: str = Phase.RUNNING) -> Workload:

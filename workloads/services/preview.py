@@ -43,8 +43,8 @@ from workloads.selectors.foreign import foreign_pods
 from workloads.selectors.protection import held_off, protection_sentences
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
+from workloads.services.limits import limit_sentences
 from workloads.services.submission import category_of, resolve_for, type_of
-from workloads.services.time_limits import time_limit_sentences
 from workloads.snapshots import Wanted, group_of, queue_labels, snapshot_of, workload_of
 
 VERDICTS: Final = {
@@ -97,7 +97,7 @@ class _Stage:
             cautions=(
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
                 *((RIGID,) if flavour.traits.whole_gangs and shared_topology(self.spec) else ()),
-                *time_limit_sentences(self.project, category_of(type_of(self.spec))),
+                *limit_sentences(self.project, category_of(type_of(self.spec))),
                 *unassured,
             ),
             assurances=assured,

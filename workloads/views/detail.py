@@ -29,7 +29,7 @@ from workloads.selectors import (
     workload_or_404,
 )
 from workloads.selectors.protection import protection_of
-from workloads.services.time_limits import end_of
+from workloads.services.limits import end_of
 from workloads.views.manifests import applied_yaml, sent_yaml
 from workloads.views.questions import before_delete, before_stop
 

@@ -1,4 +1,4 @@
-"""Time limits of departments and projects in the console, with a reason for every change and their history."""
+"""Limits of departments and projects in the console, with a reason for every change and their history."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from portal.core.actors import Actor
 from tenants.admin.base import FROM_CONSOLE, Outcome, ServiceAdmin, ServiceForm, admin_actor, reason_field
-from tenants.models import TimeLimit
+from tenants.models import IdleLimit, Limit, TimeLimit
 from tenants.permissions import Standing, Verb
-from tenants.services.time_limits import lift_time_limit, set_time_limit
+from tenants.services.limits import lift_limit, set_limit
 
 
-class TimeLimitForm(ServiceForm):
-    """How long a run may last, and why."""
+class LimitForm(ServiceForm):
+    """After how long a run is stopped, and why."""
 
     reason = reason_field(required=True)
     field_at = {
@@ -27,16 +27,15 @@ class TimeLimitForm(ServiceForm):
     }
 
     class Meta:
-        model = TimeLimit
         fields = ["department", "project", "category", "minutes", "notice_minutes"]
 
 
-@admin.register(TimeLimit)
-class TimeLimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
-    """Time limits."""
+@admin.register(TimeLimit, IdleLimit)
+class LimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
+    """Time limits and idle limits."""
 
     verb = Verb.MANAGE_PROJECT_QUOTA
-    form = TimeLimitForm
+    form = LimitForm
     fixed_fields = ("department", "project", "category")
     list_display = ["whose", "category", "minutes", "notice_minutes"]
     list_select_related = ["department", "project"]
@@ -49,14 +48,15 @@ class TimeLimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
         )
 
     @admin.display(description=_("department or project"))
-    def whose(self, obj: TimeLimit) -> str:
+    def whose(self, obj: Limit) -> str:
         """Its owner."""
         return obj.whose
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
         """Set it."""
         row, data = form.instance, form.cleaned_data
-        limit = set_time_limit(
+        limit = set_limit(
+            type(row),
             owner=row.owner,
             category=row.category,
             minutes=data["minutes"],
@@ -66,5 +66,5 @@ class TimeLimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
         )
         return Outcome(limit)
 
-    def remove(self, actor: Actor, obj: TimeLimit) -> None:
-        lift_time_limit(limit=obj, actor=actor, reason=FROM_CONSOLE)
+    def remove(self, actor: Actor, obj: Limit) -> None:
+        lift_limit(limit=obj, actor=actor, reason=FROM_CONSOLE)

@@ -1,4 +1,4 @@
-"""Which time limit holds for a run: the tighter of its project's and its department's. Two queries at most."""
+"""Which limit holds for a run: the tighter of its project's and its department's. Two queries at most."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from tenants.models import Department, Project, TimeLimit
+from tenants.models import Department, Limit, Project, TimeLimit
 
 Key = tuple[int, str]
 """(project id, category)"""
@@ -22,15 +22,15 @@ class Allowance:
     rule_of: str
 
     def ends(self, started: datetime) -> datetime:
-        """When a run that began then is stopped."""
+        """When a run whose clock started then is stopped."""
         return started + self.lasts
 
 
-def allowances(projects: Collection[Project]) -> Mapping[Key, Allowance]:
+def allowances(projects: Collection[Project], kind: type[Limit] = TimeLimit) -> Mapping[Key, Allowance]:
     """For each of these projects and every category that a rule names. No key: no limit."""
     departments = {project.department_id for project in projects}
-    rows = TimeLimit.objects.filter(Q(project__in=projects) | Q(department__in=departments))
-    by_owner: dict[Department | Project, list[TimeLimit]] = defaultdict(list)
+    rows = kind._default_manager.filter(Q(project__in=projects) | Q(department__in=departments))
+    by_owner: dict[Department | Project, list[Limit]] = defaultdict(list)
     for rule in rows.select_related("project", "department"):
         by_owner[rule.owner].append(rule)
     found: dict[Key, Allowance] = {}
@@ -41,10 +41,10 @@ def allowances(projects: Collection[Project]) -> Mapping[Key, Allowance]:
     return found
 
 
-def limits_of(project: Project) -> list[tuple[str, Allowance]]:
+def limits_of(project: Project, kind: type[Limit] = TimeLimit) -> list[tuple[str, Allowance]]:
     """Every category that is bounded in the project, with what holds there."""
-    return sorted((category, found) for (_, category), found in allowances([project]).items())
+    return sorted((category, found) for (_, category), found in allowances([project], kind).items())
 
 
-def _allowance(rule: TimeLimit) -> Allowance:
+def _allowance(rule: Limit) -> Allowance:
     return Allowance(timedelta(minutes=rule.minutes), timedelta(minutes=rule.notice_minutes), rule.whose)
