@@ -258,6 +258,11 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v[0-9]",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "PermissionAction": "tenants.roles.ACTIONS",
+        "RuleBatchAction": "tenants.api.access_schemas.BATCH_ACTIONS",
+        "RuleScopeType": "tenants.services.access_rules.SCOPE_TYPES",
+    },
 }
 
 # --- Celery: messages are wake-ups that carry ids; the database is the record of work -----------------------------

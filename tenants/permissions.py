@@ -100,6 +100,11 @@ class Standing:
         """True for superusers and for whoever holds every right without scope."""
         return any(grant.everywhere and grant.verbs == EVERY for grant in self.grants)
 
+    @property
+    def verbs(self) -> Verbs:
+        """All that is allowed somewhere."""
+        return frozenset[Verb]().union(*(grant.verbs for grant in self.grants))
+
     def verbs_in(
         self, *, project: Project | None = None, department: Department | None = None, cluster: Cluster | None = None
     ) -> Verbs:

@@ -84,6 +84,8 @@ def _problems(pointer: str, errors: Any) -> list[Problem]:
     if isinstance(errors, dict):
         named = (("" if key == "non_field_errors" else f"/{key}", value) for key, value in errors.items())
         return [problem for part, value in named for problem in _problems(pointer + part, value)]
+    if any(isinstance(each, dict) for each in errors):  # of a list of objects: one of each, empty where it is good
+        return [problem for place, each in enumerate(errors) for problem in _problems(f"{pointer}/{place}", each)]
     return [Problem(pointer, str(getattr(each, "code", "invalid")), str(each)) for each in errors]
 
 
@@ -97,6 +99,14 @@ def _unknown(pointer: str, serializer: serializers.Serializer[Any], body: object
         if key not in known
     ]
     for name, field in known.items():
-        if isinstance(field, serializers.Serializer):
-            found += _unknown(f"{pointer}/{name}", field, body.get(name))
+        found += _unknown_below(f"{pointer}/{name}", field, body.get(name))
     return found
+
+
+def _unknown_below(pointer: str, field: serializers.Field[Any, Any, Any, Any], value: object) -> list[Problem]:
+    if isinstance(field, serializers.Serializer):
+        return _unknown(pointer, field, value)
+    if not isinstance(field, serializers.ListSerializer) or not isinstance(value, list):
+        return []
+    item: serializers.Serializer[Any] = field.child  # type: ignore[assignment]  # many=True of a serializer
+    return [problem for place, each in enumerate(value) for problem in _unknown(f"{pointer}/{place}", item, each)]

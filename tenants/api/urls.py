@@ -7,6 +7,7 @@ from tenants.api import audit_log, departments, projects, token, whoami
 urlpatterns = [
     path("", include("tenants.api.physical_urls")),
     path("", include("tenants.api.subject_urls")),
+    path("", include("tenants.api.access_urls")),
     path("v1/whoami", whoami.WhoAmI.as_view()),
     path("v1/token", token.Token.as_view()),
     path("v1/audit/log", audit_log.AuditLogs.as_view()),

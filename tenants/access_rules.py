@@ -1,0 +1,94 @@
+"""Access rules to read: memberships with subject, role and scope as columns, as far as somebody rules over them.
+
+Run:ai's words: a membership is an access rule, the whole installation the scope `tenant`.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from django.db.models import (
+    Case,
+    CharField,
+    DateTimeField,
+    Exists,
+    Expression,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
+from django.db.models.functions import Cast, Coalesce, NullIf, Replace
+
+from portal.core.actors import Actor, ActorKind
+from portal.core.wire import TENANT_ID
+from tenants.models import Membership, User
+from tenants.permissions import Verb, standing_of
+
+INSTALLATION: Final = "Whole installation"
+_PLACES: Final = ("project", "department", "cluster")
+
+
+def visible_rules(actor: Actor) -> QuerySet[Membership]:
+    """Rules of the places where the actor gives and takes roles; everybody's rules for platform admins."""
+    standing = standing_of(actor)
+    if standing.can(Verb.MANAGE_ACCESS):
+        return Membership.objects.all()
+    return Membership.objects.filter(
+        Q(project__in=standing.projects(Verb.MANAGE_MEMBERS))
+        | Q(department__in=standing.departments(Verb.MANAGE_MEMBERS))
+        | Q(cluster__in=standing.clusters(Verb.MANAGE_ACCESS))
+    )
+
+
+def own_rules(actor: Actor) -> QuerySet[Membership]:
+    """Rules that are about the actor, by name or by a group."""
+    if actor.kind is ActorKind.SERVICE_ACCOUNT:
+        return Membership.objects.filter(service_account=UUID(actor.id))
+    if actor.kind is ActorKind.USER and actor.id:
+        shared = User.groups.through.objects.filter(user=int(actor.id), group=OuterRef("group"))
+        return Membership.objects.filter(Q(user=int(actor.id)) | Exists(shared))
+    return Membership.objects.none()
+
+
+def with_words(rules: QuerySet[Membership]) -> QuerySet[Membership]:
+    """The rules with the words of the API as columns, to filter and sort by, and all that their JSON needs."""
+    return rules.select_related(
+        "user", "service_account", "group", "role", "cluster", "department__cluster", "project__department__cluster"
+    ).annotate(**_columns())
+
+
+def _columns() -> dict[str, Expression | F]:
+    text = CharField()
+    return {
+        "subject_type": Case(
+            When(user__isnull=False, then=Value("user")),
+            When(group__isnull=False, then=Value("group")),
+            default=Value("service-account"),
+        ),
+        "subject_key": Coalesce("user__username", "service_account__client_id", "group__name"),
+        "scope_type": Case(
+            *(When(**{f"{place}__isnull": False, "then": Value(place)}) for place in _PLACES), default=Value("tenant")
+        ),
+        "scope_key": Coalesce(
+            Cast("project_id", text),
+            Cast("department_id", text),
+            Replace(Cast("cluster_id", text), Value("-"), Value("")),  # databases write UUIDs in their own ways
+            Value(str(TENANT_ID)),
+        ),
+        "scope_name": Coalesce("project__name", "department__name", "cluster__name", Value(INSTALLATION)),
+        "deleted_at": NullIf(F("created_at"), F("created_at"), output_field=DateTimeField()),  # none is kept
+        "phase": Case(When(pk__isnull=False, then=Value("Ready")), default=Value(""), output_field=text),
+    }
+
+
+def of_cluster(cluster_id: str) -> Q:
+    """Rules of a cluster, of its departments and of its projects."""
+    return Q(cluster=cluster_id) | Q(department__cluster=cluster_id) | Q(project__cluster=cluster_id)
+
+
+def mentioning(text: str) -> Q:
+    """Rules whose subject, role or scope contains the text."""
+    columns = ("subject_key", "role__name", "scope_name")
+    return Q(*(Q(**{f"{column}__icontains": text}) for column in columns), _connector=Q.OR)

@@ -1,0 +1,104 @@
+"""Custom roles: made of permission sets, changed, disabled, removed. Nobody makes one of more than they hold."""
+
+import uuid
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from portal.audit.services import record
+from portal.core.actors import Actor
+from portal.core.errors import Conflict, Denied, Problem, Refused
+from tenants.models import AccessRole, Membership
+from tenants.permissions import Verb, require, standing_of
+from tenants.roles import SETS, unknown_sets, verbs_of
+from tenants.services.checks import checked, readable, refuse_if, unless_taken
+
+
+@transaction.atomic
+def create_role(
+    *, name: str, permission_sets: Sequence[str], actor: Actor, description: str = "", enabled: bool = True
+) -> AccessRole:
+    """A custom role. Its key is drawn: names may change. Refused for unknown sets and for none."""
+    require(actor, Verb.MANAGE_ACCESS)
+    role = AccessRole(key=f"custom-{uuid.uuid4().hex}", created_by=actor.name[:254])
+    _fill(role, name, description, permission_sets, enabled=enabled)
+    _refuse_stronger(actor, role)
+    _store(role)
+    record(actor, "role.create", role, detail=_as_audit(role))
+    return role
+
+
+@transaction.atomic
+def update_role(
+    *, role: AccessRole, name: str, permission_sets: Sequence[str], actor: Actor, description: str, enabled: bool
+) -> AccessRole:
+    """Another name or other rights; whoever has the role has these from their next request on."""
+    require(actor, Verb.MANAGE_ACCESS)
+    row = _locked(role)
+    _refuse_stronger(actor, row)
+    before = _as_audit(row)
+    _fill(row, name, description, permission_sets, enabled=enabled)
+    if _as_audit(row) == before:
+        return row
+    _refuse_stronger(actor, row)
+    _store(row)
+    record(actor, "role.update", row, detail={"before": before, "after": _as_audit(row)})
+    return row
+
+
+@transaction.atomic
+def delete_role(*, role: AccessRole, actor: Actor) -> None:
+    """Remove a role that nobody has. Conflict with the number of access rules that give it."""
+    require(actor, Verb.MANAGE_ACCESS)
+    row = _locked(role)
+    _refuse_stronger(actor, row)
+    if held := Membership.objects.filter(role=row).count():
+        text = _("%(held)s access rules give this role; delete these first.") % {"held": held}
+        raise Conflict.at("", "role_in_use", text, accessRules=held)
+    record(actor, "role.delete", row, detail=_as_audit(row))
+    row.delete()
+
+
+def _locked(role: AccessRole) -> AccessRole:
+    row = AccessRole.objects.select_for_update().get(pk=role.pk)
+    if not row.custom:
+        raise Conflict.at("", "predefined_role", _("A role that comes with Rung stays as it is; make a custom one."))
+    return row
+
+
+def _fill(role: AccessRole, name: str, description: str, sets: Sequence[str], *, enabled: bool) -> None:
+    refuse_if(
+        Problem(
+            f"/permissionSets/{place}/id", "unknown_permission_set", _("There is no such set."), allowed=tuple(SETS)
+        )
+        for place, each in enumerate(sets)
+        if unknown_sets([each])
+    )
+    if not sets:
+        raise Refused.at("/permissionSets", "required", _("A role needs at least one permission set."), allowed=SETS)
+    role.name = readable("/name", name, longest=100)
+    role.description = readable("/description", description)
+    role.permission_sets = [each for each in SETS if each in set(sets)]
+    role.enabled = enabled
+
+
+def _store(role: AccessRole) -> None:
+    checked(role)
+    with unless_taken("/name"):
+        role.save()
+
+
+def _refuse_stronger(actor: Actor, role: AccessRole) -> None:
+    """A role can be given anywhere, so what is in it must be held everywhere."""
+    if not verbs_of(role.key, tuple(role.permission_sets)) <= standing_of(actor).verbs_in():
+        raise Denied(_("This role allows what you may not do yourself."))
+
+
+def _as_audit(role: AccessRole) -> dict[str, object]:
+    return {
+        "name": role.name,
+        "description": role.description,
+        "permission_sets": list(role.permission_sets),
+        "enabled": role.enabled,
+    }
