@@ -7,9 +7,12 @@ from uuid import uuid4
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from portal.core.actors import SYSTEM
 from portal.core.routes import Route, Rule
 from tenants.models import Project
+from tenants.services.roles import create_role
 from tests.api.conftest import Robot
+from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import WorkloadFactory
 from workloads.models import Category, Priority, WorkloadType
 
@@ -102,4 +105,7 @@ def world_of(project: Project, robot: Robot | None = None) -> World:
     by_kind = {"inference_id": serving, "distributed_inference_id": group, "nim_service_id": nim}
     first = {**by_kind, "type_id": WorkloadType.objects.first(), "category_id": Category.objects.first()}
     first["priority_id"] = Priority.objects.get(name="very-low")
-    return World({"workload_id": str(workload.pk), **{name: str(row.pk) for name, row in first.items()}}, project)
+    first["rule_id"] = MembershipFactory(project=project)
+    first["role_id"] = create_role(name="Custom", permission_sets=["view"], actor=SYSTEM)
+    words = {"workload_id": str(workload.pk), "set_id": "view"}
+    return World({**words, **{name: str(row.pk) for name, row in first.items()}}, project)
