@@ -38,13 +38,21 @@ def second_factor_is_asked_of_somebody_known(**_kwargs: Any) -> list[CheckMessag
     return [Error("RUNG_MFA_REQUIRED is none of its words.", hint="admins, everyone or empty.", id="tenants.E005")]
 
 
+def groups_are_mapped_in_pairs(**_kwargs: Any) -> list[CheckMessage]:
+    """Half a pair would be nobody's group."""
+    if all(theirs and ours for theirs, ours in settings.RUNG_OIDC_GROUPS.items()):
+        return []
+    hint = "Pairs such as theirs=ours, separated by commas."
+    return [Error("RUNG_OIDC_GROUPS holds something that is no pair.", hint=hint, id="tenants.E006")]
+
+
 def provider_is_asked_over_https(**_kwargs: Any) -> list[CheckMessage]:
     """On loopback http is for trying things out."""
     if not settings.RUNG_OIDC_ISSUER.startswith("http://"):
         return []
-    return [Caution("RUNG_OIDC_ISSUER is asked over http.", hint="Use https.", id="tenants.W006")]
+    return [Caution("RUNG_OIDC_ISSUER is asked over http.", hint="Use https.", id="tenants.W007")]
 
 
-ALWAYS = (provider_can_be_asked, second_factor_is_asked_of_somebody_known)
+ALWAYS = (provider_can_be_asked, groups_are_mapped_in_pairs, second_factor_is_asked_of_somebody_known)
 IN_PRODUCTION = (provider_is_asked_over_https,)
 """What `check --deploy` adds."""

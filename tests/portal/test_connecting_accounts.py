@@ -160,6 +160,7 @@ def protect(user: User) -> list[str]:
         ("RUNG_OIDC_SCOPES", ["email"], "tenants.E003"),
         ("RUNG_OIDC_CA_FILE", "/absent.pem", "tenants.E004"),
         ("RUNG_MFA_REQUIRED", "admin", "tenants.E005"),
+        ("RUNG_OIDC_GROUPS", {"": "ml"}, "tenants.E006"),
     ],
 )
 def test_a_mistake_is_found_at_start(
