@@ -1,11 +1,15 @@
-"""Does a resolved workload keep to the policies of its project? Refused with every broken rule and whose it is."""
+"""Does a workload keep to the policies of its project? Refused with every broken rule and whose it is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from portal.core.errors import BadRequest, Problem
-from scheduling.priority import Effective
-from workloads.policy_rules import PREEMPTIBILITY, PRIORITY, Merged, Violation, violations
+from scheduling.priority import Effective, Level, Preemptibility, Request, Source, resolve
+from workloads.models import Workload, WorkloadType
+from workloads.policies import policy_for
+from workloads.policy_rules import PREEMPTIBILITY, PRIORITY, Merged, Violation, defaults_in, violations
+from workloads.resolution import current_dictionary, defaults_of, effective_as
 
 POINTERS: Final = {PRIORITY: "/priority", PREEMPTIBILITY: "/preemptibility"}
 _FIELDS: Final = {"priority": PRIORITY}
@@ -23,10 +27,24 @@ class Noncompliant(BadRequest):
         return {"complianceIssues": [_issue(problem) for problem in self.problems if problem.code.startswith(_CODE)]}
 
 
-def refuse_noncompliant(effective: Effective, untouched: Effective | None, merged: Merged) -> None:
-    """Raise Noncompliant for every rule the effective pair breaks; `untouched` is the pair without anybody's wish."""
-    if problems := [_problem(each) for each in violations(effective, untouched, merged)]:
+def refuse_noncompliant(effective: Effective, type_: WorkloadType, merged: Merged) -> None:
+    """Raise Noncompliant for every rule that the pair of a new workload of this type breaks."""
+    if not merged:
+        return
+    untouched = resolve(
+        Request(), defaults=defaults_of(type_), dictionary=current_dictionary(), policy=defaults_in(merged)
+    )
+    broken = violations(effective, untouched if isinstance(untouched, Effective) else None, merged)
+    if problems := [_problem(each) for each in broken]:
         raise Noncompliant(problems[0].message, problems=problems)
+
+
+def refuse_new_priority(workload: Workload, level: Level) -> None:
+    """The same for a priority that a submitted workload is to get: what may not be submitted is not reached later."""
+    policy = policy_for(workload.type.name, workload.project)
+    effective = effective_as(workload, level, Preemptibility(workload.preemptibility))
+    merged = {name: found for name, found in policy.items() if name == PRIORITY}
+    refuse_noncompliant(replace(effective, priority_source=Source.EXPLICIT), workload.type, merged)
 
 
 def _problem(broken: Violation) -> Problem:

@@ -18,6 +18,8 @@ from workloads.intake import Explicit, FormFields, WorkloadSpec
 from workloads.intake.form_fields import ENGINES
 from workloads.intake.forms import FRAMEWORKS, RUNS_AS
 from workloads.models import Priority
+from workloads.policies import policy_for
+from workloads.policy_rules import imposed
 
 POINTERS: Final[Mapping[str, str]] = {
     "/priority": "priority",
@@ -226,6 +228,13 @@ class FieldsForm(SubmitBase):
         """By a cluster of one of the projects; one that nobody has looked at yet may serve anything."""
         found = [project.cluster.served_kinds for project in self._projects.values()]
         return not found or any(not served or kind in served for served in found)
+
+    @property
+    def imposed(self) -> list[str]:
+        """What policies say to workloads of the chosen type in the chosen project, a sentence each."""
+        given = getattr(self, "cleaned_data", {})
+        project = self._projects.get(given.get("project", ""))
+        return list(imposed(policy_for(given.get("type", ""), project))) if project else []
 
     def clean_environment(self) -> tuple[tuple[str, str], ...]:
         """The lines as pairs; a line without an equals sign is refused with its number."""

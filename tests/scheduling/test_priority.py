@@ -7,6 +7,7 @@ from scheduling.priority import (
     Discarded,
     Effective,
     Level,
+    PolicyDefaults,
     Preemptibility,
     Refusal,
     Request,
@@ -219,3 +220,54 @@ def test_warnings_say_what_follows(request_: Request, words: str) -> None:
 def test_a_preemptible_job_may_be_evicted() -> None:
     (warning,) = effective(ask("low"), JOB).warnings
     assert "evicted" in warning.message
+
+
+HOUSE = PolicyDefaults("medium", "the installation", NON, "department research")
+
+
+@pytest.mark.parametrize(
+    ("request_", "defaults", "policy", "priority", "preemptibility"),
+    [
+        pytest.param(ask(), PYTORCH, HOUSE, ("medium", Source.POLICY), (NON, Source.POLICY), id="fills both"),
+        pytest.param(ask("low"), PYTORCH, HOUSE, ("low", EXPLICIT), (NON, Source.POLICY), id="before the threshold"),
+        pytest.param(ask(None, "low", None, PRE), JOB, HOUSE, ("low", LABEL), (PRE, LABEL), id="after labels"),
+        pytest.param(
+            ask(),
+            PYTORCH,
+            PolicyDefaults("high", "project a"),
+            ("high", Source.POLICY),
+            (PRE, TYPE),
+            id="a priority alone leaves the type's preemptibility",
+        ),
+        pytest.param(
+            ask(),
+            SPOT,
+            PolicyDefaults("high", "project a"),
+            ("high", Source.POLICY),
+            (NON, THRESHOLD),
+            id="a type without any follows the threshold",
+        ),
+        pytest.param(ask(), NVCF, HOUSE, ("very-high", TYPE), (NON, TYPE), id="what is fixed stays"),
+    ],
+)
+def test_a_policys_default_stands_between_label_and_type(
+    request_: Request,
+    defaults: TypeDefaults,
+    policy: PolicyDefaults,
+    priority: tuple[str, Source],
+    preemptibility: tuple[Preemptibility, Source],
+) -> None:
+    found = resolve(request_, defaults=defaults, dictionary=RUNAI, policy=policy)
+    assert isinstance(found, Effective)
+    assert (found.priority.name, found.priority_source) == priority
+    assert (found.preemptibility, found.preemptibility_source) == preemptibility
+
+
+def test_a_policys_default_is_told_with_whose_it_is() -> None:
+    found = resolve(ask(), defaults=PYTORCH, dictionary=RUNAI, policy=HOUSE)
+    assert isinstance(found, Effective)
+    said = [each.message for each in found.warnings if each.code == "set_by_policy"]
+    assert said == [
+        "Priority medium: set by policy of the installation.",
+        "Non-preemptible: set by policy of department research.",
+    ]

@@ -12,6 +12,7 @@ from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
 from scheduling.priority import Level, Source
 from tenants.permissions import Verb, require
+from workloads.compliance import refuse_new_priority
 from workloads.enqueue import wake_apply
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle import ENDED, HOLDING, RESUMABLE, STOPPABLE
@@ -84,6 +85,7 @@ def clone_spec(*, workload: Workload, actor: Actor) -> WorkloadSpec:
 
 
 def apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
+    refuse_new_priority(workload, level)
     now = timezone.now()
     before = {"priority": workload.priority.name, "value": workload.priority_value}
     values: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -21,7 +20,6 @@ from scheduling.priority import (
     LABEL_PRIORITY,
     Effective,
     Refusal,
-    Request,
     resolve,
 )
 from tenants.models import Project
@@ -124,16 +122,15 @@ def _read_types() -> Mapping[str, WorkloadType]:
 def _resolved(spec: WorkloadSpec, type_: WorkloadType, project: Project) -> Effective:
     """Policies fill in before the type's defaults do; their rules are checked against what came out."""
     policy = policy_for(type_.name, project)
-    find = partial(resolve, defaults=defaults_of(type_), dictionary=current_dictionary(), policy=defaults_in(policy))
-    answer = find(spec.request)
+    answer = resolve(
+        spec.request, defaults=defaults_of(type_), dictionary=current_dictionary(), policy=defaults_in(policy)
+    )
     if isinstance(answer, Refusal):
         pointer = POINTERS.get(answer.field, answer.field)
         raise Refused.at(pointer, answer.code, answer.message, allowed=answer.allowed)
     if type_.fixed:
         raise Refused.at("/kind", "not_submittable", f"{type_.title} workloads are not submitted here.")
-    if policy:
-        untouched = find(Request())
-        refuse_noncompliant(answer, untouched if isinstance(untouched, Effective) else None, policy)
+    refuse_noncompliant(answer, type_, policy)
     return answer
 
 
