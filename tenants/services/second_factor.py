@@ -13,6 +13,7 @@ from allauth.mfa.totp.internal import auth as totp
 from allauth.mfa.utils import decrypt, encrypt
 from django.conf import settings
 from django.db import transaction
+from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
 
 from portal.audit.services import record
@@ -45,7 +46,10 @@ def codes_left(user: User) -> int:
 
 @transaction.atomic
 def confirm(*, user: User, secret: str, code: str, actor: Actor) -> list[str]:
-    """Turn it on: the app knows the secret, for it showed this code. Answers recovery codes, for once to be seen."""
+    """Turn it on: the app knows the secret, for it showed this code. Answers recovery codes, for once to be seen.
+
+    Every session of theirs ends, since somebody may sit in one who had the password only.
+    """
     User.objects.select_for_update().get(pk=user.pk)
     if has_one(user):
         raise Conflict(_("There is an authenticator app already. Remove it first."), code="exists")
@@ -55,6 +59,7 @@ def confirm(*, user: User, secret: str, code: str, actor: Actor) -> list[str]:
     sealed = {"secret": encrypt(secret), "period": period}
     Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data=sealed)
     codes = _new_codes(user)
+    _end_sessions(user)
     record(actor, "second_factor.create", user, entity_type="user")
     return codes
 
@@ -88,10 +93,11 @@ def remove(*, user: User, actor: Actor) -> None:
 
 @transaction.atomic
 def reset(*, user: User, actor: Actor) -> bool:
-    """Turn somebody else's off, who lost app and codes; False if there was none."""
+    """Turn somebody else's off, who lost app and codes, and end their sessions; False if there was none."""
     require(actor, Verb.MANAGE_ACCESS)
     if not Authenticator.objects.filter(user=user).delete()[0]:
         return False
+    _end_sessions(user)
     record(actor, "second_factor.reset", user, entity_type="user")
     return True
 
@@ -120,6 +126,11 @@ def _period_of(secret: str, code: str) -> int | None:
         if compare_user_code(actual=code, expected=totp.format_hotp_value(totp.hotp_value(secret, period))):
             return int(period)
     return None
+
+
+def _end_sessions(user: User) -> None:
+    user.session_stamp = get_random_string(32)
+    user.save(update_fields=["session_stamp"])
 
 
 def _new_codes(user: User) -> list[str]:

@@ -8,6 +8,7 @@ from allauth.mfa.adapter import get_adapter
 from allauth.mfa.totp.internal.auth import generate_totp_secret
 from allauth.mfa.utils import decrypt, encrypt
 from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -65,7 +66,7 @@ def set_up(request: HttpRequest) -> HttpResponse:
             form.show(error)
         else:
             del request.session[OFFERED]
-            request.session.cycle_key()
+            update_session_auth_hash(request, user)  # this session goes on, under a new key
             request.session[MARK] = "app"
             return render(request, "tenants/recovery_codes.html", {"codes": _grouped(codes)})
     context = {"form": form, "picture": _picture(user, secret), "secret": _grouped([secret])[0]}

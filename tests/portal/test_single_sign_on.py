@@ -11,9 +11,9 @@ from pytest_django.fixtures import Settings
 
 from portal.audit.models import AuditRecord
 from portal.core.actors import Actor, ActorKind, Channel
-from tenants.models import User
+from tenants.models import Project, User
 from tenants.permissions import standing_of
-from tests.factories.tenants import UserFactory
+from tests.factories.tenants import MembershipFactory, UserFactory
 from tests.support.identity_provider import ABSENT, IdentityProvider
 from tests.support.signing_in import at_provider, back, come_in, refused, signed_in
 
@@ -99,6 +99,20 @@ def test_groups_follow_the_provider_at_each_sign_in(client: Client, provider: Id
     assert groups(client) == {"ml", "research"}
     told = AuditRecord.objects.filter(action="user.groups").order_by("-id")[0]
     assert told.detail == {"joined": ["research"], "left": ["ops"]}
+
+
+def test_a_role_of_a_group_is_gone_with_the_next_sign_in_after_its_removal(
+    client: Client, provider: IdentityProvider, llm_team: Project
+) -> None:
+    ml = Group.objects.create(name="ml")
+    MembershipFactory.create(user=None, group=ml, project=llm_team)
+    provider.person["groups"] = ["ml"]
+    come_in(client)
+    assert client.get("/projects/llm-team/").status_code == 200
+    provider.person["groups"] = []
+    assert client.get("/projects/llm-team/").status_code == 200
+    come_in(client)
+    assert client.get("/projects/llm-team/").status_code == 404
 
 
 def test_a_claim_that_is_gone_is_no_group_at_all(client: Client, provider: IdentityProvider) -> None:

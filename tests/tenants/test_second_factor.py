@@ -274,11 +274,19 @@ def test_it_may_be_asked_of_admins_only(client_of: Clients, alice: User, admin: 
 def test_an_older_session_has_to_show_it_once_it_is_required(
     client_of: Clients, alice: User, settings: Settings
 ) -> None:
-    older = client_of(alice)
     set_up(client_of(alice))
+    alice.refresh_from_db()
+    older = client_of(alice)
     settings.RUNG_MFA_REQUIRED = "everyone"
     assert older.get("/projects/")["Location"] == reverse("login")
     assert not is_in(older)
+
+
+def test_setting_it_up_ends_every_other_session(client_of: Clients, alice: User) -> None:
+    other, own = client_of(alice), client_of(alice)
+    set_up(own)
+    assert own.get("/security/").status_code == 200
+    assert other.get("/security/").status_code == 302
 
 
 def test_an_admin_resets_it_and_that_is_recorded(client_of: Clients, alice: User, admin: User) -> None:
