@@ -43,7 +43,7 @@ class AccessKeyForm(PageForm):
         self._departments = {f"department {each.pk}": each for each in standing.departments().order_by("name")}
         reach = cast("forms.ChoiceField", self.fields["reach"])
         reach.choices = [
-            ("", _("everything that you may do")),
+            ("", _("everything that you reach")),
             (_("One department only"), [(key, each.name) for key, each in self._departments.items()]),
             (_("One project only"), [(key, each.name) for key, each in self._projects.items()]),
         ]

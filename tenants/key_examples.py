@@ -4,18 +4,22 @@ from dataclasses import dataclass
 from typing import Final
 
 _SHELL: Final = """\
-export RUNG_URL='{address}' RUNG_CLIENT_ID='{client_id}'
+export RUNG_URL='{address}'
+export RUNG_CLIENT_ID='{client_id}'
 read -rs RUNG_CLIENT_SECRET && export RUNG_CLIENT_SECRET
 """
 _RUNG: Final = """\
-rung whoami
-printf %s "$RUNG_CLIENT_SECRET" | rung login "$RUNG_URL" --client-id "$RUNG_CLIENT_ID" --secret-stdin
+rung whoami  # at once; the next line signs in for good
+printf %s "$RUNG_CLIENT_SECRET" |
+  rung login "$RUNG_URL" --client-id "$RUNG_CLIENT_ID" --secret-stdin
 """
 _CURL: Final = """\
 TOKEN=$(printf '{"grantType": "client_credentials", "clientId": "%s", "clientSecret": "%s"}' \\
     "$RUNG_CLIENT_ID" "$RUNG_CLIENT_SECRET" |
-  curl -fsS --data-binary @- "$RUNG_URL/api/v1/token" | sed 's/.*"accessToken": *"\\([^"]*\\)".*/\\1/')
-printf 'Authorization: Bearer %s' "$TOKEN" | curl -fsS -H @- "$RUNG_URL/api/v1/org-unit/projects"
+  curl -fsS --data-binary @- "$RUNG_URL/api/v1/token" |
+  sed 's/.*"accessToken": *"\\([^"]*\\)".*/\\1/')
+printf 'Authorization: Bearer %s' "$TOKEN" |
+  curl -fsS -H @- "$RUNG_URL/api/v1/org-unit/projects"
 """
 _PYTHON: Final = """\
 import os

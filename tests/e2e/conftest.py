@@ -18,6 +18,7 @@ from clusters.models import Cluster, Drift, SyncOutcome, SyncRun
 from portal.core.actors import SYSTEM
 from tenants.models import Project, User
 from tests.e2e.estate import differences, on_kube
+from tests.factories.tenants import AccessKeyFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support import real
 from workloads.models import (
@@ -114,7 +115,9 @@ def visit(browser: Browser, live_server: object) -> Iterator[Visitor]:
 
 
 @pytest.fixture
-def organisation(cluster: Cluster, llm_team: Project, vision_team: Project, alice: User, bob: User) -> dict[str, str]:
+def organisation(
+    cluster: Cluster, llm_team: Project, vision_team: Project, admin: User, alice: User, bob: User
+) -> dict[str, str]:
     """A cluster that was synced with a conflict, and workloads in several phases; addresses by name."""
     Cluster.objects.filter(pk=cluster.pk).update(observed_at=timezone.now(), backend="sandbox")
     running = _workload(llm_team, alice, "llm-finetune", Phase.RUNNING, gpus=2)
@@ -124,6 +127,7 @@ def organisation(cluster: Cluster, llm_team: Project, vision_team: Project, alic
     _workload(vision_team, bob, "segment", Phase.RUNNING, gpus=2)
     _evicted_by(evicted, running)
     _synced(cluster)
+    _keys_of(admin, llm_team)
     return {
         "home": "/",
         "workloads": "/workloads/",
@@ -156,6 +160,7 @@ def organisation(cluster: Cluster, llm_team: Project, vision_team: Project, alic
         "leave": "/clusters/lab/leave/",
         "connect": "/connect-cluster/",
         "audit": "/audit/",
+        "access keys": "/access-keys/",
         "absent": "/projects/no-such-project/",
     }
 
@@ -200,6 +205,15 @@ def _workload(project: Project, user: User, name: str, phase: str, *, gpus: int,
         workload=workload, at=ago, type="action", message=f"Submitted {name}.", actor=user.username
     )
     return workload
+
+
+def _keys_of(user: User, project: Project) -> None:
+    """A key in use, one that only reads in a project and was never used, and one that is over."""
+    now = timezone.now()
+    AccessKeyFactory(owner=user, name="laptop", last_login=now - timedelta(hours=3))
+    ends = now + timedelta(days=5)
+    AccessKeyFactory(owner=user, name="dashboard", project=project, read_only=True, expires_at=ends)
+    AccessKeyFactory(owner=user, name="old-pipeline", department=project.department, expires_at=now)
 
 
 def _evicted_by(victim: Workload, preemptor: Workload) -> None:

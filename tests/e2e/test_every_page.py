@@ -39,7 +39,7 @@ def test_so_are_differences_runs_and_plain_clusters(visit: Visitor, estate: dict
 def test_signing_in_is_accessible(visit: Visitor, db: None, theme: str, size: str) -> None:
     window = visit(None, theme=theme, size=size)
     page = window.open("/login/")
-    _picture(page, f"sign-in-{theme}-{size}")
+    picture(page, f"sign-in-{theme}-{size}")
     assert findings(page) == []
     assert window.foreign == []
 
@@ -55,7 +55,7 @@ def _look_at(window: Visit, pages: dict[str, str]) -> None:
         page = window.open(address)
         for theme, size in looks:
             window.look(theme, size)
-            _picture(page, f"{name_of(name)}-{theme}-{size}")
+            picture(page, f"{name_of(name)}-{theme}-{size}")
             width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             if found := [*findings(page), *(["scrolls sideways"] if width > 0 else [])]:
                 wrong[f"{name}, {theme} {size}"] = found
@@ -67,7 +67,7 @@ def _look_at(window: Visit, pages: dict[str, str]) -> None:
     assert window.foreign == []
 
 
-def _picture(page: Page, name: str) -> None:
+def picture(page: Page, name: str) -> None:
     """Pictures are kept where `RUNG_PICTURES` says, for people to look at."""
     if folder := os.environ.get("RUNG_PICTURES"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
