@@ -40,12 +40,17 @@ def needs_replacing(observed: Manifest, desired: Manifest) -> bool:
 
 
 def writable(observed: Manifest, desired: Manifest, *, pods_run: bool) -> Manifest:
-    """What may be written over the observed object now: the description only where it disturbs no running pod."""
+    """What may be written over the observed object now: the description only where it disturbs no running pod.
+
+    How many there are is another matter: a controller that rolls its pods out reaches that without touching the rest.
+    """
     kind = _kind_of(desired)
     if _on_change(kind) in AT_ONCE or (_on_change(kind) is OnChange.RESTART and not pods_run):
         return desired if _says_suspended(desired, kind) is not None else _as_it_is(desired, observed, kind)
     result = copy.deepcopy(desired)
     result["spec"] = copy.deepcopy(observed["spec"])
+    if _on_change(kind) is OnChange.RESTART and "replicas" in desired["spec"]:
+        result["spec"]["replicas"] = desired["spec"]["replicas"]
     result["metadata"]["annotations"][PODS_HASH] = _hash(observed)
     said = _says_suspended(desired, kind)
     return result if said is None else _suspended(result, kind, value=said)

@@ -1,46 +1,43 @@
-"""Any Kubernetes kind as a manifest: Run:ai's v2 submission, read and delete."""
+"""Any Kubernetes kind as a manifest: Run:ai's v2 submission, read, change and delete."""
 
 import base64
 import binascii
-from typing import Any, Final
+from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.actors import Actor
-from portal.core.bodies import REFUSALS, ErrorSchema, checked
+from portal.core.bodies import checked
 from portal.core.errors import BadRequest, Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
-from portal.core.repeats import checked_key
 from portal.core.routes import Route, Rule
 from tenants.api.authentication import marks_of
 from tenants.models import Project
-from tenants.permissions import Verb, can, grants_read_once
-from tenants.selectors import project_by_id
-from workloads.api.schemas import NewWorkload, WorkloadV2Schema, WorkloadV2WithSync
+from tenants.permissions import grants_read_once
+from workloads.api.schemas import NewWorkload, WorkloadUpdate, WorkloadV2Schema, WorkloadV2WithSync
 from workloads.api.shapes import workload_v2_json
+from workloads.api.submitting import ANSWERS, Submission, project_named
 from workloads.intake import Explicit, WorkloadSpec
 from workloads.models import DesiredPhase, Workload
+from workloads.permissions import require_manage
 from workloads.selectors import workload_or_404
 from workloads.services import lifecycle
+from workloads.services.changing import Change, change
 from workloads.services.reading import read_manifest, read_text
-from workloads.services.submission import submit
-
-ANSWERS: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+from workloads.services.submission import category_of, type_of
 
 
-class Manifests(Route):
+class Manifests(Submission):
     """Submit a manifest."""
-
-    access = {"POST": Rule("submit", "project")}
-    own_repeats = True
 
     @extend_schema(
         operation_id="create_workload_v2",
         summary="Submit a workload as a manifest",
-        description="`metadata.priority` and `metadata.preemptibility` beat the labels of the manifest.",
+        description="`metadata.priority` and `metadata.preemptibility` beat the labels of the manifest. With "
+        "`dryRun=true` the answer has a `forecast` beside it (beyond Run:ai).",
         request=NewWorkload,
         responses={202: WorkloadV2Schema, **ANSWERS},
     )
@@ -49,21 +46,26 @@ class Manifests(Route):
         body = checked(NewWorkload, request.data)
         metadata, actor = body["metadata"], actor_of(request)
         with steady(marks_of(request)), grants_read_once():
-            project = _project(actor, metadata)
-            spec = _read(body, project, actor)
-            workload = submit(spec=spec, project=project, actor=actor, raw=body.get("manifest"), key=_key(request))
-        return Response(_answer(workload), status=202)
+            project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
+            spec = _read(body, metadata, project, actor)
+            _refuse_category(metadata.get("category"), category_of(type_of(spec)))
+            workload = self.accept(request, spec=spec, project=project, raw=body.get("manifest") or {})
+        return Response(_answer(workload) | self.foreseen, status=202)
 
 
 class OneManifest(Route):
     """A submitted manifest by id."""
 
-    access = {"GET": Rule("view_project", "project"), "DELETE": Rule("manage_workload", "project")}
+    access = {
+        "GET": Rule("view_project", "project"),
+        "PUT": Rule("manage_workload", "project"),
+        "DELETE": Rule("manage_workload", "project"),
+    }
 
     @extend_schema(
         operation_id="get_workload_v2_by_id",
         summary="Read a submitted manifest",
-        responses={200: WorkloadV2WithSync, **REFUSALS},
+        responses={200: WorkloadV2WithSync, **ANSWERS},
     )
     def get(self, request: Request, workload_id: str) -> Response:
         """The manifest with its sync; 404 if absent or not yours."""
@@ -71,7 +73,29 @@ class OneManifest(Route):
         return Response({"workload": _answer(workload), "syncInfo": _sync_info(workload)})
 
     @extend_schema(
-        operation_id="delete_workload_v2", summary="Delete a workload", responses={202: WorkloadV2Schema, **REFUSALS}
+        operation_id="update_workload_v2",
+        summary="Change a submitted workload",
+        description="Another priority, or as many replicas, at any time; what describes its pods only while it is "
+        "suspended. Its preemptibility stays.",
+        request=WorkloadUpdate,
+        responses={202: WorkloadV2Schema, **ANSWERS},
+    )
+    def put(self, request: Request, workload_id: str) -> Response:
+        """Accepted; refused at what cannot be changed now."""
+        actor = actor_of(request)
+        workload = workload_or_404(actor, workload_id)
+        require_manage(actor, workload)
+        body = checked(WorkloadUpdate, request.data)
+        metadata = body.get("metadata") or {}
+        _refuse_category(metadata.get("category"), workload.category)
+        wanted = Change(priority=metadata.get("priority"))
+        if "manifest" in body or "manifestBase64Encoded" in body:
+            spec = _new_spec(workload, body, actor, wanted.priority)
+            wanted = Change(spec, body.get("manifest"), wanted.priority, ["/manifest"])
+        return Response(_answer(change(workload=workload, wanted=wanted, actor=actor)), status=202)
+
+    @extend_schema(
+        operation_id="delete_workload_v2", summary="Delete a workload", responses={202: WorkloadV2Schema, **ANSWERS}
     )
     def delete(self, request: Request, workload_id: str) -> Response:
         """Accepted; twice is once."""
@@ -80,19 +104,27 @@ class OneManifest(Route):
         return Response(_answer(workload), status=202)
 
 
-def _project(actor: Actor, metadata: dict[str, Any]) -> Project:
-    """The project the body names; one that is absent or foreign is refused alike, at its field."""
-    wanted = metadata["projectId"]
-    found = project_by_id(int(wanted)) if wanted.isascii() and wanted.isdigit() else None
-    if found is None or not can(actor, Verb.VIEW_PROJECT, project=found):
-        raise Refused.at("/metadata/projectId", "unknown_id", "projectId names no project of yours.")
-    if str(metadata.get("clusterId", found.cluster_id)) != str(found.cluster_id):
-        raise Refused.at("/metadata/clusterId", "wrong_cluster", f"{found.name} is on cluster {found.cluster_id}.")
-    return found
+def _refuse_category(wanted: str | None, own: str) -> None:
+    """Time limits go by category, so a workload cannot choose another than its type's."""
+    if wanted is not None and wanted.casefold() != own.casefold():
+        message = f"A workload of this type is {own or 'of no category'}."
+        raise Refused.at("/metadata/category", "category_of_type", message, allowed=(own,))
 
 
-def _read(body: dict[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
-    metadata = body["metadata"]
+def _new_spec(workload: Workload, body: dict[str, Any], actor: Actor, priority: str | None) -> WorkloadSpec:
+    """The same workload as the new manifest has it, under its own name."""
+    if workload.type.native:
+        message = f"{workload.name} is a {workload.type.title}: it is changed by the route of its kind."
+        raise Refused.at("/manifest", "native", message)
+    spec = _read(body, {"name": workload.name, "useGivenNameAsPrefix": False}, workload.project, actor)
+    wished = spec.request.label_priority
+    if priority is None and wished is not None and wished != workload.priority.name:
+        message = "Another priority is named in metadata.priority: a label of a submitted workload is read no more."
+        raise Refused.at("/metadata/labels/priorityClassName", "fixed", message, allowed=(workload.priority.name,))
+    return spec
+
+
+def _read(body: dict[str, Any], metadata: dict[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
     explicit = Explicit(priority=metadata.get("priority"), preemptibility=metadata.get("preemptibility"))
     if ("manifest" in body) == ("manifestBase64Encoded" in body):
         message = "Exactly one of manifest and manifestBase64Encoded is needed."
@@ -120,11 +152,6 @@ def _with_name(manifest: dict[str, Any], metadata: dict[str, Any]) -> dict[str, 
         return manifest
     kept = {key: value for key, value in own.items() if key not in {"name", "generateName"}}
     return {**manifest, "metadata": {**kept, "generateName" if metadata["useGivenNameAsPrefix"] else "name": name}}
-
-
-def _key(request: Request) -> str | None:
-    key = request.headers.get("Idempotency-Key")
-    return None if key is None else checked_key(key)
 
 
 def _answer(workload: Workload) -> dict[str, Any]:

@@ -113,6 +113,21 @@ class NewWorkload(serializers.Serializer[Any]):
     manifestBase64Encoded = serializers.CharField(required=False, help_text="Base64 of YAML.")
 
 
+class WorkloadUpdateMetadata(serializers.Serializer[Any]):
+    """What may be another."""
+
+    priority = serializers.CharField(required=False, allow_null=True, max_length=63)
+    category = serializers.CharField(required=False, allow_null=True, max_length=40, help_text="That of its type.")
+
+
+class WorkloadUpdate(serializers.Serializer[Any]):
+    """A change; what is absent stays. At most one of the two ways to give a manifest."""
+
+    metadata = WorkloadUpdateMetadata(required=False, allow_null=True)
+    manifest = serializers.DictField(required=False)
+    manifestBase64Encoded = serializers.CharField(required=False)
+
+
 class WorkloadV2Schema(serializers.Serializer[Any]):
     """A submitted manifest."""
 

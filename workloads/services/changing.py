@@ -98,7 +98,8 @@ def _reshape(workload: Workload, spec: WorkloadSpec, wanted: Change, level: Leve
 
 
 def _refuse_another(before: WorkloadSpec, spec: WorkloadSpec) -> None:
-    if (spec.kind, spec.api_version, spec.name) != (before.kind, before.api_version, before.name):
+    one, other = ((each.type_name, each.kind, each.api_version, each.name) for each in (before, spec))
+    if one != other:
         message = f"It stays the {before.api_version} {before.kind} {before.name}: submit another one."
         raise Refused.at("/metadata/name", "another_workload", message)
 

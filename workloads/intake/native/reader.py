@@ -159,9 +159,11 @@ _AT: Final = (
     (re.compile(r"/ttlSecondsAfterFinished$"), "/autoDeletionTimeAfterCompletionSeconds"),
 )
 _WHOLE: Final = {
+    "": "",
     "/metadata/name": "/name",
     "/metadata/generateName": "/name",
     "/priority": "/spec/priorityClass",
+    "/metadata/priority": "/spec/priorityClass",
     "/preemptibility": "/spec/preemptibility",
 }
 

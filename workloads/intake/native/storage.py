@@ -16,7 +16,6 @@ MODES: Final = (
     ("readOnlyMany", "ReadOnlyMany"),
     ("readWriteMany", "ReadWriteMany"),
 )
-MOUNT_TO: Final = "Write the place in the pod."
 _mode: Rule = text(4, r"0[0-7]{3}", "four octal digits such as 0644")
 
 
@@ -42,7 +41,7 @@ def _claim(item: dict[str, Any], place: Place) -> Any:
         if "claimName" not in item:
             return place.at("claimName").refuse("required", "Which claim?")
         source = {"claimName": item["claimName"], "readOnly": item.get("readOnly", False)}
-        return _mounted({"persistentVolumeClaim": source}, item.get("path"), place.at("path"))
+        return _mounted({"persistentVolumeClaim": source}, item.get("path"))
     if not item.get("ephemeral"):
         message = "Rung makes no claim that outlives its pod: name an existing one, or set ephemeral."
         return place.at("existingPvc").refuse("not_offered", message, ("true",))
@@ -54,32 +53,32 @@ def _claim(item: dict[str, Any], place: Place) -> Any:
         "resources": {"requests": {"storage": info.get("size")}},
         **({"storageClassName": info["storageClass"]} if "storageClass" in info else {}),
     }
-    return _mounted({"ephemeral": {"volumeClaimTemplate": {"spec": spec}}}, item.get("path"), place.at("path"))
+    return _mounted({"ephemeral": {"volumeClaimTemplate": {"spec": spec}}}, item.get("path"))
 
 
-def _scratch(item: dict[str, Any], place: Place) -> Any:
+def _scratch(item: dict[str, Any], _place: Place) -> Any:
     source = {name: item[name] for name in ("medium", "sizeLimit") if name in item}
-    return _mounted({"emptyDir": source}, item.get("path"), place.at("path"))
+    return _mounted({"emptyDir": source}, item.get("path"))
 
 
-def _config(item: dict[str, Any], place: Place) -> Any:
+def _config(item: dict[str, Any], _place: Place) -> Any:
     source = {"configMap": {"name": item.get("configMap"), **_default_mode(item)}}
-    return _mounted(source, item.get("mountPath"), place.at("mountPath"), item.get("subPath"))
+    return _mounted(source, item.get("mountPath"), item.get("subPath"))
 
 
-def _secret(item: dict[str, Any], place: Place) -> Any:
+def _secret(item: dict[str, Any], _place: Place) -> Any:
     source = {"secret": {"secretName": item.get("secret"), **_default_mode(item)}}
-    return _mounted(source, item.get("mountPath"), place.at("mountPath"))
+    return _mounted(source, item.get("mountPath"))
 
 
 def _default_mode(item: Mapping[str, Any]) -> dict[str, int]:
     return {"defaultMode": int(item["defaultMode"], 8)} if "defaultMode" in item else {}
 
 
-def _mounted(source: dict[str, Any], path: str | None, place: Place, sub_path: str | None = None) -> Any:
-    """A volume without its name, and where it is mounted."""
+def _mounted(source: dict[str, Any], path: str | None, sub_path: str | None = None) -> Any:
+    """A volume without its name, and where it is mounted; a refused path was noted by its rule."""
     if path is None:
-        return place.refuse("required", MOUNT_TO)
+        return ABSENT
     return source, {"mountPath": path, **({"subPath": sub_path} if sub_path else {})}
 
 
@@ -101,12 +100,14 @@ VOLUMES: Final[Mapping[str, Rule]] = {
                 "dataSharing": nothing("A claim belongs to its project: it is not shared."),
             },
             _claim,
+            required=("path",),
         )
     ),
     "emptyDirVolume": items(
         rebuilt(
             {"name": WORD, "path": mount_path, "medium": choice("", "Memory"), "sizeLimit": memory},
             _scratch,
+            required=("path",),
         )
     ),
     "configMapVolume": items(
@@ -119,14 +120,14 @@ VOLUMES: Final[Mapping[str, Rule]] = {
                 "defaultMode": _mode,
             },
             _config,
-            required=("configMap",),
+            required=("configMap", "mountPath"),
         )
     ),
     "secretVolume": items(
         rebuilt(
             {"name": WORD, "secret": secret, "mountPath": mount_path, "defaultMode": _mode},
             _secret,
-            required=("secret",),
+            required=("secret", "mountPath"),
         )
     ),
     "hostPath": _of_node("hostPath"),
