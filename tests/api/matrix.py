@@ -13,7 +13,7 @@ from tenants.models import Project
 from tenants.services.roles import create_role
 from tests.api.conftest import Robot
 from tests.factories.tenants import MembershipFactory
-from tests.factories.workloads import WorkloadFactory
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from workloads.models import Category, Priority, WorkloadType
 
 ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
@@ -108,4 +108,7 @@ def world_of(project: Project, robot: Robot | None = None) -> World:
     first["rule_id"] = MembershipFactory(project=project)
     first["role_id"] = create_role(name="Custom", permission_sets=["view"], actor=SYSTEM)
     words = {"workload_id": str(workload.pk), "set_id": "view"}
+    first |= {"pool_id": project.cluster.node_pools.first(), "node_id": project.cluster.nodes.first()}
+    words |= {"cluster_id": str(project.cluster_id), "pool_name": first["pool_id"].name}
+    words["pod_id"] = ObservedPodFactory(workload=workload).uid
     return World({**words, **{name: str(row.pk) for name, row in first.items()}}, project)
