@@ -66,18 +66,24 @@ def _columns() -> dict[str, Expression | F]:
             When(user__isnull=False, then=Value("user")),
             When(group__isnull=False, then=Value("group")),
             default=Value("service-account"),
+            output_field=text,
         ),
-        "subject_key": Coalesce("user__username", "service_account__client_id", "group__name"),
+        "subject_key": Coalesce("user__username", "service_account__client_id", "group__name", output_field=text),
         "scope_type": Case(
-            *(When(**{f"{place}__isnull": False, "then": Value(place)}) for place in _PLACES), default=Value("tenant")
+            *(When(**{f"{place}__isnull": False, "then": Value(place)}) for place in _PLACES),
+            default=Value("tenant"),
+            output_field=text,
         ),
         "scope_key": Coalesce(
             Cast("project_id", text),
             Cast("department_id", text),
             Replace(Cast("cluster_id", text), Value("-"), Value("")),  # databases write UUIDs in their own ways
             Value(str(TENANT_ID)),
+            output_field=text,
         ),
-        "scope_name": Coalesce("project__name", "department__name", "cluster__name", Value(INSTALLATION)),
+        "scope_name": Coalesce(
+            "project__name", "department__name", "cluster__name", Value(INSTALLATION), output_field=text
+        ),
         "deleted_at": NullIf(F("created_at"), F("created_at"), output_field=DateTimeField()),  # none is kept
         "phase": Case(When(pk__isnull=False, then=Value("Ready")), default=Value(""), output_field=text),
     }
