@@ -43,6 +43,23 @@ def policies_reaching(owner: Cluster | Department | Project | None) -> Iterable[
     return Policy.objects.filter(where).select_related("cluster", "department", "project").order_by()
 
 
+def reaching_among(rows: Iterable[Policy], row: Policy) -> list[Policy]:
+    """Of these, the ones of the same kind that hold where this one does: its own and those of wider scopes."""
+    return [each for each in rows if each.kind == row.kind and _covers(each, row)]
+
+
+def _covers(wide: Policy, row: Policy) -> bool:
+    near = row.project or row.department
+    departments = {row.department_id, row.project.department_id if row.project else None}
+    clusters = {row.cluster_id, near.cluster_id if near else None}
+    return (
+        wide.scope == Scope.TENANT
+        or (wide.scope == Scope.CLUSTER and wide.cluster_id in clusters)
+        or (wide.scope == Scope.DEPARTMENT and wide.department_id in departments)
+        or wide.pk == row.pk
+    )
+
+
 def merged_of(rows: Iterable[Policy]) -> Merged:
     """What these policies of one kind say together."""
     known = known_priorities()

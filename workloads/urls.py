@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from workloads.views import actions, detail, dictionary, home, listing, plans, submit, types
+from workloads.views import actions, detail, dictionary, home, listing, plans, policies, submit, types
 
 pages = [
     path("workloads/", listing.workload_list, name="list"),
@@ -21,6 +21,10 @@ pages = [
     path("priorities/<slug:name>/retire/", dictionary.retire, name="priority-retire"),
     path("types/", types.type_list, name="types"),
     path("types/<uuid:type_id>/", types.edit, name="type"),
+    path("policies/", policies.policies, name="policies"),
+    path("policies/add/", policies.add, name="policy-add"),
+    path("policies/<uuid:policy_id>/", policies.edit, name="policy"),
+    path("policies/<uuid:policy_id>/lift/", policies.lift, name="policy-lift"),
     path("plans/<uuid:plan_id>/", plans.show, name="plan"),
     path("plans/<uuid:plan_id>/apply/", plans.apply, name="plan-apply"),
     path("plans/<uuid:plan_id>/discard/", plans.discard, name="plan-discard"),

@@ -15,7 +15,9 @@ from portal.core.bodies import REFUSALS, ErrorSchema, checked
 from portal.core.errors import Absent, BadRequest, Refused
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
+from portal.core.marks import steady
 from portal.core.routes import Route, Rule
+from tenants.api.authentication import marks_of
 from workloads.api.policy_schemas import SCOPES, NewPolicy, PoliciesSchema, PolicyChange, PolicySchema
 from workloads.api.policy_shapes import entry_json, holding_json
 from workloads.models import Policy
@@ -79,14 +81,13 @@ class Policies(Route):
         """What the caller may see, as the query narrows it."""
         query = request.query_params
         flag_in(query, "includeFallbackPolicies")
-        rows = visible_policies(actor_of(request))
-        if kind := _word(query, "workloadType", [str(each) for each in Kind]):
-            rows = rows.filter(kind=kind)
-        if scope := _word(query, "scope", SCOPES):
-            rows = rows.filter(scope=scope)
-        wanted = {name: query[name] for name in ("clusterId", "departmentId", "projectId") if query.get(name)}
-        found = [row for row in rows if all(str(getattr(row, _COLUMN[name])) == key for name, key in wanted.items())]
-        return Response({"policies": [entry_json(row) for row in found]})
+        wanted = {column: query[name] for name, column in _COLUMN.items() if query.get(name)}
+        wanted["kind"] = _word(query, "workloadType", [str(each) for each in Kind])
+        wanted["scope"] = _word(query, "scope", SCOPES)
+        with steady(marks_of(request)):
+            rows = list(visible_policies(actor_of(request)))
+            found = [row for row in rows if all(str(getattr(row, of)) == key for of, key in wanted.items() if key)]
+            return Response({"policies": [entry_json(row, rows) for row in found]})
 
 
 class OnePolicy(Route):

@@ -1,10 +1,11 @@
 """Policies to Run:ai's JSON."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from portal.core.wire import TENANT_ID, stamp
 from workloads.models import Policy
-from workloads.policies import merged_of, place_of_row, policies_reaching
+from workloads.policies import merged_of, place_of_row, reaching_among
 from workloads.policy_documents import merged_json, place_json
 from workloads.policy_rules import Kind, contradiction
 from workloads.selectors.policies import Holding
@@ -36,11 +37,9 @@ def meta_json(row: Policy) -> dict[str, Any]:
     }
 
 
-def entry_json(row: Policy) -> dict[str, Any]:
-    """PolicyListEntry. Rung itself holds people to it, so no cluster has anything to synchronise."""
-    reaching = policies_reaching(row.project or row.department or row.cluster)
-    merged = merged_of(each for each in reaching if each.kind == row.kind)
-    status = {"clusters": [], **_status(contradiction(merged))}
+def entry_json(row: Policy, among: Iterable[Policy]) -> dict[str, Any]:
+    """PolicyListEntry; `among`: all that may hold beside it. Rung itself holds people to it: no cluster has a part."""
+    status = {"clusters": [], **_status(contradiction(merged_of(reaching_among(among, row))))}
     return {"type": str(Kind(row.kind)), "meta": meta_json(row), "status": status}
 
 
