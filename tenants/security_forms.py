@@ -32,7 +32,7 @@ class ProofForm(PageForm):
         else:
             self._ask(_("A code of your authenticator app"), forms.TextInput(dict(DIGITS)))
 
-    def _ask(self, label: Any, widget: forms.TextInput) -> None:
+    def _ask(self, label: Any, widget: forms.Widget) -> None:
         field = self.fields["proof"]
         field.label = label
         field.widget = widget

@@ -3,11 +3,9 @@
 from collections.abc import Iterable
 
 from django.conf import settings
-from django.contrib.auth import login
 from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.auth.views import LoginView
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from portal.core import limiter
@@ -31,12 +29,11 @@ class SignIn(LoginView):
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """A right password does not count as a guess."""
         give_back(keys_of(self.request))
-        return self.admit(form.get_user())
+        return self.admit(form)
 
-    def admit(self, user: AbstractBaseUser) -> HttpResponse:
+    def admit(self, form: AuthenticationForm) -> HttpResponse:
         """Open a session, under a new key, and go where one wanted to go."""
-        login(self.request, user)
-        return HttpResponseRedirect(self.get_success_url())
+        return super().form_valid(form)
 
     def refuse(self, error: RungError) -> HttpResponse:
         """The page again, with why not, and when to come back."""

@@ -29,17 +29,22 @@ def endpoints_of(provider: Provider) -> Endpoints:
     said = _published(provider, provider.issuer.rstrip("/") + WELL_KNOWN)
     if said.get("issuer") != provider.issuer:
         raise Unbelieved("The provider's configuration is of another issuer.", code="wrong_issuer")
-    named = [str(said.get(name) or "") for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")]
-    userinfo = str(said.get("userinfo_endpoint") or "")
-    if not all(is_safe(each) for each in named) or (userinfo and not is_safe(userinfo)):
-        raise Unbelieved("The provider names an address without https.", code="unsafe_address")
     methods = said.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
     return Endpoints(
-        *named,
-        userinfo=userinfo,
+        authorization=_address(said, "authorization_endpoint"),
+        token=_address(said, "token_endpoint"),
+        keys=_address(said, "jwks_uri"),
+        userinfo=_address(said, "userinfo_endpoint") if said.get("userinfo_endpoint") else "",
         posts_secret="client_secret_basic" not in methods,
         names_itself=said.get("authorization_response_iss_parameter_supported") is True,
     )
+
+
+def _address(document: dict[str, Any], name: str) -> str:
+    found = document.get(name)
+    if not isinstance(found, str) or not is_safe(found):
+        raise Unbelieved("The provider names an address without https.", code="unsafe_address")
+    return found
 
 
 def key_for(provider: Provider, header: dict[str, Any]) -> jwt.PyJWK:

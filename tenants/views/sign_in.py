@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from django.contrib import messages
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.forms import AuthenticationForm
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
@@ -35,10 +35,9 @@ class SignIn(PasswordSignIn):
         """Beside Django's: the provider."""
         return super().get_context_data(provider=configured(), **kwargs)
 
-    def admit(self, user: AbstractBaseUser) -> HttpResponse:
+    def admit(self, form: AuthenticationForm) -> HttpResponse:
         """A right password is half of it for who has a second factor."""
-        known = User.objects.get(pk=user.pk)
-        return admit(self.request, known, onward=self.get_success_url(), shown="password")
+        return admit(self.request, form.get_user(), onward=self.get_success_url(), shown="password")
 
 
 @require_http_methods(["GET", "POST"])

@@ -28,6 +28,8 @@ PAGES = [
     "/clusters/",
     "/clusters/lab/",
     "/audit/",
+    "/security/",
+    "/security/second-factor/",
 ]
 
 
@@ -54,6 +56,8 @@ def verbs(workload: Workload) -> list[str]:
         reverse("workloads:plan-apply", kwargs=plan),
         reverse("workloads:plan-discard", kwargs=plan),
         reverse("tenants:reconcile", kwargs={"name": "lab"}),
+        reverse("tenants:second-factor"),
+        *(reverse("tenants:security-act", kwargs={"name": name}) for name in ("remove-app", "recovery-codes")),
         reverse("logout"),
     ]
 

@@ -5,9 +5,12 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
@@ -100,6 +103,45 @@ def test_t65_a_token_that_the_provider_did_not_sign(
     assert refused(client, code)
 
 
+def test_a_key_that_the_provider_has_rotated_in_is_looked_up(client: Client, provider: IdentityProvider) -> None:
+    come_in(client)
+    provider.kid = "two"
+    assert come_in(Client()) == 302
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "algorithm"),
+    [
+        ("ES256", ec.generate_private_key(ec.SECP256R1()), jwt.algorithms.ECAlgorithm),
+        ("EdDSA", ed25519.Ed25519PrivateKey.generate(), jwt.algorithms.OKPAlgorithm),
+    ],
+)
+def test_other_kinds_of_private_keys_count_too(
+    client: Client, provider: IdentityProvider, name: str, key: Any, algorithm: Any
+) -> None:
+    provider.other_keys = [{**algorithm.to_jwk(key.public_key(), as_dict=True), "kid": "three"}]
+    provider.sign = lambda _provider, claims: jwt.encode(claims, key, algorithm=name, headers={"kid": "three"})
+    assert come_in(client) == 302
+
+
+def test_t65_a_key_is_not_used_for_another_kind_of_signature(client: Client, provider: IdentityProvider) -> None:
+    provider.header = {"kid": "one"}
+    provider.sign = lambda asked, claims: jwt.encode(claims, asked.key, algorithm="PS256", headers={"kid": "one"})
+    assert come_in(client) == 403
+    assert refused(client, "unknown_key")
+
+
+def test_a_secret_may_be_posted_where_the_provider_takes_it_only_so(client: Client, provider: IdentityProvider) -> None:
+    provider.configuration = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    assert come_in(client) == 302
+
+
+def test_a_wrong_secret_brings_nobody_in(client: Client, provider: IdentityProvider, settings: Settings) -> None:
+    settings.RUNG_OIDC_CLIENT_SECRET = "another"
+    assert come_in(client) == 403
+    assert refused(client, "provider_refused")
+
+
 @pytest.mark.parametrize("ahead", [-340, -50, 50])
 def test_t65_a_minute_of_skew_is_borne(client: Client, provider: IdentityProvider, ahead: float) -> None:
     provider.seconds_ahead = ahead
@@ -168,6 +210,19 @@ def test_an_address_without_https_is_not_asked(client: Client, provider: Identit
     provider.configuration = {name: "http://192.0.2.1/x"}
     assert client.get(reverse("single-sign-on")).status_code == 403
     assert refused(client, "unsafe_address")
+
+
+def test_a_redirect_is_not_followed(client: Client, provider: IdentityProvider) -> None:
+    with listener() as visits:
+        elsewhere = quote(f"http://127.0.0.1:{visits.port}/")
+        provider.configuration = {"userinfo_endpoint": f"{provider.issuer}/authorize?state=x&redirect_uri={elsewhere}"}
+        assert come_in(client) == 503
+        assert visits.count == 0
+
+
+def test_an_answer_without_end_is_not_read(client: Client, provider: IdentityProvider) -> None:
+    provider.configuration = {"more": "x" * 2_000_000}
+    assert client.get(reverse("single-sign-on")).status_code == 503
 
 
 def test_a_configuration_of_another_issuer_is_not_believed(client: Client, provider: IdentityProvider) -> None:
