@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ from clusters.backends.kubernetes import KubernetesGateway
 from clusters.connections import Connection
 from clusters.credentials import put
 from clusters.gateways import forget_gateways, gateway_for
-from clusters.kinds_core import NAMESPACE, POD, RESOURCE_QUOTA, WORKLOAD_KINDS, kind_of, ref_of
+from clusters.kinds_core import NAMESPACE, POD, RESOURCE_QUOTA, kind_of, ref_of
 from clusters.models import Cluster, ClusterCredential, NodePool, ObserverLease
 from clusters.ports import Kind, Manifest, ObjectRef
+from clusters.rbac import manifests_for
 from clusters.services.observe import observe_cluster
 from clusters.services.reconcile import reconcile
 from portal.core.actors import SYSTEM, Actor
@@ -30,7 +31,8 @@ from tests.factories.tenants import (
 )
 from tests.factories.workloads import spec_of
 from tests.support.kube import KubeClient, KubeError
-from tests.support.lab import POOL, LabCluster, own_cluster
+from tests.support.lab import ACCOUNT, POOL, LabCluster, own_cluster
+from tests.support.lab import NAMESPACE as SYSTEM_NAMESPACE
 from tests.support.processes import eventually
 from workloads.models import Workload
 from workloads.queues import object_name
@@ -38,35 +40,50 @@ from workloads.services.apply import apply
 from workloads.services.submission import submit
 
 CRDS = Path(__file__).parents[2] / "lab" / "crds"
+OPERATORS = ("kubeflow.org", "jobset.x-k8s.io", "ray.io", "serving.kserve.io")
 PATIENCE = 60.0
 
 
-@contextmanager
-def cluster_with_operators() -> Iterator[LabCluster]:
+def cluster_with_operators() -> AbstractContextManager[LabCluster]:
     """A control plane of its own that serves every kind a tenant may submit; no operator runs in it."""
+    return _serving(*sorted(CRDS.glob("*.yaml")))
+
+
+def cluster_with_schedulers() -> AbstractContextManager[LabCluster]:
+    """A control plane that serves the queues of KAI and Volcano, and some kinds of workloads; neither runs in it."""
+    schedulers = [CRDS / "schedulers" / f"{name}.yaml" for name in ("kai", "volcano")]
+    return _serving(*schedulers, *(CRDS / f"{name}.yaml" for name in OPERATORS))
+
+
+@contextmanager
+def _serving(*files: Path) -> Iterator[LabCluster]:
     with own_cluster() as cluster:
-        for file in sorted(CRDS.glob("*.yaml")):
-            for crd in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-                cluster.admin.apply(crd, manager="lab")
-                ref = cluster.admin.ref(crd)
-                cluster.admin.wait_until(ref, lambda found: "Established" in str(found.get("status")))
-        _wait_for_storage(cluster.admin)
+        crds = [crd for file in files for crd in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+        for crd in crds:
+            cluster.admin.apply(crd, manager="lab")
+        for crd in crds:
+            ref = cluster.admin.ref(crd)
+            cluster.admin.wait_until(ref, lambda found: "Established" in str(found.get("status")))
+        eventually(lambda: all(_listed(cluster.admin, crd["spec"]) for crd in crds), seconds=30)
         yield cluster
 
 
-def _wait_for_storage(admin: KubeClient) -> None:
+def _listed(admin: KubeClient, spec: Manifest) -> bool:
     """A kind is established a moment before the server can list it."""
+    group, version, names = spec["group"], spec["versions"][0]["name"], spec["names"]
+    try:
+        admin.list(Kind(group, version, names["kind"], names["plural"], namespaced=False))
+    except KubeError as error:
+        if error.status != 429:
+            raise
+        return False
+    return True
 
-    def listed(kind: Kind) -> bool:
-        try:
-            admin.list(kind)
-        except KubeError as error:
-            if error.status != 429:
-                raise
-            return False
-        return True
 
-    eventually(lambda: all(listed(kind) for kind in WORKLOAD_KINDS), seconds=30)
+def grant(lab: LabCluster, flavour: str, *, beside: str = "") -> None:
+    """The least rights for this flavour, or for going from one to another."""
+    for manifest in manifests_for(flavour, beside=beside, namespace=SYSTEM_NAMESPACE, account=ACCOUNT):
+        lab.admin.apply(manifest, manager="lab")
 
 
 class Product:

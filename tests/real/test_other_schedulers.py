@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import yaml
 
 from clusters import sources
 from clusters.connections import Connection
@@ -31,7 +30,6 @@ from clusters.kinds_core import (
 )
 from clusters.models import Cluster, ObservedPod, SyncState
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, ObjectRef
-from clusters.rbac import manifests_for
 from clusters.services import sightings
 from clusters.services.connection_test import ConnectionReport, try_connection
 from clusters.services.estate import touch
@@ -45,46 +43,22 @@ from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
 from tests.clusters.synced import outcomes
 from tests.factories.workloads import pytorch_job
 from tests.intake.manifests import VALID
-from tests.real.product import CRDS, Product, fresh
+from tests.real.product import Product, cluster_with_schedulers, fresh, grant
 from tests.support.kube import KubeError
-from tests.support.lab import ACCOUNT, LabCluster, own_cluster
-from tests.support.lab import NAMESPACE as SYSTEM_NAMESPACE
-from tests.support.processes import eventually
+from tests.support.lab import Kept, LabCluster
 from workloads.intake import Scope, read_object
 
 pytestmark = pytest.mark.lab
 QUEUES: dict[str, Kind] = {"kai": KAI_QUEUE, "volcano": VOLCANO_QUEUE}
-OPERATORS = ("kubeflow.org", "jobset.x-k8s.io", "ray.io", "serving.kserve.io")
 SUBMITTED = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet", "PyTorchJob", "MPIJob", "JobSet", "RayJob")
 SHIPPED = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: priority}, {name: proportion}]\n'
 GOOD = 'actions: "allocate, preempt, reclaim"\ntiers:\n- plugins: [{name: capacity, enableHierarchy: true}]\n'
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[LabCluster]:
-    """A control plane that serves the queues of both schedulers, and some kinds of workloads."""
-    files = [CRDS / "schedulers" / f"{name}.yaml" for name in QUEUES] + [CRDS / f"{name}.yaml" for name in OPERATORS]
-    with own_cluster() as cluster:
-        crds = [crd for file in files for crd in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
-        for crd in crds:
-            cluster.admin.apply(crd, manager="lab")
-        for crd in crds:
-            ref = cluster.admin.ref(crd)
-            cluster.admin.wait_until(ref, lambda found: "Established" in str(found.get("status")))
-        eventually(lambda: all(_listed(cluster, crd["spec"]) for crd in crds), seconds=30)
-        yield cluster
-
-
-def _listed(cluster: LabCluster, spec: Manifest) -> bool:
-    """A kind is established a moment before the server can list it."""
-    group, version, names = spec["group"], spec["versions"][0]["name"], spec["names"]
-    try:
-        cluster.admin.list(Kind(group, version, names["kind"], names["plural"], namespaced=False))
-    except KubeError as error:
-        if error.status != 429:
-            raise
-        return False
-    return True
+@pytest.fixture
+def lab(kept: Kept) -> LabCluster:
+    """One for all of them."""
+    return kept.cluster(cluster_with_schedulers)
 
 
 @pytest.fixture(params=list(QUEUES))
@@ -92,7 +66,7 @@ def real(
     request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_enabled: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator["Real"]:
     """That control plane as a cluster of one flavour, reached with the rights that this flavour needs and no others."""
-    _grant(lab, request.param)
+    grant(lab, request.param)
     found = Real(lab, request.param)
     monkeypatch.setattr(sources, "_sources", [found.wanted])
     yield found
@@ -102,7 +76,7 @@ def real(
 @pytest.fixture(params=list(QUEUES))
 def product(request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_enabled: None) -> Iterator[Product]:
     """The whole product on it."""
-    _grant(lab, request.param)
+    grant(lab, request.param)
     product = Product(lab, uuid.uuid4().hex[:6], request.param)
     yield product
     product.end()
@@ -114,11 +88,6 @@ def _clear(lab: LabCluster, *kinds: Kind) -> None:
     for kind in kinds:
         for each in lab.admin.list(kind, labels="app.kubernetes.io/managed-by=rung"):
             lab.admin.delete(ref_of(each))
-
-
-def _grant(lab: LabCluster, flavour: str) -> None:
-    for manifest in manifests_for(flavour, namespace=SYSTEM_NAMESPACE, account=ACCOUNT):
-        lab.admin.apply(manifest, manager="lab")
 
 
 class Real:

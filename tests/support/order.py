@@ -20,7 +20,7 @@ UNITS: Final[Sequence[Sequence[str]]] = (
     ("tests/real/test_gangs.py", "tests/real/test_model_agrees_with_gangs.py"),
     ("tests/real/test_model_agrees_with_kueue.py",),
     ("tests/real/test_model_agrees_with_kube_scheduler.py",),
-    ("tests/real/test_other_schedulers.py",),
+    ("tests/real/test_other_schedulers.py", "tests/real/test_switch.py"),
     ("tests/real/",),
     ("tests/e2e/test_every_page.py",),
     ("tests/demo/test_the_handles.py",),
