@@ -249,7 +249,9 @@ REST_FRAMEWORK: dict[str, Any] = {
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Rung",
     "VERSION": "0.1.0",
-    "DESCRIPTION": "Run:ai's routes and shapes; what Rung adds beside them is named as such.",
+    "DESCRIPTION": "Run:ai's routes and shapes; what Rung adds beside them is named as such. To try them: make an "
+    "[access key](/access-keys/), send it to `POST /api/v1/token`, and paste `accessToken` into *Authorize*.",
+    "SWAGGER_UI_SETTINGS": {"docExpansion": "none", "filter": True, "deepLinking": True},
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SERVE_AUTHENTICATION": [],
     "SERVE_INCLUDE_SCHEMA": False,

@@ -55,11 +55,15 @@ def curl_text(address: str, request: Request) -> str:
     """A command that fails when the answer is a refusal, and shows it."""
     words = ["curl", "--fail-with-body", "--silent", "--show-error", "--request", request.verb]
     head = " ".join(shlex.quote(word) for word in [*words, f"{address}{request.path}"])
-    lines = [head, '--header "Authorization: Bearer $RUNG_TOKEN"']
+    lines = [head, _BEARER]
     if request.body is None:
         return " \\\n  ".join(lines)
     lines += ["--header 'Content-Type: application/json'", "--data-binary @- "]
     return " \\\n  ".join(lines) + here_document(json.dumps(request.body, indent=2, ensure_ascii=False), "JSON")
+
+
+_BEARER: Final = """--header @<(printf %s "Authorization: Bearer $RUNG_TOKEN")"""
+"""Read from a pipe of the shell's own: what stands in a command's arguments, everybody on its machine can read."""
 
 
 def here_document(text: str, word: str) -> str:

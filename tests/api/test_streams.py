@@ -47,7 +47,7 @@ def happens(workload: Workload, phase: Phase, message: str = "") -> str:
 
 @pytest.fixture
 def workload(llm_team: Project) -> Workload:
-    found: Workload = WorkloadFactory(project=llm_team, name="train")
+    found: Workload = WorkloadFactory.create(project=llm_team, name="train")
     happens(found, Phase.PENDING)
     return found
 
@@ -78,7 +78,7 @@ def test_what_is_over_ends_at_once(robot: Robot, workload: Workload, change: str
 
 
 def test_names_of_other_projects_are_left_out(member: Robot, workload: Workload) -> None:
-    ProjectFactory(department=workload.project.department, namespace="secret-place")
+    ProjectFactory.create(department=workload.project.department, namespace="secret-place")
     workload.timeline.create(at=timezone.now(), type="preemption", message="evicted by secret-place/their-job")
     answer = member.client.get(f"/api/{path_of(workload)}", headers={"Last-Event-ID": "0"})
     assert "secret-place" not in answer.content.decode()
@@ -151,7 +151,7 @@ def asgi(postgres_db: str, socket_enabled: None, settings: Any) -> Iterator[str]
 
 @pytest.fixture
 def streamed(asgi: str) -> Workload:
-    found: Workload = WorkloadFactory()
+    found: Workload = WorkloadFactory.create()
     happens(found, Phase.PENDING)
     return found
 

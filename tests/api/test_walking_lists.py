@@ -41,14 +41,14 @@ WALKS = {
 @pytest.fixture
 def estate(llm_team: Project) -> Workload:
     """Seven of everything; moments repeat and some have not come."""
-    rows = [WorkloadFactory(project=llm_team, name=f"job-{n}") for n in range(7)]
+    rows = [WorkloadFactory.create(project=llm_team, name=f"job-{n}") for n in range(7)]
     for n, row in enumerate(rows):
         moment = NOON + timedelta(minutes=n // 3)
         ended = moment if n % 2 else None
         Workload.objects.filter(pk=row.pk).update(created_at=moment, completed_at=ended, priority_value=n // 3)
-        ObservedPodFactory(workload=row, name=f"pod-{n}", created_at=moment, ended_at=ended)
-        DepartmentFactory(cluster=llm_team.cluster)
-        ProjectFactory(department=llm_team.department)
+        ObservedPodFactory.create(workload=row, name=f"pod-{n}", created_at=moment, ended_at=ended)
+        DepartmentFactory.create(cluster=llm_team.cluster)
+        ProjectFactory.create(department=llm_team.department)
     first: Workload = rows[0]
     for n in range(7):
         first.timeline.create(at=NOON + timedelta(minutes=n // 3), type="phase", phase="Pending", message=f"entry {n}")
@@ -94,7 +94,7 @@ def test_a_walk_shows_what_one_large_page_shows(robot: Robot, estate: Workload) 
 def test_rows_that_come_and_go_shift_nothing(robot: Robot, estate: Workload) -> None:
     whole = [row["name"] for row in robot.get("v1/workloads").json()["workloads"]]
     page = robot.get("v1/workloads?limit=2").json()
-    WorkloadFactory(project=estate.project, name="newest")
+    WorkloadFactory.create(project=estate.project, name="newest")
     Workload.objects.filter(pk=page["workloads"][-1]["id"]).update(deleted_at=timezone.now())
     following = robot.get(f"v1/workloads?limit=2&after={page['nextAfter']}").json()["workloads"]
     assert [row["name"] for row in following] == whole[2:4]

@@ -101,7 +101,7 @@ def test_the_text_makes_what_the_form_makes(client_of: Clients, alice: User, liv
 def test_every_tab_says_where_and_hides_who(client_of: Clients, alice: User) -> None:
     texts = copied(client_of(alice), FORM, filled(type="Training"))
     assert "http://testserver/api/v1/workloads/trainings" in texts["curl"]
-    assert '"Authorization: Bearer $RUNG_TOKEN"' in texts["curl"]
+    assert '@<(printf %s "Authorization: Bearer $RUNG_TOKEN")' in texts["curl"]
     assert 'os.environ["RUNG_CLIENT_SECRET"]' in texts["python"]
     assert texts["rung"].startswith("rung submit --project llm-team train --type training")
     assert texts["yaml"].startswith("# A manifest runs as type Job, not Training")
@@ -134,11 +134,12 @@ def test_a_refused_form_has_nothing_to_copy(client_of: Clients, alice: User) -> 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_native_body_means_the_forms_workload(llm_team: Project, name: str) -> None:
     texts = {"priority", "preemptibility", "command", "checkpoint_interval", "cpu", "memory", "framework"}
-    given: dict[str, Any] = {key: value for key, value in FORMS[name].items() if key in texts | {"type", "gpus"}}
-    numbers = {
+    given: dict[str, Any] = {"gpus": "1"}
+    given |= {key: value for key, value in FORMS[name].items() if key in texts | {"type", "gpus"}}
+    numbers: dict[str, Any] = {
         key: int(FORMS[name][key]) for key in ("workers", "replicas", "port", "grace_seconds") if key in FORMS[name]
     }
-    fields = FormFields(name="train", image="docker.io/team/train:1", **{"gpus": "1", **given, **numbers})
+    fields = FormFields(name="train", image="docker.io/team/train:1", **given, **numbers)
     body, scope = native_spec(fields), scope_of(llm_team)
     assert body is not None
     assert says_the_same(fields, body, read_form(fields, scope=scope), scope)
