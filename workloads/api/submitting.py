@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.actors import Actor
+from portal.core.attempts import attempt
 from portal.core.bodies import REFUSALS, ErrorSchema
 from portal.core.errors import Refused, RungError
 from portal.core.filtering import flag_in
@@ -56,7 +57,7 @@ class Submission(Route):
         if not flag_in(request.query_params, "dryRun"):
             return submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
         try:
-            with transaction.atomic():
+            with attempt():
                 workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
                 transaction.set_rollback(True)
         except Refused:

@@ -1,0 +1,166 @@
+"""What of a submitted workload can be another, and what is refused because its pods run."""
+
+from typing import Any
+
+import pytest
+
+from portal.audit.models import AuditRecord
+from tenants.models import Project
+from tests.api.conftest import Robot
+from tests.api.test_native_submission import SPEC, body
+from workloads.models import Phase, Workload
+
+INFERENCES = "v1/workloads/inferences"
+GROUPS = "v1/workloads/distributed-inferences"
+NIMS = "v2/workloads/nim-services"
+
+
+@pytest.fixture
+def serving(robot: Robot, llm_team: Project) -> Workload:
+    """An inference of one replica, running."""
+    made = robot.send("POST", INFERENCES, body(llm_team, "serve", servingPort={"container": 8000})).json()
+    Workload.objects.filter(pk=made["workloadId"]).update(phase=Phase.RUNNING)
+    return Workload.objects.get(pk=made["workloadId"])
+
+
+def patch(robot: Robot, workload: Workload, base: str = INFERENCES, **spec: Any) -> Any:
+    return robot.send("PATCH", f"{base}/{workload.pk}", {"spec": spec})
+
+
+def test_replicas_change_under_running_pods_and_are_recorded(robot: Robot, serving: Workload) -> None:
+    before = serving.generation
+    response = patch(robot, serving, autoscaling={"minReplicas": 3, "maxReplicas": 3})
+    assert response.status_code == 202
+    assert response.json()["spec"]["autoscaling"]["minReplicas"] == 3
+    serving.refresh_from_db()
+    assert (serving.pod_count, serving.gpu_milli, serving.generation) == (3, 3000, before + 1)
+    assert serving.spec["manifest"]["spec"]["replicas"] == 3
+    (row,) = AuditRecord.objects.filter(action="workload.change")
+    assert row.detail["after"]["pods"] == 3
+
+
+def test_another_priority_keeps_the_preemptibility(robot: Robot, serving: Workload) -> None:
+    told = patch(robot, serving, priorityClass="low").json()["spec"]
+    assert (told["priorityClass"], told["preemptibility"]) == ("low", "non-preemptible")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("image", "docker.io/team/train:2"),
+        ("command", "python serve.py"),
+        ("compute", {"gpuDevicesRequest": 2}),
+        ("environmentVariables", [{"name": "A", "value": "1"}]),
+    ],
+)
+def test_what_describes_running_pods_is_refused_at_its_field(
+    robot: Robot, serving: Workload, field: str, value: object
+) -> None:
+    response = patch(robot, serving, **{field: value})
+    assert response.status_code == 422
+    assert [(each["pointer"], each["code"]) for each in response.json()["errors"]] == [(f"/spec/{field}", "pods_run")]
+    serving.refresh_from_db()
+    assert serving.spec["manifest"]["spec"]["template"]["spec"]["containers"][0]["image"] == SPEC["image"]
+
+
+def test_a_suspended_one_takes_another_image_and_keeps_what_is_not_named(robot: Robot, serving: Workload) -> None:
+    Workload.objects.filter(pk=serving.pk).update(phase=Phase.STOPPED, desired_phase="Stopped")
+    told = patch(robot, serving, image="docker.io/team/train:2", command="python serve.py").json()
+    assert (told["spec"]["image"], told["spec"]["servingPort"]) == ("docker.io/team/train:2", {"container": 8000})
+    serving.refresh_from_db()
+    (container,) = serving.spec["manifest"]["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], container["command"]) == ("docker.io/team/train:2", ["python", "serve.py"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("preemptibility", "preemptible"), ("nodePools", ["a100"]), ("category", "Build"), ("priorityClass", "urgent")],
+)
+def test_what_was_chosen_once_is_refused_at_its_field(
+    robot: Robot, serving: Workload, field: str, value: object
+) -> None:
+    response = patch(robot, serving, **{field: value})
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, f"/spec/{field}")
+
+
+def test_equal_values_change_nothing(robot: Robot, serving: Workload) -> None:
+    spec = robot.get(f"{INFERENCES}/{serving.pk}").json()["spec"]
+    same = {name: spec[name] for name in ("image", "priorityClass", "preemptibility", "category", "nodePools")}
+    assert patch(robot, serving, **same).status_code == 202
+    generation = serving.generation
+    serving.refresh_from_db()
+    assert serving.generation == generation
+
+
+def test_more_replicas_than_can_ever_be_deserved_are_refused(robot: Robot, serving: Workload) -> None:
+    response = patch(robot, serving, autoscaling={"minReplicas": 60, "maxReplicas": 60})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["numbers"]
+
+
+def test_t52_a_patch_names_fields_that_change_only(robot: Robot, serving: Workload) -> None:
+    refused = [patch(robot, serving, **{field: []}).json()["errors"][0]["code"] for field in ("labels", "storage")]
+    assert refused == ["unknown_field", "unknown_field"]
+
+
+def test_somebody_elses_workload_is_not_changed(robot: Robot, member: Robot, serving: Workload) -> None:
+    assert patch(member, serving, priorityClass="low").status_code == 403
+
+
+def test_a_group_is_scaled(robot: Robot, llm_team: Project) -> None:
+    spec = {"leader": SPEC, "worker": SPEC, "workers": 1, "replicas": 1, "priorityClass": "low"}
+    made = robot.send("POST", GROUPS, {**body(llm_team, "group"), "spec": spec}).json()
+    row = Workload.objects.get(pk=made["workloadId"])
+    assert patch(robot, row, GROUPS, replicas=2).json()["spec"]["replicas"] == 2
+    row.refresh_from_db()
+    assert row.pod_count == 4
+
+
+def test_a_nim_service_is_submitted_and_scaled(robot: Robot, llm_team: Project) -> None:
+    sent = {"metadata": {"name": "nim", "projectId": str(llm_team.pk)}, "spec": {**SPEC, "replicas": 1}}
+    made = robot.send("POST", NIMS, sent)
+    assert made.status_code == 202, made.content
+    row = Workload.objects.select_related("type").get(pk=made.json()["metadata"]["id"])
+    assert row.type.name == "NIMInference"
+    assert patch(robot, row, NIMS, replicas=2).json()["spec"]["replicas"] == 2
+    assert robot.get(f"{NIMS}/{row.pk}").json()["metadata"]["priority"] == "very-high"
+
+
+def job(pods: int = 1) -> dict[str, Any]:
+    container = {"name": "main", "image": "docker.io/a/b:1", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container], "restartPolicy": "Always"}}
+    spec = {"replicas": pods, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+
+
+@pytest.fixture
+def web(robot: Robot, llm_team: Project) -> str:
+    """The address of a submitted Deployment."""
+    made = robot.send("POST", "v2/workloads", {"metadata": {"projectId": str(llm_team.pk)}, "manifest": job()}).json()
+    return f"v2/workloads/{made['metadata']['id']}"
+
+
+def test_put_changes_priority_and_replicas_and_nothing_that_describes_pods(robot: Robot, web: str) -> None:
+    told = robot.send("PUT", web, {"metadata": {"priority": "low", "category": "Deploy"}, "manifest": job(2)})
+    assert told.status_code == 202, told.content
+    assert told.json()["metadata"]["priority"] == "low"
+    assert told.json()["workloadManifest"]["spec"]["replicas"] == 2
+    other = job(2)
+    other["spec"]["template"]["spec"]["containers"][0]["image"] = "docker.io/a/b:2"
+    response = robot.send("PUT", web, {"manifest": other})
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, "/manifest")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ({"metadata": {"category": "Build"}}, 422),
+        ({"metadata": {"preemptibility": "preemptible"}}, 422),
+        ({"metadata": {"priority": "urgent"}}, 422),
+        ({"manifest": job(), "manifestBase64Encoded": "e30="}, 400),
+        ({"manifest": {**job(), "kind": "StatefulSet"}}, 422),
+        ({"manifestBase64Encoded": "not base64"}, 400),
+    ],
+)
+def test_a_bad_put_is_refused(robot: Robot, web: str, sent: dict[str, Any], status: int) -> None:
+    assert robot.send("PUT", web, sent).status_code == status
