@@ -103,6 +103,7 @@ RESOURCES: Final = (
     Resource("workspaces", "Workspaces", "workload", _WORKLOADS),
     Resource("trainings", "Trainings", "workload", _WORKLOADS),
     Resource("inferences", "Inferences", "workload", _WORKLOADS),
+    Resource("policies", "Policies", "workload", _written_with(Verb.MANAGE_PROJECT, read=_ANYBODY)),
     Resource(
         "workload-properties",
         "Priorities, types and categories",

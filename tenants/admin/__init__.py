@@ -5,8 +5,10 @@ from tenants.admin.limits import LimitAdmin
 from tenants.admin.min_runtimes import MinRuntimeAdmin
 from tenants.admin.organisation import DepartmentAdmin, ProjectAdmin
 from tenants.admin.quotas import DepartmentQuotaAdmin, PriorityCapAdmin, ProjectQuotaAdmin
+from tenants.admin.roles import AccessRoleAdmin
 
 __all__ = [
+    "AccessRoleAdmin",
     "DepartmentAdmin",
     "DepartmentQuotaAdmin",
     "LimitAdmin",

@@ -11,11 +11,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from portal.core.actors import Actor
+from portal.core.errors import Refused
 from tenants.admin.base import Outcome, RefusalsAsMessages, ServiceAdmin, ServiceForm, admin_actor, standing
 from tenants.admin.second_factor import ResetsSignIn
-from tenants.models import Department, Membership, Project, Role, ServiceAccount, User
+from tenants.models import AccessRole, Department, Membership, Project, Role, ServiceAccount, User
 from tenants.permissions import Verb
 from tenants.services import memberships, people, service_accounts
 
@@ -53,6 +55,10 @@ class PersonAdmin(ResetsSignIn, RefusalsAsMessages, UserAdmin):
             people.record_password(user=User.objects.get(pk=unquote(id)), actor=admin_actor(request))
         return response
 
+    def _over(self, request: HttpRequest, obj: Any) -> bool:
+        """Nobody sets the password of somebody who may do more."""
+        return obj is None or memberships.is_over(admin_actor(request), obj)
+
     def has_module_permission(self, request: HttpRequest) -> bool:
         return standing(request).can(Verb.MANAGE_ACCESS)
 
@@ -63,33 +69,71 @@ class PersonAdmin(ResetsSignIn, RefusalsAsMessages, UserAdmin):
         return standing(request).can(Verb.MANAGE_ACCESS)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return standing(request).can(Verb.MANAGE_ACCESS)
+        return standing(request).can(Verb.MANAGE_ACCESS) and self._over(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return standing(request).can(Verb.MANAGE_ACCESS)
+        return standing(request).can(Verb.MANAGE_ACCESS) and self._over(request, obj)
 
 
 class MembershipForm(ServiceForm):
-    """Who has which role where."""
+    """Another role in the same scope."""
 
     field_at = {"/role": "role"}
 
     class Meta:
         model = Membership
-        fields = ["user", "service_account", "role", "project", "department"]
+        fields = ["role"]
+
+
+class NewMembershipForm(ServiceForm):
+    """Who gets which role where."""
+
+    group_name = forms.CharField(
+        label=gettext_lazy("Group"),
+        required=False,
+        max_length=memberships.LONGEST_GROUP,
+        help_text=gettext_lazy("By its name; it may be one of the identity provider's that nobody has come with yet."),
+    )
+    field_at = {"/role": "role", "/group": "group_name"}
+    field_order = ("user", "service_account", "group_name", "role", "project", "department", "cluster")
+
+    class Meta:
+        model = Membership
+        fields = ["user", "service_account", "role", "project", "department", "cluster"]
+        help_texts = {
+            "user": gettext_lazy("Name one: a user, a service account or a group."),
+            "project": gettext_lazy("Name at most one scope; without any it is the whole installation."),
+            "department": gettext_lazy("Reaches its projects."),
+        }
+
+    def subject(self) -> memberships.Subject:
+        """The one that was named. Refused for none and for several."""
+        data = self.cleaned_data
+        named = [each for each in (data["user"], data["service_account"], data["group_name"]) if each]
+        if len(named) != 1:
+            raise Refused.at("", "one_subject", _("Name either a user, a service account or a group."))
+        return memberships.group_named(named[0]) if isinstance(named[0], str) else named[0]
 
 
 @admin.register(Membership)
 class MembershipAdmin(ServiceAdmin):
-    """Roles."""
+    """Who has which role where."""
 
     verb = Verb.MANAGE_ACCESS
     form = MembershipForm
-    fixed_fields = ("user", "service_account", "project", "department")
+    add_form = NewMembershipForm
+    fixed_fields = ("subject", "scope", "created_by", "created_at")
     list_display = ["subject", "role", "scope", "created_at"]
-    list_select_related = ["user", "service_account", "project", "department"]
+    list_select_related = ["user", "service_account", "group", "role", "project", "department", "cluster"]
     list_filter = ["role"]
-    search_fields = ["user__username", "service_account__name", "project__name", "department__name"]
+    search_fields = [
+        "user__username",
+        "service_account__name",
+        "group__name",
+        "project__name",
+        "department__name",
+        "cluster__name",
+    ]
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
         """Give a role, or another one."""
@@ -99,10 +143,11 @@ class MembershipAdmin(ServiceAdmin):
             return Outcome(memberships.change_role(membership=row, role=role, actor=actor))
         return Outcome(
             memberships.grant(
-                subject=row.user or row.service_account,
+                subject=form.subject(),
                 role=row.role,
                 project=row.project,
                 department=row.department,
+                cluster=row.cluster,
                 actor=actor,
             )
         )
@@ -122,7 +167,7 @@ class ServiceAccountForm(ServiceForm):
 class NewServiceAccountForm(ServiceForm):
     """A service account to be, with its first role."""
 
-    role = forms.ChoiceField(choices=Role.choices, initial=Role.MEMBER)
+    role = forms.ModelChoiceField(AccessRole.objects.all(), to_field_name="key", initial=Role.MEMBER)
     project = forms.ModelChoiceField(Project.objects.all(), required=False)
     department = forms.ModelChoiceField(
         Department.objects.all(), required=False, help_text="Without project and department: the whole installation."
@@ -153,7 +198,11 @@ class ServiceAccountAdmin(ServiceAdmin):
         if change:
             return Outcome(service_accounts.set_enabled(account=form.instance, enabled=data["enabled"], actor=actor))
         account, secret = service_accounts.create(
-            name=data["name"], role=data["role"], project=data["project"], department=data["department"], actor=actor
+            name=data["name"],
+            role=data["role"].key,
+            project=data["project"],
+            department=data["department"],
+            actor=actor,
         )
         vars(request)["_secret"] = secret
         return Outcome(account)

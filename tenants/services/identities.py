@@ -19,8 +19,9 @@ from portal.core.actors import Actor, ActorKind, Channel
 from portal.core.errors import Conflict, Denied
 from portal.oidc.identity import Identity
 from tenants.models import User
-from tenants.permissions import Verb, require, standing_of
+from tenants.permissions import standing_of
 from tenants.services.checks import unless_taken
+from tenants.services.memberships import require_over
 
 LONGEST_UID: Final = 191
 
@@ -59,7 +60,7 @@ def join(*, user: User, identity: Identity, actor: Actor) -> None:
 def part(*, user: User, actor: Actor) -> None:
     """Undo it: one's own if there is a password to come back with, somebody else's for admins."""
     if actor.id != str(user.pk):
-        require(actor, Verb.MANAGE_ACCESS)
+        require_over(actor, user)
     elif not user.has_usable_password():
         raise Conflict(_("Without a password this is the only way in."), code="only_way_in")
     if SocialAccount.objects.filter(user=user).delete()[0]:

@@ -11,7 +11,7 @@ from portal.core.actors import Actor
 from portal.core.errors import Conflict, Denied, Refused
 from tenants.models import AccessRole, Department, Membership, Project, Role, ServiceAccount, User
 from tenants.permissions import Verb, require, standing_of
-from tenants.roles import verbs_of
+from tenants.roles import EVERY, verbs_of
 from tenants.services.checks import checked, readable, unless_taken
 
 Subject = User | ServiceAccount | Group
@@ -76,6 +76,27 @@ def revoke(*, membership: Membership, actor: Actor) -> None:
     _record(actor, "membership.revoke", row, {"role": row.role.key})
     row.delete()
     _refuse_without_admin(row.role.key)
+
+
+def is_over(actor: Actor, subject: User | ServiceAccount) -> bool:
+    """Does the actor hold whatever the subject was given anywhere, be it disabled now or not?"""
+    own = standing_of(actor).verbs_in()
+    if own == EVERY or subject.pk is None:
+        return own == EVERY or not (isinstance(subject, User) and subject.is_superuser)
+    if isinstance(subject, User):
+        about = Q(user=subject) | Q(group__user=subject)
+        given = EVERY if subject.is_superuser else frozenset[Verb]()
+    else:
+        about, given = Q(service_account=subject), frozenset()
+    roles = AccessRole.objects.filter(memberships__in=Membership.objects.filter(about))
+    return given.union(*(verbs_of(role.key, tuple(role.permission_sets)) for role in roles)) <= own
+
+
+def require_over(actor: Actor, subject: User | ServiceAccount) -> None:
+    """Raise Denied unless the actor manages access and is over the subject: else its new secret would be a way up."""
+    require(actor, Verb.MANAGE_ACCESS)
+    if not is_over(actor, subject):
+        raise Denied(_("They may do more than you."))
 
 
 def group_named(name: str) -> Group:

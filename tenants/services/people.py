@@ -16,7 +16,7 @@ from tenants.models import User
 from tenants.permissions import Verb, require
 from tenants.services.checks import checked, unless_taken
 from tenants.services.guesses import guess
-from tenants.services.memberships import admins_remain
+from tenants.services.memberships import admins_remain, require_over
 
 TEMPORARY: Final = 20
 """Letters of a temporary password."""
@@ -25,7 +25,8 @@ TEMPORARY: Final = 20
 @transaction.atomic
 def save_user(*, user: User, actor: Actor, changed: Mapping[str, object] | None = None) -> User:
     """Store a new or changed person. `changed` names the fields for the record; values of passwords never get there."""
-    require(actor, Verb.MANAGE_ACCESS)
+    for each in (user, *User.objects.filter(pk=user.pk)):
+        require_over(actor, each)
     created, guarded = user._state.adding, admins_remain()
     if created:
         user.created_by = actor.name
@@ -52,7 +53,7 @@ def create_user(*, email: str, actor: Actor) -> tuple[User, str]:
 @transaction.atomic
 def reset_password(*, user: User, actor: Actor) -> str:
     """A temporary password for somebody, shown once; the old one and all their sessions end."""
-    require(actor, Verb.MANAGE_ACCESS)
+    require_over(actor, user)
     password = get_random_string(TEMPORARY)
     user.set_password(password)
     user.save(update_fields=["password"])
@@ -80,7 +81,7 @@ def change_own_password(*, current: str, new: str, actor: Actor) -> None:
 @transaction.atomic
 def end_sessions(*, user: User, actor: Actor) -> None:
     """Sign somebody out of every browser. Their access keys go on: revoke these, or shut the person out."""
-    require(actor, Verb.MANAGE_ACCESS)
+    require_over(actor, user)
     user.session_stamp = get_random_string(32)
     user.save(update_fields=["session_stamp"])
     record(actor, "user.logout", user)
@@ -89,14 +90,14 @@ def end_sessions(*, user: User, actor: Actor) -> None:
 @transaction.atomic
 def record_password(*, user: User, actor: Actor) -> None:
     """Keep that somebody's password was set by an admin."""
-    require(actor, Verb.MANAGE_ACCESS)
+    require_over(actor, user)
     record(actor, "user.password", user)
 
 
 @transaction.atomic
 def delete_user(*, user: User, actor: Actor) -> None:
     """Remove a person with their roles and keys. Their records and their workloads' history keep the name."""
-    require(actor, Verb.MANAGE_ACCESS)
+    require_over(actor, user)
     guarded = admins_remain()
     record(actor, "user.delete", user)
     user.delete()

@@ -20,7 +20,8 @@ from portal.audit.services import record
 from portal.core.actors import Actor, ActorKind, Channel
 from portal.core.errors import Conflict, Refused
 from tenants.models import User
-from tenants.permissions import Verb, require, standing_of
+from tenants.permissions import standing_of
+from tenants.services.memberships import require_over
 
 LONGEST_CODE: Final = 40
 
@@ -94,7 +95,7 @@ def remove(*, user: User, actor: Actor) -> None:
 @transaction.atomic
 def reset(*, user: User, actor: Actor) -> bool:
     """Turn somebody else's off, who lost app and codes, and end their sessions; False if there was none."""
-    require(actor, Verb.MANAGE_ACCESS)
+    require_over(actor, user)
     if not Authenticator.objects.filter(user=user).delete()[0]:
         return False
     _end_sessions(user)

@@ -10,7 +10,7 @@ from tenants import secrets
 from tenants.models import Department, Project, ServiceAccount
 from tenants.permissions import Verb, require
 from tenants.services.checks import checked, in_the_future, unless_taken
-from tenants.services.memberships import grant
+from tenants.services.memberships import grant, require_over
 
 
 @transaction.atomic
@@ -49,7 +49,7 @@ def create(
 @transaction.atomic
 def rotate(*, account: ServiceAccount, actor: Actor) -> str:
     """A new secret, shown once. The old one and every token given out for it stop working."""
-    require(actor, Verb.MANAGE_ACCESS)
+    require_over(actor, account)
     shown = secrets.generate()
     account.secret_hash = secrets.hash_generated(shown)
     account.save(update_fields=["secret_hash", "updated_at"])
@@ -60,7 +60,7 @@ def rotate(*, account: ServiceAccount, actor: Actor) -> str:
 @transaction.atomic
 def set_enabled(*, account: ServiceAccount, enabled: bool, actor: Actor) -> ServiceAccount:
     """Let it in or shut it out, from its next request on."""
-    require(actor, Verb.MANAGE_ACCESS)
+    require_over(actor, account)
     row = ServiceAccount.objects.select_for_update().get(pk=account.pk)
     if row.enabled != enabled:
         row.enabled = enabled
@@ -72,6 +72,6 @@ def set_enabled(*, account: ServiceAccount, enabled: bool, actor: Actor) -> Serv
 @transaction.atomic
 def delete(*, account: ServiceAccount, actor: Actor) -> None:
     """Remove it with its roles; its tokens die with it."""
-    require(actor, Verb.MANAGE_ACCESS)
+    require_over(actor, account)
     record(actor, "service-account.delete", account)
     account.delete()

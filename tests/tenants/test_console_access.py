@@ -5,12 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.test import Client
 from django.urls import reverse
 
 from clusters.models import Cluster
 from portal.audit.models import AuditRecord
-from tenants.models import Department, Membership, Project, Role, ServiceAccount, User
+from portal.core.actors import SYSTEM
+from tenants.models import AccessRole, Department, Membership, Project, Role, ServiceAccount, User
+from tenants.services.roles import create_role
 from tenants.services.token_exchange import exchange
 from tests.factories.cast import Ledger
 from tests.factories.tenants import PASSWORD, ServiceAccountFactory, UserFactory
@@ -113,6 +116,60 @@ class TestRoles:
         form = {"user": str(bob.pk), "role": Role.OWNER, "project": str(llm_team.pk)}
         assert "already" in str(errors_of(console.post(url("membership_add"), form)))
 
+    def test_a_group_gets_a_role_in_a_cluster(self, console: Client, cluster: Cluster) -> None:
+        form = {"group_name": "ml-engineers", "role": Role.VIEWER, "cluster": str(cluster.pk)}
+        assert console.post(url("membership_add"), form).status_code == 302
+        membership = Membership.objects.get(group__name="ml-engineers")
+        assert (membership.cluster, membership.created_by) == (cluster, "admin")
+        page = console.get(url("membership_change", membership.pk)).content.decode()
+        assert "ml-engineers" in page
+
+    def test_two_subjects_or_two_scopes_are_a_form_error(
+        self, console: Client, bob: User, llm_team: Project, cluster: Cluster
+    ) -> None:
+        twice = {"user": str(bob.pk), "group_name": "both", "role": Role.VIEWER}
+        assert "Name either" in str(errors_of(console.post(url("membership_add"), twice)))
+        wide = {"group_name": "g", "role": Role.VIEWER, "project": str(llm_team.pk), "cluster": str(cluster.pk)}
+        assert "and no other" in str(errors_of(console.post(url("membership_add"), wide)))
+        assert not Group.objects.exists()
+
+
+class TestCustomRoles:
+    """Made of permission sets."""
+
+    def test_one_is_made_changed_given_and_deleted(self, console: Client, bob: User) -> None:
+        form = {"name": "Auditor", "description": "Reads along", "enabled": "on", "chosen": ["view-event-history"]}
+        assert console.post(url("accessrole_add"), form).status_code == 302
+        role = AccessRole.objects.get(name="Auditor")
+        assert (role.permission_sets, role.created_by, role.custom) == (["view-event-history"], "admin", True)
+        console.post(url("accessrole_change", role.pk), {**form, "chosen": ["view", "view-event-history"]})
+        role.refresh_from_db()
+        assert role.permission_sets == ["view", "view-event-history"]
+        page = console.get(url("accessrole_change", role.pk)).content.decode()
+        assert page.count(" checked") == 3
+        console.post(url("membership_add"), {"user": str(bob.pk), "role": role.key})
+        answer = console.post(url("accessrole_delete", role.pk), {"post": "yes"}, follow=True)
+        assert AccessRole.objects.filter(pk=role.pk).exists(), answer.content
+        bob.memberships.filter(role=role).delete()
+        console.post(url("accessrole_delete", role.pk), {"post": "yes"})
+        assert not AccessRole.objects.filter(pk=role.pk).exists()
+        actions = set(AuditRecord.objects.filter(entity_type="accessrole").values_list("action", flat=True))
+        assert {"role.create", "role.update", "role.delete"} <= actions
+
+    def test_those_that_come_with_rung_are_only_looked_at(self, console: Client, db: None) -> None:
+        role = AccessRole.objects.get(key=Role.MEMBER)
+        page = console.get(url("accessrole_change", role.pk))
+        assert page.status_code == 200
+        assert "Submit workloads" in page.content.decode()
+        form = {"name": "Other", "description": "", "enabled": "on", "chosen": ["view"]}
+        assert console.post(url("accessrole_change", role.pk), form).status_code == 403
+        assert console.post(url("accessrole_delete", role.pk), {"post": "yes"}).status_code == 403
+
+    def test_bad_ones_are_form_errors(self, console: Client, db: None) -> None:
+        taken = {"name": "Viewer", "enabled": "on", "chosen": ["view"]}
+        assert "name" in errors_of(console.post(url("accessrole_add"), taken))
+        assert "chosen" in errors_of(console.post(url("accessrole_add"), {**taken, "name": "Empty", "chosen": []}))
+
 
 class TestPeople:
     """Who signs in."""
@@ -133,6 +190,20 @@ class TestPeople:
         assert session.get(url("project_changelist")).status_code == 200
         console.post(url("user_change", other.pk), {"username": "boss", "is_staff": "on", "is_superuser": "on"})
         assert session.get(url("project_changelist")).status_code == 302
+
+    def test_nobody_sets_the_password_of_somebody_who_may_do_more(
+        self, client_of: Callable[[User], Client], admin: User, bob: User
+    ) -> None:
+        role = create_role(name="Keeper", permission_sets=["manage-access"], actor=SYSTEM)
+        keeper = UserFactory(is_staff=True)
+        Membership.objects.create(user=keeper, role=role)
+        form = {"usable_password": "true", "password1": "another long one 7", "password2": "another long one 7"}
+        page = reverse("admin:auth_user_password_change", args=[admin.pk])
+        assert client_of(keeper).post(page, form).status_code == 403
+        form = {"username": keeper.username, "is_active": "on", "is_staff": "on", "is_superuser": "on"}
+        client_of(keeper).post(url("user_change", keeper.pk), form)
+        keeper.refresh_from_db()
+        assert not keeper.is_superuser
 
     def test_the_last_admin_cannot_be_shut_out(self, console: Client, admin: User) -> None:
         answer = console.post(url("user_change", admin.pk), {"username": "admin", "is_staff": "on"}, follow=True)
@@ -220,7 +291,17 @@ def secret_on(answer: Any) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    ["department", "project", "projectquota", "departmentquota", "prioritycap", "membership", "user", "serviceaccount"],
+    [
+        "department",
+        "project",
+        "projectquota",
+        "departmentquota",
+        "prioritycap",
+        "membership",
+        "accessrole",
+        "user",
+        "serviceaccount",
+    ],
 )
 def test_every_list_and_add_page_opens_for_admin_and_for_nobody_else(
     name: str, console: Client, client_of: Callable[[User], Client], llm_team: Project, alice: User
