@@ -16,6 +16,7 @@ from tenants.models import IdleLimit
 from tenants.permissions import Verb, standing_of, visible_projects
 from tenants.quota_history import quota_changes
 from tenants.selectors import quota_rows, quota_rows_of
+from tenants.trend import SPANS, TITLES, trend_of
 
 
 @login_required
@@ -36,8 +37,13 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     if project is None:
         raise Http404
     flavour = flavour_for(project.cluster.flavour)
+    span = request.GET.get("span", "")
+    span = span if span in SPANS else next(iter(SPANS))
     context = {
         "project": project,
+        "trend": trend_of(project, span=span, now=timezone.now()),
+        "span": span,
+        "spans": TITLES.items(),
         "rows": quota_rows(project),
         "members": project.memberships.select_related("user", "service_account", "group", "role"),
         "caps": project.priority_caps.all(),
