@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 from runai import models
+from runai.exceptions import BadRequestException, ConflictException, NotFoundException
 from runai.runai_client import RunaiClient
 
-from tenants.models import Project
+from tenants.models import Project, Role
+from tests.runapy.conftest import client_of
 from workloads.models import Workload
 
 IMAGE = "nvcr.io/nvidia/pytorch:25.09-py3"
@@ -105,3 +107,106 @@ def test_a_kind_is_submitted_read_typed_and_deleted(runai: RunaiClient, llm_team
     gone = getattr(api, f"delete_{one}")(made.workload_id)
     assert (gone.status_code, gone.data["code"]) == (202, 202)
     assert getattr(api, f"get_{one}")(made.workload_id).data["desiredPhase"] == "Deleted"
+
+
+@pytest.mark.parametrize("kind", ["workspaces", "trainings", "distributed"])
+def test_what_can_be_suspended_is_suspended_and_resumed(runai: RunaiClient, llm_team: Project, kind: str) -> None:
+    request, group_name, create, one, model, *_ = KINDS[kind]
+    api = getattr(runai.workloads, group_name)
+    made = getattr(api, create)(request(llm_team)).data["workloadId"]
+    assert getattr(api, f"suspend_{one}")(made).status_code == 202
+    assert model.from_dict(getattr(api, f"get_{one}")(made).data).desired_phase == "Stopped"
+    with pytest.raises(ConflictException):
+        getattr(api, f"suspend_{one}")(made)
+    assert getattr(api, f"resume_{one}")(made).status_code == 202
+
+
+def test_what_serves_is_scaled_and_reprioritised(runai: RunaiClient, llm_team: Project) -> None:
+    inferences = runai.workloads.inferences
+    made = inferences.create_inference1(inference(llm_team)).data["workloadId"]
+    spec = models.InferenceUpdateSpecSpec(
+        autoscaling=models.AutoScaling(min_replicas=1, max_replicas=1), priority_class="low"
+    )
+    changed = inferences.update_inference_spec(made, models.InferenceUpdateRequest(spec=spec))
+    assert changed.status_code == 202
+    assert models.Inference1.from_dict(changed.data).spec.priority_class == "low"
+    groups = runai.workloads.distributed_inferences
+    other = groups.create_distributed_inference(group(llm_team)).data["workloadId"]
+    scaled = models.UpdateRequest(spec=models.UpdateSpecSpec(replicas=1))
+    answer = groups.update_distributed_inference_spec(other, scaled)
+    assert models.DistributedInference.from_dict(answer.data).spec.replicas == 1
+
+
+def test_a_nim_service_is_submitted_and_read_typed(runai: RunaiClient, llm_team: Project) -> None:
+    spec = models.NimServiceSpec(image="nvcr.io/nim/meta/llama:1", replicas=2, priority_class="high")
+    request = models.NimServiceCreateRequest(
+        metadata=models.NIMServiceMetadataCreateParams(name="nim", project_id=str(llm_team.pk)), spec=spec
+    )
+    nim = runai.workloads.nvidia_nim
+    made = models.NimServiceResponse.from_dict(nim.create_nim_service(request).data)
+    change = models.NimServiceUpdateRequest(spec=models.NimServiceSpec(replicas=1))
+    assert nim.update_nim_service_spec(made.metadata.id, change).data["spec"]["replicas"] == 1
+    assert models.NimServiceResponse.from_dict(nim.get_nim_service_by_id(made.metadata.id).data).spec.replicas == 1
+
+
+def test_any_kind_goes_through_v2_from_submission_to_removal(runai: RunaiClient, llm_team: Project) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": IMAGE}]}
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": pod}}}
+    workloads = runai.workloads.workloads_v2
+    at = models.WorkloadV2MetadataCreateParams(project_id=str(llm_team.pk), priority="low")
+    made = workloads.create_workload_v2(models.WorkloadV2CreateRequest(metadata=at, manifest=manifest))
+    typed = models.WorkloadV2.from_dict(made.data)
+    assert (made.status_code, typed.metadata.preemptibility) == (202, "preemptible")
+    update = models.WorkloadV2UpdateRequest(metadata=models.WorkloadV2MetadataUpdateParams(priority="high"))
+    changed = models.WorkloadV2.from_dict(workloads.update_workload_v2(typed.metadata.id, update).data)
+    assert (changed.metadata.priority, changed.metadata.preemptibility) == ("high", "preemptible")
+    read = models.WorkloadV2GetResponse.from_dict(workloads.get_workload_v2_by_id(typed.metadata.id).data)
+    assert (read.workload.metadata.name, read.sync_info.status) == ("j", "Queued")
+    assert models.WorkloadV2.from_dict(workloads.delete_workload_v2(typed.metadata.id).data).desired_phase == "Deleted"
+
+
+def test_the_four_steps_change_what_the_next_training_gets(runai: RunaiClient, llm_team: Project) -> None:
+    """The vendor's recipe: find the type, find the priority, update the type, and the next submission has it."""
+    properties = runai.workloads.workload_properties
+    types = properties.list_workload_types().data["types"]
+    (kind,) = (each for each in types if each["name"] == "Training")
+    priorities = properties.get_workload_priorities().data["priorities"]
+    (wanted,) = (each for each in priorities if each["name"] == "medium-high")
+    before = runai.workloads.trainings.create_training1(training(llm_team)).data
+    update = models.WorkloadTypeUpdateFields(priority_id=wanted["id"])
+    assert properties.update_workload_type(kind["id"], update).data["priorityName"] == "medium-high"
+    request = training(llm_team)
+    request.name = "after"
+    after = runai.workloads.trainings.create_training1(request).data
+    assert [each["spec"]["priorityClass"] for each in (before, after)] == ["low", "medium-high"]
+
+
+def test_a_refused_field_is_their_bad_request_with_compliance_issues(runai: RunaiClient, llm_team: Project) -> None:
+    request = training(llm_team)
+    request.spec.priority_class = "urgent"
+    with pytest.raises(BadRequestException) as refused:
+        runai.workloads.trainings.create_training1(request)
+    error = models.SubmissionErrorV2.from_dict(refused.value.data)
+    (issue,) = error.compliance_issues
+    assert (issue.var_field, issue.rule) == ("spec.priorityClass", "options")
+
+
+def test_a_rehearsal_answers_typed_with_a_forecast_beside_it(runai: RunaiClient, llm_team: Project) -> None:
+    sent = training(llm_team)
+    answer = runai.api_client.call_api(
+        resource_path="/api/v1/workloads/trainings", method="POST", body=sent, query_params=[("dryRun", True)]
+    )
+    assert answer.status_code == 200
+    assert answer.data["forecast"]["estimate"] is True
+    assert models.Training1.from_dict(answer.data).spec.category == "Train"
+    assert not Workload.objects.exists()
+
+
+def test_another_teams_workload_is_not_there(
+    live_server: object, runai: RunaiClient, llm_team: Project, vision_team: Project
+) -> None:
+    made = runai.workloads.trainings.create_training1(training(llm_team)).data["workloadId"]
+    stranger = client_of(live_server, "stranger", Role.MEMBER, project=vision_team).workloads.trainings
+    for ask in (stranger.get_training, stranger.suspend_training, stranger.delete_training):
+        with pytest.raises(NotFoundException):
+            ask(made)

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from threading import Barrier
 from typing import Any
 from uuid import UUID
@@ -154,7 +155,7 @@ def test_f21_submit_cancel_and_priority_change_leave_one_story_however_they_meet
         assert (row.priority.name == "medium") == ("change" in accepted), seed
         assert (row.desired_phase == DesiredPhase.DELETED) == ("delete" in accepted), seed
         phases = [Phase.CREATING, *told(found)]
-        assert all(after in TRANSITIONS[before] for before, after in zip(phases, phases[1:], strict=False)), (
+        assert all(after in TRANSITIONS[before] for before, after in pairwise(phases)), (
             seed,
             phases,
         )
