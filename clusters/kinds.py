@@ -13,6 +13,7 @@ from clusters.kind_shapes import (
     TemplatePath,
     WorkloadKind,
     parts_in,
+    starting_together,
     templates_in,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "kind_for",
     "kind_named",
     "parts_in",
+    "starting_together",
     "templates_in",
 ]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from clusters.flavours.common import TOPOLOGY_KEY
 from clusters.flavours.kube import Kube
 from clusters.flavours.kube_promises import PROMISES as KUBE_PROMISES
-from clusters.kinds import Shape, kind_for, parts_in
+from clusters.kinds import kind_for, starting_together
 from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD
 from clusters.ownership import owned
 from clusters.ports import FOR_OTHERS, JobSpec, Kind, Manifest, Promise, Reading, Traits
@@ -57,9 +57,7 @@ class KubeGangs(Kube):
 def _join(body: Manifest, job: JobSpec) -> bool:
     """Name the group at every pod template that starts with the gang; False: the object has none to write it in."""
     kind = kind_for(str(body["apiVersion"]), str(body["kind"]))
-    if kind is None or not kind.gang:
-        return False
-    parts = [each for each in parts_in(body, kind) if each.shape is Shape.TEMPLATE and each.role not in kind.later]
+    parts = starting_together(body, kind) if kind else []
     for each in parts:
         spec: dict[str, Any] = each.part["spec"]
         spec["schedulingGroup"] = {"podGroupName": job.name}

@@ -11,7 +11,7 @@ from clusters.flavours import common, volcano_reading
 from clusters.flavours.rendering import render_job
 from clusters.flavours.volcano_conf import CONFIGURATION
 from clusters.flavours.volcano_promises import PROMISES
-from clusters.kinds import Shape, kind_for, parts_in
+from clusters.kinds import kind_for, starting_together
 from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.ownership import owned
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, Promise, QueueSpec, Reading, Traits
@@ -119,9 +119,7 @@ def amounts(limit: Limit) -> dict[str, str]:
 def _join(body: Manifest, job: JobSpec) -> bool:
     """Name the group at every pod template that starts with the gang; False: the object has none to write it in."""
     kind = kind_for(str(body["apiVersion"]), str(body["kind"]))
-    if kind is None or not kind.gang:
-        return False
-    parts = [each for each in parts_in(body, kind) if each.shape is Shape.TEMPLATE and each.role not in kind.later]
+    parts = starting_together(body, kind) if kind else []
     for each in parts:
         part: Any = each.part
         part["metadata"]["annotations"][GROUP] = job.name
