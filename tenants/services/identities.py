@@ -103,7 +103,7 @@ def _made(identity: Identity, actor: Actor) -> User:
         raise _taken(_("There is an account “%(name)s” already.") % {"name": name}, "name_taken")
     if identity.email and User.objects.filter(email__iexact=identity.email).exists():
         raise _taken(_("There is an account with your e-mail address already."), "email_taken")
-    user = User(username=name, email=identity.email)
+    user = User(username=name, email=identity.email, created_by=identity.issuer[:254])
     user.set_unusable_password()
     with unless_taken("/username"):
         user.save()

@@ -19,7 +19,7 @@ from portal.core.actors import SYSTEM
 from tenants.models import Project, User
 from tests.e2e.estate import differences, on_kube
 from tests.factories.tenants import AccessKeyFactory
-from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from tests.factories.workloads import ObservedPodFactory, PolicyFactory, WorkloadFactory
 from tests.support import real
 from workloads.models import (
     Phase,
@@ -35,6 +35,7 @@ from workloads.services.plans import apply_plan, plan_priority_change
 HERE = Path(__file__).parent
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 BUSY = ".htmx-request, .htmx-swapping, .htmx-settling, .htmx-added"
+NARROW = {"defaults": {"priorityClass": "low"}, "rules": {"priorityClass": {"options": [{"value": "low"}]}}}
 SIZES = {"narrow": {"width": 390, "height": 844}, "wide": {"width": 1280, "height": 900}}
 
 
@@ -149,6 +150,9 @@ def organisation(
         "plan": f"/plans/{_planned('low', 41)}/",
         "plan that is done": f"/plans/{_planned('low', 42, done=True)}/",
         "types": "/types/",
+        "policies": "/policies/",
+        "new policy": "/policies/add/",
+        "a policy": f"/policies/{PolicyFactory(document=NARROW).pk}/",
         "a type": f"/types/{WorkloadType.objects.get(name='PyTorchJob').pk}/",
         "clusters": "/clusters/",
         "nodes": "/clusters/lab/",
@@ -161,6 +165,9 @@ def organisation(
         "connect": "/connect-cluster/",
         "audit": "/audit/",
         "access keys": "/access-keys/",
+        "security": "/security/",
+        "second factor": "/security/second-factor/",
+        "second factor off": "/security/remove-app/",
         "absent": "/projects/no-such-project/",
     }
 

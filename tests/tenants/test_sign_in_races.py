@@ -10,6 +10,9 @@ import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, generate_totp_secret, hotp_value
 from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
 
 from portal.core.actors import Actor, ActorKind, Channel
 from portal.core.errors import RungError
@@ -17,7 +20,7 @@ from portal.oidc.identity import Identity
 from tenants.models import User
 from tenants.services import second_factor
 from tenants.services.identities import arrive
-from tests.factories.tenants import UserFactory
+from tests.factories.tenants import PASSWORD, UserFactory
 
 pytestmark = pytest.mark.postgres
 AT_ONCE = 8
@@ -64,6 +67,18 @@ def test_one_recovery_code_lets_one_in(protected: tuple[User, str, list[str]]) -
     user, _, codes = protected
     found = at_once(lambda: second_factor.accept(user=user, code=codes[0]))
     assert sorted(found) == [""] * (AT_ONCE - 1) + ["recovery"]
+
+
+def test_t63_of_many_wrong_codes_at_once_only_the_allowed_ones_are_looked_at(
+    protected: tuple[User, str, list[str]], settings: Settings
+) -> None:
+    settings.RUNG_SIGN_IN_LIMITS = {"name": (99, 300), "address": (99, 300), "code": (3, 300), "code day": (99, 300)}
+    browsers = [Client() for _ in range(AT_ONCE)]
+    for browser in browsers:
+        browser.post("/login/", {"username": "alice", "password": PASSWORD})
+    waiting = iter(browsers)
+    found = at_once(lambda: next(waiting).post(reverse("login-code"), {"code": "000000"}).status_code)
+    assert sorted(found, key=str) == [200] * 3 + [429] * (AT_ONCE - 3)
 
 
 def test_it_is_set_up_once(postgres_db: str) -> None:
