@@ -113,7 +113,7 @@ SERVED = {
     "/api/v2/policy": {"get"},
     "/api/v2/policy/{kind}": {"get", "put", "patch", "delete"},
     "/api/v2/workloads": {"post"},
-    "/api/v2/workloads/{workload_id}": {"get", "delete"},
+    "/api/v2/workloads/{workload_id}": {"get", "put", "delete"},
 }
 
 
