@@ -1,4 +1,4 @@
-"""A platform robot and a member's robot that speak REST."""
+"""Robots, and people by an access key, that speak REST."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,10 @@ from django.test import Client
 
 from portal.core.actors import SYSTEM
 from tenants.models import Project, Role
-from tenants.services import service_accounts
+from tenants.services import access_keys, service_accounts
 from tenants.services.token_exchange import exchange
+from tests.factories.cast import acting
+from tests.factories.tenants import MembershipFactory
 
 
 class Robot:
@@ -26,6 +28,16 @@ class Robot:
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         content = body if isinstance(body, str | bytes) else "" if body is None else json.dumps(body)
         return self.client.generic(method, f"/api/{path}", content, "application/json", headers=headers)
+
+
+class Person:
+    """Somebody whose program asks with an access key of theirs; they have another key besides."""
+
+    def __init__(self, name: str, *, role: str, project: Project | None = None, read_only: bool = False) -> None:
+        self.user = MembershipFactory(user__username=name, role=role, project=project).user
+        key, secret = access_keys.create(name="asking", actor=acting(self.user), read_only=read_only)
+        self.spare, _ = access_keys.create(name="spare", actor=acting(self.user))
+        self.client = Client(headers={"Authorization": f"Bearer {exchange(key.client_id, secret).text}"})
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from portal.core.actors import SYSTEM
 from portal.core.routes import Route, Rule
 from tenants.models import Project
 from tenants.services.roles import create_role
-from tests.api.conftest import Robot
-from tests.factories.tenants import MembershipFactory
+from tests.api.conftest import Person
+from tests.factories.tenants import AccessKeyFactory, MembershipFactory, ServiceAccountFactory, UserFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from workloads.models import Category, Priority, WorkloadType
 
@@ -95,9 +95,9 @@ class World:
         return {"unit_id": str(unit), **self.ids}
 
 
-def world_of(project: Project, robot: Robot | None = None) -> World:
-    """A project with a native workload in it, submitted by the robot or by somebody else."""
-    by = {"submitted_by_kind": "service-account", "submitted_by_id": str(robot.account.pk)} if robot else {}
+def world_of(project: Project, person: Person | None = None) -> World:
+    """A project with native workloads in it, and an access key: the person's, or somebody else's."""
+    by = {"submitted_by_kind": "user", "submitted_by_id": str(person.user.pk)} if person else {}
     workload, serving, group, nim = (
         WorkloadFactory(project=project, type=WorkloadType.objects.get(name=name), **by)
         for name in ("Training", "Inference", "DistributedInference", "NIMInference")
@@ -107,6 +107,11 @@ def world_of(project: Project, robot: Robot | None = None) -> World:
     first["priority_id"] = Priority.objects.get(name="very-low")
     first["rule_id"] = MembershipFactory(project=project)
     first["role_id"] = create_role(name="Custom", permission_sets=["view"], actor=SYSTEM)
+    first |= {
+        "key_id": person.spare if person else AccessKeyFactory(),
+        "account_id": ServiceAccountFactory(),
+        "user_id": UserFactory(),
+    }
     words = {"workload_id": str(workload.pk), "set_id": "view"}
     first |= {"pool_id": project.cluster.node_pools.first(), "node_id": project.cluster.nodes.first()}
     words |= {"cluster_id": str(project.cluster_id), "pool_name": first["pool_id"].name}

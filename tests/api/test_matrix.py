@@ -1,4 +1,4 @@
-"""Every REST route x {own, foreign, absent} x {anonymous, viewer, member, project admin, platform admin}.
+"""Every REST route x {own, foreign, absent} x {anonymous, viewer, member, project admin, platform admin, reading key}.
 
 The routes and the right each needs are read from the URL configuration (`Route.access`); what is expected of each cell
 follows from these alone. Writes are sent as dry runs, so that all cells see the same world.
@@ -12,7 +12,8 @@ from django.test import Client
 from portal.core.routes import READING
 from tenants.models import Project, Role
 from tenants.permissions import MAY, Verb
-from tests.api.conftest import Robot
+from tenants.roles import LOOKING
+from tests.api.conftest import Person, Robot
 from tests.api.matrix import BODIES, Cell, cells, world_of
 
 UNREADABLE, NO_TOKEN, FORBIDDEN, ABSENT = {400, 422}, 401, 403, 404
@@ -62,21 +63,36 @@ def test_without_a_token_every_route_but_the_tokens_own_is_401(client: Client, l
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.MEMBER, Role.OWNER])
 def test_a_role_in_a_project_is_answered_about_its_own_things_as_its_rights_say(llm_team: Project, role: Role) -> None:
-    robot = Robot("asking-robot", role=role, project=llm_team)
-    world = world_of(llm_team, robot)
+    person = Person("asking", role=role, project=llm_team)
+    world = world_of(llm_team, person)
 
     def answers() -> Answers:
         for cell in CELLS:
-            status = ask(robot.client, cell, world.of(cell.path))
+            status = ask(person.client, cell, world.of(cell.path))
             yield cell, status, (answered if allowed(cell, MAY[role]) else refused)(cell, status)
 
     assert wrong(answers()) == []
 
 
-def test_a_platform_admin_is_refused_nothing(robot: Robot, llm_team: Project) -> None:
-    world = world_of(llm_team)
-    answers = ((cell, ask(robot.client, cell, world.of(cell.path))) for cell in CELLS)
+def test_a_platform_admin_is_refused_nothing(llm_team: Project) -> None:
+    person = Person("asking", role=Role.PLATFORM_ADMIN)
+    world = world_of(llm_team, person)
+    answers = ((cell, ask(person.client, cell, world.of(cell.path))) for cell in CELLS)
     assert wrong((cell, status, answered(cell, status)) for cell, status in answers) == []
+
+
+def test_a_key_that_only_reads_is_refused_every_write_and_what_needs_the_right_to_write(llm_team: Project) -> None:
+    person = Person("reading", role=Role.PLATFORM_ADMIN, read_only=True)
+    world = world_of(llm_team, person)
+
+    def answers() -> Answers:
+        for cell in CELLS:
+            status = ask(person.client, cell, world.of(cell.path))
+            reads = cell.method in READING or cell.rule.reads
+            right = answered if allowed(cell, LOOKING, everywhere=True) else refused
+            yield cell, status, right(cell, status) if reads else status == FORBIDDEN
+
+    assert wrong(answers()) == []
 
 
 @pytest.mark.parametrize("role", [Role.MEMBER, Role.OWNER])
