@@ -54,7 +54,10 @@ class TimedOut(CliError):
 
 
 class Refused(CliError):
-    """The server's "no": status, message, code for programs, and one problem per field."""
+    """The server's "no": status, message, code for programs, and one problem per field.
+
+    `where` names the document, `flags` the flag behind a field's pointer, where there are such.
+    """
 
     exit_code = ExitCode.REFUSED
 
@@ -63,6 +66,7 @@ class Refused(CliError):
         self.status = status
         self.answer = dict(answer or {})
         self.where = ""
+        self.flags: Mapping[str, str] = {}
 
     @property
     def problems(self) -> list[Mapping[str, Any]]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from rung_cli.errors import Misused
+from rung_cli.errors import Misused, Refused
 from rung_cli.notes import warn
+from rung_cli.signing import Api
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _SECRET: Final = re.compile(r"secret|token|passw|api_?key|credential", re.IGNORECASE)
@@ -40,6 +41,35 @@ PATHS: Final[Mapping[Kind, str]] = {
     Kind.DISTRIBUTED: "v1/workloads/distributed",
     Kind.INFERENCE: "v1/workloads/inferences",
 }
+
+FLAGS: Final[Mapping[str, str]] = {
+    "/name": "--name",
+    "/spec/image": "--image",
+    "/spec/priorityClass": "--priority",
+    "/spec/preemptibility": "--preemptibility",
+    "/spec/nodePools": "--node-pool",
+    "/spec/environmentVariables": "--env",
+    "/spec/workingDir": "--working-dir",
+    "/spec/numWorkers": "--workers",
+    "/spec/distributedFramework": "--framework",
+    "/spec/servingPort": "--port",
+    "/spec/compute/gpuDevicesRequest": "--gpus",
+    "/spec/compute/gpuPortionRequest": "--gpu-portion",
+    "/spec/compute/gpuMemoryRequest": "--gpu-memory",
+    "/spec/compute/cpuCoreRequest": "--cpu",
+    "/spec/compute/cpuMemoryRequest": "--memory",
+    "/spec/compute/largeShmRequest": "--large-shm",
+}
+"""Fields of the body by the flag that a person knows."""
+
+
+def submitted_natively(api: Api, kind: Kind, body: Mapping[str, Any], *, key: str, dry_run: bool) -> Any:
+    """The server's answer. What it refuses of a field is said of the flag."""
+    try:
+        return api.post(PATHS[kind], body, key=key, dry_run=dry_run)
+    except Refused as refusal:
+        refusal.flags = FLAGS
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +146,7 @@ class Wanted:
             raise Misused("What is to run? Give --image, or manifests with -f.")
         if not name:
             raise Misused("What is it called? rung submit NAME …, or --name-prefix.")
+        self._of_kind()
 
     def body(self, name: str, *, is_prefix: bool, project: Mapping[str, Any]) -> dict[str, Any]:
         """Of the POST."""

@@ -37,20 +37,29 @@ class Session:
     format: Format = Format.TABLE
     tail: tuple[str, ...] = ()
     """What stood after `--`."""
+    _open: list[Wire] = field(default_factory=list)
 
     @cached_property
     def profile_name(self) -> str:
         """`--profile`, RUNG_PROFILE, the configuration's default."""
-        return self.options.profile or os.environ.get("RUNG_PROFILE") or profiles.load().default_profile
+        return self._named or profiles.load().default_profile
 
     @cached_property
     def profile(self) -> Profile:
-        """What the configuration says; an empty one where it says nothing."""
+        """What the configuration says; an empty one where it says nothing. Misused for a name that it does not know."""
         known = profiles.load().profiles
-        named = self.options.profile or os.environ.get("RUNG_PROFILE")
-        if named and known and named not in known and not self._address_elsewhere:
-            raise Misused(f"There is no profile {named}; there are {', '.join(known)}.")
-        return known.get(self.profile_name, Profile())
+        if self._named and known and self._named not in known and not self._address_elsewhere:
+            raise Misused(f"There is no profile {self._named}; there are {', '.join(known)}.")
+        return self.profile_to_be
+
+    @property
+    def profile_to_be(self) -> Profile:
+        """The same, also for one that signing in is about to make."""
+        return profiles.load().profiles.get(self.profile_name, Profile())
+
+    @property
+    def _named(self) -> str:
+        return self.options.profile or os.environ.get("RUNG_PROFILE") or ""
 
     @cached_property
     def wire(self) -> Wire:
@@ -66,17 +75,19 @@ class Session:
         """A connection to this address."""
         if not address:
             raise Misused("Which portal? No address is known.", hint="rung login https://… (or --url, or RUNG_URL)")
-        plain_allowed = self.options.insecure_http or self.profile.insecure_http
+        known = self.profile_to_be
+        plain_allowed = self.options.insecure_http or known.insecure_http
         checked = checked_address(address, insecure_http=plain_allowed)
         if plain_allowed and _is_plain(checked):
             warn(f"{checked} is not encrypted: the secret and every token can be read on the way.")
         manner = Manner(
             timeout=self.options.timeout,
             retries=self.options.retries,
-            ca_file=self.options.ca_file or os.environ.get("RUNG_CA_FILE") or self.profile.ca_file,
+            ca_file=self.options.ca_file or os.environ.get("RUNG_CA_FILE") or known.ca_file,
             debug=self.options.debug,
         )
-        return Wire(checked, manner)
+        self._open.append(Wire(checked, manner))
+        return self._open[-1]
 
     def output(self, chosen: Format | None) -> Output:
         """As `-o` says, else as the profile says, else a table."""
@@ -93,8 +104,8 @@ class Session:
 
     def close(self) -> None:
         """Give back what is open."""
-        if "wire" in self.__dict__:
-            self.wire.close()
+        for each in self._open:
+            each.close()
 
     @property
     def _address_elsewhere(self) -> bool:

@@ -19,18 +19,28 @@ def tell(error: CliError, chosen: Format) -> None:
     # Where each field says what is wrong with it, the whole's message would say the first of that once more.
     message = "refused." if problems and all(each.get("pointer") for each in problems) else error.message
     sys.stderr.write(f"{painted('rung:', '31')} {plain(where + message)}\n")
-    for problem in problems:
-        _tell_problem(problem, error.message)
+    if isinstance(error, Refused):
+        for problem in problems:
+            _tell_problem(problem, error)
+        _tell_better(error.answer.get("forecast"))
     if error.hint:
         note(f"  {error.hint}")
 
 
-def _tell_problem(problem: Mapping[str, Any], known: str) -> None:
+def _tell_problem(problem: Mapping[str, Any], error: Refused) -> None:
     line = f"line {problem['line']}, " if problem.get("line") else ""
     pointer, message = str(problem.get("pointer") or ""), str(problem.get("message") or "")
-    if pointer or line or message != known:
-        note(f"  {line}{pointer or 'the whole'}: {message}")
+    if pointer or line or message != error.message:
+        note(f"  {line}{error.flags.get(pointer, pointer) or 'the whole'}: {message}")
     if numbers := problem.get("numbers"):
         note("    " + ", ".join(f"{name} {value}" for name, value in numbers.items()))
-    if allowed := problem.get("allowed"):
+    allowed = problem.get("allowed") or []
+    if any(str(each) not in message for each in allowed):
         note(f"    allowed: {', '.join(map(str, allowed))}")
+
+
+def _tell_better(forecast: object) -> None:
+    """A refused rehearsal knows what would start."""
+    if isinstance(forecast, dict):
+        for each in forecast.get("alternatives") or []:
+            note(f"  Instead: {each['words']}")

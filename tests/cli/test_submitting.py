@@ -31,3 +31,41 @@ def test_several_manifests_are_all_good_or_none_is_submitted(signed_in: Rung) ->
     assert names() == set()
     assert signed_in("submit", "-f", "-", stdin=f"{job('one')}---\n{job('two')}").code == 0
     assert names() == {"one", "two"}
+
+
+def test_flags_make_a_native_workload_after_its_rehearsal(signed_in: Rung) -> None:
+    asked = ("submit", "train", "-i", "docker.io/a/b:1", "-g", "2", "--priority", "high")
+    rehearsed = signed_in(*asked, "--dry-run", "--", "python", "train.py")
+    assert rehearsed.code == 0, rehearsed.err
+    assert rehearsed.out.startswith("Would submit llm-team/train\n  Priority        high             (chosen)\n")
+    assert "If submitted now: Starts now in h100" in rehearsed.out
+    assert names() == set()
+    assert signed_in(*asked, "--", "python", "train.py").code == 0
+    made = Workload.objects.get()
+    assert (made.name, made.type.name, made.gpu_milli, made.priority.name) == ("train", "Training", 2000, "high")
+    refused = signed_in("submit", "train", "-i", "docker.io/a/b:1", "--priority", "urgent")
+    assert (refused.code, "--priority: " in refused.err) == (1, True)
+
+
+def test_a_run_of_a_pipeline_that_is_repeated_submits_once(signed_in: Rung) -> None:
+    first, again = (
+        signed_in("submit", "-f", "-", "--idempotency-key", "build-17", "-o", "json", stdin=job("once")).data
+        for _ in range(2)
+    )
+    assert first["metadata"]["id"] == again["metadata"]["id"]
+    assert names() == {"once"}
+
+
+def test_an_explanation_names_sources_and_what_is_not_used_and_submits_nothing(signed_in: Rung) -> None:
+    labelled = job("asked").replace("name: asked", "name: asked\n  labels: {priorityClassName: low}")
+    ended = signed_in("explain", "-", "--priority", "high", stdin=labelled)
+    assert ended.code == 0, ended.err
+    assert "Priority        high 125         (chosen)" in ended.out
+    assert "Preemptibility  non-preemptible  (follows from the priority: 100 or more is non-preemptible)" in ended.out
+    assert "Not used: priority low of label; the explicit said high." in ended.out
+    assert "If submitted now: Starts now in h100" in ended.out
+    assert "An estimate: the model of" in ended.out
+    both = signed_in("explain", "-", "-o", "json", stdin=f"{job('one')}---\n{job('two')}").data
+    assert [each["name"] for each in both] == ["one", "two"]
+    assert signed_in("explain", "-", stdin=job("bad").replace("restartPolicy", "hostNetwork")).code == 1
+    assert names() == set()

@@ -74,7 +74,7 @@ def clone(
     if to_project:
         body["projectId"] = find_project(held.api, to_project)["id"]
     made = held.api.post(f"v1/workloads/{original['id']}/clone", body, dry_run=dry_run)
-    show_submitted(out, made, dry_run=dry_run)
+    show_submitted(out, [made], project=made["metadata"]["projectName"], dry_run=dry_run)
 
 
 def _act(

@@ -84,12 +84,10 @@ def _follow(api: Api, out: Output, workload_id: str, asked: dict[str, str], line
 def fresh(seen: Sequence[str], now: Sequence[str]) -> Sequence[str]:
     """What `now` has beyond what was seen: the log only grows at its end, and loses lines at its begin.
 
-    The last lines seen are looked for from the end; where they are gone, everything is new.
+    The last lines seen are looked for from the end, at its begin also a part of them; where they are gone, all is new.
     """
-    if not seen:
-        return now
     mark = list(seen[-KNOWN_BY:])
-    for end in range(len(now), len(mark) - 1, -1):
-        if list(now[end - len(mark) : end]) == mark:
+    for end in range(len(now), 0, -1):
+        if mark and list(now[max(0, end - len(mark)) : end]) == mark[-end:]:
             return now[end:]
     return now

@@ -47,8 +47,9 @@ def login(
     if ctx.args:
         raise Misused("rung login takes an address and nothing else; secrets are never arguments.", hint=WAYS)
     held = session(ctx)
-    wire = held.wire_to(address or held.options.url or os.environ.get("RUNG_URL") or held.profile.url)
-    known_as = client_id or os.environ.get("RUNG_CLIENT_ID") or held.profile.client_id or _asked("Client id: ")
+    before = held.profile_to_be
+    wire = held.wire_to(address or held.options.url or os.environ.get("RUNG_URL") or before.url)
+    known_as = client_id or os.environ.get("RUNG_CLIENT_ID") or before.client_id or _asked("Client id: ")
     secret = _secret(from_stdin=secret_stdin)
     token, expires = exchange(wire, known_as, secret)
     kept = Credentials(origin_of(wire.address), known_as, "" if token_only else secret, token, expires)
@@ -76,8 +77,7 @@ def whoami(ctx: typer.Context, *, output: OutputFlag = None) -> None:
         ("Portal", held.wire.address),
         ("Profile", held.profile_name),
         ("Roles", "\n".join(roles) or "none"),
-        ("Key", "reads only" if found.get("readOnly") else ""),
-        ("Narrowed to", found.get("narrowedTo") or ""),
+        ("This key", _narrowed(found.get("narrowed") or {})),
     ]
     out.one(found, name=str(found["name"]), human=lambda: out.pairs(pairs))
 
@@ -87,8 +87,16 @@ def _scope(role: dict[str, Any]) -> str:
     return "the whole installation" if role["scopeType"] == "system" else f"{role['scopeType']}{name}"
 
 
+def _narrowed(found: dict[str, Any]) -> str:
+    """What the access key leaves of the roles."""
+    parts = ["only reads"] if found.get("readOnly") else []
+    parts += [f"only project {found['projectId']}"] if found.get("projectId") else []
+    parts += [f"only department {found['departmentId']}"] if found.get("departmentId") else []
+    return ", ".join(parts)
+
+
 def _remember(held: Session, address: str, client_id: str, project: str) -> None:
-    options, before = held.options, held.profile
+    options, before = held.options, held.profile_to_be
     ca_file = options.ca_file or os.environ.get("RUNG_CA_FILE") or before.ca_file
     profile = replace(
         before,

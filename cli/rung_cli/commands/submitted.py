@@ -6,14 +6,14 @@ from typing import Any, Final
 from rung_cli.output import Column, Columns, Format, Output
 from rung_cli.words import amount, gpus
 
-VERDICTS: Final[Mapping[str, tuple[str, str]]] = {
-    "starts": ("starts now", "green"),
-    "evicts": ("evicts others", "magenta"),
-    "reclaims": ("takes its share back", "magenta"),
-    "waits": ("waits", "yellow"),
-    "refused": ("can never start as asked", "red"),
-    "unknown": ("not known", ""),
+COLOURS: Final[Mapping[str, str]] = {
+    "starts": "green",
+    "evicts": "magenta",
+    "reclaims": "magenta",
+    "waits": "yellow",
+    "refused": "red",
 }
+BEGINNINGS: Final[Mapping[str, str]] = {"refused": "Never as asked", "unknown": "No forecast"}
 VICTIMS: Final[Columns] = (
     Column("  EVICTED", lambda row: f"  {row['name']}"),
     Column("PROJECT", lambda row: row["projectName"]),
@@ -23,37 +23,34 @@ VICTIMS: Final[Columns] = (
 )
 
 
-def show_submitted(out: Output, *answers: Mapping[str, Any], dry_run: bool) -> None:
-    """One answer alone is shown alone; several are a list."""
+def show_submitted(out: Output, answers: Sequence[Mapping[str, Any]], *, project: str, dry_run: bool) -> None:
+    """One answer alone is shown alone; several are a list. `project`: where they went."""
     if out.format is Format.NAME:
-        out.names(ref_in(each) for each in answers)
+        out.names(f"{project}/{name_in(each)}" for each in answers)
     elif out.format is not Format.TABLE:
         out.data(answers[0] if len(answers) == 1 else list(answers))
     else:
         for place, each in enumerate(answers):
             if place:
                 out.line()
-            _show_one(out, each, dry_run=dry_run)
+            out.line(f"{'Would submit' if dry_run else 'Submitted'} {project}/{name_in(each)}", style="bold")
+            _show_values(out, each)
 
 
-def ref_in(answer: Mapping[str, Any]) -> str:
-    """`project/name`, which every command takes."""
-    known = answer.get("metadata") or answer
-    return f"{known.get('projectName') or known['projectId']}/{known['name']}"
+def name_in(answer: Mapping[str, Any]) -> str:
+    """Of a submitted manifest or native workload."""
+    return str((answer.get("metadata") or answer)["name"])
 
 
-def _show_one(out: Output, answer: Mapping[str, Any], *, dry_run: bool) -> None:
-    known = answer.get("metadata") or answer
-    out.line(f"{'Would submit' if dry_run else 'Submitted'} {ref_in(answer)}", style="bold")
-    effective(out, _sourced(known, "priority"), _sourced(known, "preemptibility"))
+def _show_values(out: Output, answer: Mapping[str, Any]) -> None:
+    known = answer.get("metadata") or {**answer, **answer.get("spec", {})}
+    priority = str(known.get("priority") or known.get("priorityClass") or "")
+    preemptibility = str(known.get("preemptibility") or "")
+    sources = [str(known.get(f"{name}Source") or "") for name in ("priority", "preemptibility")]
+    effective(out, (priority, sources[0]), (preemptibility, sources[1]))
     remarks(out, known.get("discarded") or [], known.get("warnings") or [])
     if foreseen := answer.get("forecast"):
         forecast(out, foreseen)
-
-
-def _sourced(known: Mapping[str, Any], name: str) -> tuple[str, str]:
-    value = known.get(name) or known.get("priorityClass" if name == "priority" else name) or ""
-    return str(value), str(known.get(f"{name}Source") or "")
 
 
 def effective(out: Output, priority: tuple[str, str], preemptibility: tuple[str, str]) -> None:
@@ -87,18 +84,17 @@ def remarks(out: Output, discarded: Sequence[Mapping[str, Any]], warnings: Seque
 
 def forecast(out: Output, found: Mapping[str, Any]) -> None:
     """What would happen now, who pays for it, and what would do better."""
-    words, colour = VERDICTS.get(found["verdict"], (found["verdict"], ""))
-    out.line(f"  If submitted now it {words}." if found["verdict"] != "unknown" else "  No forecast.", style=colour)
-    out.line(f"    {found['sentence']}")
+    begin = BEGINNINGS.get(found["verdict"], "If submitted now")
+    out.line(f"  {begin}: {found['sentence']}", style=COLOURS.get(found["verdict"], ""))
     if found["victims"]:
         out.table(found["victims"], VICTIMS)
     for each in found["alternatives"]:
-        out.line(f"    Instead: {each['words']}", style="green")
+        out.line(f"  Instead: {each['words']}", style="green")
     for each in found["cautions"]:
-        out.line(f"    Mind: {each}", style="yellow")
+        out.line(f"  Mind: {each}", style="yellow")
     for each in found["assurances"]:
-        out.line(f"    {each}")
-    out.line(f"    {_basis(found)}", style="dim")
+        out.line(f"  {each}")
+    out.line(f"  {_basis(found)}", style="dim")
 
 
 def _basis(found: Mapping[str, Any]) -> str:
@@ -124,7 +120,7 @@ def show_explained(out: Output, found: Sequence[tuple[str, Mapping[str, Any]]]) 
     """One manifest after the other, each under where it stands."""
     answers = [answer for _, answer in found]
     if out.format is Format.NAME:
-        out.names(ref_in(each) for each in answers)
+        out.names(_ref(each) for each in answers)
     elif out.format is not Format.TABLE:
         out.data(answers[0] if len(answers) == 1 else answers)
     else:
@@ -136,10 +132,14 @@ def show_explained(out: Output, found: Sequence[tuple[str, Mapping[str, Any]]]) 
 
 def _show_explanation(out: Output, where: str, found: Mapping[str, Any]) -> None:
     kind = found["kind"] if found["kind"] == found["type"] else f"{found['kind']}, type {found['type']}"
-    out.line(f"{ref_in(found)}  ({kind}; {where})", style="bold")
+    out.line(f"{_ref(found)}  ({kind}; {where})", style="bold")
     out.line(f"  Asks for: {requested(found['requested'])}")
     priority, preemptibility = found["priority"], found["preemptibility"]
     value = f"{priority['value']} {priority['number']}"
     effective(out, (value, priority["source"]), (preemptibility["value"], preemptibility["source"]))
     remarks(out, found["discarded"], found["warnings"])
     forecast(out, found["forecast"])
+
+
+def _ref(found: Mapping[str, Any]) -> str:
+    return f"{found['projectName']}/{found['name']}"

@@ -12,7 +12,7 @@ from rung_cli.errors import Misused
 from rung_cli.flags import ManifestFlag, OutputFlag, ProjectFlag
 from rung_cli.manifests import Manifests
 from rung_cli.naming import project as find_project
-from rung_cli.natively import PATHS, Kind, Wanted
+from rung_cli.natively import Kind, Wanted, submitted_natively
 from rung_cli.session import session
 
 _KEY: Final = re.compile(r"[!-~]{1,180}")
@@ -61,19 +61,18 @@ def submit(
     """
     held = session(ctx)
     out, named = held.output(output), _one_name(called, name)
-    owner, wanted = held.project(project), Wanted.from_flags(ctx.params, held.tail)
-    key = _checked(idempotency_key)
+    wanted, key = Wanted.from_flags(ctx.params, held.tail), _checked(idempotency_key)
     if file:
         wanted.refuse_beside_a_manifest()
         explicit = {"name": named, "priority": priority, "preemptibility": preemptibility}
-        read = read_documents(file)
-        found = Manifests(held.api, read, find_project(held.api, owner), explicit, key, out.format)
-        show_submitted(out, *found.submit(dry_run=dry_run), dry_run=dry_run)
-        return
-    wanted.refuse_incomplete(named or name_prefix)
-    body = wanted.body(named or name_prefix, is_prefix=not named, project=find_project(held.api, owner))
-    made = held.api.post(PATHS[kind], body, key=key, dry_run=dry_run)
-    show_submitted(out, made, dry_run=dry_run)
+        read, owner = read_documents(file), find_project(held.api, held.project(project))
+        made = Manifests(held.api, read, owner, explicit, key, out.format).submit(dry_run=dry_run)
+    else:
+        wanted.refuse_incomplete(named or name_prefix)
+        owner = find_project(held.api, held.project(project))
+        body = wanted.body(named or name_prefix, is_prefix=not named, project=owner)
+        made = [submitted_natively(held.api, kind, body, key=key, dry_run=dry_run)]
+    show_submitted(out, made, project=owner["name"], dry_run=dry_run)
 
 
 def explain(

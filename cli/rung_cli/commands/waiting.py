@@ -1,7 +1,7 @@
 """`wait`: until something is so, for pipelines."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -62,7 +62,7 @@ def wait(
     until: Annotated[
         str, typer.Option("--for", help="running, completed, failed, suspended, deleted, or phase=PHASE.")
     ] = "completed",
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds; 0 looks once. Forever when absent.")] = -1.0,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds; 0 looks once. Forever when absent.")] = None,
     project: ProjectFlag = "",
     output: OutputFlag = None,
 ) -> None:
@@ -76,7 +76,7 @@ def wait(
     watched = _found(held.api, names, held.project(project), condition)
     found = _until(held.api, watched, condition, timeout)
     if out.format is not Format.TABLE:
-        out.rows(found, (), name=lambda row: f"{row['projectName']}/{row['name']}", empty="")
+        out.rows(found, (), name=_ref, empty="")
 
 
 def condition_of(text: str) -> Condition:
@@ -104,27 +104,32 @@ def _found(api: Api, names: Iterable[str], project: str, condition: Condition) -
     return watched
 
 
-def _until(api: Api, watched: list[dict[str, Any]], condition: Condition, timeout: float) -> list[dict[str, Any]]:
+def _until(
+    api: Api, watched: Sequence[dict[str, Any]], condition: Condition, timeout: float | None
+) -> list[dict[str, Any]]:
     """Look again and again, a little less often each time, and tell of every change."""
-    started, pause = time.monotonic(), FIRST
-    open_ones, phases, done = {each["id"]: each for each in watched}, dict[str, str](), list[dict[str, Any]]()
-    while open_ones:
-        for each in list(open_ones):
-            now = _look(api, open_ones[each])
-            _told(now, phases)
-            if now["phase"] in condition.wanted:
-                done.append(open_ones.pop(each) | now)
-            elif now["phase"] in condition.never:
-                text = f"{now['projectName']}/{now['name']} is {now['phase']}: {condition.name} can no longer come."
-                raise Refused(text, status=409)
-        left = timeout - (time.monotonic() - started) if timeout >= 0 else LONGEST
-        if open_ones and left <= 0:
-            names = ", ".join(f"{each['projectName']}/{each['name']}" for each in open_ones.values())
-            raise TimedOut(f"After {timeout:g} s still not {condition.name}: {names}.")
-        if open_ones:
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, LONGEST)
-    return done
+    ends = None if timeout is None else time.monotonic() + timeout
+    waiting, told, done, pause = list(watched), dict[str, str](), list[dict[str, Any]](), FIRST
+    while True:
+        looks = [_look(api, each) for each in waiting]
+        for now in looks:
+            _tell(now, told)
+        done += [now for now in looks if _is_so(now, condition)]
+        waiting = [now for now in looks if now["phase"] not in condition.wanted]
+        if not waiting:
+            return done
+        left = LONGEST if ends is None else ends - time.monotonic()
+        if left <= 0:
+            raise TimedOut(f"After {timeout:g} s still not {condition.name}: {', '.join(map(_ref, waiting))}.")
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, LONGEST)
+
+
+def _is_so(now: Mapping[str, Any], condition: Condition) -> bool:
+    """Refused where it can never be."""
+    if now["phase"] in condition.never:
+        raise Refused(f"{_ref(now)} is {now['phase']}: {condition.name} can no longer come.", status=409)
+    return now["phase"] in condition.wanted
 
 
 def _look(api: Api, known: dict[str, Any]) -> dict[str, Any]:
@@ -138,9 +143,13 @@ def _look(api: Api, known: dict[str, Any]) -> dict[str, Any]:
     return {**now, "phase": DELETED} if now.get("deletedAt") else now
 
 
-def _told(now: Mapping[str, Any], phases: dict[str, str]) -> None:
+def _tell(now: Mapping[str, Any], told: dict[str, str]) -> None:
     why = f" ({now['phaseMessage']})" if now.get("phaseMessage") else ""
-    said = f"{now['projectName']}/{now['name']}: {now['phase']}{why}"
-    if phases.get(now["id"]) != said:
-        phases[now["id"]] = said
+    said = f"{_ref(now)}: {now['phase']}{why}"
+    if told.get(now["id"]) != said:
+        told[now["id"]] = said
         note(said)
+
+
+def _ref(found: Mapping[str, Any]) -> str:
+    return f"{found['projectName']}/{found['name']}"
