@@ -224,4 +224,4 @@ def imposed(merged: Merged) -> Iterator[str]:
         if policy.required_of:
             yield f"{word} must be chosen: set by policy of {policy.required_of.words}."
         for values, place in policy.options:
-            yield f"{word} is one of {', '.join(values)}: set by policy of {place.words}."
+            yield f"{word} may only be {' or '.join(values)}: set by policy of {place.words}."

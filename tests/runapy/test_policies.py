@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from runai import models
-from runai.exceptions import ForbiddenException, NotFoundException, UnprocessableEntityException
+from runai.exceptions import BadRequestException, ForbiddenException, NotFoundException, UnprocessableEntityException
 from runai.runai_client import RunaiClient
 
 from portal.audit.models import AuditRecord
@@ -168,3 +168,17 @@ def test_a_member_reads_what_holds_and_sets_nothing(
     with pytest.raises(UnprocessableEntityException) as refused:
         policies.overwrite_training_policy_v2(training_policy_overwrite_request_v2=body)
     assert refused.value.data["errors"][0]["pointer"] == "/meta/projectId"
+
+
+def test_a_submission_hears_typed_which_rule_it_breaks(
+    runai: RunaiClient, everywhere: dict[str, Any], llm_team: Project
+) -> None:
+    spec = models.TrainingSpecSpec(image="docker.io/a/b:1", priority_class="very-high")
+    request = models.TrainingCreationRequest(
+        name="train", project_id=str(llm_team.pk), cluster_id=str(llm_team.cluster_id), spec=spec
+    )
+    with pytest.raises(BadRequestException) as refused:
+        runai.workloads.trainings.create_training1(request)
+    typed = models.ComplianceIssuesV2ComplianceIssuesInner.from_dict
+    issues = [typed(each) for each in refused.value.data["complianceIssues"]]
+    assert [(each.var_field, each.rule) for each in issues] == [("spec.priorityClass", "options")]

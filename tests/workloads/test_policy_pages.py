@@ -43,7 +43,7 @@ def test_an_admin_sets_a_policy_that_the_list_tells(client_of: Clients, admin: U
         },
     }
     page = words(client, LIST)
-    assert "Priority is one of low, medium." in page
+    assert "Priority may only be low or medium." in page
     assert "What holds in llm-team" in page
     assert "set by policy of the installation" in page
 
@@ -122,7 +122,7 @@ def test_the_submit_page_says_what_a_policy_imposes_and_refuses_at_the_field(
     client = client_of(bob)
     checking = {"HX-Request": "true", "HX-Target": "forecast"}
     panel = " ".join(client.post("/workloads/submit/", SUBMIT, headers=checking).content.decode().split())
-    assert "Priority is one of low, medium: set by policy of department research." in panel
+    assert "Priority may only be low or medium: set by policy of department research." in panel
     assert "Priority medium: set by policy of department research." in panel
     assert "source:</span> policy" in panel or "source: policy" in panel
 
