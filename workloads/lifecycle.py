@@ -39,6 +39,9 @@ TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 
+LIVE: Final = frozenset(TRANSITIONS) - ENDED
+"""Every other phase: named one by one they are found by an index, whatever has ended."""
+
 
 def may_move(current: str, following: str) -> bool:
     """Is the move in the table?"""

@@ -11,10 +11,9 @@ from clusters.models import Cluster
 from clusters.samples import ALL, CLUSTER, NODE_POOL, Figures, Name, Owner
 from tenants.models import Department, Project
 from tenants.sampling import DEPARTMENT, PROJECT
-from workloads.lifecycle import ENDED, WAITING
-from workloads.models import Phase, Workload
+from workloads.lifecycle import LIVE, WAITING
+from workloads.models import Workload
 
-LIVE: Final = tuple(sorted(set(Phase.values) - ENDED))
 COUNTED: Final = (Name.WORKLOADS, Name.WAITING, Name.WAITED)
 
 

@@ -9,7 +9,7 @@ from clusters.models import ObservedPod
 from scheduling.resources import Resources
 from tenants.models import Project
 from tenants.usage import Usage, UsageProvider
-from workloads.lifecycle import ENDED
+from workloads.lifecycle import LIVE
 from workloads.models import Category, DesiredPhase, Priority, Workload
 
 Key = tuple[int, str]
@@ -18,7 +18,7 @@ AMOUNTS: Final = {"gpu": Sum("gpu_milli"), "cpu": Sum("cpu_milli"), "memory": Su
 
 def live(project_ids: Collection[int]) -> QuerySet[Workload]:
     """Workloads of these projects that are neither finished nor deleted."""
-    return Workload.objects.filter(project__in=project_ids, deleted_at__isnull=True).exclude(phase__in=ENDED)
+    return Workload.objects.filter(project__in=project_ids, deleted_at__isnull=True, phase__in=LIVE)
 
 
 def usage(project_ids: Collection[int]) -> Mapping[Key, Usage]:

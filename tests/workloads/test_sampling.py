@@ -18,6 +18,7 @@ from tenants.models import Project
 from tenants.sampling import DEPARTMENT, PROJECT
 from tests.factories.tenants import DepartmentFactory, ProjectFactory, ProjectQuotaFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from workloads.lifecycle import ENDED, LIVE
 from workloads.models import Phase
 
 NOON = datetime(2026, 3, 1, 12, 0, 7, tzinfo=UTC)
@@ -156,3 +157,7 @@ def test_a_series_has_means_of_its_parts_and_no_point_where_nothing_was_measured
     assert [point.figures["gpu_held"] for point in in_pool] == [1000, 2500]
     (elsewhere,) = series_of([Owner(PROJECT, "7")], window, pool="a100").values()
     assert [point.figures["gpu_held"] for point in elsewhere] == [0, 0]
+
+
+def test_every_phase_but_the_ended_ones_is_alive() -> None:
+    assert set(Phase.values) == LIVE | ENDED
