@@ -18,7 +18,7 @@ from portal.core.sign_in import Counted, count_try, give_back
 from portal.core.sign_in import SignIn as PasswordSignIn
 from portal.oidc.flow import finish
 from portal.oidc.identity import Identity
-from portal.oidc.provider import Provider, Unbelieved, configured
+from portal.oidc.provider import Provider, ProviderAway, Unbelieved, configured
 from tenants.models import User
 from tenants.security_forms import CodeForm
 from tenants.services import identities, second_factor
@@ -72,7 +72,7 @@ def to_provider(request: HttpRequest) -> HttpResponse:
     try:
         return redirect(attempts.start(request, provider, onward=onward_from(request)))
     except RungError as error:
-        return _refused(request, error, provider)
+        return _page(request, error)
 
 
 @require_safe
@@ -90,8 +90,15 @@ def from_provider(request: HttpRequest) -> HttpResponse:
             user = identities.arrive(identity=identity, actor=actor_of(request))
             factor = "provider" if identity.second_factor else ""
             response = admit(request, user, onward=kept["onward"], shown="single sign-on", factor=factor)
+    except (TooMany, ProviderAway) as error:
+        if isinstance(error, ProviderAway):
+            give_back([address])
+        return _page(request, error)
     except RungError as error:
-        return _refused(request, error, provider, identity)
+        said = {"subject": identity.subject, "name": identity.username} if identity is not None else {}
+        detail = {"issuer": provider.issuer, **said}
+        record_refusal(actor_of(request), "session.start", error, entity_type="user", detail=detail)
+        return _page(request, error)
     give_back([address])
     return response
 
@@ -117,12 +124,8 @@ def _answer(request: HttpRequest) -> dict[str, str]:
     return {name: values[0] for name, values in request.GET.lists() if len(values) == 1 and isinstance(values[0], str)}
 
 
-def _refused(
-    request: HttpRequest, error: RungError, provider: Provider, identity: Identity | None = None
-) -> HttpResponse:
-    said = {"subject": identity.subject, "name": identity.username} if identity is not None else {}
-    detail = {"issuer": provider.issuer, **said}
-    record_refusal(actor_of(request), "session.start", error, entity_type="user", detail=detail)
+def _page(request: HttpRequest, error: RungError) -> HttpResponse:
+    """The sign-in page, with why not."""
     view = SignIn()
     view.setup(request)
     return view.refuse(error)

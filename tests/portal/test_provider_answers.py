@@ -11,10 +11,12 @@ from urllib.parse import parse_qs, quote, urlsplit
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
+from portal.audit.models import AuditRecord
 from tenants.models import User
 from tests.factories.tenants import PASSWORD, UserFactory
 from tests.support.identity_provider import ABSENT, Claims, IdentityProvider, new_key
@@ -208,8 +210,25 @@ def test_t65_an_answer_in_another_browser(client: Client, provider: IdentityProv
 @pytest.mark.parametrize("name", ["token_endpoint", "jwks_uri", "userinfo_endpoint", "authorization_endpoint"])
 def test_an_address_without_https_is_not_asked(client: Client, provider: IdentityProvider, name: str) -> None:
     provider.configuration = {name: "http://192.0.2.1/x"}
-    assert client.get(reverse("single-sign-on")).status_code == 403
-    assert refused(client, "unsafe_address")
+    answer = client.get(reverse("single-sign-on"))
+    assert answer.status_code == 403
+    assert "without https" in answer.content.decode()
+
+
+def test_a_provider_that_goes_away_meanwhile_costs_nobody_a_try(
+    client: Client, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.RUNG_SIGN_IN_LIMITS = {"name": (1, 300), "address": (1, 300)}
+    address = at_provider(client)
+    with listener() as visits:
+        provider.configuration = {"token_endpoint": f"http://127.0.0.1:{visits.port}/token"}
+        cache.clear()
+        assert back(client, address) == 503
+    assert come_in(Client()) == 503
+    provider.configuration = {}
+    cache.clear()
+    assert come_in(Client()) == 302
+    assert not AuditRecord.objects.filter(result="Denied").exists()
 
 
 def test_a_redirect_is_not_followed(client: Client, provider: IdentityProvider) -> None:
