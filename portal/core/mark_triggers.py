@@ -42,10 +42,11 @@ class Marked:
 
 
 def install(sender: AppConfig, using: str, **_kwargs: Any) -> None:
-    """Receiver of `post_migrate`: (re)make the triggers on the tables of that app."""
-    marked = list(_marked_by(sender))
+    """Receiver of `post_migrate`: (re)make the triggers on the tables of that app, as far as it is migrated."""
     connection = connections[using]
-    if not marked or _TABLE not in connection.introspection.table_names():
+    there = connection.introspection.table_names() if getattr(sender, "marked", None) else ()
+    marked = [each for each in _marked_by(sender) if each.table in there]
+    if not marked or _TABLE not in there:
         return
     statements = _ON[connection.vendor]
     with transaction.atomic(using=using), connection.cursor() as cursor:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -13,6 +14,8 @@ from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM, Actor, Limits
 from portal.core.errors import Conflict, Denied, Refused
 from portal.core.marks import steady
+from tenants.access_rules import visible_rules, with_words
+from tenants.api.access_queries import COLUMNS
 from tenants.models import AccessRole, Membership, Project, Role, User
 from tenants.permissions import MAY, Verb, can, standing_of, visible_departments, visible_projects
 from tenants.roles import EVERY, LOOKING, NEEDS, PREDEFINED, SETS, verbs_of
@@ -338,3 +341,33 @@ def test_a_service_accounts_roles_do_not_come_from_groups(llm_team: Project) -> 
     grant(subject=account, role=Role.VIEWER, project=llm_team, actor=SYSTEM)
     grant(subject=group, role=Role.OWNER, project=llm_team, actor=SYSTEM)
     assert Membership.objects.filter(project=llm_team).count() == 2
+
+
+@pytest.mark.postgres
+def test_postgresql_reads_the_same_rights_and_rules(postgres_db: str) -> None:
+    membership = MembershipFactory(role=custom("view", "manage-workloads"))
+    group, cluster = group_named("ml-engineers"), membership.project.cluster
+    membership.user.groups.add(group)
+    grant(subject=group, role=Role.DEPARTMENT_ADMIN, cluster=cluster, actor=SYSTEM)
+    assert standing_of(acting(membership.user)).verbs_in(project=membership.project) == MAY[Role.DEPARTMENT_ADMIN]
+    for name, column in COLUMNS.items():
+        rows = with_words(visible_rules(SYSTEM)).order_by(column.path, "pk")
+        assert rows.count() == len(rows) == 2, name
+    assert with_words(visible_rules(SYSTEM)).filter(scope_key=cluster.pk.hex).get().group == group
+    assert not with_words(visible_rules(SYSTEM)).filter(deleted_at__isnull=False).exists()
+    with pytest.raises(Conflict):
+        grant(subject=group, role=Role.VIEWER, cluster=cluster, actor=SYSTEM)
+
+
+@pytest.mark.postgres
+def test_memberships_of_before_keep_their_roles(postgres_db: str) -> None:
+    held = MembershipFactory(role=Role.OWNER)
+    grant(subject=group_named("ml-engineers"), role=Role.VIEWER, actor=SYSTEM)
+    Membership.objects.filter(group__isnull=False).delete()
+    call_command("migrate", "tenants", "0003", verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT role FROM tenants_membership")
+        assert cursor.fetchall() == [("owner",)]
+    call_command("migrate", verbosity=0)
+    assert Membership.objects.select_related("role").get().role.name == "Project administrator"
+    assert standing_of(acting(held.user)).verbs_in(project=held.project) == MAY[Role.OWNER]
