@@ -17,9 +17,9 @@ from portal.core.wire import TENANT_ID, stamp
 UPDATE: Final = "update"
 ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "create": ("create", "submit", "connect", "grant", "create_nodes", "add", "clone"),
-    "delete": ("delete", "forget", "revoke", "lift", "discard", "remove"),
+    "delete": ("delete", "forget", "revoke", "lift", "discard", "remove", "disconnect"),
     "sign-in": ("session.start",),
-    "sign-out": ("session.end",),
+    "sign-out": ("session.end", "user.logout"),
     "reset-password": ("user.password", "user.reset_password"),
 }
 """Their action to the last words of our dotted verbs, or to a whole verb. All others, such as stop, are `update`."""

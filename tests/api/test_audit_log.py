@@ -24,6 +24,29 @@ def test_t59_no_cell_of_the_file_is_a_formula(robot: Robot, name: str) -> None:
     assert all(not cell.startswith(("=", "+", "-", "@", "\t")) for cell in row.values())
 
 
+@pytest.mark.parametrize(
+    ("verb", "told"),
+    [
+        ("workload.submit", "create"),
+        ("membership.grant", "create"),
+        ("cluster.connect", "create"),
+        ("policy.lift", "delete"),
+        ("user.disconnect", "delete"),
+        ("workload.stop", "update"),
+        ("workload.resume", "update"),
+        ("access_key.rotate", "update"),
+        ("session.start", "sign-in"),
+        ("session.end", "sign-out"),
+        ("user.password", "reset-password"),
+    ],
+)
+def test_every_verb_is_told_as_one_of_their_actions(robot: Robot, verb: str, told: str) -> None:
+    record(SYSTEM, verb, None, entity_type="thing")
+    query = f"{PERIOD}&filterBy=entity_type==thing"
+    assert [each["action"] for each in robot.get(f"v1/audit/log?{query},action=={told}").json()["audit_logs"]] == [told]
+    assert robot.get(f"v1/audit/log?{query},action!={told}").json()["total"] == 0
+
+
 @pytest.mark.parametrize("parameter", ["file_type", "fileType"])
 def test_both_names_of_the_file_type_are_understood(robot: Robot, parameter: str) -> None:
     answer = robot.get(f"v1/audit/log/file?{PERIOD}&{parameter}=json")

@@ -74,6 +74,21 @@ def test_the_four_steps_change_a_default_at_once(robot: Robot) -> None:
     assert AuditRecord.objects.filter(actor_name="platform-robot", entity_type="workloadtype").exists()
 
 
+def test_a_types_preemptibility_is_taken_and_told_back(robot: Robot) -> None:
+    kind = types(robot)["Job"]
+    changed = robot.send("PUT", f"v1/workload-types/{kind['id']}", {"preemptibility": "preemptible"})
+    assert changed.status_code == 200
+    assert (changed.json()["preemptibility"], changed.json()["priorityName"]) == ("preemptible", "high")
+    assert types(robot)["Job"]["preemptibility"] == "preemptible"
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_types_are_neither_made_nor_deleted(robot: Robot, method: str) -> None:
+    path = "v1/workload-types" if method == "POST" else f"v1/workload-types/{types(robot)['Job']['id']}"
+    assert robot.send(method, path, {}).status_code == 405
+    assert "Job" in types(robot)
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
