@@ -80,8 +80,6 @@ def run(args: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         note("Interrupted.")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        return _pipe_closed()
     except Exception as error:
         note(f"rung: a defect: {type(error).__name__}: {error}")
         if held.options.debug:
@@ -101,9 +99,3 @@ def _misused(error: TyperException) -> Misused:
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context else "rung --help"
     return Misused(error.format_message(), hint=hint)
-
-
-def _pipe_closed() -> int:
-    """Who read us has gone, such as `head`: nothing is wrong."""
-    sys.stdout = sys.stderr
-    return ExitCode.OK

@@ -6,7 +6,7 @@ from typing import Any
 
 from rung_cli.documents import Document
 from rung_cli.errors import Misused, Refused
-from rung_cli.notes import note
+from rung_cli.notes import note, progress
 from rung_cli.output import Format
 from rung_cli.signing import Api
 from rung_cli.telling import tell
@@ -45,13 +45,16 @@ class Manifests:
         """What was submitted before one was refused is told: it stays submitted."""
         made = list[Any]()
         for number, body in enumerate(bodies):
+            self._progress("Submitting", number)
             try:
                 made.append(self._post(body, number, rehearse=False))
             except Refused as refusal:
                 refusal.where = str(self.documents[number])
                 if made:
+                    progress("")
                     note(f"Submitted before that: {', '.join(each['metadata']['name'] for each in made)}.")
                 raise
+        progress("")
         return made
 
     def _post(self, body: Any, number: int, *, rehearse: bool) -> Any:
@@ -62,16 +65,22 @@ class Manifests:
         """Every document is asked about; what is refused is told of all of them."""
         answers, refusals = list[Any](), list[Refused]()
         for number, document in enumerate(self.documents):
+            self._progress("Asking about", number)
             try:
                 answers.append(ask(number))
             except Refused as refusal:
                 refusal.where = str(document)
                 refusals.append(refusal)
+        progress("")
         for told in refusals[:-1]:
             tell(told, self.format)
         if refusals:
             raise refusals[-1]
         return answers
+
+    def _progress(self, doing: str, number: int) -> None:
+        if len(self.documents) > 1:
+            progress(f"{doing} {number + 1} of {len(self.documents)} …")
 
     def _body(self, document: Document) -> dict[str, Any]:
         chosen = {name: value for name, value in self.explicit.items() if value}

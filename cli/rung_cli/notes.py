@@ -26,6 +26,13 @@ def warn(text: str) -> None:
     _say(f"{painted('warning:', '33')} {plain(text)}")
 
 
+def progress(text: str) -> None:
+    """How far it is, on a terminal only, in place of what was said before; empty when it is over."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[2K{plain(text)}")
+        sys.stderr.flush()
+
+
 def painted(text: str, code: str) -> str:
     """Coloured where stderr is a terminal."""
     return f"\x1b[{code}m{text}\x1b[0m" if colours(sys.stderr) else text

@@ -5,6 +5,7 @@ has every column, no colour and no padding. What a server says is shown without 
 """
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+import typer
 import yaml
 from rich.console import Console
 from rich.table import Table
@@ -153,5 +155,10 @@ def _cell(column: Column, row: Row) -> str:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    """Who reads may go, such as `head`: then nothing is wrong and nothing more is to be said."""
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None

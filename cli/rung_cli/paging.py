@@ -1,9 +1,10 @@
 """Lists of any length: one page after the other, as far as they are wanted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+from rung_cli.notes import progress
 from rung_cli.signing import Api
 from rung_cli.wire import Query
 
@@ -13,15 +14,30 @@ LARGEST: Final = 500
 def rows(api: Api, path: str, name: str, *, query: Query, most: int | None = None) -> list[dict[str, Any]]:
     """Up to `most` rows of the list under `name`; None is all of them."""
     size = LARGEST if most is None else min(most, LARGEST)
-    return list(islice(each(api, path, name, query=query, size=size), most))
+    found = list(islice(each(api, path, name, query=query, size=size), most))
+    progress("")
+    return found
 
 
 def each(api: Api, path: str, name: str, *, query: Query, size: int = LARGEST) -> Iterator[dict[str, Any]]:
-    """Row by row, asking for the next page when it is needed."""
+    """Row by row, asking for the next page when it is needed: by cursor where the list has one, else by offset.
+
+    After a cursor nothing is skipped or repeated when rows come and go, and the last page is as quick as the first.
+    """
     asked = {key: value for key, value in query.items() if value != ""}
-    offset: int | None = 0
-    while offset is not None:
-        page = api.get(path, **asked, limit=size, offset=offset)
+    place: Query | None = {}
+    read = 0
+    while place is not None:
+        page = api.get(path, **asked, **place, limit=size)
         yield from page[name]
-        following = page.get("next")
-        offset = following if isinstance(following, int) and following > offset else None
+        read += len(page[name])
+        place = _next(page, read)
+        progress("" if place is None else f"{read} read …")
+
+
+def _next(page: Mapping[str, Any], read: int) -> Query | None:
+    """What to ask with for the page after this one; None after the last."""
+    if page.get("next") is None:
+        return None
+    cursor = page.get("nextAfter")
+    return {"after": str(cursor)} if cursor else {"offset": read}

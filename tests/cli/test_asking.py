@@ -1,6 +1,9 @@
 """How requests are sent: patience with a busy portal, one key per write however often it is sent, stable endings."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Rung
 from tests.cli.portal import Answer, Portal, portal_that
+from tests.support.repository import ROOT
 
 BUSY = Answer(503, {"code": 503, "message": "The database is away.", "details": "unavailable"}, {"Retry-After": "0"})
 WORKLOAD = {
@@ -153,20 +157,52 @@ def test_what_is_wrong_with_a_command_is_said_before_anything_is_asked(
     assert said in ended.err
 
 
-def test_a_long_list_is_read_page_after_page(rung: Rung) -> None:
-    row = {
-        "name": "w", "projectName": "p", "type": "Job", "phase": "Running", "priorityClassName": "low", "priority": 40,
-        "preemptible": True, "workloadRequestedResources": {"gpu": {"request": 1}}, "currentNodePools": [],
-        "requestedNodePools": [], "submittedBy": "bob", "createdAt": "2026-01-01T00:00:00Z",
-    }  # fmt: skip
-    pages = [Answer(body={"workloads": [row] * 500, "next": 500}), Answer(body={"workloads": [row] * 7, "next": None})]
-    with portal_that(*pages) as portal:
+ROW = {
+    "name": "w", "projectName": "p", "type": "Job", "phase": "Running", "priorityClassName": "low", "priority": 40,
+    "preemptible": True, "workloadRequestedResources": {"gpu": {"request": 1}}, "currentNodePools": [],
+    "requestedNodePools": [], "submittedBy": "bob", "createdAt": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+def pages(**place: Any) -> list[Answer]:
+    """507 workloads; `place` is what the first page says of the second one."""
+    last = {"workloads": [ROW] * 7, "next": None, "nextAfter": None}
+    return [Answer(body={"workloads": [ROW] * 500, **place}), Answer(body=last)]
+
+
+@pytest.mark.parametrize(
+    ("place", "asked"),
+    [
+        pytest.param({"next": 500}, "offset=500", id="by offset"),
+        pytest.param({"next": 500, "nextAfter": "c-1"}, "after=c-1", id="by cursor where there is one"),
+    ],
+)
+def test_a_long_list_is_read_page_after_page(rung: Rung, place: dict[str, Any], asked: str) -> None:
+    with portal_that(*pages(**place)) as portal:
         assert len(asking(rung, portal, "list", "--all", "-o", "json").data) == 507
-    assert ["offset=500" in each.path for each in portal.asked] == [False, True]
-    with portal_that(*pages) as portal:
+    assert [[name in each.path for name in (asked, "offset")] for each in portal.asked] == [
+        [False, False],
+        [True, "offset" in asked],
+    ]
+
+
+def test_a_list_says_that_there_is_more(rung: Rung) -> None:
+    with portal_that(*pages(next=500)) as portal:
         ended = asking(rung, portal, "list", "--limit", "3", "-o", "name")
     assert ended.out == "p/w\n" * 3
     assert "There are more than these 3" in ended.err
+
+
+def test_nothing_is_wrong_when_the_reader_of_a_pipe_goes(home: Path) -> None:
+    with portal_that(*pages(next=None)) as portal:
+        asked = [sys.executable, "-m", "rung_cli", "--url", portal.url, "list", "--all"]
+        program = subprocess.Popen(
+            asked, cwd=ROOT / "cli", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}, text=True
+        )
+        assert program.stdout is not None
+        program.stdout.close()
+        _, said = program.communicate(timeout=60)
+    assert (program.returncode, said) == (0, "")
 
 
 def test_what_a_portal_says_never_acts_on_the_terminal(rung: Rung) -> None:
