@@ -57,14 +57,14 @@ class Trend:
 
     @property
     def mean(self) -> int:
-        """GPU thousandths held on average."""
+        """GPU thousandths held on average, to a tenth of a GPU."""
         marks = self.marks
-        return round(sum(mark.held for mark in marks) / len(marks)) if marks else 0
+        return int(round(sum(mark.held for mark in marks) / len(marks), -2)) if marks else 0
 
     @property
     def most(self) -> int:
-        """The most that a part held on average."""
-        return max((mark.held for mark in self.marks), default=0)
+        """The most that a part held on average, to a tenth of a GPU."""
+        return round(max((mark.held for mark in self.marks), default=0), -2)
 
 
 def trend_of(project: Project, *, span: str, now: datetime) -> Trend:
@@ -98,4 +98,5 @@ def _height(milli: int, top: int) -> float:
 
 
 def _of(point: Point, name: Name) -> int:
-    return round(point.figures.get(name, 0))
+    """To a hundredth of a GPU."""
+    return int(round(point.figures.get(name, 0), -1))

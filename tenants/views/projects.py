@@ -4,6 +4,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from clusters.flavours import flavour_for
@@ -44,6 +45,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "trend": trend_of(project, span=span, now=timezone.now()),
         "span": span,
         "spans": TITLES.items(),
+        "back": _("%(span)s ago") % {"span": TITLES[span]},
         "rows": quota_rows(project),
         "members": project.memberships.select_related("user", "service_account", "group", "role"),
         "caps": project.priority_caps.all(),
