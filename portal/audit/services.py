@@ -43,7 +43,8 @@ def record(
         "result": str(result),
         "project_id": str(project_id),
     }
-    number, clean = chain_for(fields["project_id"], fields["entity_type"], fields["entity_id"]), _storable(detail or {})
+    number = chain_for(fields["project_id"], fields["entity_type"], fields["entity_id"])
+    clean = _storable(_told(actor, detail or {}))
     length, head = _locked(number)
     fields |= {"chain": number, "position": length + 1, "previous": head}
     at = timezone.now()
@@ -113,6 +114,12 @@ def _subject(actor: Actor) -> dict[str, Any]:
         "source_ip": _cut(actor.source_ip or "", 45),
         "request_id": _cut(actor.request_id, 64),
     }
+
+
+def _told(actor: Actor, detail: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The detail, and by which of their keys a person asked."""
+    key = actor.limits.key if actor.limits else ""
+    return {**detail, "byAccessKey": key} if key else detail
 
 
 def _object(entity: Model | None, kind: str, name: str) -> dict[str, Any]:

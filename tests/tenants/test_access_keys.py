@@ -107,6 +107,12 @@ class TestWhoItIs:
         key, _ = access_keys.create(name="laptop", actor=acting(alice), read_only=True, project=llm_team)
         assert by(key).limits == Limits(str(key.pk), read_only=True, project_id=llm_team.pk)
 
+    def test_what_it_did_is_told_from_what_its_owner_did(self, made: Made, alice: User) -> None:
+        access_keys.create(name="by-key", actor=by(made[0]))
+        access_keys.create(name="by-hand", actor=acting(alice))
+        rows = AuditRecord.objects.filter(actor_name="alice", entity_name__startswith="by-").order_by("id")
+        assert [row.detail.get("byAccessKey") for row in rows] == [str(made[0].pk), None]
+
     def test_one_that_only_reads_changes_nothing(self, alice: User, llm_team: Project) -> None:
         program = bearer(access_keys.create(name="laptop", actor=acting(alice), read_only=True))
         assert program.get("/api/v1/org-unit/projects").json()["projects"][0]["name"] == "llm-team"
