@@ -29,14 +29,18 @@ class Noncompliant(BadRequest):
 
 def refuse_noncompliant(effective: Effective, type_: WorkloadType, merged: Merged) -> None:
     """Raise Noncompliant for every rule that the pair of a new workload of this type breaks."""
+    if problems := [_problem(each) for each in broken_rules(effective, type_, merged)]:
+        raise Noncompliant(problems[0].message, problems=problems)
+
+
+def broken_rules(effective: Effective, type_: WorkloadType, merged: Merged) -> list[Violation]:
+    """Every rule that the pair of a new workload of this type breaks."""
     if not merged:
-        return
+        return []
     untouched = resolve(
         Request(), defaults=defaults_of(type_), dictionary=current_dictionary(), policy=defaults_in(merged)
     )
-    broken = violations(effective, untouched if isinstance(untouched, Effective) else None, merged)
-    if problems := [_problem(each) for each in broken]:
-        raise Noncompliant(problems[0].message, problems=problems)
+    return violations(effective, untouched if isinstance(untouched, Effective) else None, merged)
 
 
 def refuse_new_priority(workload: Workload, level: Level) -> None:

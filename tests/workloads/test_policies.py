@@ -287,3 +287,13 @@ def test_a_distributed_jobs_policy_is_its_workers(llm_team: Project, as_bob: Act
     spec = read_fields(fields=fields, project=llm_team, actor=as_bob)
     workload = submit(spec=spec, project=llm_team, actor=as_bob)
     assert (workload.priority.name, workload.priority_source) == ("medium", "policy")
+
+
+def test_nothing_is_offered_that_a_policy_forbids(llm_team: Project, as_bob: Actor) -> None:
+    fields = FormFields(type="Training", name="train", image=IMAGE, gpus="8", preemptibility="non-preemptible")
+    spec = read_fields(fields=fields, project=llm_team, actor=as_bob)
+    offered = {each.preemptibility for each in forecast(spec=spec, project=llm_team, actor=as_bob).alternatives}
+    assert "preemptible" in offered
+    PolicyFactory(document=options("non-preemptible", field="preemptibility"))
+    offered = {each.preemptibility for each in forecast(spec=spec, project=llm_team, actor=as_bob).alternatives}
+    assert "preemptible" not in offered

@@ -1,7 +1,7 @@
 """What else would start at once: the same model, tried with one thing changed. Only what works is offered."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from clusters.models import NodePool
@@ -9,14 +9,17 @@ from portal.core.errors import Refused
 from scheduling.cycle import preview
 from scheduling.decisions import Kind
 from scheduling.model import Snapshot
-from scheduling.priority import Effective, Level, Preemptibility
+from scheduling.priority import Effective, Level, Preemptibility, Source
 from scheduling.resources import Resources
 from tenants.models import Project
 from workloads.admission import pick_pool
+from workloads.compliance import broken_rules
 from workloads.forecasts import Alternative
 from workloads.intake import WorkloadSpec
+from workloads.policy_rules import Merged
 from workloads.resolution import current_dictionary
 from workloads.sentences import gpus_text
+from workloads.services.submission import type_of
 from workloads.snapshots import Wanted, group_of
 
 
@@ -30,9 +33,13 @@ class Trial:
     pool: NodePool
     snapshot: Snapshot
     now: datetime
+    policy: Merged = field(default_factory=dict)
 
     def outcome(self) -> Kind:
-        """What the model makes of it; PENDING where quotas could never hold it."""
+        """What the model makes of it; PENDING where quotas could never hold it, or a policy forbids it."""
+        chosen = replace(self.effective, priority_source=Source.EXPLICIT, preemptibility_source=Source.EXPLICIT)
+        if self.policy and broken_rules(chosen, type_of(self.spec), self.policy):
+            return Kind.PENDING
         try:
             pick_pool(self.spec, self.effective, self.project, [self.pool])
         except Refused:

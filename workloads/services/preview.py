@@ -37,6 +37,7 @@ from workloads.models import Workload
 from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
 from workloads.placing import refuse_placing
+from workloads.policies import policy_for
 from workloads.pool_turns import PATIENCE
 from workloads.quota_only import looked_at_nodes
 from workloads.selectors.foreign import foreign_pods
@@ -283,4 +284,5 @@ def _alternatives(stage: _Stage, pool: NodePool, snapshot: Snapshot | None = Non
     if stage.project.cluster.flavour not in FLAVOURS:
         return ()
     observed = snapshot or snapshot_of(stage.project.cluster)[0]
-    return tuple(alternatives(Trial(stage.spec, stage.effective, stage.project, pool, observed, stage.now)))
+    policy = policy_for(stage.spec.type_name, stage.project)
+    return tuple(alternatives(Trial(stage.spec, stage.effective, stage.project, pool, observed, stage.now, policy)))
