@@ -1,5 +1,6 @@
 """`POST /api/v1/workloads/…`: native fields become the workload they mean, or are refused where they stand."""
 
+import json
 from typing import Any
 
 import pytest
@@ -136,6 +137,26 @@ def test_another_teams_project_is_as_unknown_as_none(member: Robot, llm_team: Pr
 @pytest.mark.parametrize("sent", ["[]", '"text"', "null", '{"spec": 5}', '{"spec": {"compute": [1]}}'])
 def test_a_body_of_another_shape_is_refused(robot: Robot, sent: str) -> None:
     assert robot.send("POST", url(), sent).status_code in {400, 422}
+
+
+HOSTILE: dict[str, str] = {
+    "t26 deep": '{"spec": {"labels": ' + "[" * 800 + "]" * 800 + "}}",
+    "t29 twice": '{"spec": {"image": "a", "image": "b"}}',
+    "t32 surrogate": '{"spec": {"workingDir": "\\ud800"}}',
+    "t32 reordering": '{"spec": {"command": "a \\u202e b"}}',
+    "t33 infinity": '{"spec": {"compute": {"gpuPortionRequest": 1e400}}}',
+    "t33 nan": '{"spec": {"compute": {"cpuCoreRequest": NaN}}}',
+    "t33 digits": '{"spec": {"backoffLimit": ' + "9" * 400 + "}}",
+    "t33 many": '{"spec": {' + ",".join(f'"k{number}": 1' for number in range(20_000)) + "}}",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_body_is_refused_and_not_broken(robot: Robot, llm_team: Project, text: str) -> None:
+    start = json.dumps({**body(llm_team), "spec": None}).replace('"spec": null}', "")
+    response = robot.send("POST", url(), start + text[1:])
+    assert response.status_code in {400, 413, 422}, response.content
+    assert not Workload.objects.exists()
 
 
 def test_a_name_that_is_taken_is_409_at_the_name(robot: Robot, llm_team: Project) -> None:

@@ -107,6 +107,24 @@ def test_somebody_elses_workload_is_not_changed(robot: Robot, member: Robot, ser
     assert patch(member, serving, priorityClass="low").status_code == 403
 
 
+def test_a_name_that_was_completed_does_not_hinder_it(robot: Robot, llm_team: Project) -> None:
+    made = robot.send("POST", INFERENCES, body(llm_team, "serve", top={"useGivenNameAsPrefix": True})).json()
+    row = Workload.objects.get(pk=made["workloadId"])
+    assert patch(robot, row, autoscaling={"minReplicas": 2, "maxReplicas": 2}).status_code == 202
+    row.refresh_from_db()
+    assert (row.pod_count, row.spec["name"]) == (2, row.name)
+
+
+def test_what_came_as_another_kind_is_scaled_and_nothing_else(robot: Robot, llm_team: Project) -> None:
+    sent = {"metadata": {"name": "nim", "projectId": str(llm_team.pk)}, "spec": {**SPEC, "replicas": 1}}
+    row = Workload.objects.get(pk=robot.send("POST", NIMS, sent).json()["metadata"]["id"])
+    assert patch(robot, row, autoscaling={"minReplicas": 2, "maxReplicas": 2}).status_code == 202
+    row.refresh_from_db()
+    assert (row.pod_count, row.spec["type_name"]) == (2, "NIMInference")
+    response = patch(robot, row, command="python", autoscaling={"minReplicas": 1, "maxReplicas": 2})
+    assert {each["pointer"] for each in response.json()["errors"]} == {"/spec/command", "/spec/autoscaling/maxReplicas"}
+
+
 def test_a_group_is_scaled(robot: Robot, llm_team: Project) -> None:
     spec = {"leader": SPEC, "worker": SPEC, "workers": 1, "replicas": 1, "priorityClass": "low"}
     made = robot.send("POST", GROUPS, {**body(llm_team, "group"), "spec": spec}).json()

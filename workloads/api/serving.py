@@ -1,6 +1,7 @@
 """What serves can be changed after it was submitted: `PATCH` of inferences and distributed inferences."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema, extend_schema_view
@@ -16,9 +17,11 @@ from workloads.api.native import act, at_native_fields, of_kind, read_body
 from workloads.api.native_schemas import change_schema, native_schema
 from workloads.api.native_shapes import effective_spec, native_body, native_json
 from workloads.api.submitting import ANSWERS
+from workloads.intake.native import TYPES
 from workloads.models import Workload
 from workloads.permissions import require_manage
 from workloads.services.changing import Change, change
+from workloads.services.reading import read_scaled
 
 FIXED = {
     "preemptibility": "It is resolved when a workload is submitted and stays: submit another one.",
@@ -100,26 +103,27 @@ def changed(kind: str, workload: Workload, asked: Mapping[str, Any], actor: Acto
     priority = named.pop("priorityClass", None)
     wanted = Change(priority=priority)
     if named:
-        body = _body(workload, named)
-        spec = read_body(kind, body, workload.project, actor).named(workload.name)
-        wanted = Change(spec, body, priority, [f"/spec/{name}" for name in named])
+        wanted = replace(_reshaped(kind, workload, named, actor), priority=priority)
     try:
         return change(workload=workload, wanted=wanted, actor=actor)
     except Refused as refusal:
         raise _at_spec(refusal) from refusal
 
 
+def _reshaped(kind: str, workload: Workload, named: Mapping[str, Any], actor: Actor) -> Change:
+    """What was sent, with the named fields over it; of what came by another door, its object with another count."""
+    sent, fields = native_body(workload), [f"/spec/{name}" for name in named]
+    if not sent or workload.type.name != TYPES[kind]:
+        return Change(read_scaled(workload=workload, kind=kind, spec=named, actor=actor), fields=fields)
+    body = {**sent, "spec": {**sent["spec"], **named}}
+    spec = read_body(kind, body, workload.project, actor).named(workload.name)
+    return Change(spec, body, fields=fields)
+
+
 def _refuse_fixed(named: Mapping[str, Any]) -> None:
     problems = [Problem(f"/spec/{name}", "fixed", FIXED[name]) for name in FIXED if name in named]
     if problems:
         raise Refused(problems[0].message, code="fixed", problems=problems)
-
-
-def _body(workload: Workload, named: Mapping[str, Any]) -> dict[str, Any]:
-    """What was sent, with the named fields over it."""
-    sent = native_body(workload)
-    spec = {**(sent.get("spec") or effective_spec(workload)), **named}
-    return {**(sent or {"projectId": str(workload.project_id)}), "name": workload.name, "spec": spec}
 
 
 def _at_spec(refusal: Refused) -> Refused:

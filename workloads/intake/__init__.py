@@ -7,7 +7,7 @@ JSON pointer. Pure: no database, no cluster, no clock.
 from portal.core.strict.documents import Limits
 from workloads.intake.form_fields import FormFields
 from workloads.intake.forms import read_form
-from workloads.intake.native import Native, read_native
+from workloads.intake.native import Native, read_count, read_native
 from workloads.intake.problems import IntakeRefused, Problem
 from workloads.intake.read import read_json, read_object, read_yaml
 from workloads.intake.scope import Explicit, Scope
@@ -24,6 +24,7 @@ __all__ = [
     "Scope",
     "WorkloadSpec",
     "check_pod_classes",
+    "read_count",
     "read_form",
     "read_json",
     "read_native",

@@ -5,6 +5,7 @@ Every door calls these verbs, so scope, error shape and the audit of refusals ar
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from tenants.models import Project
 from tenants.permissions import Verb, require
 from workloads import intake
 from workloads.intake import Explicit, FormFields, IntakeRefused, Native, Scope, WorkloadSpec
+from workloads.models import Workload
 
 NOTHING_EXPLICIT = Explicit()
 _ERRORS: Mapping[int, type[RungError]] = {400: BadRequest, 413: TooLarge, 422: Refused}
@@ -56,6 +58,16 @@ def read_native_body(*, native: Native, project: Project, actor: Actor) -> Workl
     """The workload of a native submission; pointers are those of its own body."""
     with refusals(project=project, actor=actor):
         return intake.read_native(native, scope=scope_of(project))
+
+
+def read_scaled(*, workload: Workload, kind: str, spec: Mapping[str, Any], actor: Actor) -> WorkloadSpec:
+    """A workload that came by another door than its kind's, with as many replicas as these native fields say."""
+    before = WorkloadSpec.from_json(workload.spec)
+    with refusals(project=workload.project, actor=actor):
+        count = intake.read_count(kind, spec)
+        manifest = {**before.manifest, "spec": {**before.manifest["spec"], "replicas": count}}
+        found = intake.read_object(manifest, scope=scope_of(workload.project), type_name=before.type_name)
+    return replace(found, request=before.request, node_pools=before.node_pools, source=before.source)
 
 
 @contextmanager

@@ -7,6 +7,6 @@ inference, distributed inference or NIM service comes in, the same `WorkloadSpec
 
 from workloads.intake.native.fields import CHANGEABLE, FIELDS, MASTER, Field
 from workloads.intake.native.objects import TYPES
-from workloads.intake.native.reader import Native, native_pointer, read_native
+from workloads.intake.native.reader import Native, native_pointer, read_count, read_native
 
-__all__ = ["CHANGEABLE", "FIELDS", "MASTER", "TYPES", "Field", "Native", "native_pointer", "read_native"]
+__all__ = ["CHANGEABLE", "FIELDS", "MASTER", "TYPES", "Field", "Native", "native_pointer", "read_count", "read_native"]

@@ -16,6 +16,8 @@ from workloads.intake.spec import WorkloadSpec
 
 NO_ADDRESS: Final = "Rung opens no address to the outside: what was asked for it is kept without effect."
 LIMITS: Final = Limits()
+COUNTS: Final = frozenset({"replicas", "autoscaling"})
+"""Fields that say how many replicas there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,21 @@ def read_native(native: Native, *, scope: Scope) -> WorkloadSpec:
     pools = tuple(dict.fromkeys(asked.spec.get("nodePools", ())))
     warnings = (*spec.warnings, *_warnings(asked))
     return replace(spec, node_pools=pools or spec.node_pools, warnings=warnings)
+
+
+def read_count(kind: str, given: Mapping[str, Any]) -> int:
+    """How many replicas these fields of a `spec` ask for; IntakeRefused at every field that says anything else."""
+    report = Report()
+    place = Place("/spec", report, Scope(namespace=""))
+    for name in given.keys() - COUNTS:
+        place.at(name).refuse("not_native", "It came by another door: only its replicas and its priority change here.")
+    found = _part(
+        object_rule({name: FIELDS[kind][name] for name in COUNTS & FIELDS[kind].keys()}),
+        {name: given[name] for name in given.keys() & COUNTS},
+        place,
+    )
+    report.settle()
+    return int(found.get("replicas", found.get("autoscaling", 1)))
 
 
 def _check(native: Native, place: Place) -> Checked:
