@@ -5,7 +5,7 @@ Every page names both ways on: `next`, the offset of the next one, and `nextAfte
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 from django.db.models import Model, QuerySet
@@ -53,24 +53,33 @@ class Part(Generic[M]):
         return {"next": self.next, "nextAfter": self.after}
 
 
-def part_of(rows: QuerySet[M], request: Request, *, order: str) -> Part[M]:
+def part_of(rows: QuerySet[M], request: Request, *, order: str, size: int | None = None) -> Part[M]:
     """The page that the query asks for, ordered by a column (a minus for descending) and the id.
 
     Raises BadRequest for a cursor that is forged, or was given to somebody else or for another list, order or filter.
+    `size`: where a list has its own word for it.
     """
     query = request.query_params
-    size = number_in(query, "limit", PAGE, 1, LARGEST_PAGE)
+    size = number_in(query, "limit", PAGE, 1, LARGEST_PAGE) if size is None else size
     scope = _scope(request)
     if after := query.get("after", ""):
         if query.get("offset", ""):
             raise BadRequest.at("/after", "one_place", "Send either after or offset.")
-        page = keyset.page_of(rows, column=order, after=after, size=size, scope=scope)
-        return Part(page.rows, None, page.next or None)
+        page = keyset.page_of(rows, column=order, after=after, size=size or 1, scope=scope)
+        return Part(page.rows, None, page.next or None) if size else Part([], None, None)
+    part = without_cursor(rows.order_by(*keyset.Order.of(rows.model, order).terms), request, size=size)
+    return part if part.next is None else replace(part, after=keyset.cursor_of(part.rows[-1], order, scope))
+
+
+def without_cursor(rows: QuerySet[M], request: Request, *, size: int | None = None) -> Part[M]:
+    """A page of rows in an order that no cursor can name: one of figures. Raises BadRequest when one is sent."""
+    query = request.query_params
+    if query.get("after", ""):
+        raise BadRequest.at("/after", "no_cursor", "This order has no cursors: send offset.")
+    size = number_in(query, "limit", PAGE, 1, LARGEST_PAGE) if size is None else size
     offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
-    found = list(rows.order_by(*keyset.Order.of(rows.model, order).terms)[offset : offset + size + 1])
-    if len(found) <= size:
-        return Part(found, None, None)
-    return Part(found[:size], offset + size, keyset.cursor_of(found[size - 1], order, scope))
+    found = list(rows[offset : offset + size + 1]) if size else []  # none wanted, nothing follows
+    return Part(found[:size], offset + size if len(found) > size else None, None)
 
 
 def _scope(request: Request) -> str:

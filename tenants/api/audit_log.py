@@ -18,8 +18,9 @@ from portal.audit.models import AuditRecord
 from portal.core.bodies import FILTERS as FILTERED
 from portal.core.bodies import REFUSALS
 from portal.core.errors import BadRequest
-from portal.core.filtering import LARGEST_OFFSET, as_time, filters, number_in, ordering
+from portal.core.filtering import as_time, filters, number_in, ordering
 from portal.core.http import actor_of
+from portal.core.paging import AFTER, ListSchema, part_of, without_cursor
 from portal.core.routes import Route, Rule
 from tenants.audit_log import ACTIONS, FIELDS, FILTERS, SORTS, UPDATE, csv_row, log_json, told
 from tenants.audit_trail import readable_records
@@ -52,12 +53,11 @@ class AuditLogSchema(serializers.Serializer[Any]):
     metadata = serializers.DictField(child=serializers.CharField(allow_blank=True))
 
 
-class AuditLogsSchema(serializers.Serializer[Any]):
-    """One page; `next` is the offset of the following one."""
+class AuditLogsSchema(ListSchema):
+    """One page."""
 
     audit_logs = AuditLogSchema(many=True)
     total = serializers.IntegerField()
-    next = serializers.IntegerField(allow_null=True)
 
 
 class AuditLogs(Route):
@@ -68,18 +68,18 @@ class AuditLogs(Route):
     @extend_schema(
         operation_id="get_audit_logs",
         summary="Read the audit log",
-        parameters=[*PERIOD, OpenApiParameter("offset", int), *FILTERED],
+        parameters=[*PERIOD, OpenApiParameter("offset", int), AFTER, *FILTERED],
         responses={200: AuditLogsSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
         """Newest first unless `sortBy` says otherwise."""
         query = request.query_params
-        rows = _wanted(request)
-        offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
-        total, size = rows.count(), _samples(query)
-        page = [log_json(row) for row in _sorted(rows, query)[offset : offset + size]]
-        following = offset + size if size and offset + size < total else None
-        return Response({"audit_logs": page, "total": total, "next": following})
+        rows, size, order = _wanted(request), _samples(query), ordering(query, SORTS, "-at")
+        if order in {"at", "-at"}:
+            part = part_of(rows, request, order=order, size=size)
+        else:
+            part = without_cursor(_sorted(rows, query), request, size=size)
+        return Response({"audit_logs": [log_json(row) for row in part.rows], "total": rows.count(), **part.ways_on})
 
 
 class AuditFile(Route):

@@ -13,8 +13,8 @@ from clusters.models import Cluster
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, ErrorSchema
 from portal.core.errors import Refused
-from portal.core.filtering import Column, Columns, as_time, as_uuid, ordering, page_of
-from portal.core.paging import Part, part_of
+from portal.core.filtering import Column, Columns, as_time, as_uuid, ordering
+from portal.core.paging import Part, part_of, without_cursor
 from tenants.api.org_figures import FIGURES, TOLD
 from tenants.api.org_schemas import EntrySchema
 from tenants.models import Department, Project
@@ -38,8 +38,7 @@ def page(rows: QuerySet[M], request: Request, columns: Columns) -> Part[M]:
     order = ordering(request.query_params, columns, "name")
     if order.lstrip("-") not in TOLD:
         return part_of(rows, request, order=order)
-    found, following = page_of(rows.order_by(order, "-pk" if order.startswith("-") else "pk"), request.query_params)
-    return Part(found, following, None)
+    return without_cursor(rows.order_by(order, "-pk" if order.startswith("-") else "pk"), request)
 
 
 def cluster_of(key: UUID) -> Cluster:

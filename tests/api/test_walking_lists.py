@@ -157,3 +157,23 @@ def test_both_places_at_once_are_refused(robot: Robot, estate: Workload) -> None
     after = robot.get("v1/workloads?limit=2").json()["nextAfter"]
     answer = robot.get(f"v1/workloads?limit=2&offset=2&after={after}")
     assert (answer.status_code, answer.json()["details"]) == (400, "one_place")
+
+
+def test_the_audit_log_is_walked_too(robot: Robot, estate: Workload) -> None:
+    period = "start=2020-01-01T00:00:00Z&end=2040-01-01T00:00:00Z"
+    for number in range(5):
+        Robot(f"robot-{number}")
+    whole = robot.get(f"v1/audit/log?{period}&numberOfSamples=100").json()["audit_logs"]
+    seen, after = [], ""
+    while after is not None:
+        page = robot.get(f"v1/audit/log?{period}&numberOfSamples=3{after and f'&after={after}'}").json()
+        seen += page["audit_logs"]
+        after = page["nextAfter"]
+    assert len(seen) >= 5
+    assert [row["id"] for row in seen] == [row["id"] for row in whole]
+
+
+def test_an_order_without_cursors_refuses_one(robot: Robot, estate: Workload) -> None:
+    after = robot.get("v1/org-unit/projects?limit=2").json()["nextAfter"]
+    answer = robot.get(f"v1/audit/log?start=2020-01-01&end=2040-01-01&sortBy=action&after={after}")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/after")

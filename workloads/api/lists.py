@@ -73,7 +73,7 @@ class WorkloadCount(Route):
     @extend_schema(
         operation_id="count_workloads",
         summary="Count workloads",
-        parameters=[*PAGES, *WANTED],
+        parameters=WANTED,
         responses={200: CountSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
