@@ -264,6 +264,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "PermissionAction": "tenants.roles.ACTIONS",
         "RuleBatchAction": "tenants.api.access_schemas.BATCH_ACTIONS",
         "RuleScopeType": "tenants.services.access_rules.SCOPE_TYPES",
+        "RuleSubjectType": "tenants.services.access_rules.SUBJECT_TYPES",
     },
 }
 
