@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from clusters.flavours.common import sum_or_unlimited
 from clusters.models import NodePool
 from clusters.ports import NOTHING, ProjectSpec, QueueSpec, SchedulerFlavour
 from clusters.sources import pool_spec
@@ -48,19 +47,6 @@ def department_queues(
         )
         for pool in pools
     )
-
-
-def promised_to(quotas: Iterable[tuple[int, int, Quota]]) -> dict[tuple[int, int], Limit]:
-    """What the projects of each (department, pool) deserve together; unlimited as soon as one of them is."""
-    found: dict[tuple[int, int], Limit] = {}
-    for department, pool, quota in quotas:
-        one, other = found.get((department, pool), NOTHING), quota.deserved
-        found[department, pool] = Limit(
-            sum_or_unlimited((one.gpu, other.gpu)),
-            sum_or_unlimited((one.cpu, other.cpu)),
-            sum_or_unlimited((one.memory, other.memory)),
-        )
-    return found
 
 
 def project_queues(

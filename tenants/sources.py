@@ -1,18 +1,20 @@
 """What the tenants' side wants of a cluster: namespaces, queues with their quotas, GPU caps."""
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet, Sum
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from clusters.ports import DesiredState
 from clusters.sources import EVERYBODY
+from scheduling.resources import Limit
 from tenants.min_runtimes import min_runtimes_of
 from tenants.models import Department, DepartmentQuota, PriorityCap, Project, ProjectQuota
-from tenants.queues import by_owner_and_pool, department_queues, project_spec, promised_to
+from tenants.queues import by_owner_and_pool, department_queues, project_spec
 
+DESERVED: Final = ("gpu_deserved", "cpu_deserved", "memory_deserved")
 Row = TypeVar("Row", Department, Project)
 
 
@@ -29,7 +31,7 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=projects).defer("updated_at"))
     caps = _caps(projects)
     rules = min_runtimes_of(cluster)
-    promised = promised_to(_project_quotas(departments)) if flavour.traits.sums_projects else {}
+    promised = _promised(departments) if flavour.traits.sums_projects else {}
     return DesiredState(
         departments=tuple(
             queue
@@ -43,10 +45,18 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     )
 
 
-def _project_quotas(departments: QuerySet[Department]) -> Iterator[tuple[int, int, ProjectQuota]]:
-    rows = ProjectQuota.objects.filter(project__department__in=departments).select_related("project")
-    for row in rows:
-        yield row.project.department_id, row.node_pool_id, row
+def _promised(departments: QuerySet[Department]) -> dict[tuple[int, int], Limit]:
+    """What the projects of each (department, pool) deserve together; unlimited as soon as one of them is."""
+    rows = ProjectQuota.objects.filter(project__department__in=departments).order_by()
+    counted = [each for name in DESERVED for each in (Sum(name), Count(name))]
+    found = rows.values_list("project__department_id", "node_pool_id").annotate(Count("pk"), *counted)
+    return {(department, pool): _together(rows, *sums) for department, pool, rows, *sums in found}
+
+
+def _together(rows: int, *sums: int) -> Limit:
+    """`sums`: of each resource the sum, and of how many rows; a row that leaves it out is unlimited in it."""
+    gpu, cpu, memory = (amount if said == rows else None for amount, said in zip(sums[::2], sums[1::2], strict=True))
+    return Limit(gpu, cpu, memory)
 
 
 def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> list[Project]:
