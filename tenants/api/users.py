@@ -29,7 +29,9 @@ SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 
 def as_flag(value: str) -> bool:
     """`true` or `false`."""
-    return {"true": True, "false": False}[value.lower()]
+    if value.lower() not in {"true", "false"}:
+        raise ValueError(value)
+    return value.lower() == "true"
 
 
 COLUMNS: Final = {
