@@ -36,7 +36,6 @@ HERE = Path(__file__).parent
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 BUSY = ".htmx-request, .htmx-swapping, .htmx-settling, .htmx-added"
 NARROW = {"defaults": {"priorityClass": "low"}, "rules": {"priorityClass": {"options": [{"value": "low"}]}}}
-NARROW = {"defaults": {"priorityClass": "low"}, "rules": {"priorityClass": {"options": [{"value": "low"}]}}}
 SIZES = {"narrow": {"width": 390, "height": 844}, "wide": {"width": 1280, "height": 900}}
 
 
@@ -151,9 +150,6 @@ def organisation(
         "plan": f"/plans/{_planned('low', 41)}/",
         "plan that is done": f"/plans/{_planned('low', 42, done=True)}/",
         "types": "/types/",
-        "policies": "/policies/",
-        "new policy": "/policies/add/",
-        "a policy": f"/policies/{PolicyFactory(document=NARROW).pk}/",
         "policies": "/policies/",
         "new policy": "/policies/add/",
         "a policy": f"/policies/{PolicyFactory(document=NARROW).pk}/",
