@@ -1,5 +1,6 @@
 """The end of a pod's log, fit to be read. Beyond Run:ai."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -40,7 +41,7 @@ class Logs(Route):
     @extend_schema(
         operation_id="get_workload_logs",
         summary="Read the end of a workload's log",
-        description="Beyond Run:ai. Without escape sequences and control characters, within a cap of 400,000 characters.",
+        description="Beyond Run:ai. Without escape sequences and control characters, 400,000 characters at most.",
         parameters=[
             OpenApiParameter("pod", str, description="A pod's name; the newest one when absent."),
             OpenApiParameter("container", str, description="Its first one when absent."),
@@ -78,4 +79,11 @@ def _said(workload: Workload, pod: ObservedPod, wanted: str, lines: int) -> dict
     return {"pod": pod.name, "container": container, "containers": containers, **said}
 
 
-_NOTHING: Final = {"pod": None, "container": "", "containers": [], "lines": [], "cut": False, "trouble": ""}
+_NOTHING: Final[Mapping[str, Any]] = {
+    "pod": None,
+    "container": "",
+    "containers": [],
+    "lines": [],
+    "cut": False,
+    "trouble": "",
+}
