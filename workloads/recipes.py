@@ -18,12 +18,16 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call of the REST API. `method` is its name in Run:ai's client, from the client's root, or empty."""
+    """One call of the REST API.
+
+    `method` is its name in Run:ai's client, from the client's root, or empty; `arguments` stand before its body.
+    """
 
     verb: str
     path: str
     body: Body | None = None
     method: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +39,18 @@ class Recipe:
     text: str
 
 
-def recipes(address: str, requests: Sequence[Request], *, document: str, command: str, note: str = "") -> list[Recipe]:
+def recipes(
+    address: str, requests: Sequence[Request], *, document: str = "", command: str = "", note: str = ""
+) -> list[Recipe]:
     """The four tabs; one without a text is left out.
 
     `document`: the YAML itself, `command`: of `rung`, `note`: comment lines that curl and Python begin with.
     """
     curl = "\n\n".join(curl_text(address, each) for each in requests)
-    python = python_text(address, requests)
+    python = python_text(address, requests) if requests else ""
     texts = {
         "yaml": ("YAML", document),
-        "curl": ("curl", note + curl),
+        "curl": ("curl", curl and note + curl),
         "rung": ("rung", command),
         "python": ("Python", python and note + python),
     }
@@ -89,7 +95,8 @@ def python_text(address: str, requests: Sequence[Request]) -> str:
 
 
 def _call(request: Request) -> str:
-    arguments = [] if request.body is None else [pformat(dict(request.body), sort_dicts=False, width=100)]
+    arguments = [repr(each) for each in request.arguments]
+    arguments += [] if request.body is None else [pformat(dict(request.body), sort_dicts=False, width=100)]
     return f"answer = client.{request.method}({', '.join(arguments)})\nprint(answer.data)"
 
 

@@ -17,12 +17,15 @@ from portal.core.actors import SYSTEM
 from tenants.models import Project, Role, User
 from tenants.services import service_accounts
 from tests.api.conftest import Robot
+from tests.factories.cast import acting
 from tests.support.repository import ROOT
 from workloads.examples import example_text
 from workloads.intake import FormFields, read_form
-from workloads.models import Workload
+from workloads.models import Plan, Workload, WorkloadType
 from workloads.native_bodies import native_spec, says_the_same
 from workloads.recipes import here_document
+from workloads.selectors.plan_requests import plan_requests
+from workloads.services.plans import plan_priority_change, plan_type_change
 from workloads.services.reading import scope_of
 
 Clients = Callable[[User], Client]
@@ -144,6 +147,41 @@ def test_a_native_body_means_the_forms_workload(llm_team: Project, name: str) ->
     assert body is not None
     assert says_the_same(fields, body, read_form(fields, scope=scope), scope)
     assert not says_the_same(fields, body | {"image": "docker.io/other:1"}, read_form(fields, scope=scope), scope)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"op": "add", "name": "urgent", "value": 91, "preemption_policy": "Never"}, id="a new one"),
+        pytest.param({"op": "change", "name": "low", "value": 41, "description": "it's $HOME"}, id="a change"),
+        pytest.param({"op": "rename", "name": "low", "new_name": "lowest"}, id="a rename"),
+        pytest.param({"op": "retire", "name": "medium-low"}, id="a removal"),
+    ],
+)
+def test_a_plans_call_plans_the_same(
+    client_of: Clients, admin: User, llm_team: Project, change: dict[str, Any]
+) -> None:
+    plan = plan_priority_change(change=change, actor=acting(admin))
+    text = client_of(admin).get(f"/plans/{plan.pk}/").content.decode()
+    assert "http://testserver/api/v1/workload-priorities" in html.unescape(text)
+    (call,) = plan_requests(plan)
+    answer = Robot("admin-robot", role=Role.PLATFORM_ADMIN).send(call.verb, call.path.removeprefix("/api/"), call.body)
+    assert answer.status_code in {200, 201}, answer.content
+    assert Plan.objects.exclude(pk=plan.pk).get().effect["objects"] == plan.effect["objects"]
+
+
+@pytest.mark.django_db
+def test_a_types_plan_is_a_call_by_ids(client_of: Clients, admin: User, llm_team: Project) -> None:
+    row = WorkloadType.objects.get(name="Training")
+    plan = plan_type_change(type=row, change={"priority": "medium"}, actor=acting(admin))
+    text = html.unescape(client_of(admin).get(f"/plans/{plan.pk}/").content.decode())
+    assert f"client.workloads.workload_properties.update_workload_type('{row.pk}'" in text
+    (call,) = plan_requests(plan)
+    Robot("admin-robot", role=Role.PLATFORM_ADMIN).send(call.verb, call.path.removeprefix("/api/"), call.body)
+    row.refresh_from_db()
+    assert row.priority is not None
+    assert row.priority.name == "medium"
 
 
 def test_a_text_cannot_end_its_here_document() -> None:

@@ -6,7 +6,9 @@ from django.http import HttpRequest
 
 from tenants.models import Project
 from workloads.intake import WorkloadSpec
-from workloads.recipes import Recipe
+from workloads.models import Plan
+from workloads.recipes import Recipe, recipes
+from workloads.selectors.plan_requests import plan_requests
 from workloads.services.reading import scope_of
 from workloads.submit_forms import FieldsForm, SubmitBase
 from workloads.submit_recipes import Home, of_form, of_manifests
@@ -23,6 +25,11 @@ def submit_recipes(request: HttpRequest, form: SubmitBase, specs: Sequence[Workl
     if isinstance(form, FieldsForm):
         return of_form(address_of(request), form.fields_for_intake, specs[0], home_of(project), scope_of(project))
     return of_manifests(address_of(request), specs, home_of(project))
+
+
+def plan_recipes(request: HttpRequest, plan: Plan) -> list[Recipe]:
+    """Of a plan: the same change, made at once."""
+    return recipes(address_of(request), plan_requests(plan))
 
 
 def home_of(project: Project) -> Home:

@@ -16,6 +16,7 @@ from portal.core.http import actor_of
 from workloads.models import Plan, PlanState
 from workloads.permissions import require_dictionary
 from workloads.services.plans import apply_plan, discard_plan
+from workloads.views.copies import plan_recipes
 
 MARKS: Final = {
     "+": _lazy("created"),
@@ -35,6 +36,7 @@ def show(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     plan = get_object_or_404(Plan, pk=plan_id)
     is_open = plan.state == PlanState.OPEN and plan.expires_at > timezone.now()
     context = {"plan": plan, "effect": plan.effect, "is_open": is_open, "marks": MARKS}
+    context["recipes"] = plan_recipes(request, plan) if is_open else []
     return render(request, "workloads/plan.html", context)
 
 

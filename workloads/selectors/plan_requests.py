@@ -1,0 +1,53 @@
+"""A plan's change as the calls of the REST API that make it at once."""
+
+from typing import Any
+
+from workloads.models import Category, Plan, Priority, WorkloadType
+from workloads.recipes import Request
+
+PRIORITIES = "/api/v1/workload-priorities"
+KEYS = {"value": "value", "preemption_policy": "preemptionPolicy", "description": "description"}
+
+
+def plan_requests(plan: Plan) -> list[Request]:
+    """None for a plan of several changes, and for one of something that is no longer there."""
+    change = plan.change
+    match change["op"]:
+        case "add":
+            return [Request("POST", PRIORITIES, {"name": change["name"], **_fields(change)})]
+        case "change":
+            return _of_priority(change["name"], "PATCH", _fields(change))
+        case "rename":
+            return _of_priority(change["name"], "PATCH", {"name": change["new_name"]})
+        case "retire":
+            return _of_priority(change["name"], "DELETE", None)
+        case "type":
+            return _of_type(change)
+        case _:
+            return []
+
+
+def _fields(change: dict[str, Any]) -> dict[str, Any]:
+    return {key: change[name] for name, key in KEYS.items() if name in change}
+
+
+def _of_priority(name: str, verb: str, body: dict[str, Any] | None) -> list[Request]:
+    rows = Priority.objects.filter(name=name, retired_at__isnull=True).values_list("pk", flat=True)
+    return [Request(verb, f"{PRIORITIES}/{key}", body) for key in rows[:1]]
+
+
+def _of_type(change: dict[str, Any]) -> list[Request]:
+    """By ids, as Run:ai's client sends it."""
+    key = WorkloadType.objects.filter(name=change["name"]).values_list("pk", flat=True).first()
+    named = {"categoryId": (Category.objects.all(), "category"), "priorityId": (Priority.objects.all(), "priority")}
+    body = {
+        field: str(rows.filter(name=change[name]).values_list("pk", flat=True).first())
+        for field, (rows, name) in named.items()
+        if change.get(name)
+    }
+    if change.get("preemptibility"):
+        body["preemptibility"] = change["preemptibility"]
+    if key is None:
+        return []
+    method = "workloads.workload_properties.update_workload_type"
+    return [Request("PUT", f"/api/v1/workload-types/{key}", body, method, (str(key),))]
