@@ -14,7 +14,7 @@ from clusters.models import Cluster
 from portal.core.actors import Actor
 from portal.core.errors import Absent, RungError
 from portal.core.wire import TENANT_ID
-from tenants.models import AccessRole, Department, Membership, Project, ServiceAccount, User
+from tenants.models import AccessRole, Membership, ServiceAccount, User
 from tenants.permissions import visible_departments, visible_projects
 from tenants.services import memberships
 
