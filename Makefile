@@ -43,7 +43,7 @@ check: $(STAMP) ## The gates that need no test run: style, types, layers, templa
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=cli $(BIN)/lint-imports
 	$(BIN)/djlint templates --check --lint --quiet
 	$(PRODUCTION) $(BIN)/python manage.py makemigrations --check --dry-run
 	$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
