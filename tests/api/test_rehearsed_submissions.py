@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from portal.audit.models import AuditRecord
-from tenants.models import Project
+from tenants.models import Project, Role
 from tests.api.conftest import Robot
 from tests.api.test_native_submission import SPEC, body
+from tests.workloads.lab import Lab
 from workloads.models import IdempotencyKey, Workload
 
 POD = {"restartPolicy": "Never", "containers": [{"name": "main", "image": SPEC["image"]}]}
@@ -65,3 +66,16 @@ def test_what_cannot_be_read_is_refused_as_without_a_rehearsal(
     answers = [robot.send("POST", f"v1/workloads/trainings{query}", sent) for query in ("?dryRun=true", "")]
     assert {each.status_code for each in answers} == {400}
     assert len({each.content for each in answers}) == 1
+
+
+def test_victims_are_named_as_far_as_the_caller_may_see_them(db: None) -> None:
+    lab = Lab()
+    entitled, borrower = lab.project("entitled", deserved=8), lab.project("borrower", deserved=0)
+    lab.submit(borrower, "greedy", gpus=8)
+    lab.settle(4)
+    sent = body(entitled, compute={"gpuDevicesRequest": 8})
+    robots = (Robot("a-member", role=Role.MEMBER, project=entitled), Robot("an-admin", role=Role.PLATFORM_ADMIN))
+    told = [each.send("POST", "v1/workloads/trainings?dryRun=true", sent).json()["forecast"] for each in robots]
+    assert {each["verdict"] for each in told} == {"reclaims"}
+    assert [each["victims"][0]["name"] for each in told] == ["another project", "greedy"]
+    assert [each["victims"][0]["workloadId"] is None for each in told] == [True, False]

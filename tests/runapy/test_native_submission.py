@@ -104,6 +104,7 @@ def test_a_kind_is_submitted_read_typed_and_deleted(runai: RunaiClient, llm_team
     assert read.actual_phase == "Creating"
     listed = models.Workload.from_dict(runai.workloads.workloads.get_workload(made.workload_id).data)
     assert (listed.type, listed.phase, listed.actions_support.delete) == (type_name, "Creating", True)
+    assert (listed.requested_node_pools, listed.priority_class_name) == (read.spec.node_pools, read.spec.priority_class)
     gone = getattr(api, f"delete_{one}")(made.workload_id)
     assert (gone.status_code, gone.data["code"]) == (202, 202)
     assert getattr(api, f"get_{one}")(made.workload_id).data["desiredPhase"] == "Deleted"
