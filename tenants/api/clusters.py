@@ -25,7 +25,7 @@ from tenants.api.cluster_shapes import clusters_json
 from tenants.api.physical_schemas import ClusterChange, ClusterSchema, NewCluster
 from tenants.permissions import Verb, require
 
-ADMIN: Final = Rule(Verb.MANAGE_CLUSTERS, "installation")
+ADMIN: Final = Rule(Verb.MANAGE_CLUSTERS, "cluster")
 ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
 VERBOSITIES: Final = ("full", "metadata")
 VERBOSITY: Final = OpenApiParameter("verbosity", str, enum=VERBOSITIES)
@@ -34,7 +34,7 @@ VERBOSITY: Final = OpenApiParameter("verbosity", str, enum=VERBOSITIES)
 class Clusters(Route):
     """Every cluster."""
 
-    access = {"GET": Rule(), "POST": ADMIN}
+    access = {"GET": Rule(), "POST": Rule(Verb.MANAGE_CLUSTERS, "installation")}
 
     @extend_schema(
         operation_id="get_clusters",
@@ -91,8 +91,9 @@ class OneCluster(Route):
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """Its name here; nothing changes in the cluster."""
         actor = actor_of(request)
-        require(actor, Verb.MANAGE_CLUSTERS)
-        cluster, body = _cluster(cluster_id), checked(ClusterChange, request.data)
+        cluster = _cluster(cluster_id)
+        require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
+        body = checked(ClusterChange, request.data)
         rename_cluster(cluster=cluster, name=body["name"], actor=actor)
         return Response(status=204)
 
@@ -108,8 +109,8 @@ class OneCluster(Route):
         409 while departments, projects or records name it. With `force` it is forgotten at once.
         """
         actor = actor_of(request)
-        require(actor, Verb.MANAGE_CLUSTERS)
         cluster, force = _cluster(cluster_id), flag_in(request.query_params, "force")
+        require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
         removal = removal_of(cluster)
         if force or (removal is not None and removal.state == SyncState.SUCCEEDED):
             forget_cluster(cluster=cluster, actor=actor)

@@ -25,7 +25,7 @@ from tenants.api.physical_schemas import NewPool, PoolChange, PoolSchema, PoolsS
 from tenants.permissions import Verb, require
 
 ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
-ADMIN: Final = Rule(Verb.MANAGE_CLUSTERS, "installation")
+ADMIN: Final = Rule(Verb.MANAGE_CLUSTERS, "cluster")
 COLUMNS: Final = {
     "name": Column("name"),
     "clusterId": Column("cluster_id", as_uuid),
@@ -68,13 +68,13 @@ class NodePools(Route):
     )
     def post(self, request: Request) -> Response:
         """The nodes that carry one label, from now on scheduled apart."""
-        actor = actor_of(request)
-        require(actor, Verb.MANAGE_CLUSTERS)
-        body = checked(NewPool, request.data)
+        actor, body = actor_of(request), checked(NewPool, request.data)
+        cluster = cluster_of(body["clusterId"])
+        require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
         refuse_unsupported(body)
         with pointing():
             pool = create_node_pool(
-                cluster=cluster_of(body["clusterId"]),
+                cluster=cluster,
                 name=body["name"],
                 label_key=body["labelKey"],
                 label_value=body["labelValue"],
@@ -133,16 +133,16 @@ class OneNodePool(Route):
     @extend_schema(operation_id="delete_nodepool", summary="Delete a node pool", responses={204: None, **ANSWERED})
     def delete(self, request: Request, pool_id: int) -> Response:
         """Gone; 409 while quotas name it, and for the default beside others."""
-        actor = actor_of(request)
-        require(actor, Verb.MANAGE_CLUSTERS)
-        delete_node_pool(pool=_pool(pool_id), actor=actor)
+        actor, pool = actor_of(request), _pool(pool_id)
+        require(actor, Verb.MANAGE_CLUSTERS, cluster=pool.cluster)
+        delete_node_pool(pool=pool, actor=actor)
         return Response(status=204)
 
 
 def _change(request: Request, pool_id: int) -> Response:
-    actor = actor_of(request)
-    require(actor, Verb.MANAGE_CLUSTERS)
-    pool, body = _pool(pool_id), checked(PoolChange, request.data)
+    actor, pool = actor_of(request), _pool(pool_id)
+    require(actor, Verb.MANAGE_CLUSTERS, cluster=pool.cluster)
+    body = checked(PoolChange, request.data)
     refuse_unsupported(body)
     with pointing():
         update_node_pool(

@@ -5,8 +5,12 @@ from typing import Any
 import pytest
 
 from clusters.models import Cluster, NodePool
+from portal.core.actors import SYSTEM
 from tenants.models import Project
+from tenants.services.roles import create_role
 from tests.api.conftest import Robot
+from tests.factories.clusters import ClusterFactory, NodePoolFactory
+from tests.factories.tenants import MembershipFactory
 
 WINDOW = "start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z"
 
@@ -91,3 +95,22 @@ def test_a_rehearsed_removal_leaves_the_cluster_as_it_is(robot: Robot, llm_team:
     assert (response.status_code, response["Rung-Dry-Run"]) == (200, "true")
     spare.refresh_from_db()
     assert (spare.state, spare.sync_runs.count()) == ("active", 0)
+
+
+def test_an_admin_of_one_cluster_changes_that_one_and_its_pools_only(llm_team: Project, h100: NodePool) -> None:
+    other = ClusterFactory.create(name="other")
+    pool = NodePoolFactory.create(cluster=other, name="spare")
+    robot = Robot("cluster-robot")
+    role = create_role(name="Cluster admin", permission_sets=["manage-clusters"], actor=SYSTEM)
+    MembershipFactory.create(user=None, service_account=robot.account, project=None, cluster=other, role=role)
+    sent = {"name": "more", "labelKey": "gpu", "labelValue": "more"}
+
+    def statuses(cluster: Cluster, of_it: NodePool) -> list[int]:
+        return [
+            robot.send("PUT", f"v1/clusters/{cluster.pk}", {"name": f"{cluster.name}-2"}).status_code,
+            robot.send("POST", "v1/node-pools", {**sent, "clusterId": str(cluster.pk)}).status_code,
+            robot.send("PATCH", f"v1/node-pools/{of_it.pk}", {"labelValue": "new"}).status_code,
+        ]
+
+    assert statuses(other, pool) == [204, 201, 200]
+    assert statuses(llm_team.cluster, h100) == [403, 403, 403]
