@@ -5,8 +5,8 @@ from django.urls import include, path
 from tenants.api import audit_log, departments, projects, token, whoami
 
 urlpatterns = [
-    path("", include("tenants.api.physical_urls")),
     path("", include("tenants.api.subject_urls")),
+    path("", include("tenants.api.physical_urls")),
     path("", include("tenants.api.access_urls")),
     path("v1/whoami", whoami.WhoAmI.as_view()),
     path("v1/token", token.Token.as_view()),
