@@ -95,7 +95,6 @@ class NewMembershipForm(ServiceForm):
         help_text=gettext_lazy("By its name; it may be one of the identity provider's that nobody has come with yet."),
     )
     field_at = {"/role": "role", "/group": "group_name"}
-    field_order = ("user", "service_account", "group_name", "role", "project", "department", "cluster")
 
     class Meta:
         model = Membership
@@ -123,6 +122,7 @@ class MembershipAdmin(ServiceAdmin):
     form = MembershipForm
     add_form = NewMembershipForm
     fixed_fields = ("subject", "scope", "created_by", "created_at")
+    add_fields = ("user", "service_account", "group_name", "role", "project", "department", "cluster")
     list_display = ["subject", "role", "scope", "created_at"]
     list_select_related = ["user", "service_account", "group", "role", "project", "department", "cluster"]
     list_filter = ["role"]
@@ -134,6 +134,10 @@ class MembershipAdmin(ServiceAdmin):
         "department__name",
         "cluster__name",
     ]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Who, what, where."""
+        return self.add_fields if obj is None else super().get_fields(request, obj)
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> Outcome:
         """Give a role, or another one."""

@@ -21,7 +21,7 @@ class RoleForm(ServiceForm):
     chosen = forms.MultipleChoiceField(
         label=_("Permission sets"),
         choices=[(each.id, f"{each.name}: {each.description}") for each in SETS.values()],
-        widget=forms.CheckboxSelectMultiple,
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "radiolist"}),  # labels as wide as they need
     )
     field_at = {"/name": "name", "/description": "description", "/permissionSets": "chosen"}
 
