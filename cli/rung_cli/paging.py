@@ -37,7 +37,6 @@ def each(api: Api, path: str, name: str, *, query: Query, size: int = LARGEST) -
 
 def _next(page: Mapping[str, Any], read: int) -> Query | None:
     """What to ask with for the page after this one; None after the last."""
-    if page.get("next") is None:
-        return None
-    cursor = page.get("nextAfter")
-    return {"after": str(cursor)} if cursor else {"offset": read}
+    if cursor := page.get("nextAfter"):
+        return {"after": str(cursor)}
+    return None if page.get("next") is None else {"offset": read}

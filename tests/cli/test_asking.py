@@ -164,37 +164,42 @@ ROW = {
 }  # fmt: skip
 
 
-def pages(**place: Any) -> list[Answer]:
-    """507 workloads; `place` is what the first page says of the second one."""
+def pages(*places: dict[str, Any]) -> list[Answer]:
+    """500 workloads each, and 7 on the last one; a place is what a page says of the next one."""
     last = {"workloads": [ROW] * 7, "next": None, "nextAfter": None}
-    return [Answer(body={"workloads": [ROW] * 500, **place}), Answer(body=last)]
+    return [*(Answer(body={"workloads": [ROW] * 500, **place}) for place in places), Answer(body=last)]
 
 
 @pytest.mark.parametrize(
-    ("place", "asked"),
+    ("places", "asked"),
     [
-        pytest.param({"next": 500}, "offset=500", id="by offset"),
-        pytest.param({"next": 500, "nextAfter": "c-1"}, "after=c-1", id="by cursor where there is one"),
+        pytest.param([{"next": 500}, {"next": 1000}], ["offset=500", "offset=1000"], id="by offset"),
+        pytest.param(
+            [{"next": 500, "nextAfter": "c-1"}, {"next": None, "nextAfter": "c-2"}],
+            ["after=c-1", "after=c-2"],
+            id="by cursor where there is one",
+        ),
     ],
 )
-def test_a_long_list_is_read_page_after_page(rung: Rung, place: dict[str, Any], asked: str) -> None:
-    with portal_that(*pages(**place)) as portal:
-        assert len(asking(rung, portal, "list", "--all", "-o", "json").data) == 507
-    assert [[name in each.path for name in (asked, "offset")] for each in portal.asked] == [
-        [False, False],
-        [True, "offset" in asked],
+def test_a_long_list_is_read_page_after_page(rung: Rung, places: list[dict[str, Any]], asked: list[str]) -> None:
+    with portal_that(*pages(*places)) as portal:
+        assert len(asking(rung, portal, "list", "--all", "-o", "json").data) == 1007
+    queries = [each.path.partition("?")[2].split("&") for each in portal.asked]
+    assert [[part for part in query if part.startswith(("after", "offset"))] for query in queries] == [
+        [],
+        *([part] for part in asked),
     ]
 
 
 def test_a_list_says_that_there_is_more(rung: Rung) -> None:
-    with portal_that(*pages(next=500)) as portal:
+    with portal_that(*pages({"next": 500})) as portal:
         ended = asking(rung, portal, "list", "--limit", "3", "-o", "name")
     assert ended.out == "p/w\n" * 3
     assert "There are more than these 3" in ended.err
 
 
 def test_nothing_is_wrong_when_the_reader_of_a_pipe_goes(home: Path) -> None:
-    with portal_that(*pages(next=None)) as portal:
+    with portal_that(*pages()) as portal:
         asked = [sys.executable, "-m", "rung_cli", "--url", portal.url, "list", "--all"]
         program = subprocess.Popen(
             asked, cwd=ROOT / "cli", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}, text=True

@@ -6,6 +6,8 @@ import pytest
 
 from clusters.backends.memory import MemoryGateway, forget_all, store_of
 from rung_cli.commands.logs import fresh
+from rung_cli.paging import each as rows_of
+from rung_cli.session import Session
 from tenants.models import Project
 from tests.cli.conftest import Rung
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
@@ -57,6 +59,16 @@ def test_lists_filter_and_say_when_there_is_more(signed_in: Rung, running: Workl
     assert header.split() == ["NAME", "PROJECT", "TYPE", "PHASE", "PRIORITY", "EVICTABLE", "GPUS", "POOL", "BY", "AGE"]
     assert [row.split()[0] for row in rows] == ["waits", "finetune"]
     assert all(row == row.rstrip() for row in rows)
+
+
+def test_pages_of_a_real_portal_follow_each_other_to_the_end(signed_in: Rung, llm_team: Project) -> None:
+    WorkloadFactory.create_batch(5, project=llm_team)
+    held = Session()
+    api = held.api
+    found = [each["id"] for each in rows_of(api, "v1/workloads", "workloads", query={}, size=2)]
+    assert (len(found), len(set(found))) == (5, 5)
+    assert len(list(rows_of(api, "v1/workloads", "workloads", query={"sortBy": "completedAt"}, size=2))) == 5
+    held.close()
 
 
 def test_one_workload_by_name_by_project_and_name_or_by_id(signed_in: Rung, running: Workload) -> None:
