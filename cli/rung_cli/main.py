@@ -10,7 +10,18 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from rung_cli import __version__
-from rung_cli.commands import acting, catalogue, completing, logs, quota, reading, signing_in, submitting, waiting
+from rung_cli.commands import (
+    acting,
+    catalogue,
+    completing,
+    declaring,
+    logs,
+    quota,
+    reading,
+    signing_in,
+    submitting,
+    waiting,
+)
 from rung_cli.errors import CliError, Misused
 from rung_cli.exits import MEANINGS, ExitCode
 from rung_cli.flags import Root
@@ -30,7 +41,7 @@ app = typer.Typer(
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (signing_in, catalogue, submitting, reading, logs, waiting, acting, quota, completing):
+for group in (signing_in, catalogue, submitting, reading, logs, waiting, acting, quota, declaring, completing):
     group.register(app)
 
 

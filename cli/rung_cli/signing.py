@@ -98,6 +98,18 @@ class Api:
         query = {"dryRun": True} if dry_run else {}
         return self.ask(Call("POST", path, query=query, body=body, key=key or str(uuid.uuid4())))
 
+    def put(self, path: str, body: Any) -> Any:
+        """Set; twice is once, so it may be sent again."""
+        return self.ask(Call("PUT", path, body=body, key=str(uuid.uuid4())))
+
+    def patch(self, path: str, body: Any) -> Any:
+        """Change what the body names, to what it names: twice is once too."""
+        return self.ask(Call("PATCH", path, body=body, key=str(uuid.uuid4())))
+
+    def delete(self, path: str) -> Any:
+        """Take away. Not sent again when nobody knows whether it arrived: the second answer would be 404."""
+        return self.ask(Call("DELETE", path))
+
     def read(self, path: str, body: Any) -> Any:
         """A POST that changes nothing: its key only lets it be sent again."""
         return self.ask(Call("POST", path, body=body, key=str(uuid.uuid4())))

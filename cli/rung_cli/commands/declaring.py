@@ -1,0 +1,114 @@
+"""`export`, `apply`: the dictionary, the types' defaults and the organisation as files under version control."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from rung_cli import organisation
+from rung_cli.commands.acting import Kept
+from rung_cli.declared import KINDS, things_in
+from rung_cli.documents import read_documents
+from rung_cli.errors import Misused
+from rung_cli.exits import ExitCode
+from rung_cli.flags import OutputFlag
+from rung_cli.notes import note
+from rung_cli.output import Format, Output, as_yaml
+from rung_cli.planning import Act, Step, carry_out, name_of, plan
+from rung_cli.session import session
+
+MARKS: Final = {Act.CREATE: ("+", "green"), Act.UPDATE: ("~", "yellow"), Act.DELETE: ("-", "red")}
+Files = Annotated[list[str], typer.Option("--file", "-f", metavar="FILE", help="Documents in YAML; - is stdin.")]
+Only = Annotated[list[str] | None, typer.Option("--kind", help=f"Only these: {', '.join(KINDS)}.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    app.command()(export)
+    app.command()(apply)
+
+
+def export(ctx: typer.Context, *, kind: Only = None, output: OutputFlag = None) -> None:
+    """Write priorities, types, departments and projects as documents that `rung apply` takes. YAML unless -o json."""
+    held = session(ctx)
+    out = held.output(output)
+    known = {each.lower(): each for each in KINDS}
+    if strange := [each for each in kind or () if each.lower() not in known]:
+        raise Misused(f"There is no kind {strange[0]}; there are {', '.join(KINDS)}.")
+    chosen = {known[each.lower()] for each in kind or KINDS}
+    things = [each for each in organisation.read(held.api).things.values() if each.key.kind in chosen]
+    match out.format:
+        case Format.JSON:
+            out.data([each.as_document() for each in things])
+        case Format.NAME:
+            out.names(name_of(each.key) for each in things)
+        case _:
+            out.line("---\n" + "\n---\n".join(as_yaml(each.as_document()) for each in things))
+
+
+def apply(
+    ctx: typer.Context,
+    *,
+    file: Files,
+    show_plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would change; exit 2 if anything would.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete what no document names, of the kinds that the documents have.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """Make the organisation as the documents say; what a document leaves out stays. Again changes nothing."""
+    held = session(ctx)
+    out = held.output(output)
+    things = things_in(read_documents(file))
+    steps = plan(things, organisation.read(held.api), prune=prune)
+    if show_plan or not steps:
+        _show(out, steps)
+        if steps:
+            raise typer.Exit(ExitCode.CHANGES)
+        return
+    if not yes:
+        _confirm(steps)
+    carry_out(held.api, steps)
+    _show(out, steps, done=True)
+
+
+def _confirm(steps: Sequence[Step]) -> None:
+    if not sys.stdin.isatty():
+        raise Misused("Nobody is there to confirm.", hint="Look first: --plan. From a script: --yes")
+    for step in steps:
+        note(f"  {MARKS[step.act][0]} {step.thing.key}: {len(step.differences)} fields")
+    sys.stderr.write(f"Change {'it' if len(steps) == 1 else f'these {len(steps)}'}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Kept("Nothing was changed.")
+
+
+def _show(out: Output, steps: Sequence[Step], *, done: bool = False) -> None:
+    match out.format:
+        case Format.TABLE if not steps:
+            out.line("Everything is as declared.")
+        case Format.TABLE:
+            for step in steps:
+                _show_step(out, step)
+            counts = ", ".join(f"{sum(each.act is act for each in steps)} to {act}" for act in Act)
+            out.line("Done." if done else f"{counts}.")
+        case Format.NAME:
+            out.names(name_of(step.thing.key) for step in steps)
+        case _:
+            out.data([step.as_json() for step in steps])
+
+
+def _show_step(out: Output, step: Step) -> None:
+    mark, style = MARKS[step.act]
+    out.line(f"{mark} {step.thing.key}", style)
+    for each in step.differences:
+        said = f"{_said(each.after)}" if step.act is Act.CREATE else f"{_said(each.before)} -> {_said(each.after)}"
+        out.line(f"    {each.field}: {said}")
+
+
+def _said(value: object) -> str:
+    return "none" if value in (None, "", [], {}) else str(value)
