@@ -1,5 +1,6 @@
 """The unmodified Run:ai client, as a script that moves here would use it: over HTTP, with a service account."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,19 @@ def client_of(address: object, name: str, role: str, **scope: Any) -> RunaiClien
     """Their client, signed in as a new service account."""
     account, secret = service_accounts.create(name=name, actor=SYSTEM, role=role, **scope)
     settings = Configuration(client_id=account.client_id, client_secret=secret, runai_base_url=str(address))
-    return RunaiClient(ApiClient(settings))
+    _speaking.append(ApiClient(settings))
+    return RunaiClient(_speaking[-1])
+
+
+_speaking: list[ApiClient] = []
+
+
+@pytest.fixture(autouse=True)
+def _hung_up() -> Iterator[None]:
+    """No line stays open: a server whose last client is collected only after it has ended fails the session."""
+    yield
+    while _speaking:
+        _speaking.pop().close()
 
 
 @pytest.fixture
