@@ -1,0 +1,28 @@
+"""From the browser to a shell: what a form shows to copy does what the form would."""
+
+import os
+import subprocess
+
+from playwright.sync_api import expect
+
+from tenants.models import Project, Role, User
+from tests.api.conftest import Robot
+from tests.e2e.conftest import Visitor
+from tests.e2e.test_using_it import IMAGE, Addresses
+from workloads.models import Workload
+
+
+def test_the_curl_of_a_form_submits_it(visit: Visitor, organisation: Addresses, alice: User, llm_team: Project) -> None:
+    window = visit(alice)
+    page = window.open("/workloads/submit/?type=Training")
+    page.get_by_label("Name", exact=False).first.fill("copied")
+    page.get_by_role("textbox", name="Image").press_sequentially(IMAGE)
+    page.locator("#copy-as summary").click()
+    page.get_by_role("tab", name="curl").click()
+    expect(page.locator("#copy-text-yaml")).to_be_hidden()
+    text = page.locator("#copy-text-curl").inner_text()
+    page.get_by_role("button", name="Copy", exact=True).click()
+    assert window.complaints == []
+    token = Robot("copier", role=Role.MEMBER, project=llm_team).client.defaults["HTTP_AUTHORIZATION"].split()[1]
+    subprocess.run(["bash", "-eu"], input=text, text=True, env={**os.environ, "RUNG_TOKEN": token}, check=True)
+    assert Workload.objects.get(name="copied").type.name == "Training"
