@@ -89,10 +89,12 @@ def turn_sentence(sentence: str, *, first: str, why: str, patience: int) -> str:
     return f"{sentence.rstrip('.')}; {said}. The next pool has its turn {patience} s later."
 
 
-def start_sentence(pool: str, *, over_quota: bool) -> str:
-    """It fits."""
-    if over_quota:
+def start_sentence(pool: str, *, over_quota: bool, preemptible: bool) -> str:
+    """It fits. `over_quota`: the project is, once it runs; what others take back is taken from what is preemptible."""
+    if over_quota and preemptible:
         return f"Starts now in {pool}, over quota: it may be evicted when others want their share."
+    if over_quota:
+        return f"Starts now in {pool}, within quota; preemptible workloads beside it may be evicted for others' share."
     return f"Starts now in {pool}, within quota."
 
 

@@ -55,7 +55,16 @@ def test_over_quota_is_said(kai: Lab) -> None:
     kai.settle()
     answer = ask(team, gpus=4)
     assert (answer.verdict, answer.over_quota) == (Verdict.STARTS, True)
-    assert "over quota" in answer.sentence
+    assert "over quota: it may be evicted" in answer.sentence
+
+
+def test_what_is_safe_itself_is_not_told_that_it_may_be_evicted(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=2)
+    kai.submit(team, "borrows", gpus=4)
+    kai.settle()
+    answer = ask(team, gpus=2, preemptibility="non-preemptible")
+    assert (answer.verdict, answer.over_quota) == (Verdict.STARTS, True)
+    assert "preemptible workloads beside it may be evicted" in answer.sentence
 
 
 def test_the_forecast_of_an_eviction_comes_true(lab: Lab) -> None:

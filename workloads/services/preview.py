@@ -17,7 +17,7 @@ from portal.core.errors import RungError
 from scheduling.cycle import FLAVOURS, preview
 from scheduling.decisions import Evict, Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
-from scheduling.priority import Effective
+from scheduling.priority import Effective, Preemptibility
 from tenants.models import Project
 from tenants.permissions import Verb, require, standing_of
 from workloads.admission import holding_pools, pools_for, refuse_over_cap, refuse_unserved
@@ -171,7 +171,9 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
     verdict = VERDICTS[outcome.kind]
     victims = _victims(stage, snapshot, outcome)
     labels = queue_labels(desired_state(stage.project.cluster))
-    base = stage.answer(verdict, _sentence(verdict, pool, outcome, victims, labels), pool.name)
+    preemptible = stage.effective.preemptibility != Preemptibility.NON_PREEMPTIBLE
+    sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible)
+    base = stage.answer(verdict, sentence, pool.name)
     pend = outcome.pend
     found = replace(
         base,
@@ -221,9 +223,11 @@ def _sentence(
     outcome: Outcome,
     victims: tuple[ForecastVictim, ...],
     labels: dict[str, str],
+    *,
+    preemptible: bool,
 ) -> str:
     if verdict is Verdict.STARTS:
-        return start_sentence(pool.name, over_quota=outcome.over_quota)
+        return start_sentence(pool.name, over_quota=outcome.over_quota, preemptible=preemptible)
     if verdict in {Verdict.EVICTS, Verdict.RECLAIMS}:
         return eviction_sentence(verdict, pool.name, victims)
     if outcome.pend is None:
