@@ -7,6 +7,7 @@ from django.db.models import Q, QuerySet
 
 from portal.audit.models import AuditRecord
 from portal.core.actors import Actor
+from tenants.models import Project
 from tenants.permissions import Verb, standing_of
 
 FILTERS: Final[Mapping[str, str]] = {
@@ -18,11 +19,20 @@ FILTERS: Final[Mapping[str, str]] = {
 
 
 def readable_records(actor: Actor, chosen: Mapping[str, str]) -> QuerySet[AuditRecord]:
-    """Records of the whole installation, or of the projects where the actor may read them, and the actor's own."""
+    """Records of the whole installation, or of the projects where the actor may read them, and the actor's own.
+
+    A key that is bound to a project or a department reads its owner's own records of that place only.
+    """
     standing = standing_of(actor)
     rows = AuditRecord.objects.all()
     if not standing.can(Verb.VIEW_AUDIT):
-        projects = standing.projects(Verb.VIEW_AUDIT).values_list("pk", flat=True)
         own = Q(actor_kind=str(actor.kind), actor_id=actor.id)
-        rows = rows.filter(own | Q(project_id__in=[str(pk) for pk in projects]))
+        if actor.limits and actor.limits.bound:
+            own &= _of(standing.projects())
+        rows = rows.filter(own | _of(standing.projects(Verb.VIEW_AUDIT)))
     return rows.filter(**{FILTERS[name]: value for name, value in chosen.items()})
+
+
+def _of(projects: QuerySet[Project]) -> Q:
+    """Records carry ids as text."""
+    return Q(project_id__in=[str(pk) for pk in projects.values_list("pk", flat=True)])

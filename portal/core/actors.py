@@ -35,6 +35,11 @@ class Limits:
     project_id: int | None = None
     department_id: int | None = None
 
+    @property
+    def bound(self) -> bool:
+        """To one place."""
+        return self.project_id is not None or self.department_id is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Actor:

@@ -1,6 +1,7 @@
 """The audit trail on screen: who may read which part, and how it is narrowed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from django.db import connection
@@ -8,6 +9,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from portal.audit.services import record
+from portal.core.actors import Limits
+from tenants.audit_trail import readable_records
 from tenants.models import Project, User
 from tests.factories.cast import acting
 
@@ -90,3 +93,13 @@ def test_a_page_is_fifty_records_and_costs_the_same_however_many_there_are(
     assert counts[0] == counts[1]
     assert len(page.context["page"].rows) == 50
     assert "Next page" in page.content.decode()
+
+
+def test_a_key_that_is_bound_to_a_project_reads_its_owners_own_records_of_that_project_only(
+    alice: User, llm_team: Project, vision_team: Project
+) -> None:
+    for project in (llm_team, vision_team):
+        record(acting(alice), "workload.submit", None, project_id=str(project.pk), entity_type="workload")
+    bound = replace(acting(alice), limits=Limits(key="k", project_id=llm_team.pk))
+    assert {row.project_id for row in readable_records(bound, {})} == {str(llm_team.pk)}
+    assert {row.project_id for row in readable_records(acting(alice), {})} >= {str(llm_team.pk), str(vision_team.pk)}
