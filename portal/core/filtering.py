@@ -88,9 +88,12 @@ def _condition(clause: str, columns: Columns) -> Q:
     column = columns[match["field"]]
     lookup, negated = OPERATORS[match["operator"]]
     try:
-        condition = Q(**{column.path + lookup: column.read(match["value"])})
+        value = column.read(match["value"])
     except ValueError:
         raise _bad("filterBy", f"{match['value'][:80]!r} is no value of {match['field']}.", columns) from None
+    if lookup.startswith("__i") and not isinstance(value, str):
+        raise _bad("filterBy", f"{match['operator']} looks into texts, and {match['field']} is none.", columns)
+    condition = Q(**{column.path + lookup: value})
     return ~condition if negated else condition
 
 

@@ -166,7 +166,7 @@ def test_t65_nobody_takes_an_account_over_by_an_address_or_a_name(client: Client
     assert alice.last_login is None
 
 
-@pytest.mark.parametrize("verified", [False, "true", 1, ABSENT], ids=str)
+@pytest.mark.parametrize("verified", [False, "true", 1, ABSENT], ids=["false", "text", "number", "absent"])
 def test_t65_an_unverified_address_is_no_address(client: Client, provider: IdentityProvider, verified: object) -> None:
     prepared = User.objects.create_user("prepared", email="p@example.org")
     provider.person |= {"email": "p@example.org"}

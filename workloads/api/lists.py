@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema
-from portal.core.filtering import Column, as_number, as_time, filters, flag_in, ordering
+from portal.core.filtering import Column, as_number, as_time, as_uuid, filters, flag_in, ordering
 from portal.core.http import actor_of
 from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
@@ -21,7 +21,7 @@ from workloads.selectors.waiting import why_waiting
 COLUMNS: Final = {
     "type": Column("type__name"),
     "name": Column("name"),
-    "clusterId": Column("project__cluster_id"),
+    "clusterId": Column("project__cluster_id", as_uuid),
     "projectId": Column("project_id", as_number),
     "projectName": Column("project__name"),
     "departmentId": Column("project__department_id", as_number),

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from clusters.models import ObservedPod
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema
 from portal.core.errors import BadRequest
-from portal.core.filtering import Column, as_time, filters, flag_in, ordering
+from portal.core.filtering import Column, as_time, as_uuid, filters, flag_in, ordering
 from portal.core.http import actor_of
 from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
@@ -20,7 +20,7 @@ from workloads.selectors import workload_or_404
 from workloads.selectors.pods import homes_of, owners_of, visible_pods
 
 COLUMNS: Final = {
-    "clusterId": Column("cluster_id"),
+    "clusterId": Column("cluster_id", as_uuid),
     "workloadId": Column("owner_id"),
     "nodeName": Column("node_name"),
     "currentNodepool": Column("pool_name"),

@@ -110,3 +110,12 @@ class HistorySchema(ListSchema):
     """One page."""
 
     records = RecordSchema(many=True)
+
+
+class StreamEventSchema(serializers.Serializer[Any]):
+    """One event of a stream, field by field as it is written."""
+
+    event = serializers.ChoiceField(choices=["phase", "timeline", "end"])
+    id = serializers.CharField(required=False, help_text="For `Last-Event-ID`.")
+    retry = serializers.IntegerField(required=False, help_text="Milliseconds to wait before asking again.")
+    data = serializers.CharField(help_text="JSON.")

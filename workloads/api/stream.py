@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
@@ -15,6 +14,7 @@ from portal.core.eventstream import OpenStreams, end, frame, stream
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from portal.core.wire import stamp
+from workloads.api.reading_schemas import StreamEventSchema
 from workloads.models import Workload, WorkloadEvent
 from workloads.selectors import workload_or_404
 from workloads.selectors.history import hidden_namespaces, quietly
@@ -47,7 +47,7 @@ class Life(Route):
         description=DESCRIPTION,
         parameters=[SINCE],
         responses={
-            (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR, description="Events, until `end`."),
+            (200, "text/event-stream"): OpenApiResponse(StreamEventSchema, description="One of many, until `end`."),
             429: ErrorSchema,
             **REFUSALS,
         },
