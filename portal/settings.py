@@ -261,6 +261,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SCHEMA_PATH_PREFIX": "/api/v[0-9]",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
+        "NotificationChannelType": "workloads.api.notification_schemas.CHANNEL_TYPES",
         "PermissionAction": "tenants.roles.ACTIONS",
         "RuleBatchAction": "tenants.api.access_schemas.BATCH_ACTIONS",
         "RuleScopeType": "tenants.services.access_rules.SCOPE_TYPES",
@@ -296,6 +297,7 @@ CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
 CELERY_TASK_ROUTES = {
     "clusters.*": {"queue": "sync", "routing_key": "sync"},
+    "workloads.notify": {"queue": "notify", "routing_key": "notify"},
     "workloads.*": {"queue": "workloads", "routing_key": "workloads"},
     "core.*": {"queue": "maintenance", "routing_key": "maintenance"},
 }
@@ -321,6 +323,7 @@ CELERY_BEAT_SCHEDULE = {
     "clusters.measure_gpus": periodic("clusters.measure_gpus", 60, "maintenance"),
     "clusters.prune": periodic("clusters.prune", 3600, "maintenance"),
     "workloads.sweep": periodic("workloads.sweep", 5, "workloads"),
+    "workloads.notify": periodic("workloads.notify", 5, "notify"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),
     **{f"core.canary {queue}": periodic("core.canary", 5, queue, queue) for queue in QUEUES},
 }

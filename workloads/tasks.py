@@ -5,13 +5,14 @@ import time
 from celery import shared_task
 
 from portal.core.periods import claim
-from workloads.services import idempotency, limits, pool_order
+from workloads.services import idempotency, limits, notification_delivery, pool_order
 from workloads.services.apply import apply, sweep
 
 SWEEP_SECONDS = 5
 LIMIT_SECONDS = 30
 POOL_SECONDS = 10
 FORGET_SECONDS = 3600
+NOTIFY_SECONDS = 5
 
 
 @shared_task(name="workloads.apply_workload", soft_time_limit=50, time_limit=55)
@@ -37,3 +38,13 @@ def sweep_workloads() -> None:
         pool_order.try_next_pools()
     if claim("workloads.forget_keys", every=FORGET_SECONDS):
         idempotency.forget_old()
+
+
+@shared_task(name="workloads.notify", soft_time_limit=80, time_limit=90)
+def notify() -> None:
+    """Tell who wants to know, once per period however many beats there are. On a queue of its own: mail may be slow."""
+    if claim("workloads.notify", every=NOTIFY_SECONDS):
+        notification_delivery.collect()
+        notification_delivery.deliver()
+    if claim("workloads.forget_deliveries", every=FORGET_SECONDS):
+        notification_delivery.forget_old()

@@ -1,11 +1,12 @@
 """Seal stored credentials anew under the newest key. Again changes nothing."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from django.apps import apps
 from django.db import transaction
 
 from clusters.credentials import sealer
-from clusters.models import ClusterCredential, MetricsSource
 from clusters.sealing import SealBroken
 from portal.audit.services import record
 from portal.core.actors import Actor
@@ -28,11 +29,12 @@ def rotate_credentials(*, actor: Actor) -> Rotation:
     """
     keys = sealer()
     renewed = current = broken = 0
-    for rows in (ClusterCredential.objects.all(), MetricsSource.objects.exclude(sealed="")):
+    for model in sealed_models():
+        rows = model._default_manager.exclude(sealed="")
         current += rows.filter(key_id=keys.key_id).count()
         for row in rows.select_for_update().exclude(key_id=keys.key_id):
             try:
-                sealed = keys.renewed(row.sealed)
+                sealed = keys.renewed(str(row.sealed))
             except SealBroken:
                 broken += 1
                 continue
@@ -40,3 +42,9 @@ def rotate_credentials(*, actor: Actor) -> Rotation:
     if renewed:
         record(actor, "cluster.rotate_credentials", None, detail={"renewed": renewed, "broken": broken})
     return Rotation(renewed, current, broken)
+
+
+def sealed_models() -> list[Any]:
+    """Every model of any app that keeps a sealed secret: by its columns `sealed` and `key_id`."""
+    named = ((model, {field.name for field in model._meta.get_fields()}) for model in apps.get_models())
+    return [model for model, names in named if {"sealed", "key_id"} <= names]

@@ -14,7 +14,7 @@ from tenants.services.roles import create_role
 from tests.api.conftest import Person
 from tests.factories.tenants import AccessKeyFactory, MembershipFactory, ServiceAccountFactory, UserFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
-from workloads.models import Category, Priority, WorkloadType
+from workloads.models import Category, NotificationChannel, Priority, Subscription, WorkloadType
 
 ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
 _PARAMETER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>")
@@ -115,5 +115,9 @@ def world_of(project: Project, person: Person | None = None) -> World:
     words = {"workload_id": str(workload.pk), "set_id": "view"}
     first |= {"pool_id": project.cluster.node_pools.first(), "node_id": project.cluster.nodes.first()}
     words |= {"cluster_id": str(project.cluster_id), "pool_name": first["pool_id"].name}
+    words["channel_name"] = NotificationChannel.objects.create(name="mail").name
+    first["subscription_id"] = Subscription.objects.create(
+        subject_kind="user", subject_id=str(person.user.pk) if person else "0"
+    )
     words["pod_id"] = ObservedPodFactory(workload=workload).uid
     return World({**words, **{name: str(row.pk) for name, row in first.items()}}, project)

@@ -2,15 +2,26 @@
 
 from workloads.models.dictionary import Category, PreemptionPolicy, Priority, WorkloadType
 from workloads.models.history import EventType, PreemptionCause, PreemptionRecord, WorkloadEvent
+from workloads.models.notifications import (
+    Delivery,
+    DeliveryState,
+    NotificationChannel,
+    NotificationState,
+    Subscription,
+)
 from workloads.models.plan import Plan, PlanState
 from workloads.models.policy import Policy
 from workloads.models.workload import DesiredPhase, IdempotencyKey, Phase, Workload
 
 __all__ = [
     "Category",
+    "Delivery",
+    "DeliveryState",
     "DesiredPhase",
     "EventType",
     "IdempotencyKey",
+    "NotificationChannel",
+    "NotificationState",
     "Phase",
     "Plan",
     "PlanState",
@@ -19,6 +30,7 @@ __all__ = [
     "PreemptionPolicy",
     "PreemptionRecord",
     "Priority",
+    "Subscription",
     "Workload",
     "WorkloadEvent",
     "WorkloadType",

@@ -1,0 +1,74 @@
+"""A mail server on loopback: it takes what it is handed, as its answers say, and keeps it."""
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import cast
+
+
+@dataclass
+class MailServer:
+    """What arrived. `refused` answers RCPT with the code of an address; `greeting` is its first word."""
+
+    port: int
+    greeting: int = 220
+    refused: dict[str, int] = field(default_factory=dict)
+    arrived: list[EmailMessage] = field(default_factory=list)
+    envelopes: list[str] = field(default_factory=list)
+    connections: int = 0
+
+
+@contextmanager
+def mail_server() -> Iterator[MailServer]:
+    """Listens until the block ends."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Handler) as server:
+        server.daemon_threads = True
+        mail = MailServer(server.server_address[1])
+        server.mail = mail  # type: ignore[attr-defined]  # the handler's way to it
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield mail
+        finally:
+            server.shutdown()
+            thread.join(5)
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    timeout = 5
+
+    def handle(self) -> None:
+        """One conversation."""
+        mail: MailServer = self.server.mail  # type: ignore[attr-defined]
+        mail.connections += 1
+        self.say(mail.greeting)
+        while line := self.rfile.readline():
+            word = line[:4].upper().strip()
+            if word == b"QUIT":
+                self.say(221)
+                return
+            if word == b"RCPT":
+                address = line.decode().partition("<")[2].partition(">")[0]
+                mail.envelopes.append(address)
+                self.say(mail.refused.get(address, 250))
+            elif word == b"DATA":
+                self.say(354)
+                mail.arrived.append(self.read())
+                self.say(250)
+            else:
+                self.say(250)
+
+    def read(self) -> EmailMessage:
+        """A message up to its lone dot."""
+        lines = []
+        while (line := self.rfile.readline()) not in {b".\r\n", b""}:
+            lines.append(line.removeprefix(b".") if line.startswith(b"..") else line)
+        return cast("EmailMessage", message_from_bytes(b"".join(lines), policy=policy.default))
+
+    def say(self, code: int) -> None:
+        """One line of answer."""
+        self.wfile.write(f"{code} so it is\r\n".encode())

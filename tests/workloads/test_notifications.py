@@ -1,0 +1,395 @@
+"""Mail about workloads: once per event, only to who may see them, whatever the mail server does."""
+
+import json
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from clusters.sealing import new_key
+from clusters.services.credentials import rotate_credentials
+from portal.audit.models import AuditRecord
+from portal.core.actors import SYSTEM, Actor, Limits
+from portal.core.errors import Absent, Denied, Refused
+from tenants.models import Membership, Project, Role, User
+from tests.factories.cast import acting
+from tests.factories.tenants import MembershipFactory
+from tests.factories.workloads import WorkloadFactory
+from tests.support.mail import MailServer, mail_server
+from workloads.models import Delivery, DeliveryState, EventType, NotificationChannel, Subscription, Workload
+from workloads.notification_types import EVICTION, LIMITS, STATUS
+from workloads.services import notification_delivery as delivery
+from workloads.services import notifications
+from workloads.services.moves import note
+from workloads.tasks import notify
+
+pytestmark = pytest.mark.enable_socket
+EVENTS = [
+    {"category": STATUS, "types": ["Running", "Failed"]},
+    {"category": EVICTION, "types": ["Preempted"]},
+    {"category": LIMITS, "types": ["TimeLimitNear"]},
+]
+
+
+@pytest.fixture
+def server() -> Iterator[MailServer]:
+    with mail_server() as server:
+        yield server
+
+
+def config(port: int, **more: Any) -> dict[str, Any]:
+    plain = {"smtpHost": "127.0.0.1", "smtpPort": port, "authType": "auth_none", "smtpTlsEnabled": False}
+    return {**plain, "from": "rung@example.org", **more}
+
+
+@pytest.fixture
+def channel(db: None, server: MailServer) -> NotificationChannel:
+    """On, by the server."""
+    notifications.set_state(actor=SYSTEM, enabled=True)
+    return notifications.add_channel(name="", type_="email", config=config(server.port), actor=SYSTEM)
+
+
+@pytest.fixture
+def carol(llm_team: Project) -> User:
+    """A member of llm-team with a mail address."""
+    return mailed("carol", llm_team)
+
+
+def mailed(name: str, project: Project) -> User:
+    found: User = MembershipFactory(
+        user__username=name, user__email=f"{name}@example.org", role=Role.MEMBER, project=project
+    ).user
+    return found
+
+
+@pytest.fixture
+def wish(channel: NotificationChannel, carol: User) -> Subscription:
+    return notifications.subscribe(events=EVENTS, names=["email"], actor=acting(carol))
+
+
+@pytest.fixture
+def training(llm_team: Project) -> Workload:
+    found: Workload = WorkloadFactory(project=llm_team, name="bert", phase="Running")
+    return found
+
+
+def happens(workload: Workload, phase: str = "Running", reason: str = "", message: str = "It runs now.") -> None:
+    workload.phase = phase
+    note(workload=workload, at=timezone.now(), type_=EventType.PHASE, reason=reason, message=message)
+
+
+def turn(later: int = 0) -> None:
+    delivery.collect()
+    delivery.deliver(timezone.now() + timedelta(seconds=later))
+
+
+def test_a_subscriber_is_mailed_what_they_wanted_once(
+    server: MailServer, wish: Subscription, training: Workload
+) -> None:
+    happens(training)
+    happens(training, "Completed")
+    for _ in range(3):
+        turn(later=7200)
+    (mail,) = server.arrived
+    assert mail["To"] == "carol@example.org"
+    assert mail["From"] == "Rung <rung@example.org>"
+    assert mail["Subject"] == "Run:ai notification - Workload status change Running"
+    text = mail.get_content()
+    assert "Workload bert in project llm-team: Running" in text
+    assert "It runs now." in text
+    assert Delivery.objects.get().state == DeliveryState.SENT
+
+
+@pytest.mark.parametrize(
+    ("type_", "reason", "said"),
+    [(EventType.PREEMPTION, "Reclaimed", "Preempted"), (EventType.ACTION, "TimeLimitNear", "TimeLimitNear")],
+)
+def test_evictions_and_near_ends_are_told(
+    server: MailServer, wish: Subscription, training: Workload, type_: EventType, reason: str, said: str
+) -> None:
+    note(workload=training, at=timezone.now(), type_=type_, reason=reason, message="m")
+    note(workload=training, at=timezone.now(), type_=EventType.ACTION, reason="Something else", message="m")
+    turn()
+    assert [mail["Subject"].rpartition(" ")[2] for mail in server.arrived] == [said]
+
+
+def test_what_happened_before_the_wish_or_while_it_was_off_is_never_told(
+    server: MailServer, channel: NotificationChannel, carol: User, training: Workload
+) -> None:
+    happens(training)
+    notifications.subscribe(events=EVENTS, names=["email"], actor=acting(carol))
+    notifications.set_state(actor=SYSTEM, enabled=False)
+    happens(training, "Failed")
+    turn()
+    notifications.set_state(actor=SYSTEM, enabled=True)
+    turn()
+    assert server.arrived == []
+    happens(training)
+    turn()
+    assert len(server.arrived) == 1
+
+
+def test_an_entry_that_commits_late_is_not_lost(server: MailServer, wish: Subscription, training: Workload) -> None:
+    happens(training)
+    late = training.timeline.latest("pk")
+    number, late.pk = late.pk, None
+    training.timeline.all().delete()
+    happens(training, "Failed")
+    turn()
+    late.pk = number
+    late.save(force_insert=True)
+    turn()
+    assert [mail["Subject"].rpartition(" ")[2] for mail in server.arrived] == ["Failed", "Running"]
+
+
+def test_who_lost_their_rights_is_told_nothing_not_even_what_waits(
+    server: MailServer, wish: Subscription, carol: User, training: Workload
+) -> None:
+    happens(training)
+    delivery.collect()
+    Membership.objects.filter(user=carol).delete()
+    delivery.deliver()
+    happens(training, "Failed")
+    turn()
+    assert server.arrived == []
+    assert [row.state for row in Delivery.objects.all()] == [DeliveryState.DROPPED]
+
+
+def test_who_is_disabled_and_who_sees_other_projects_is_told_nothing(
+    server: MailServer, wish: Subscription, carol: User, vision_team: Project, training: Workload
+) -> None:
+    happens(WorkloadFactory(project=vision_team))
+    carol.is_active = False
+    carol.save()
+    happens(training)
+    turn()
+    assert server.arrived == []
+
+
+def test_a_key_bound_to_a_project_is_told_of_no_other(
+    server: MailServer, channel: NotificationChannel, admin: User, llm_team: Project, vision_team: Project
+) -> None:
+    User.objects.filter(pk=admin.pk).update(email="admin@example.org")
+    actor = acting(admin)
+    bound = Actor(actor.kind, actor.id, actor.name, actor.channel, limits=Limits(project_id=llm_team.pk))
+    notifications.subscribe(events=EVENTS, names=["email"], actor=bound)
+    happens(WorkloadFactory(project=vision_team, name="theirs"))
+    happens(WorkloadFactory(project=llm_team, name="ours"))
+    turn()
+    (mail,) = server.arrived
+    assert "Workload ours" in mail.get_content()
+
+
+def test_a_shared_mailbox_gets_one_mail_however_many_subscribe(
+    server: MailServer, wish: Subscription, llm_team: Project, training: Workload
+) -> None:
+    row = notifications.channel_named(name="email", actor=SYSTEM)
+    wanted = config(server.port, recipients=["ops@example.org"], directNotifications=False)
+    notifications.change_channel(row=row, type_="email", config=wanted, actor=SYSTEM, merge=False)
+    notifications.subscribe(events=EVENTS, names=["email"], actor=acting(mailed("dora", llm_team)))
+    happens(training)
+    turn()
+    assert server.envelopes == ["ops@example.org"]
+
+
+def test_a_dead_server_is_asked_once_a_turn_and_given_up_in_the_end(
+    server: MailServer, wish: Subscription, training: Workload
+) -> None:
+    server.greeting = 421
+    for _ in range(3):
+        happens(training)
+    started = timezone.now()
+    turn()
+    assert timezone.now() - started < timedelta(seconds=5)
+    assert server.connections == 1
+    assert {(row.state, row.attempts) for row in Delivery.objects.all()} == {("waiting", 1)}
+    turn()
+    assert server.connections == 1, "it pauses"
+    for number in range(1, 8):
+        turn(later=number * 7200)
+    assert {row.state for row in Delivery.objects.all()} == {DeliveryState.FAILED}
+    assert Delivery.objects.first().trouble == "Given up after 8 tries. The mail server answered 421."
+    server.greeting = 220
+    turn(later=100_000)
+    assert server.arrived == []
+
+
+def test_a_dead_server_holds_up_no_other_channel(server: MailServer, wish: Subscription, training: Workload) -> None:
+    with mail_server() as other:
+        other.greeting = 421
+        notifications.add_channel(name="broken", type_="email", config=config(other.port), actor=SYSTEM)
+        user = User.objects.get(username="carol")
+        notifications.subscribe(events=EVENTS, names=["broken"], actor=acting(user))
+        happens(training)
+        turn()
+    assert (len(server.arrived), other.connections) == (1, 1)
+
+
+def test_a_refused_address_fails_at_once_and_the_others_arrive(
+    server: MailServer, wish: Subscription, training: Workload
+) -> None:
+    row = notifications.channel_named(name="email", actor=SYSTEM)
+    server.refused["gone@example.org"] = 550
+    change = {"recipients": ["gone@example.org", "ops@example.org"]}
+    notifications.change_channel(row=row, type_="email", config=change, actor=SYSTEM, merge=True)
+    happens(training)
+    turn()
+    assert sorted(mail["To"] for mail in server.arrived) == ["carol@example.org", "ops@example.org"]
+    (failed,) = Delivery.objects.filter(state=DeliveryState.FAILED)
+    assert failed.trouble == "The mail server refused the address (550)."
+
+
+def test_an_address_out_of_bounds_is_not_asked(
+    server: MailServer, wish: Subscription, training: Workload, settings: Any
+) -> None:
+    settings.RUNG_CLUSTER_ADDRESSES = []
+    happens(training)
+    turn()
+    assert server.connections == 0
+    assert "RUNG_CLUSTER_ADDRESSES does not allow it" in Delivery.objects.get().trouble
+    assert not notifications.works(type_="email", config=config(server.port), actor=SYSTEM)
+
+
+def test_t57_what_workloads_say_breaks_no_header_and_fills_no_place(
+    server: MailServer, wish: Subscription, training: Workload
+) -> None:
+    row = notifications.channel_named(name="email", actor=SYSTEM)
+    change = {"subject": "{{ .workload }} {{ .reason }}"}
+    notifications.change_channel(row=row, type_="email", config=change, actor=SYSTEM, merge=True)
+    Workload.objects.filter(pk=training.pk).update(name="a\r\nBcc: x@evil.example\u2028{{ .project }}")
+    happens(training, message="<script>alert(1)</script>\r\n.\r\nMAIL FROM:<x@evil.example>\x1b[2J")
+    turn()
+    (mail,) = server.arrived
+    assert mail["Bcc"] is None
+    assert mail["Subject"] == "a Bcc: x@evil.example {{ .project }} Running"
+    assert mail.get_content_type() == "text/plain"
+    assert "\x1b" not in mail.get_content()
+    assert server.envelopes == ["carol@example.org"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        ("from", "a@example.org\r\nBcc: x@evil.example", "bad_address"),
+        ("fromDisplayName", "Rung\r\nBcc: x@evil.example", "control_character"),
+        ("subject", "Rung\nBcc: x@evil.example", "control_character"),
+        ("subject", "{{ .secret }}", "unknown_place"),
+        ("recipients", ["a@example.org, b@example.org"], "bad_address"),
+        ("smtpHost", "mail.example.org/path", "bad_host"),
+        ("smtpHost", "0x7f.1", "bad_host"),
+        ("apiToken", "xoxb", "unsupported"),
+        ("useAttachments", True, "unsupported"),
+    ],
+)
+def test_t59_a_configuration_that_could_inject_or_promises_too_much_is_refused_at_its_field(
+    channel: NotificationChannel, server: MailServer, field: str, value: Any, code: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        notifications.add_channel(
+            name="other", type_="email", config=config(server.port, **{field: value}), actor=SYSTEM
+        )
+    (problem,) = refused.value.problems
+    assert problem.code == code
+    assert problem.pointer.startswith(f"/config/{field}")
+
+
+def signing_in(**more: Any) -> dict[str, Any]:
+    more = {"authType": "auth_login", "smtpTlsEnabled": True, "username": "u", **more}
+    return config(587, **more)
+
+
+def test_a_password_stays_sealed_and_is_never_sent_elsewhere(
+    db: None, admin: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    actor = acting(admin)
+    row = notifications.add_channel(name="", type_="email", config=signing_in(password="hunter-2!"), actor=actor)
+    row = notifications.change_channel(row=row, type_="email", config={"subject": "x"}, actor=actor, merge=True)
+    assert notifications.password_of(row) == "hunter-2!"
+    for change in ({"smtpHost": "evil.example"}, {"smtpPort": 25}, {"username": "other"}):
+        with pytest.raises(Refused) as refused:
+            notifications.change_channel(row=row, type_="email", config=change, actor=actor, merge=True)
+        assert refused.value.problems[0].pointer == "/config/password"
+    bare = {"smtpTlsEnabled": False}
+    with pytest.raises(Refused):
+        notifications.change_channel(row=row, type_="email", config=bare, actor=actor, merge=True)
+    told = [json.dumps(each.detail) for each in AuditRecord.objects.all()]
+    assert "hunter" not in json.dumps([*told, row.config, row.sealed, caplog.text])
+
+
+def test_a_password_is_sealed_anew_with_the_credentials_of_clusters(db: None, settings: Any) -> None:
+    row = notifications.add_channel(name="", type_="email", config=signing_in(password="hunter-2!"), actor=SYSTEM)
+    old, new = settings.RUNG_CREDENTIAL_KEYS[0], new_key()
+    settings.RUNG_CREDENTIAL_KEYS = [new, old]
+    assert rotate_credentials(actor=SYSTEM).renewed == 1
+    settings.RUNG_CREDENTIAL_KEYS = [new]
+    row.refresh_from_db()
+    assert notifications.password_of(row) == "hunter-2!"
+
+
+def test_a_password_that_does_not_open_any_more_is_said_and_sent_nowhere(
+    server: MailServer, wish: Subscription, training: Workload
+) -> None:
+    NotificationChannel.objects.update(sealed="gAAAA")
+    happens(training)
+    turn()
+    assert Delivery.objects.get().trouble == "The stored password does not open: enter it again."
+    assert server.connections == 0
+
+
+def test_only_platform_admins_manage_channels_and_everybody_only_their_own_subscriptions(
+    wish: Subscription, alice: User, server: MailServer
+) -> None:
+    actor = acting(alice)
+    with pytest.raises(Denied):
+        notifications.channel_named(name="email", actor=actor)
+    with pytest.raises(Denied):
+        notifications.works(type_="email", config=config(server.port), actor=actor)
+    with pytest.raises(Denied):
+        notifications.set_state(actor=actor, enabled=False)
+    with pytest.raises(Absent):
+        notifications.unsubscribe(key=wish.pk, actor=actor)
+    assert server.connections == 0
+
+
+def test_what_ended_long_ago_is_dropped_but_never_told_again(
+    server: MailServer, wish: Subscription, training: Workload
+) -> None:
+    happens(training)
+    turn()
+    Delivery.objects.update(done_at=timezone.now() - timedelta(days=30))
+    assert delivery.forget_old() == 0, "it is still read again"
+    turn()
+    assert len(server.arrived) == 1
+
+
+@pytest.mark.postgres
+def test_two_beats_and_two_workers_send_one_mail(postgres_db: str, server: MailServer) -> None:
+    notifications.set_state(actor=SYSTEM, enabled=True)
+    notifications.add_channel(name="", type_="email", config=config(server.port), actor=SYSTEM)
+    workloads = WorkloadFactory.create_batch(5)
+    carol = mailed("carol", workloads[0].project)
+    for each in workloads[1:]:
+        MembershipFactory(user=carol, role=Role.MEMBER, project=each.project)
+    notifications.subscribe(events=EVENTS, names=["email"], actor=acting(carol))
+    for each in workloads:
+        happens(each)
+    start = Barrier(4)
+
+    def work(number: int) -> None:
+        try:
+            start.wait()
+            notify() if number % 2 else turn()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    turn()
+    assert len(server.arrived) == Delivery.objects.filter(state=DeliveryState.SENT).count() == 5

@@ -1,0 +1,245 @@
+"""Notifications: what can be told, the switches, the channels of mail, and everybody's own subscriptions."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.core.bodies import REFUSALS, ErrorSchema, checked
+from portal.core.http import actor_of
+from portal.core.routes import Route, Rule
+from workloads.api.notification_schemas import (
+    ChannelBody,
+    ChannelChange,
+    ChannelMeta,
+    ChannelSchema,
+    NotificationTypeSchema,
+    StateBody,
+    SubscriptionBody,
+    SubscriptionSchema,
+)
+from workloads.models import NotificationChannel, NotificationState, Subscription
+from workloads.notification_types import KINDS
+from workloads.services import notifications
+
+WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+ADMINS: Final = Rule("manage_organisation", "installation")
+OWN: Final = Rule(at="self")
+
+
+class NotificationTypes(Route):
+    """What people can be told about."""
+
+    access = {"GET": Rule()}
+
+    @extend_schema(
+        operation_id="get_notification_types",
+        summary="List the types of notifications",
+        responses={200: NotificationTypeSchema(many=True), **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """By category."""
+        return Response([{"category": k.category, "type": k.type, "description": k.description} for k in KINDS])
+
+
+class State(Route):
+    """The switches of the installation."""
+
+    access = {"GET": ADMINS, "PATCH": ADMINS}
+
+    @extend_schema(
+        operation_id="get_notification_state",
+        summary="Are notifications on?",
+        responses={200: StateBody, **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """Off until somebody turns them on."""
+        notifications.require_channels(actor_of(request))
+        return Response(_state_json(notifications.state()))
+
+    @extend_schema(
+        operation_id="update_notification_state",
+        summary="Turn notifications on or off",
+        request=StateBody,
+        responses={200: StateBody, **WRITES},
+    )
+    def patch(self, request: Request) -> Response:
+        """What happened while they were off is never told."""
+        body = checked(StateBody, request.data)
+        email, slack = ((body.get(name) or {}).get("enabled") for name in ("email", "slack"))
+        row = notifications.set_state(actor=actor_of(request), enabled=body.get("enabled"), email=email, slack=slack)
+        return Response(_state_json(row))
+
+
+class Channels(Route):
+    """The channels, by name and type; new ones."""
+
+    access = {"GET": Rule(), "POST": ADMINS}
+
+    @extend_schema(
+        operation_id="get_notification_channels",
+        summary="List channels",
+        description="Names and types only: subscriptions name them.",
+        responses={200: ChannelMeta(many=True), **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """By name."""
+        rows = notifications.channels(actor_of(request))
+        return Response([{"name": each.name, "type": each.type} for each in rows])
+
+    @extend_schema(
+        operation_id="create_notification_channel_config",
+        summary="Add a channel",
+        request=ChannelBody,
+        responses={200: None, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """Nothing is sent for it; `validate-notification-channel` tries it."""
+        body = checked(ChannelBody, request.data)
+        notifications.add_channel(
+            name=body.get("name", ""), type_=body["type"], config=body["config"], actor=actor_of(request)
+        )
+        return Response(status=200)
+
+
+class OneChannel(Route):
+    """One channel."""
+
+    access = {"GET": ADMINS, "PUT": ADMINS, "PATCH": ADMINS, "DELETE": ADMINS}
+
+    @extend_schema(
+        operation_id="get_notification_channel_config",
+        summary="Read a channel",
+        responses={200: ChannelSchema, **REFUSALS},
+    )
+    def get(self, request: Request, channel_name: str) -> Response:
+        """All but its password."""
+        row = notifications.channel_named(name=channel_name, actor=actor_of(request))
+        return Response({"name": row.name, "type": row.type, "config": row.config})
+
+    @extend_schema(
+        operation_id="update_notification_channel_config",
+        summary="Replace a channel's configuration",
+        description="Without a password the stored one stays, unless server, port or user change.",
+        request=ChannelBody,
+        responses={200: None, **WRITES},
+    )
+    def put(self, request: Request, channel_name: str) -> Response:
+        """What is absent takes its default."""
+        return self._change(request, channel_name, merge=False)
+
+    @extend_schema(
+        operation_id="patch_notification_channel_config",
+        summary="Change a channel's configuration",
+        description="Without a password the stored one stays, unless server, port or user change.",
+        request=ChannelChange,
+        responses={200: None, **WRITES},
+    )
+    def patch(self, request: Request, channel_name: str) -> Response:
+        """What is absent or null stays."""
+        return self._change(request, channel_name, merge=True)
+
+    def _change(self, request: Request, name: str, *, merge: bool) -> Response:
+        actor = actor_of(request)
+        row: NotificationChannel = notifications.channel_named(name=name, actor=actor)
+        body = checked(ChannelChange if merge else ChannelBody, request.data)
+        config, type_ = body.get("config") or {}, body.get("type") or row.type
+        notifications.change_channel(row=row, type_=type_, config=config, actor=actor, merge=merge)
+        return Response(status=200)
+
+    @extend_schema(
+        operation_id="delete_notification_channel_config",
+        summary="Remove a channel",
+        responses={204: None, **REFUSALS},
+    )
+    def delete(self, request: Request, channel_name: str) -> Response:
+        """Subscriptions stay, without it; what waited for it is dropped."""
+        actor = actor_of(request)
+        notifications.remove_channel(row=notifications.channel_named(name=channel_name, actor=actor), actor=actor)
+        return Response(status=204)
+
+
+class ChannelTrial(Route):
+    """A channel that is tried before it is kept."""
+
+    access = {"POST": Rule("manage_organisation", "installation", reads=True)}
+
+    @extend_schema(
+        operation_id="validate_notification_channel",
+        summary="Try a channel",
+        description="true where its server can be reached and lets us in. Nothing is sent or kept.",
+        request=ChannelBody,
+        responses={200: bool, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """A server that does not answer is false after some seconds."""
+        actor = actor_of(request)
+        notifications.require_channels(actor)
+        body = checked(ChannelBody, request.data)
+        return Response(notifications.works(type_=body["type"], config=body["config"], actor=actor))
+
+
+class Subscriptions(Route):
+    """The caller's own subscriptions; new ones."""
+
+    access = {"GET": OWN, "POST": OWN}
+
+    @extend_schema(
+        operation_id="get_my_subscriptions",
+        summary="List your subscriptions",
+        responses={200: SubscriptionSchema(many=True), **REFUSALS},
+    )
+    def get(self, request: Request) -> Response:
+        """Oldest first."""
+        return Response([_subscription_json(each) for each in notifications.subscriptions_of(actor_of(request))])
+
+    @extend_schema(
+        operation_id="create_subscription",
+        summary="Subscribe",
+        description="You are told of what happens from now on to workloads that you may see.",
+        request=SubscriptionBody,
+        responses={200: SubscriptionSchema, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """The subscription with its id."""
+        body = checked(SubscriptionBody, request.data)
+        row = notifications.subscribe(events=body["events"], names=body["channels"], actor=actor_of(request))
+        return Response(_subscription_json(row))
+
+
+class OneSubscription(Route):
+    """One of the caller's own subscriptions."""
+
+    access = {"PUT": OWN, "DELETE": OWN}
+
+    @extend_schema(
+        operation_id="update_subscription",
+        summary="Change a subscription",
+        request=SubscriptionBody,
+        responses={200: SubscriptionSchema, **WRITES},
+    )
+    def put(self, request: Request, subscription_id: UUID) -> Response:
+        """Somebody else's is absent."""
+        actor = actor_of(request)
+        notifications.own_subscription(key=subscription_id, actor=actor)
+        body = checked(SubscriptionBody, request.data)
+        row = notifications.change_subscription(
+            key=subscription_id, events=body["events"], names=body["channels"], actor=actor
+        )
+        return Response(_subscription_json(row))
+
+    @extend_schema(operation_id="delete_subscription", summary="Unsubscribe", responses={204: None, **REFUSALS})
+    def delete(self, request: Request, subscription_id: UUID) -> Response:
+        """Also what was on its way is not sent any more."""
+        notifications.unsubscribe(key=subscription_id, actor=actor_of(request))
+        return Response(status=204)
+
+
+def _state_json(row: NotificationState) -> dict[str, Any]:
+    return {"enabled": row.email, "email": {"enabled": row.email}, "slack": {"enabled": False}}
+
+
+def _subscription_json(row: Subscription) -> dict[str, Any]:
+    return {"id": str(row.pk), "events": row.events, "channels": [each.name for each in row.channels.all()]}
