@@ -1,9 +1,11 @@
 """A mail server on loopback: it takes what it is handed, as its answers say, and keeps it."""
 
+import base64
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -20,14 +22,17 @@ class MailServer:
     arrived: list[EmailMessage] = field(default_factory=list)
     envelopes: list[str] = field(default_factory=list)
     connections: int = 0
+    tls: ssl.SSLContext | None = None
+    """With it, it offers STARTTLS, and to sign in once that is done."""
+    passwords: list[str] = field(default_factory=list)
 
 
 @contextmanager
-def mail_server() -> Iterator[MailServer]:
+def mail_server(tls: ssl.SSLContext | None = None) -> Iterator[MailServer]:
     """Listens until the block ends."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Handler) as server:
         server.daemon_threads = True
-        mail = MailServer(server.server_address[1])
+        mail = MailServer(server.server_address[1], tls=tls)
         server.mail = mail  # type: ignore[attr-defined]  # the handler's way to it
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
@@ -42,7 +47,18 @@ class _Handler(socketserver.StreamRequestHandler):
     timeout = 5
 
     def handle(self) -> None:
-        """One conversation."""
+        """One conversation; a client may leave at any time."""
+        with suppress(OSError):
+            self.converse()
+
+    def finish(self) -> None:
+        """Within TLS the socket is another one."""
+        with suppress(OSError):
+            super().finish()
+        self.connection.close()
+
+    def converse(self) -> None:
+        """Word by word."""
         mail: MailServer = self.server.mail  # type: ignore[attr-defined]
         mail.connections += 1
         self.say(mail.greeting)
@@ -59,8 +75,24 @@ class _Handler(socketserver.StreamRequestHandler):
                 self.say(354)
                 mail.arrived.append(self.read())
                 self.say(250)
+            elif word == b"STAR" and mail.tls:
+                self.say(220)
+                self.secure(mail.tls)
+            elif word == b"AUTH":
+                mail.passwords.append(base64.b64decode(line.split()[2]).decode())
+                self.say(235 if mail.passwords[-1].endswith("\0right") else 535)
+            elif word == b"EHLO" and mail.tls:
+                offered = b"AUTH PLAIN" if isinstance(self.request, ssl.SSLSocket) else b"STARTTLS"
+                self.wfile.write(b"250-here\r\n250 " + offered + b"\r\n")
             else:
                 self.say(250)
+
+    def secure(self, tls: ssl.SSLContext) -> None:
+        """From here on within TLS."""
+        self.rfile.close()
+        self.wfile.close()
+        self.request = self.connection = tls.wrap_socket(self.request, server_side=True)
+        self.setup()
 
     def read(self) -> EmailMessage:
         """A message up to its lone dot."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -21,6 +22,7 @@ from tenants.models import Membership, Project, Role, User
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import WorkloadFactory
+from tests.support.authority import authority
 from tests.support.mail import MailServer, mail_server
 from workloads.models import Delivery, DeliveryState, EventType, NotificationChannel, Subscription, Workload
 from workloads.notification_types import EVICTION, LIMITS, STATUS
@@ -321,6 +323,24 @@ def test_a_password_stays_sealed_and_is_never_sent_elsewhere(
         notifications.change_channel(row=row, type_="email", config=bare, actor=actor, merge=True)
     told = [json.dumps(each.detail) for each in AuditRecord.objects.all()]
     assert "hunter" not in json.dumps([*told, row.config, row.sealed, caplog.text])
+
+
+def test_a_password_goes_only_to_a_server_whose_certificate_is_trusted(
+    db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root, context = authority()
+    with mail_server(tls=context) as server:
+        right, wrong = (signing_in(smtpPort=server.port, password=each) for each in ("right", "wrong"))
+        assert not notifications.works(type_="email", config=right, actor=SYSTEM)
+        assert server.passwords == []
+        (tmp_path / "root.pem").write_text(root)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "root.pem"))
+        assert notifications.works(type_="email", config=right, actor=SYSTEM)
+        assert not notifications.works(type_="email", config=wrong, actor=SYSTEM)
+        assert server.passwords == ["\0u\0right", "\0u\0wrong"]
+        server.tls, server.passwords = None, []
+        assert not notifications.works(type_="email", config=right, actor=SYSTEM), "it offers no TLS"
+        assert server.passwords == []
 
 
 def test_a_password_is_sealed_anew_with_the_credentials_of_clusters(db: None, settings: Any) -> None:
