@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from email.headerregistry import Address
 from ipaddress import ip_address
+from threading import Timer
 from typing import Any, Final
 
 from django.conf import settings
@@ -19,6 +20,8 @@ from clusters.errors import ClusterUnreachable
 
 TIMEOUT: Final = 8
 """Seconds for each step of talking to a mail server."""
+LONGEST: Final = 30
+"""Seconds after which a connection is cut, however busy the server pretends to be."""
 IMPLICIT_TLS: Final = 465
 
 
@@ -104,11 +107,24 @@ class _Pinned(smtplib.SMTP):
 
     def __init__(self, *args: Any, address: str, over: ssl.SSLContext | None = None, **kwargs: Any) -> None:
         self._address, self._over = address, over
+        self._cutter = Timer(LONGEST, self._cut)
+        self._cutter.daemon = True
         super().__init__(*args, **kwargs)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         plain = socket.create_connection((self._address, port), timeout)
+        self._cutter.start()
         return self._over.wrap_socket(plain, server_hostname=host) if self._over else plain
+
+    def close(self) -> None:
+        """Leave; nothing is to be cut any more."""
+        self._cutter.cancel()
+        super().close()
+
+    def _cut(self) -> None:
+        with suppress(OSError):
+            if self.sock is not None:
+                self.sock.shutdown(socket.SHUT_RDWR)
 
 
 class _Backend(EmailBackend):

@@ -4,6 +4,7 @@ import base64
 import socketserver
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ class MailServer:
     arrived: list[EmailMessage] = field(default_factory=list)
     envelopes: list[str] = field(default_factory=list)
     connections: int = 0
+    drips: bool = False
+    """It greets for ever, a letter at a time."""
     tls: ssl.SSLContext | None = None
     """With it, it offers STARTTLS, and to sign in once that is done."""
     passwords: list[str] = field(default_factory=list)
@@ -48,7 +51,11 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         """One conversation; a client may leave at any time."""
+        mail: MailServer = self.server.mail  # type: ignore[attr-defined]
         with suppress(OSError):
+            while mail.drips:
+                self.wfile.write(b"2")
+                time.sleep(0.1)
             self.converse()
 
     def finish(self) -> None:

@@ -24,6 +24,7 @@ from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import WorkloadFactory
 from tests.support.authority import authority
 from tests.support.mail import MailServer, mail_server
+from workloads import mailing
 from workloads.models import Delivery, DeliveryState, EventType, NotificationChannel, Subscription, Workload
 from workloads.notification_types import EVICTION, LIMITS, STATUS
 from workloads.services import notification_delivery as delivery
@@ -231,6 +232,21 @@ def test_a_dead_server_holds_up_no_other_channel(server: MailServer, wish: Subsc
         happens(training)
         turn()
     assert (len(server.arrived), other.connections) == (1, 1)
+
+
+def test_a_server_that_never_comes_to_an_end_is_cut_off(
+    server: MailServer, wish: Subscription, training: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailing, "LONGEST", 0.5)
+    server.drips = True
+    happens(training)
+    started = timezone.now()
+    turn()
+    assert timezone.now() - started < timedelta(seconds=5)
+    assert (Delivery.objects.get().state, Delivery.objects.get().attempts) == ("waiting", 1)
+    server.drips = False
+    turn(later=60)
+    assert len(server.arrived) == 1
 
 
 def test_a_refused_address_fails_at_once_and_the_others_arrive(
