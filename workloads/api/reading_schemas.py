@@ -118,4 +118,7 @@ class StreamEventSchema(serializers.Serializer[Any]):
     event = serializers.ChoiceField(choices=["phase", "timeline", "end"])
     id = serializers.CharField(required=False, help_text="For `Last-Event-ID`.")
     retry = serializers.IntegerField(required=False, help_text="Milliseconds to wait before asking again.")
-    data = serializers.CharField(help_text="JSON.")
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `data`, a name the class itself uses."""
+        return {**super().get_fields(), "data": serializers.CharField(help_text="JSON.")}
