@@ -56,6 +56,7 @@ LISTS = (
     ("API by priority", "robot", API + "sortBy=priority&sortOrder=desc"),
 )
 DEEP = "page, everything, deep"
+DEEP_API = "API, everything, deep by cursor"
 Act = Callable[[], object]
 Samples = dict[str, list[float]]
 
@@ -113,6 +114,12 @@ def deep_cursor() -> str:
     return page_of(rows, column="-created_at", after="", size=50).next
 
 
+def api_cursor(robot: Client, rows: int) -> str:
+    """What the API gives a script that has nearly reached the oldest rows."""
+    found: str = robot.get(f"{API}offset={rows - 170}").json()["nextAfter"]
+    return found
+
+
 def deep_rows(cursor: str) -> Act:
     """What our lists read and the API says of a deep page."""
 
@@ -150,6 +157,7 @@ def acts_of(rows: int, counts: dict[str, set[int]]) -> dict[str, Act]:
     known, cursor = visitors(), deep_cursor()
     acts = {name: get(known[who], url) for name, who, url in LISTS}
     acts[DEEP] = get(known["admin"], f"{PAGE}after={cursor}")
+    acts[DEEP_API] = get(known["robot"], f"{API}after={api_cursor(known['robot'], rows)}")
     for name, act in acts.items():
         counts[name].add(queries(act))
     return {**acts, "deep rows": deep_rows(cursor), **({"peer": peer(rows // 50 - 1)} if rows > SMALL else {})}
@@ -179,12 +187,13 @@ def at(folder: Path, size: int) -> AbstractContextManager[None]:
 
 def report(small: Samples, large: Samples) -> None:
     """The ratios with their limits."""
-    lists = [*(name for name, _who, _url in LISTS), DEEP]
+    lists = [*(name for name, _who, _url in LISTS), DEEP, DEEP_API]
     for name in lists:
         stage.ratio(f"{name}: large / small", large[name], small[name], 1.10)
     tails = [stage.p99(together(each, small, lists)) for each in (large, small)]
     print(f"{'p99 of all lists together: large / small':<44} {tails[0] / tails[1]:6.2f}  limit  1.30")
     stage.ratio("deep / first page", large[DEEP], large["page, everything"], 1.10)
+    stage.ratio("API: deep / first page", large[DEEP_API], large["API, everything"], 1.10)
     stage.ratio("deep rows / PageNumberPagination", large["deep rows"], large["peer"], 1 / 50)
 
 
