@@ -152,7 +152,7 @@ def organisation(
         "types": "/types/",
         "policies": "/policies/",
         "new policy": "/policies/add/",
-        "a policy": f"/policies/{PolicyFactory(document=NARROW).pk}/",
+        "a policy": f"/policies/{PolicyFactory(kind='inference', document=NARROW).pk}/",
         "a type": f"/types/{WorkloadType.objects.get(name='PyTorchJob').pk}/",
         "clusters": "/clusters/",
         "nodes": "/clusters/lab/",
