@@ -1,11 +1,8 @@
 """Mail about workloads: once per event, only to who may see them, whatever the mail server does."""
 
-import json
-import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -13,17 +10,14 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from clusters.sealing import new_key
-from clusters.services.credentials import rotate_credentials
-from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM, Actor, Limits
-from portal.core.errors import Absent, Denied, Refused
+from portal.core.errors import Absent, Denied
 from tenants.models import Membership, Project, Role, User
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import WorkloadFactory
-from tests.support.authority import authority
 from tests.support.mail import MailServer, mail_server
+from tests.workloads.mailed import config
 from workloads import mailing
 from workloads.models import Delivery, DeliveryState, EventType, NotificationChannel, Subscription, Workload
 from workloads.notification_types import EVICTION, LIMITS, STATUS
@@ -44,11 +38,6 @@ EVENTS = [
 def server() -> Iterator[MailServer]:
     with mail_server() as server:
         yield server
-
-
-def config(port: int, **more: Any) -> dict[str, Any]:
-    plain = {"smtpHost": "127.0.0.1", "smtpPort": port, "authType": "auth_none", "smtpTlsEnabled": False}
-    return {**plain, "from": "rung@example.org", **more}
 
 
 @pytest.fixture
@@ -289,84 +278,6 @@ def test_t57_what_workloads_say_breaks_no_header_and_fills_no_place(
     assert mail.get_content_type() == "text/plain"
     assert "\x1b" not in mail.get_content()
     assert server.envelopes == ["carol@example.org"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "code"),
-    [
-        ("from", "a@example.org\r\nBcc: x@evil.example", "bad_address"),
-        ("fromDisplayName", "Rung\r\nBcc: x@evil.example", "control_character"),
-        ("subject", "Rung\nBcc: x@evil.example", "control_character"),
-        ("subject", "{{ .secret }}", "unknown_place"),
-        ("recipients", ["a@example.org, b@example.org"], "bad_address"),
-        ("smtpHost", "mail.example.org/path", "bad_host"),
-        ("smtpHost", "0x7f.1", "bad_host"),
-        ("apiToken", "xoxb", "unsupported"),
-        ("useAttachments", True, "unsupported"),
-    ],
-)
-def test_t59_a_configuration_that_could_inject_or_promises_too_much_is_refused_at_its_field(
-    channel: NotificationChannel, server: MailServer, field: str, value: Any, code: str
-) -> None:
-    with pytest.raises(Refused) as refused:
-        notifications.add_channel(
-            name="other", type_="email", config=config(server.port, **{field: value}), actor=SYSTEM
-        )
-    (problem,) = refused.value.problems
-    assert problem.code == code
-    assert problem.pointer.startswith(f"/config/{field}")
-
-
-def signing_in(**more: Any) -> dict[str, Any]:
-    more = {"authType": "auth_login", "smtpTlsEnabled": True, "username": "u", **more}
-    return config(587, **more)
-
-
-def test_a_password_stays_sealed_and_is_never_sent_elsewhere(
-    db: None, admin: User, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    actor = acting(admin)
-    row = notifications.add_channel(name="", type_="email", config=signing_in(password="hunter-2!"), actor=actor)
-    row = notifications.change_channel(row=row, type_="email", config={"subject": "x"}, actor=actor, merge=True)
-    assert notifications.password_of(row) == "hunter-2!"
-    for change in ({"smtpHost": "evil.example"}, {"smtpPort": 25}, {"username": "other"}):
-        with pytest.raises(Refused) as refused:
-            notifications.change_channel(row=row, type_="email", config=change, actor=actor, merge=True)
-        assert refused.value.problems[0].pointer == "/config/password"
-    bare = {"smtpTlsEnabled": False}
-    with pytest.raises(Refused):
-        notifications.change_channel(row=row, type_="email", config=bare, actor=actor, merge=True)
-    told = [json.dumps(each.detail) for each in AuditRecord.objects.all()]
-    assert "hunter" not in json.dumps([*told, row.config, row.sealed, caplog.text])
-
-
-def test_a_password_goes_only_to_a_server_whose_certificate_is_trusted(
-    db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    root, context = authority()
-    with mail_server(tls=context) as server:
-        right, wrong = (signing_in(smtpPort=server.port, password=each) for each in ("right", "wrong"))
-        assert not notifications.works(type_="email", config=right, actor=SYSTEM)
-        assert server.passwords == []
-        (tmp_path / "root.pem").write_text(root)
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "root.pem"))
-        assert notifications.works(type_="email", config=right, actor=SYSTEM)
-        assert not notifications.works(type_="email", config=wrong, actor=SYSTEM)
-        assert server.passwords == ["\0u\0right", "\0u\0wrong"]
-        server.tls, server.passwords = None, []
-        assert not notifications.works(type_="email", config=right, actor=SYSTEM), "it offers no TLS"
-        assert server.passwords == []
-
-
-def test_a_password_is_sealed_anew_with_the_credentials_of_clusters(db: None, settings: Any) -> None:
-    row = notifications.add_channel(name="", type_="email", config=signing_in(password="hunter-2!"), actor=SYSTEM)
-    old, new = settings.RUNG_CREDENTIAL_KEYS[0], new_key()
-    settings.RUNG_CREDENTIAL_KEYS = [new, old]
-    assert rotate_credentials(actor=SYSTEM).renewed == 1
-    settings.RUNG_CREDENTIAL_KEYS = [new]
-    row.refresh_from_db()
-    assert notifications.password_of(row) == "hunter-2!"
 
 
 def test_a_password_that_does_not_open_any_more_is_said_and_sent_nowhere(
