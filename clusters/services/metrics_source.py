@@ -22,6 +22,7 @@ from portal.core.actors import Actor
 from portal.core.errors import Refused
 
 SENTENCE: Final = "It was asked and did not answer as a Prometheus does: %s"
+SIMULATED: Final = "This cluster is simulated: its GPUs do no work that could be measured."
 
 
 def set_metrics_source(
@@ -29,9 +30,12 @@ def set_metrics_source(
 ) -> MetricsSource:
     """Keep it, once it has answered. Without a token the stored one stays, for the same address only.
 
-    Raises Refused with a problem per part: an address Rung may not connect to, a name that is no metric, no answer.
+    Raises Refused with a problem per part: an address Rung may not connect to, a name that is no metric, no answer;
+    and for a simulated cluster.
     """
     with recorded(actor=actor, action="cluster.metrics", entity_type="cluster", entity_name=cluster.name):
+        if cluster.is_simulated:
+            raise Refused.at("/server", "simulated", SIMULATED)
         source = MetricsSource.objects.filter(cluster=cluster).first() or MetricsSource(cluster=cluster)
         before, connection = _as_audit(source), _connection(source, Entered(server=server, ca=ca, token=token))
         source.metric = _metric(metric)
@@ -62,10 +66,6 @@ def _connection(source: MetricsSource, entered: Entered) -> Connection:
     if server_of(found.server).url != source.server:
         text = "Enter the token again: a stored one is never sent to another address."
         raise Refused.at("/token", "secret_needed", text)
-    return metrics_connection_of(source) if found.ca == source.ca else _with_token(found, source)
-
-
-def _with_token(found: Connection, source: MetricsSource) -> Connection:
     return Connection(found.server, ca=found.ca, token=metrics_connection_of(source).token)
 
 

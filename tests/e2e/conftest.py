@@ -160,6 +160,7 @@ def organisation(
         "drift": "/clusters/lab/?tab=drift",
         "promises": "/clusters/lab/?tab=promises",
         "connection": "/clusters/lab/connection/",
+        "gpu use": "/clusters/lab/gpu-use/",
         "node pools": "/clusters/lab/pools/",
         "leave": "/clusters/lab/leave/",
         "connect": "/connect-cluster/",

@@ -47,6 +47,7 @@ def differences(cluster: Cluster) -> dict[str, str]:
 
 def on_kube(user: User) -> dict[str, str]:
     """A paused cluster of kube-scheduler where a job of two containers runs and writes; the addresses of both."""
+    ClusterFactory.create(name="measured", backend="kubernetes")
     paused = {"state": "paused", "paused_reason": "Another cluster answers at its address."}
     cluster = ClusterFactory.create(name="plain", flavour="kube", **paused)
     project = ProjectFactory.create(name="plain-team", department=DepartmentFactory.create(cluster=cluster))
@@ -76,6 +77,7 @@ def on_kube(user: User) -> dict[str, str]:
     Drift.objects.create(cluster=cluster, category="missing", kind="Queue", name="gone", seen_at=now)
     return {
         "job on kube": f"/workloads/{workload.pk}/",
+        "where its use is read": "/clusters/measured/gpu-use/",
         "its logs": f"/workloads/{workload.pk}/?tab=logs&container=metrics",
         "its yaml": f"/workloads/{workload.pk}/?tab=yaml",
         "promises of kube": "/clusters/plain/?tab=promises",

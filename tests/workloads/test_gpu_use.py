@@ -48,6 +48,14 @@ def prometheus(tmp_path: Path) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
+def cluster(cluster: Cluster) -> Cluster:
+    """With GPUs that work."""
+    cluster.backend = "kubernetes"
+    cluster.save(update_fields=["backend"])
+    return cluster
+
+
+@pytest.fixture
 def source(prometheus: ApiServer, cluster: Cluster) -> MetricsSource:
     return set_metrics_source(
         cluster=cluster, server=prometheus.url, ca=prometheus.authority.pem, token=TOKEN, actor=SYSTEM
@@ -173,6 +181,14 @@ def test_t42_what_is_wrong_is_refused_at_its_field_and_nothing_is_kept(
         set_metrics_source(cluster=cluster, actor=SYSTEM, **{**good, **asked})
     assert refused.value.problems[0].pointer == pointer
     assert not MetricsSource.objects.exists()
+    assert prometheus.requests == []
+
+
+def test_a_simulated_cluster_has_nothing_to_measure(prometheus: ApiServer, cluster: Cluster) -> None:
+    cluster.backend = "sandbox"
+    with pytest.raises(Refused) as refused:
+        set_metrics_source(cluster=cluster, server=prometheus.url, ca=prometheus.authority.pem, actor=SYSTEM)
+    assert refused.value.code == "simulated"
     assert prometheus.requests == []
 
 
