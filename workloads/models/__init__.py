@@ -11,6 +11,7 @@ from workloads.models.notifications import (
 )
 from workloads.models.plan import Plan, PlanState
 from workloads.models.policy import Policy
+from workloads.models.report import Report, ReportGroup, ReportStatus
 from workloads.models.workload import DesiredPhase, IdempotencyKey, Phase, Workload
 
 __all__ = [
@@ -30,6 +31,9 @@ __all__ = [
     "PreemptionPolicy",
     "PreemptionRecord",
     "Priority",
+    "Report",
+    "ReportGroup",
+    "ReportStatus",
     "Subscription",
     "Workload",
     "WorkloadEvent",

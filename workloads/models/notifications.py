@@ -4,6 +4,7 @@ import uuid
 
 from django.db import models
 
+from workloads.models.asked import Asked
 from workloads.models.history import WorkloadEvent
 
 
@@ -44,17 +45,12 @@ class NotificationChannel(models.Model):
         return ("notification-channel", str(self.pk), *told)
 
 
-class Subscription(models.Model):
+class Subscription(Asked):
     """One subject's wish to be told of some types of events, as far as the credential that asked for it reaches."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    subject_kind = models.CharField(max_length=20)
-    subject_id = models.CharField(max_length=64)
-    subject_name = models.CharField(max_length=254)
     events = models.JSONField(default=list, help_text="[{category, types}].")
     channels = models.ManyToManyField(NotificationChannel, related_name="subscriptions")
-    project_id = models.BigIntegerField(null=True, help_text="Its access key was bound to this project.")
-    department_id = models.BigIntegerField(null=True)
     since_event = models.BigIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
 

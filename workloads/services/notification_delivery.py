@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from clusters.logtext import clean_message
-from portal.core.actors import Actor, ActorKind, Channel, Limits
+from portal.core.actors import Actor, ActorKind
 from tenants.models import User
 from tenants.permissions import visible_projects
 from workloads.mailing import Connection, MailTrouble, message_of
@@ -87,12 +87,6 @@ def forget_old() -> int:
     return ended.filter(event__lt=row.read_to - BATCH).delete()[0] if row else 0
 
 
-def subscriber(row: Subscription) -> Actor:
-    """Who is told, with no more rights than the credential that asked had."""
-    narrow = row.project_id is not None or row.department_id is not None
-    limits = Limits(project_id=row.project_id, department_id=row.department_id) if narrow else None
-    return Actor(ActorKind(row.subject_kind), row.subject_id, row.subject_name, Channel.WORKER, limits=limits)
-
 
 def _queue(moments: Sequence[Moment], now: datetime) -> None:
     if not moments:
@@ -105,7 +99,7 @@ def _queue(moments: Sequence[Moment], now: datetime) -> None:
         mine = [event for event, kind in moments if event.pk > since and (kind.category, kind.type) in wanted]
         if not mine:
             continue
-        seen = set(visible_projects(subscriber(wish)).filter(pk__in=projects).values_list("pk", flat=True))
+        seen = set(visible_projects(wish.asker).filter(pk__in=projects).values_list("pk", flat=True))
         own = _own_address(wish)
         for channel in wish.channels.all():
             for event in mine:
@@ -160,7 +154,7 @@ def _taken(row: Delivery, now: datetime) -> bool:
 
 
 def _send(connection: Connection, channel: NotificationChannel, row: Delivery, now: datetime) -> bool:
-    actor, workload = subscriber(row.subscription), row.event.workload
+    actor, workload = row.subscription.asker, row.event.workload
     if not visible_projects(actor).filter(pk=workload.project_id).exists():
         _end(row, DeliveryState.DROPPED, "The subscriber may not see the workload any more.", now)
         return False

@@ -151,7 +151,7 @@ def subscribe(*, events: Sequence[Mapping[str, Any]], names: Sequence[str], acto
             raise Absent
         if subscriptions_of(actor).count() >= MOST_SUBSCRIPTIONS:
             raise Conflict(f"You have {MOST_SUBSCRIPTIONS} subscriptions; change one of them.", code="too_many")
-        row = Subscription(subject_kind=str(actor.kind), subject_id=actor.id, subject_name=actor.name)
+        row = Subscription()
         _want(row, events, names, actor)
         _record_wish(actor, "notifications.subscribe", row)
     return row
@@ -200,8 +200,7 @@ def _want(row: Subscription, events: Sequence[Mapping[str, Any]], names: Sequenc
         raise Refused.at("/events", "too_many", f"Up to {len(KNOWN)} entries are taken.")
     found = [_channel_at(place, name) for place, name in enumerate(names)]
     row.events = [{"category": each["category"], "types": list(each["types"])} for each in events]
-    row.project_id = actor.limits.project_id if actor.limits else None
-    row.department_id = actor.limits.department_id if actor.limits else None
+    row.ask(actor)
     row.since_event = latest_event()
     row.save()
     row.channels.set(found)
