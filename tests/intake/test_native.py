@@ -70,6 +70,7 @@ def test_values_come_from_granted_secrets_and_from_the_pod_itself() -> None:
         ({"gpuDevicesRequest": 1, "gpuRequestType": "portion", "gpuPortionRequest": 0.25}, 250),
         ({"gpuDevicesRequest": 1, "gpuPortionRequest": 0.5, "gpuPortionLimit": 0.5}, 500),
         ({"gpuDevicesRequest": 2, "gpuRequestType": "portion", "gpuPortionRequest": 1}, 2000),
+        ({"gpuPortionRequest": 1}, 1000),
         ({"cpuCoreRequest": 0.5}, 0),
     ],
 )
@@ -98,9 +99,13 @@ def test_a_claim_that_lives_with_its_pod_is_written_out() -> None:
 
 
 def test_security_takes_rights_away_only() -> None:
-    asked = {"uidGidSource": "custom", "runAsUid": 1000, "runAsGid": 1000, "supplementalGroups": "1, 2"}
+    asked = {"uidGidSource": "custom", "runAsUid": 1000, "runAsGid": 1000, "supplementalGroups": "1, 1000680000"}
     found = read(security={**asked, "readOnlyRootFilesystem": True, "hostIpc": False, "capabilities": []})
-    assert pod_of(found)["securityContext"] == {"runAsUser": 1000, "runAsGroup": 1000, "supplementalGroups": [1, 2]}
+    assert pod_of(found)["securityContext"] == {
+        "runAsUser": 1000,
+        "runAsGroup": 1000,
+        "supplementalGroups": [1, 1000680000],
+    }
     assert main_of(found)["securityContext"] == {"readOnlyRootFilesystem": True}
 
 
@@ -173,6 +178,10 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "t14 foreign secret of a registry": ({"imagePullSecrets": [{"name": "admin"}]}, "/spec/imagePullSecrets/0/name"),
     "t16 root": ({"security": {"runAsUid": 0}}, "/spec/security/runAsUid"),
+    "t16 a group no system has": (
+        {"security": {"supplementalGroups": "1, 9999999999"}},
+        "/spec/security/supplementalGroups",
+    ),
     "t16 root by name": ({"security": {"runAsNonRoot": False}}, "/spec/security/runAsNonRoot"),
     "t16 unconfined": ({"security": {"seccompProfileType": "Unconfined"}}, "/spec/security/seccompProfileType"),
     "t17 control plane": ({"tolerations": [{"operator": "Exists"}]}, "/spec/tolerations/0/key"),

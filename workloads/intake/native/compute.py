@@ -39,7 +39,7 @@ def _compute(asked: dict[str, Any], place: Place) -> Any:
         if name in asked:
             sides[side][resource] = asked[name]
     share = _share(asked, place)
-    devices = asked.get("gpuDevicesRequest", 0)
+    devices = asked.get("gpuDevicesRequest", 1 if asked.get("gpuPortionRequest") == 1 else 0)
     if devices and not share:
         sides["limits"][GPU] = devices
     sides["limits"] |= _extended(asked, place)

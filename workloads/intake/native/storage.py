@@ -145,18 +145,16 @@ def _storage(asked: dict[str, Any], _place: Place) -> list[Any]:
 storage: Rule = rebuilt(VOLUMES, _storage)
 
 _identity: Rule = integer(1)
-_OWN_PROFILE: Final = "Only the runtime's own profile is allowed."
-
-
-_numbers: Rule = text(400, r" *[1-9][0-9]{0,8}( *, *[1-9][0-9]{0,8})* *", "numbers of groups, parted by commas")
+_numbers: Rule = text(400, r" *[1-9][0-9]{0,9}( *, *[1-9][0-9]{0,9})* *", "numbers of groups, parted by commas")
 
 
 def _groups(value: Any, place: Place) -> Any:
     """`1000,2000` as numbers."""
-    written = text(400, r"( *[1-9][0-9]{0,9} *)(, *[1-9][0-9]{0,9} *)*", "numbers of groups, parted by commas")(
-        value, place
-    )
-    return written if written is ABSENT else [int(each) for each in written.split(",")]
+    written = _numbers(value, place)
+    if written is ABSENT:
+        return ABSENT
+    numbers = [_identity(int(each), place) for each in written.split(",")]
+    return [each for each in numbers if each is not ABSENT]
 
 
 def _security(asked: dict[str, Any], _place: Place) -> dict[str, dict[str, Any]]:
