@@ -77,6 +77,24 @@ def test_what_is_over_ends_at_once(robot: Robot, workload: Workload, change: str
     assert events_in(robot.get(path_of(workload)).content.decode())[-1] == ("", "end", {"reason": reason})
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_end_waits_until_everything_before_it_is_told(
+    robot: Robot, workload: Workload, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    keys = [happens(workload, phase) for phase in (Phase.RUNNING, Phase.PENDING, Phase.RUNNING, Phase.COMPLETED)]
+    Workload.objects.filter(pk=workload.pk).update(deleted_at=timezone.now() if gone else None)
+    monkeypatch.setattr("workloads.selectors.life.MOST", 2)
+    told: list[str] = ["0"]
+    ends = []
+    for _visit in range(3):
+        answer = robot.client.get(f"/api/{path_of(workload)}", headers={"Last-Event-ID": told[-1]})
+        *entries, last = events_in(answer.content.decode())
+        told += [key for key, name, _data in entries if name == "timeline"]
+        ends.append(last[2]["reason"])
+    assert told[-4:] == keys
+    assert ends == ["again", "again", "deleted" if gone else "ended"]
+
+
 def test_names_of_other_projects_are_left_out(member: Robot, workload: Workload) -> None:
     ProjectFactory.create(department=workload.project.department, namespace="secret-place")
     workload.timeline.create(at=timezone.now(), type="preemption", message="evicted by secret-place/their-job")

@@ -72,18 +72,20 @@ class Told:
         self._standing: Standing | None = None
 
     def read(self) -> tuple[str, bool]:
-        """New entries, then the phase where it has changed, then the end where there is one."""
-        entries = entries_after(self._id, self._last)
+        """New entries, then the phase where it has changed, then the end: where it is over and all has been told.
+
+        Where it stands is read first: what is over then has had its last entry written.
+        """
         standing = standing_now(self._id)
+        entries, told = entries_after(self._id, self._last)
         frames = [self._entry(entry) for entry in entries]
-        if standing is None:
-            return "".join(frames) + end("deleted"), True
-        if standing != self._standing:
+        if standing is not None and standing != self._standing:
             self._standing = standing
             frames.append(frame("phase", _phase(standing, self._quietly(standing.message)), key=str(self._last)))
-        if standing.over:
-            frames.append(end(standing.over))
-        return "".join(frames), bool(standing.over)
+        over = standing.over if standing is not None else "deleted"
+        if over and told:
+            frames.append(end(over))
+        return "".join(frames), bool(over and told)
 
     def still_allowed(self) -> bool:
         """Everything a new request would have to pass: token, subject, limits, the right to see it."""

@@ -22,9 +22,10 @@ class Standing:
     over: str
 
 
-def entries_after(workload_id: UUID, key: int) -> list[WorkloadEvent]:
-    """The oldest entries that were written after the one with that key."""
-    return list(WorkloadEvent.objects.filter(workload=workload_id, pk__gt=key).order_by("pk")[:MOST])
+def entries_after(workload_id: UUID, key: int) -> tuple[list[WorkloadEvent], bool]:
+    """The oldest entries that were written after the one with that key, and whether there are no others."""
+    found = list(WorkloadEvent.objects.filter(workload=workload_id, pk__gt=key).order_by("pk")[: MOST + 1])
+    return found[:MOST], len(found) <= MOST
 
 
 def newest_entry(workload_id: UUID) -> int:
