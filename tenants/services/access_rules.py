@@ -49,9 +49,10 @@ class Asked:
 def create_rule(*, asked: Asked, actor: Actor) -> Membership:
     """Give the role. Absent (404) with a pointer for what is not there or not the actor's to see."""
     place = _place(asked, actor)
+    memberships.require_rule(actor, **place)  # before anything is looked up: who may not, learns of nobody
     role = AccessRole.objects.filter(pk=asked.role_id).first()
     if role is None:
-        raise _absent("/roleId", "unknown_role", _("There is no such role."))
+        raise Absent.at("/roleId", "unknown_role", _("There is no such role."))
     return memberships.grant(subject=_subject(asked), role=role, actor=actor, **place)
 
 
@@ -73,14 +74,10 @@ def try_revoke(*, membership: Membership, actor: Actor) -> None:
         transaction.set_rollback(True)
 
 
-def _absent(pointer: str, code: str, message: str) -> RungError:
-    return Absent.at(pointer, code, message)
-
-
 def _subject(asked: Asked) -> memberships.Subject:
     found = _SUBJECTS[asked.subject_type](asked.subject_id)
     if found is None:
-        raise _absent("/subjectId", "unknown_subject", _("There is no such subject."))
+        raise Absent.at("/subjectId", "unknown_subject", _("There is no such subject."))
     return found
 
 
@@ -128,7 +125,7 @@ def _place(asked: Asked, actor: Actor) -> dict[str, Any]:
     """The scope as a keyword of `grant`: what the actor may not see is as absent as what is not there."""
     if asked.scope_type in WHOLE:
         if asked.scope_id not in {"", str(TENANT_ID)} or asked.cluster_id:
-            raise _absent("/scopeId", "unknown_scope", _("There is no such scope."))
+            raise Absent.at("/scopeId", "unknown_scope", _("There is no such scope."))
         return {}
     rows = {
         "project": lambda key: _by_number(visible_projects(actor), key),
@@ -137,9 +134,9 @@ def _place(asked: Asked, actor: Actor) -> dict[str, Any]:
     }[asked.scope_type](asked.scope_id)
     found = rows.first()
     if found is None:
-        raise _absent("/scopeId", "unknown_scope", _("There is no such scope."))
+        raise Absent.at("/scopeId", "unknown_scope", _("There is no such scope."))
     if asked.cluster_id not in {"", str(found.pk if isinstance(found, Cluster) else found.cluster_id)}:
-        raise _absent("/clusterId", "unknown_cluster", _("The scope is not in this cluster."))
+        raise Absent.at("/clusterId", "unknown_cluster", _("The scope is not in this cluster."))
     return {asked.scope_type: found}
 
 

@@ -31,7 +31,7 @@ def grant(
     """Give a role in a project, department or cluster, or (none named) in the whole installation. Conflict if there is
     one. `role` may be a key.
     """
-    _require_rule(actor, project=project, department=department, cluster=cluster)
+    require_rule(actor, project=project, department=department, cluster=cluster)
     membership = Membership(
         user=subject if isinstance(subject, User) else None,
         service_account=subject if isinstance(subject, ServiceAccount) else None,
@@ -54,7 +54,7 @@ def grant(
 def change_role(*, membership: Membership, role: AccessRole | str, actor: Actor) -> Membership:
     """Give another role in the same scope."""
     row = _locked(membership)
-    _require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
+    require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
     _refuse_stronger(actor, row)
     before, row.role = row.role.key, _known(role)
     if row.role.key == before:
@@ -71,11 +71,29 @@ def change_role(*, membership: Membership, role: AccessRole | str, actor: Actor)
 def revoke(*, membership: Membership, actor: Actor) -> None:
     """Take a role away; it counts from the subject's next request on."""
     row = _locked(membership)
-    _require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
+    require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
     _refuse_stronger(actor, row)
     _record(actor, "membership.revoke", row, {"role": row.role.key})
     row.delete()
     _refuse_without_admin(row.role.key)
+
+
+def require_rule(
+    actor: Actor,
+    *,
+    project: Project | None = None,
+    department: Department | None = None,
+    cluster: Cluster | None = None,
+) -> None:
+    """Raise unless the actor gives and takes roles there: in projects and departments whoever manages members, in
+    clusters and everywhere platform admins.
+    """
+    if project is not None:
+        require(actor, Verb.MANAGE_MEMBERS, project=project)
+    elif department is not None:
+        require(actor, Verb.MANAGE_MEMBERS, department=department)
+    else:
+        require(actor, Verb.MANAGE_ACCESS, cluster=cluster)
 
 
 def is_over(actor: Actor, subject: User | ServiceAccount) -> bool:
@@ -109,20 +127,6 @@ def group_named(name: str) -> Group:
 
 def _locked(membership: Membership) -> Membership:
     return Membership.objects.select_for_update().get(pk=membership.pk)
-
-
-def _require_rule(
-    actor: Actor, *, project: Project | None, department: Department | None, cluster: Cluster | None
-) -> None:
-    """Projects and departments are ruled by those who manage members there; clusters and everything by platform
-    admins.
-    """
-    if project is not None:
-        require(actor, Verb.MANAGE_MEMBERS, project=project)
-    elif department is not None:
-        require(actor, Verb.MANAGE_MEMBERS, department=department)
-    else:
-        require(actor, Verb.MANAGE_ACCESS, cluster=cluster)
 
 
 def _known(role: AccessRole | str) -> AccessRole:

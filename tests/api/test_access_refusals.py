@@ -107,6 +107,13 @@ class TestRules:
         assert (foreign.status_code, foreign.json()) == (absent.status_code, absent.json())
         assert foreign.status_code == 404
 
+    def test_who_gives_no_roles_learns_of_nobody(self, member: Robot, rule: dict[str, Any]) -> None:
+        changes: list[dict[str, Any]] = [{}, {"subjectId": "nobody"}, {"roleId": 999999}]
+        for place in ({}, {"scopeType": "tenant", "scopeId": ""}):
+            answers = [member.send("POST", RULES, rule | place | change) for change in changes]
+            assert [answer.status_code for answer in answers] == [403] * 3
+            assert len({answer.content for answer in answers}) == 1
+
     def test_nobody_gives_more_than_they_hold(self, rule: dict[str, Any], llm_team: Project) -> None:
         owner = Robot("owning-robot", role=Role.OWNER, project=llm_team)
         strong = create_role(name="Strong", permission_sets=["manage-projects"], actor=SYSTEM)
