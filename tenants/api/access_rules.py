@@ -151,9 +151,9 @@ class AccessRuleBatchCreate(Route):
         """Each on its own: what fails is told apart."""
         body = checked(access_schemas.RulesCreation, request.data)["payload"]
         shared = {"roleId": body["roleId"], "clusterId": body.get("clusterId")}
-        asked = [_asked({**shared, **who, **where}) for who in body["subjects"] for where in body["scopes"]]
-        if len(asked) > MOST:
+        if len(body["subjects"]) * len(body["scopes"]) > MOST:
             raise Refused.at("/payload", "too_many", _("At most %(most)s rules at once.") % {"most": MOST}, most=MOST)
+        asked = [_asked({**shared, **who, **where}) for who in body["subjects"] for where in body["scopes"]]
         made, refused = access_rules.create_rules(asked=asked, actor=actor_of(request))
         failed = [{"payload": each.as_json(), "code": no.status, "message": no.message} for each, no in refused]
         return Response({"succeeded": [rule_json(each) for each in made], "failed": failed})

@@ -1,5 +1,6 @@
 """What access rules, roles and permissions refuse: nothing foreign is told, nothing is smuggled in."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -164,6 +165,19 @@ class TestRules:
         scopes = [{"scopeId": rule["scopeId"], "scopeType": "project"}]
         payload = {"roleId": rule["roleId"], "subjects": many, "scopes": scopes}
         assert problem(robot.send("POST", f"{RULES}/batch-create", {"payload": payload})) == (422, "/payload")
+
+    def test_a_small_body_that_asks_for_very_much_costs_little(self, robot: Robot, rule: dict[str, Any]) -> None:
+        many = [{"subjectId": f"group-{n}", "subjectType": "group"} for n in range(800)]
+        scopes = [{"scopeId": rule["scopeId"], "scopeType": "project"}] * 800
+        payload = {"roleId": rule["roleId"], "subjects": many, "scopes": scopes}
+        tracemalloc.start()
+        try:
+            answer = robot.send("POST", f"{RULES}/batch-create", {"payload": payload})
+            _now, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert problem(answer) == (422, "/payload")
+        assert most < 20 << 20
 
     def test_a_rehearsal_makes_and_deletes_nothing(self, robot: Robot, rule: dict[str, Any]) -> None:
         made = robot.send("POST", f"{RULES}?dryRun=true", rule)
