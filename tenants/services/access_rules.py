@@ -88,11 +88,8 @@ def _account(key: str) -> ServiceAccount | None:
 
 
 def _person(key: str) -> User | None:
-    """By user name, or by id."""
-    if "\x00" in key:
-        return None
-    known = User.objects.filter(username=key).first()
-    return known or next(iter(_by_number(User.objects.all(), key)), None)
+    """By user name alone: a name may look like somebody else's id."""
+    return User.objects.filter(username=key).first() if "\x00" not in key else None
 
 
 def _group(key: str) -> Group:

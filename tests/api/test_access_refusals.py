@@ -108,6 +108,10 @@ class TestRules:
         assert (foreign.status_code, foreign.json()) == (absent.status_code, absent.json())
         assert foreign.status_code == 404
 
+    def test_a_person_is_named_and_never_numbered(self, robot: Robot, rule: dict[str, Any]) -> None:
+        dana = User.objects.get(username="dana")
+        assert problem(robot.send("POST", RULES, rule | {"subjectId": str(dana.pk)})) == (404, "/subjectId")
+
     def test_who_gives_no_roles_learns_of_nobody(self, member: Robot, rule: dict[str, Any]) -> None:
         changes: list[dict[str, Any]] = [{}, {"subjectId": "nobody"}, {"roleId": 999999}]
         for place in ({}, {"scopeType": "tenant", "scopeId": ""}):
