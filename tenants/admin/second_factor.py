@@ -34,7 +34,7 @@ class ResetsSignIn(admin.ModelAdmin):
 
     @admin.action(description=gettext_lazy("Disconnect from the single sign-on"), permissions=["change"])
     def disconnect(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
-        """The next sign-in from there is somebody new."""
+        """The next sign-in from there is not them any more, whatever address it names."""
         for user in queryset:
             identities.part(user=user, actor=admin_actor(request))
         self.message_user(request, _("They are disconnected."), messages.SUCCESS)

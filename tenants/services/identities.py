@@ -85,10 +85,14 @@ def _joined(identity: Identity) -> User | None:
 
 
 def _prepared(identity: Identity, actor: Actor) -> User | None:
-    """An account that an admin made for this address: without a password, an identity or power over others."""
+    """An account that an admin made for this address: without a password, an identity or power over others.
+
+    Nobody has come in with it yet: one that was disconnected is not taken up again by an address.
+    """
     if not identity.email:
         return None
-    found = User.objects.filter(email__iexact=identity.email, is_active=True, is_staff=False, is_superuser=False)
+    unused = User.objects.filter(is_active=True, is_staff=False, is_superuser=False, last_login=None)
+    found = unused.filter(email__iexact=identity.email)
     waiting = [user for user in found if not (user.has_usable_password() or is_joined(user) or _rules(user))]
     if len(waiting) != 1:
         return None

@@ -123,7 +123,11 @@ def test_a_provider_that_has_seen_a_second_factor_is_enough(
     assert client.get("/projects/", follow=True).request["PATH_INFO"] == onward
 
 
-def test_an_admin_disconnects_somebody(client: Client, provider: IdentityProvider, admin: User) -> None:
+@pytest.mark.parametrize("claims", [{}, {"email": "d@example.org", "email_verified": True}], ids=["none", "verified"])
+def test_an_admin_disconnects_somebody(
+    client: Client, provider: IdentityProvider, admin: User, claims: dict[str, object]
+) -> None:
+    provider.person |= claims
     come_in(client)
     client.force_login(admin)
     dora = User.objects.get(username="dora")
