@@ -19,11 +19,12 @@ from portal.core.actors import Actor, ActorKind, Channel
 from portal.core.errors import Conflict, Denied
 from portal.oidc.identity import Identity
 from tenants.models import User
-from tenants.permissions import standing_of
+from tenants.permissions import Verb, standing_of
 from tenants.services.checks import unless_taken
 from tenants.services.memberships import require_over
 
 LONGEST_UID: Final = 191
+POWER: Final = frozenset({Verb.MANAGE_ACCESS, Verb.MANAGE_MEMBERS})
 
 
 @transaction.atomic
@@ -152,7 +153,9 @@ def _keep_groups(user: User, identity: Identity, actor: Actor) -> None:
 
 
 def _rules(user: User) -> bool:
-    return standing_of(Actor(ActorKind.USER, str(user.pk), user.username, Channel.UI)).is_platform_admin
+    """May they let others in, be it only into one project?"""
+    standing = standing_of(Actor(ActorKind.USER, str(user.pk), user.username, Channel.UI))
+    return bool(standing.verbs & POWER)
 
 
 def _as(user: User, actor: Actor) -> Actor:

@@ -10,9 +10,11 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from portal.audit.models import AuditRecord
-from portal.core.actors import Actor, ActorKind, Channel
-from tenants.models import Project, User
+from portal.core.actors import SYSTEM, Actor, ActorKind, Channel
+from tenants.models import Project, Role, User
 from tenants.permissions import standing_of
+from tenants.services.memberships import grant
+from tenants.services.roles import create_role
 from tests.factories.tenants import MembershipFactory, UserFactory
 from tests.support.identity_provider import ABSENT, IdentityProvider
 from tests.support.signing_in import at_provider, back, come_in, refused, signed_in
@@ -187,8 +189,16 @@ def test_an_account_prepared_without_a_password_is_joined_by_a_verified_address(
     assert signed_in(client) == prepared
 
 
-def test_t65_an_account_with_power_is_not_joined_by_an_address(client: Client, provider: IdentityProvider) -> None:
-    User.objects.create_user("boss", email="p@example.org", is_superuser=True)
+@pytest.mark.parametrize("power", ["superuser", "custom role", "owner"])
+def test_t65_an_account_with_power_is_not_joined_by_an_address(
+    client: Client, provider: IdentityProvider, llm_team: Project, power: str
+) -> None:
+    boss = User.objects.create_user("boss", email="p@example.org", is_superuser=power == "superuser")
+    if power == "custom role":
+        role = create_role(name="Doorkeeper", permission_sets=["manage-access"], actor=SYSTEM)
+        grant(subject=boss, role=role, actor=SYSTEM)
+    elif power == "owner":
+        grant(subject=boss, role=Role.OWNER, project=llm_team, actor=SYSTEM)
     provider.person |= {"email": "p@example.org", "email_verified": True}
     assert come_in(client) == 409
     assert refused(client, "email_taken")
