@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from django.db.models import Q
-
-from clusters.models import Cluster
 from portal.core.marks import Kept
-from tenants.models import Department, Project
+from tenants.models import Project
 from workloads.models import Policy
+from workloads.models.scoped import Owner
 from workloads.policy_documents import Known, part_of
-from workloads.policy_rules import KIND_OF_TYPE, Kind, Merged, Place, Scope, merge
+from workloads.policy_rules import KIND_OF_TYPE, Kind, Merged, Scope, merge
 from workloads.resolution import current_dictionary
+from workloads.scopes import place_of_row, reaching
 
 NOBODYS: Final[Merged] = {}
 _merged: Final = Kept[Mapping[Kind, Merged]]("rules")
@@ -29,18 +28,9 @@ def _read(project: Project) -> Mapping[Kind, Merged]:
     return {kind: merged_of(row for row in rows if row.kind == kind) for kind in {Kind(row.kind) for row in rows}}
 
 
-def policies_reaching(owner: Cluster | Department | Project | None) -> Iterable[Policy]:
+def policies_reaching(owner: Owner) -> Iterable[Policy]:
     """The policies of the owner and of every wider scope."""
-    where = Q(scope=str(Scope.TENANT))
-    if isinstance(owner, Cluster):
-        where |= Q(cluster=owner)
-    if isinstance(owner, Department | Project):
-        where |= Q(cluster=owner.cluster_id)
-    if isinstance(owner, Department):
-        where |= Q(department=owner)
-    if isinstance(owner, Project):
-        where |= Q(department=owner.department_id) | Q(project=owner)
-    return Policy.objects.filter(where).select_related("cluster", "department", "project").order_by()
+    return Policy.objects.filter(reaching(owner)).select_related("cluster", "department", "project").order_by()
 
 
 def reaching_among(rows: Iterable[Policy], row: Policy) -> list[Policy]:
@@ -64,16 +54,6 @@ def merged_of(rows: Iterable[Policy]) -> Merged:
     """What these policies of one kind say together."""
     known = known_priorities()
     return merge(part_of(Kind(row.kind), place_of_row(row), row.document, known) for row in rows)
-
-
-def place_of_row(row: Policy) -> Place:
-    """Where a policy holds."""
-    return place_of(Scope(row.scope), row.project or row.department or row.cluster)
-
-
-def place_of(scope: Scope, owner: Cluster | Department | Project | None) -> Place:
-    """The scope as a value, with its id and name as text."""
-    return Place(scope, str(owner.pk), owner.name) if owner else Place()
 
 
 def known_priorities() -> Known:

@@ -22,7 +22,8 @@ from workloads.api.policy_schemas import SCOPES, NewPolicy, PoliciesSchema, Poli
 from workloads.api.policy_shapes import entry_json, holding_json
 from workloads.models import Policy
 from workloads.policy_rules import Kind, Scope
-from workloads.selectors.policies import holding_at, owner_at, visible_policies
+from workloads.selectors.policies import holding_at, visible_policies
+from workloads.selectors.scopes import owner_at
 from workloads.services.policies import Target, change_policy, lift_policy, set_policy
 
 KINDS: Final[Mapping[str, Kind]] = {

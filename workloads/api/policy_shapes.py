@@ -5,9 +5,10 @@ from typing import Any
 
 from portal.core.wire import TENANT_ID, stamp
 from workloads.models import Policy
-from workloads.policies import merged_of, place_of_row, reaching_among
+from workloads.policies import merged_of, reaching_among
 from workloads.policy_documents import merged_json, place_json
 from workloads.policy_rules import Kind, contradiction
+from workloads.scopes import place_of_row
 from workloads.selectors.policies import Holding
 
 

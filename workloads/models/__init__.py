@@ -12,9 +12,12 @@ from workloads.models.notifications import (
 from workloads.models.plan import Plan, PlanState
 from workloads.models.policy import Policy
 from workloads.models.report import Report, ReportGroup, ReportStatus
+from workloads.models.template import Asset, AssetKind, TemplateKind, WorkloadTemplate
 from workloads.models.workload import DesiredPhase, IdempotencyKey, Phase, Workload
 
 __all__ = [
+    "Asset",
+    "AssetKind",
     "Category",
     "Delivery",
     "DeliveryState",
@@ -35,7 +38,9 @@ __all__ = [
     "ReportGroup",
     "ReportStatus",
     "Subscription",
+    "TemplateKind",
     "Workload",
     "WorkloadEvent",
+    "WorkloadTemplate",
     "WorkloadType",
 ]

@@ -1,26 +1,26 @@
 """Policies are set, changed and taken away by whoever manages their scope; each is checked before it is kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from clusters.models import Cluster
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Absent, Conflict, Problem, Refused
-from tenants.models import Department, Project
-from tenants.permissions import Verb, require
+from tenants.models import Project
 from workloads.models import Policy
-from workloads.policies import known_priorities, place_of
+from workloads.models.scoped import Owner
+from workloads.permissions import require_scope
+from workloads.policies import known_priorities
 from workloads.policy_documents import Document, patched, read_document, without
-from workloads.policy_rules import Kind, Scope
+from workloads.policy_rules import Kind
+from workloads.scopes import columns_of, place_of
 from workloads.services.denials import verb
 
 LONGEST_NAME: Final = 100
-Owner = Cluster | Department | Project | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,14 @@ class Target:
     owner: Owner = None
 
     @property
-    def where(self) -> dict[str, Any]:
+    def where(self) -> dict[str, str | Owner]:
         """As columns."""
-        owned = {str(scope): None for scope in Scope if scope is not Scope.TENANT}
-        return {"scope": str(self.scope), **owned, **({str(self.scope): self.owner} if self.owner else {})}
-
-    @property
-    def scope(self) -> Scope:
-        """Which sort of owner it is."""
-        return Scope.TENANT if self.owner is None else _SCOPES[type(self.owner)]
+        return columns_of(self.owner)
 
     @property
     def title(self) -> str:
         """`training policy of department research`."""
-        return f"{self.kind} policy of {place_of(self.scope, self.owner).words}"
+        return f"{self.kind} policy of {place_of(self.owner).words}"
 
     @property
     def row(self) -> Policy | None:
@@ -52,27 +46,10 @@ class Target:
         return Policy.objects.select_for_update().filter(kind=str(self.kind), **self.where).first()
 
 
-_SCOPES: Final[Mapping[type, Scope]] = {
-    Cluster: Scope.CLUSTER,
-    Department: Scope.DEPARTMENT,
-    Project: Scope.PROJECT,
-}
-
-
-def require_policies(actor: Actor, owner: Owner) -> None:
-    """A project's and a department's belong to whoever manages the department; all else to the platform admins."""
-    if isinstance(owner, Project):
-        require(actor, Verb.MANAGE_PROJECT, project=owner)
-    elif isinstance(owner, Department):
-        require(actor, Verb.MANAGE_DEPARTMENT, department=owner)
-    else:
-        require(actor, Verb.MANAGE_DICTIONARY)
-
-
 def set_policy(*, target: Target, name: str, document: object, actor: Actor) -> Policy:
     """Make the policy, or put this one in its place. Refused with a pointer for whatever would not be enforced."""
     with verb(actor=actor, action="policy.set", **_entity(target)):
-        require_policies(actor, target.owner)
+        require_scope(actor, target.owner)
         kept = _checked(target.kind, name, document)
         return _keep(target, target.row, name, kept, actor)
 
@@ -82,7 +59,7 @@ def change_policy(
 ) -> Policy:
     """Clear the fields of `reset`, then merge the document in: absent stays, null takes away. Absent where none is."""
     with verb(actor=actor, action="policy.set", **_entity(target)):
-        require_policies(actor, target.owner)
+        require_scope(actor, target.owner)
         if (row := target.row) is None:
             raise Absent
         cleared, problems = without(target.kind, row.document, list(reset))
@@ -95,7 +72,7 @@ def change_policy(
 def lift_policy(*, target: Target, actor: Actor) -> None:
     """Take the policy away; those of wider scopes go on holding. Absent where there is none."""
     with verb(actor=actor, action="policy.lift", **_entity(target)):
-        require_policies(actor, target.owner)
+        require_scope(actor, target.owner)
         if (row := target.row) is None:
             raise Absent
         record(actor, "policy.lift", row, detail={"before": row.document}, **_entity(target))

@@ -9,8 +9,8 @@ from portal.core.errors import Conflict, Problem
 from workloads.drafts import Draft
 from workloads.lifecycle import ENDED
 from workloads.models import Policy, Workload
-from workloads.policies import place_of_row
 from workloads.policy_documents import named_in
+from workloads.scopes import place_of_row
 
 SHOWN: Final = 20
 

@@ -17,17 +17,13 @@ from portal.core.marks import steady
 from portal.core.pageforms import sent
 from tenants.permissions import standing_of
 from workloads.models import Policy
+from workloads.models.scoped import Owner
+from workloads.permissions import require_scope
 from workloads.policy_forms import KINDS, POINTERS, PolicyForm
 from workloads.policy_rules import Kind, Scope
-from workloads.selectors.policies import (
-    Owner,
-    effective_rows,
-    manageable_owners,
-    owner_at,
-    policy_rows,
-    visible_policies,
-)
-from workloads.services.policies import Target, lift_policy, require_policies, set_policy
+from workloads.selectors.policies import effective_rows, policy_rows, visible_policies
+from workloads.selectors.scopes import manageable_owners, owner_at
+from workloads.services.policies import Target, lift_policy, set_policy
 
 LIST: Final = "workloads:policies"
 
@@ -59,7 +55,7 @@ def add(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     places = manageable_owners(actor)
     if not places:
-        require_policies(actor, None)
+        require_scope(actor, None)
     form = PolicyForm(sent(request), places=places)
     if request.method == "POST" and form.is_valid():
         kind = Kind(form.cleaned_data["kind"])
@@ -78,7 +74,7 @@ def edit(request: HttpRequest, policy_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     row = get_object_or_404(visible_policies(actor), pk=policy_id)
     target = _target(row)
-    require_policies(actor, target.owner)
+    require_scope(actor, target.owner)
     form = PolicyForm(sent(request), places=[], old=row)
     if request.method == "POST" and form.is_valid():
         return _set(request, form, target, row)
@@ -113,7 +109,7 @@ def _form(request: HttpRequest, form: PolicyForm, row: Policy | None) -> HttpRes
 
 
 def _target(row: Policy) -> Target:
-    return Target(Kind(row.kind), row.project or row.department or row.cluster)
+    return Target(Kind(row.kind), row.owner)
 
 
 def _owner(actor: Actor, place: str) -> Owner:
