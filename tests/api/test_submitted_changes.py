@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from portal.audit.models import AuditRecord
+from portal.core.actors import SYSTEM
 from tenants.models import Project
+from tenants.services.roles import create_role
 from tests.api.conftest import Robot
 from tests.api.test_native_submission import SPEC, body
+from tests.factories.tenants import MembershipFactory
 from workloads.models import Phase, Workload
 
 INFERENCES = "v1/workloads/inferences"
@@ -103,8 +106,56 @@ def test_t52_a_patch_names_fields_that_change_only(robot: Robot, serving: Worklo
     assert refused == ["unknown_field", "unknown_field"]
 
 
-def test_somebody_elses_workload_is_not_changed(robot: Robot, member: Robot, serving: Workload) -> None:
-    assert patch(member, serving, priorityClass="low").status_code == 403
+@pytest.mark.parametrize("spec", [{"priorityClass": "low"}, {"nodePools": ["a100"]}, {"image": "no registry"}, {}])
+def test_somebody_elses_workload_is_not_changed_and_the_try_is_recorded(
+    member: Robot, serving: Workload, spec: dict[str, Any]
+) -> None:
+    assert patch(member, serving, **spec).status_code == 403
+    assert refusals() == [("workload.change", "serve", "denied")]
+
+
+def refusals() -> list[tuple[str, str, str]]:
+    """Action, entity and code of what the audit trail has as refused."""
+    rows = AuditRecord.objects.filter(result="Denied").order_by("pk")
+    return [(row.action, row.entity_name, row.detail["code"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"nodePools": ["a100"]}, "fixed"),
+        ({"image": "no registry"}, "bad_image"),
+        ({"image": "docker.io/team/train:2"}, "pods_run"),
+    ],
+)
+def test_a_refused_change_is_recorded_once_as_a_change(
+    robot: Robot, serving: Workload, spec: dict[str, Any], code: str
+) -> None:
+    assert patch(robot, serving, **spec).status_code == 422
+    assert refusals() == [("workload.change", "serve", code)]
+
+
+@pytest.fixture
+def manager(llm_team: Project) -> Robot:
+    """May change anybody's workloads in llm-team, and submit none."""
+    robot = Robot("manager")
+    role = create_role(name="Manager", permission_sets=["manage-workloads"], actor=SYSTEM)
+    MembershipFactory.create(user=None, service_account=robot.account, project=llm_team, role=role)
+    return robot
+
+
+def test_whoever_manages_workloads_changes_them_without_submitting_any(
+    robot: Robot, manager: Robot, serving: Workload, web: str, llm_team: Project
+) -> None:
+    twice = {"minReplicas": 2, "maxReplicas": 2}
+    assert patch(manager, serving, autoscaling=twice, priorityClass="low").status_code == 202
+    assert manager.send("PUT", web, {"manifest": job(2)}).status_code == 202
+    sent = {"metadata": {"name": "nim", "projectId": str(llm_team.pk)}, "spec": {**SPEC, "replicas": 1}}
+    nim = Workload.objects.get(pk=robot.send("POST", NIMS, sent).json()["metadata"]["id"])
+    assert patch(manager, nim, autoscaling=twice).status_code == 202
+    assert patch(manager, nim, NIMS, replicas=1).status_code == 202
+    assert manager.send("POST", INFERENCES, body(llm_team, "own")).status_code == 403
+    assert refusals() == [("workload.submit", "", "denied")]
 
 
 def test_a_name_that_was_completed_does_not_hinder_it(robot: Robot, llm_team: Project) -> None:
@@ -167,6 +218,19 @@ def test_put_changes_priority_and_replicas_and_nothing_that_describes_pods(robot
     other["spec"]["template"]["spec"]["containers"][0]["image"] = "docker.io/a/b:2"
     response = robot.send("PUT", web, {"manifest": other})
     assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, "/manifest")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ({"metadata": {"category": "Build"}}, "category_of_type"),
+        ({"manifest": {**job(), "kind": "Secret"}}, "kind_not_allowed"),
+        ({"manifest": {**job(), "metadata": {"name": "web", "labels": {"priorityClassName": "low"}}}}, "fixed"),
+    ],
+)
+def test_a_refused_put_is_recorded_once_as_a_change(robot: Robot, web: str, sent: dict[str, Any], code: str) -> None:
+    assert robot.send("PUT", web, sent).status_code == 422
+    assert refusals() == [("workload.change", "web", code)]
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,10 @@ from workloads.api.shapes import workload_v2_json
 from workloads.api.submitting import ANSWERS, Submission, project_named
 from workloads.intake import Explicit, WorkloadSpec
 from workloads.models import DesiredPhase, Workload
-from workloads.permissions import require_manage
 from workloads.selectors import workload_or_404
 from workloads.services import lifecycle
 from workloads.services.changing import Change, change
-from workloads.services.reading import read_manifest, read_text
+from workloads.services.reading import read_manifest, read_text, refusals
 from workloads.services.submission import category_of, type_of
 
 
@@ -84,14 +83,7 @@ class OneManifest(Route):
         """Accepted; refused at what cannot be changed now."""
         actor = actor_of(request)
         workload = workload_or_404(actor, workload_id)
-        require_manage(actor, workload)
-        body = checked(WorkloadUpdate, request.data)
-        metadata = body.get("metadata") or {}
-        _refuse_category(metadata.get("category"), workload.category)
-        wanted = Change(priority=metadata.get("priority"))
-        if "manifest" in body or "manifestBase64Encoded" in body:
-            spec = _new_spec(workload, body, actor, wanted.priority)
-            wanted = Change(spec, body.get("manifest"), wanted.priority, ["/manifest"])
+        wanted = _wanted(workload, checked(WorkloadUpdate, request.data), actor)
         return Response(_answer(change(workload=workload, wanted=wanted, actor=actor)), status=202)
 
     @extend_schema(
@@ -111,28 +103,45 @@ def _refuse_category(wanted: str | None, own: str) -> None:
         raise Refused.at("/metadata/category", "category_of_type", message, allowed=(own,))
 
 
-def _new_spec(workload: Workload, body: dict[str, Any], actor: Actor, priority: str | None) -> WorkloadSpec:
-    """The same workload as the new manifest has it, under its own name."""
-    if workload.type.native:
+def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> Change:
+    """What is to be another: the same workload as the new manifest has it, under its own name."""
+    metadata, named = body.get("metadata") or {}, {"name": workload.name, "useGivenNameAsPrefix": False}
+    priority, described = metadata.get("priority"), not {"manifest", "manifestBase64Encoded"}.isdisjoint(body)
+    with refusals(project=workload.project, actor=actor, workload=workload):
+        _refuse_category(metadata.get("category"), workload.category)
+        _refuse_native(workload, described=described)
+    if not described:
+        return Change(priority=priority)
+    spec = _read(body, named, workload.project, actor, workload)
+    with refusals(project=workload.project, actor=actor, workload=workload):
+        _refuse_wish(spec.request.label_priority, workload, priority)
+    return Change(spec, body.get("manifest"), priority, ["/manifest"])
+
+
+def _refuse_native(workload: Workload, *, described: bool) -> None:
+    if described and workload.type.native:
         message = f"{workload.name} is a {workload.type.title}: it is changed by the route of its kind."
         raise Refused.at("/manifest", "native", message)
-    spec = _read(body, {"name": workload.name, "useGivenNameAsPrefix": False}, workload.project, actor)
-    wished = spec.request.label_priority
+
+
+def _refuse_wish(wished: str | None, workload: Workload, priority: str | None) -> None:
     if priority is None and wished is not None and wished != workload.priority.name:
         message = "Another priority is named in metadata.priority: a label of a submitted workload is read no more."
         raise Refused.at("/metadata/labels/priorityClassName", "fixed", message, allowed=(workload.priority.name,))
-    return spec
 
 
-def _read(body: dict[str, Any], metadata: dict[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
+def _read(
+    body: dict[str, Any], metadata: dict[str, Any], project: Project, actor: Actor, workload: Workload | None = None
+) -> WorkloadSpec:
     explicit = Explicit(priority=metadata.get("priority"), preemptibility=metadata.get("preemptibility"))
+    common: dict[str, Any] = {"project": project, "actor": actor, "explicit": explicit, "workload": workload}
     if ("manifest" in body) == ("manifestBase64Encoded" in body):
         message = "Exactly one of manifest and manifestBase64Encoded is needed."
         raise BadRequest.at("/manifest", "one_manifest", message)
     if "manifest" in body:
         manifest = _with_name(body["manifest"], metadata)
-        return read_manifest(manifest=manifest, project=project, actor=actor, explicit=explicit)
-    specs = read_text(data=_decoded(body["manifestBase64Encoded"]), project=project, actor=actor, explicit=explicit)
+        return read_manifest(manifest=manifest, **common)
+    specs = read_text(data=_decoded(body["manifestBase64Encoded"]), **common)
     if len(specs) != 1:
         raise Refused.at("/manifestBase64Encoded", "one_document", f"One document is taken here, not {len(specs)}.")
     return specs[0].named(metadata["name"]) if metadata.get("name") else specs[0]

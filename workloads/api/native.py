@@ -202,8 +202,10 @@ def of_kind(actor: Actor, kind: str, workload_id: str) -> Workload:
     return workload
 
 
-def read_body(kind: str, body: Mapping[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
-    """What a native body asks for."""
+def read_body(
+    kind: str, body: Mapping[str, Any], project: Project, actor: Actor, *, workload: Workload | None = None
+) -> WorkloadSpec:
+    """What a native body asks for; `workload` is the one that is to become it."""
     if body.get("templateId"):
         raise Refused.at("/templateId", "not_offered", "There are no workload templates here: write the fields.")
     native = Native(
@@ -215,7 +217,7 @@ def read_body(kind: str, body: Mapping[str, Any], project: Project, actor: Actor
         master=body.get("masterSpec"),
         master_same=body.get("masterSpecSameAsWorker"),
     )
-    return read_native_body(native=native, project=project, actor=actor)
+    return read_native_body(native=native, project=project, actor=actor, workload=workload)
 
 
 def at_native_fields(error: RungError) -> RungError:

@@ -20,7 +20,6 @@ from workloads.api.serving import changed
 from workloads.api.shapes import metadata_v2
 from workloads.api.submitting import ANSWERS, Submission, project_named
 from workloads.models import Workload
-from workloads.permissions import require_manage
 
 KIND = "nim-services"
 
@@ -73,7 +72,6 @@ class OneNimService(Route):
         """Accepted: replicas and priority at any time, the rest while it is suspended."""
         actor = actor_of(request)
         workload = of_kind(actor, KIND, nim_service_id)
-        require_manage(actor, workload)
         asked = checked(change_schema(KIND), request.data).get("spec") or {}
         return Response(nim_json(changed(KIND, workload, asked, actor)), status=202)
 

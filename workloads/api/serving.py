@@ -19,9 +19,8 @@ from workloads.api.native_shapes import effective_spec, native_body, native_json
 from workloads.api.submitting import ANSWERS
 from workloads.intake.native import TYPES
 from workloads.models import Workload
-from workloads.permissions import require_manage
 from workloads.services.changing import Change, change
-from workloads.services.reading import read_scaled
+from workloads.services.reading import read_scaled, refusals
 
 FIXED = {
     "preemptibility": "It is resolved when a workload is submitted and stays: submit another one.",
@@ -55,7 +54,6 @@ class Served(Route):
     def patch(self, request: Request, **ids: str) -> Response:
         """Accepted: replicas and priority at any time, the rest while it is suspended."""
         actor, workload = actor_of(request), self.found(request, ids)
-        require_manage(actor, workload)
         asked = checked(change_schema(self.kind), request.data).get("spec") or {}
         return Response(native_json(changed(self.kind, workload, asked, actor)), status=202)
 
@@ -99,7 +97,8 @@ def changed(kind: str, workload: Workload, asked: Mapping[str, Any], actor: Acto
     """The workload with these fields of its `spec` as asked; null clears one. Refused at the field."""
     now = effective_spec(workload)
     named = {name: value for name, value in asked.items() if value != now.get(name)}
-    _refuse_fixed(named)
+    with refusals(project=workload.project, actor=actor, workload=workload):
+        _refuse_fixed(named)
     priority = named.pop("priorityClass", None)
     wanted = Change(priority=priority)
     if named:
@@ -116,7 +115,7 @@ def _reshaped(kind: str, workload: Workload, named: Mapping[str, Any], actor: Ac
     if not sent or workload.type.name != TYPES[kind]:
         return Change(read_scaled(workload=workload, kind=kind, spec=named, actor=actor), fields=fields)
     body = {**sent, "spec": {**sent["spec"], **named}}
-    spec = read_body(kind, body, workload.project, actor).named(workload.name)
+    spec = read_body(kind, body, workload.project, actor, workload=workload).named(workload.name)
     return Change(spec, body, fields=fields)
 
 

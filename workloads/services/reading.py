@@ -4,13 +4,13 @@ Every door calls these verbs, so scope, error shape and the audit of refusals ar
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
 
-from portal.audit.services import record_refusal
+from portal.audit.denials import recorded
 from portal.core.actors import Actor
 from portal.core.errors import BadRequest, Problem, Refused, RungError, TooLarge
 from tenants.models import Project
@@ -18,6 +18,8 @@ from tenants.permissions import Verb, require
 from workloads import intake
 from workloads.intake import Explicit, FormFields, IntakeRefused, Native, Scope, WorkloadSpec
 from workloads.models import Workload
+from workloads.permissions import require_manage
+from workloads.services.lifecycle import entity_of
 
 NOTHING_EXPLICIT = Explicit()
 _ERRORS: Mapping[int, type[RungError]] = {400: BadRequest, 413: TooLarge, 422: Refused}
@@ -33,10 +35,19 @@ def scope_of(project: Project) -> Scope:
 
 
 def read_text(
-    *, data: bytes, project: Project, actor: Actor, explicit: Explicit = NOTHING_EXPLICIT, keep: bool = True
+    *,
+    data: bytes,
+    project: Project,
+    actor: Actor,
+    explicit: Explicit = NOTHING_EXPLICIT,
+    keep: bool = True,
+    workload: Workload | None = None,
 ) -> tuple[WorkloadSpec, ...]:
-    """Every workload of a YAML text (JSON is YAML), all or none. `keep=False`: a live check, refusals unrecorded."""
-    with refusals(project=project, actor=actor, keep=keep):
+    """Every workload of a YAML text (JSON is YAML), all or none. `keep=False`: a live check, refusals unrecorded.
+
+    Here and below, `workload`: the one that is to become what is read.
+    """
+    with refusals(project=project, actor=actor, keep=keep, workload=workload):
         return intake.read_yaml(data, scope=scope_of(project), explicit=explicit)
 
 
@@ -47,23 +58,30 @@ def read_fields(*, fields: FormFields, project: Project, actor: Actor, keep: boo
 
 
 def read_manifest(
-    *, manifest: Mapping[str, Any], project: Project, actor: Actor, explicit: Explicit = NOTHING_EXPLICIT
+    *,
+    manifest: Mapping[str, Any],
+    project: Project,
+    actor: Actor,
+    explicit: Explicit = NOTHING_EXPLICIT,
+    workload: Workload | None = None,
 ) -> WorkloadSpec:
     """The workload of an already parsed object."""
-    with refusals(project=project, actor=actor):
+    with refusals(project=project, actor=actor, workload=workload):
         return intake.read_object(manifest, scope=scope_of(project), explicit=explicit)
 
 
-def read_native_body(*, native: Native, project: Project, actor: Actor) -> WorkloadSpec:
+def read_native_body(
+    *, native: Native, project: Project, actor: Actor, workload: Workload | None = None
+) -> WorkloadSpec:
     """The workload of a native submission; pointers are those of its own body."""
-    with refusals(project=project, actor=actor):
+    with refusals(project=project, actor=actor, workload=workload):
         return intake.read_native(native, scope=scope_of(project))
 
 
 def read_scaled(*, workload: Workload, kind: str, spec: Mapping[str, Any], actor: Actor) -> WorkloadSpec:
     """A workload that came by another door than its kind's, with as many replicas as these native fields say."""
     before = WorkloadSpec.from_json(workload.spec)
-    with refusals(project=workload.project, actor=actor):
+    with refusals(project=workload.project, actor=actor, workload=workload):
         count = intake.read_count(kind, spec)
         manifest = {**before.manifest, "spec": {**before.manifest["spec"], "replicas": count}}
         found = intake.read_object(manifest, scope=scope_of(workload.project), type_name=before.type_name)
@@ -71,16 +89,28 @@ def read_scaled(*, workload: Workload, kind: str, spec: Mapping[str, Any], actor
 
 
 @contextmanager
-def refusals(*, project: Project, actor: Actor, keep: bool = True) -> Iterator[None]:
-    """Only people who may submit here are read at all; what intake refuses becomes an error of the one tree."""
-    require(actor, Verb.SUBMIT, project=project)
-    try:
-        yield
-    except IntakeRefused as refusal:
-        error = as_rung_error(refusal)
-        if keep:
-            record_refusal(actor, "workload.submit", error, entity_type="workload", project_id=str(project.pk))
-        raise error from None
+def refusals(*, project: Project, actor: Actor, keep: bool = True, workload: Workload | None = None) -> Iterator[None]:
+    """What intake refuses becomes an error of the one tree, and every "no" a record, unless `keep` says otherwise.
+
+    Only people who may submit here are read at all; with `workload`, only those who may change that one.
+    """
+    with _recorded(project, actor, workload) if keep else nullcontext():
+        if workload is None:
+            require(actor, Verb.SUBMIT, project=project)
+        else:
+            require_manage(actor, workload)
+        try:
+            yield
+        except IntakeRefused as refusal:
+            raise as_rung_error(refusal) from None
+
+
+def _recorded(project: Project, actor: Actor, workload: Workload | None) -> AbstractContextManager[None]:
+    if workload is not None:
+        return recorded(actor=actor, action="workload.change", **entity_of(workload))
+    return recorded(
+        actor=actor, action="workload.submit", entity_type="workload", entity_name="", project_id=str(project.pk)
+    )
 
 
 def as_rung_error(refusal: IntakeRefused) -> RungError:
