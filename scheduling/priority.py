@@ -37,6 +37,11 @@ class Source(StrEnum):
     THRESHOLD = "threshold"
 
 
+def by_value(value: int) -> Preemptibility:
+    """What follows from a priority's value alone: exactly 100 is already non-preemptible."""
+    return Preemptibility.NON_PREEMPTIBLE if value >= THRESHOLD else Preemptibility.PREEMPTIBLE
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """One dictionary entry. An alias is accepted wherever a name is, but not offered."""
@@ -48,8 +53,8 @@ class Level:
 
     @property
     def by_threshold(self) -> Preemptibility:
-        """What follows from the value alone: exactly 100 is already non-preemptible."""
-        return Preemptibility.NON_PREEMPTIBLE if self.value >= THRESHOLD else Preemptibility.PREEMPTIBLE
+        """What follows from the value alone."""
+        return by_value(self.value)
 
     @property
     def canonical(self) -> str:

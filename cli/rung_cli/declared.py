@@ -4,6 +4,7 @@ A document names its thing by kind and metadata; its spec says how it is to be. 
 and stays as it is. Quotas are compared by what they amount to, not by how they are written.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -91,8 +92,9 @@ def amounts(entry: Mapping[str, Any]) -> dict[str, object]:
             said = None if said == -1 and way == "limit" else said
             found[f"{name} {way}"] = None if said is None else said * size
     found["gpu deserved"] = found["gpu deserved"] or 0
-    found["over-quota weight"] = entry.get("overQuotaWeight", 2)
-    found["rank"] = str(entry.get("rank") or "MediumLow").replace("-", "").lower()
+    weight = entry.get("overQuotaWeight")
+    found["over-quota weight"] = 2 if weight is None else weight
+    found["rank"] = re.sub("[-_ ]", "", str(entry.get("rank") or "MediumLow")).lower()
     return found
 
 
@@ -150,7 +152,7 @@ def _misshapen_part(at: str, part: Any, *, units: bool) -> Iterator[str]:
     numbers = [part[name] for name in ("deserved", "limit") if part.get(name) is not None]
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers):
         yield f"{at}: amounts are numbers; null or -1 is no limit."
-    if units and numbers and part.get("units") not in UNITS:
+    if units and (numbers or "units" in part) and part.get("units") not in UNITS:
         yield f"{at}/units is one of {', '.join(UNITS)}."
 
 

@@ -1,14 +1,18 @@
-"""What is said beside the answer, on stderr: warnings, progress, errors. Never a secret, never an escape sequence."""
+"""What is said beside the answer, on stderr: warnings, progress, questions. Never a secret or an escape sequence."""
 
 import os
 import re
 import sys
+from collections.abc import Iterable
 from typing import Final
+
+from rung_cli.errors import Kept, Misused
 
 _STRING: Final = r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|\x1b|$)"
 _SEQUENCE: Final = re.compile(_STRING + r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?")
-_REORDERING: Final = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
-_CONTROL: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_REORDERING}]")
+UNSEEN: Final = "\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
+"""What acts on a terminal, turns the order of what is read, or is no character; for a class of a pattern."""
+_CONTROL: Final = re.compile(f"[\x00-\x08\x0b-\x1f{UNSEEN}]")
 
 
 def plain(text: str) -> str:
@@ -31,6 +35,18 @@ def progress(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[2K{plain(text)}")
         sys.stderr.flush()
+
+
+def confirm(lines: Iterable[str], question: str, *, hint: str, kept: str) -> None:
+    """Ask on a terminal what a script says with --yes. Misused where nobody is there; Kept, with `kept`, for a no."""
+    if not sys.stdin.isatty():
+        raise Misused("Nobody is there to confirm.", hint=hint)
+    for each in lines:
+        note(each)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Kept(kept)
 
 
 def painted(text: str, code: str) -> str:

@@ -1,11 +1,11 @@
 """The organisation as the server has it, thing by thing, and what is sent to make a thing so."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rung_cli.declared import DEPARTMENT, PRIORITY, PROJECT, RULES, TYPE, Key, Spec, Thing, amounts
-from rung_cli.errors import Misused
+from rung_cli.errors import Misused, Refused
 from rung_cli.paging import rows
 from rung_cli.signing import Api
 
@@ -17,15 +17,15 @@ PRIORITIES: Final = "v1/workload-priorities"
 class Organisation:
     """Everything there is, with the ids that requests need. `pools`: ids by name, of each cluster by its name."""
 
-    things: Mapping[Key, Thing]
+    things: MutableMapping[Key, Thing]
     clusters: Mapping[str, str]
     pools: Mapping[str, Mapping[str, str]]
     categories: Mapping[str, str]
 
-    def id_of(self, key: Key, *, wanted_by: str) -> str:
-        """The id of a thing that another one names. Misused where there is none."""
+    def id_of(self, key: Key) -> str:
+        """The id of a thing that another one names. Refused while there is none: it was to be made, and was not."""
         if key not in self.things:
-            raise Misused(f"{wanted_by}: there is no {key}.")
+            raise Refused(f"There is no {key} yet.", status=409)
         return str(self.things[key].extra["id"])
 
 
@@ -45,20 +45,50 @@ def read(api: Api) -> Organisation:
     return Organisation({each.key: each for each in found}, by_name, pools, categories)
 
 
-def create(api: Api, thing: Thing, known: Organisation) -> None:
-    """Make it."""
-    if thing.key.kind == PRIORITY:
-        api.post(PRIORITIES, {"name": thing.key.name, **thing.spec})
+def refuse_unknown(thing: Thing, known: Organisation, *, coming: Collection[Key]) -> None:
+    """Misused where it names what neither is there nor is `coming`, with what there is."""
+    for named, there in _named(thing, known, coming):
+        raise Misused(f"{thing.source}: {named}: {', '.join(there) or 'none'}.")
+
+
+def _named(thing: Thing, known: Organisation, coming: Collection[Key]) -> Iterator[tuple[str, Collection[str]]]:
+    """What it names in vain, and what it could have named."""
+    (kind, _, cluster), spec = thing.key, thing.spec
+    if kind == TYPE and spec.get("category") not in (None, *known.categories):
+        yield f"there is no category {spec['category']}", known.categories
+    levels = {key.name for key in (*known.things, *coming) if key.kind == PRIORITY}
+    if kind == TYPE and spec.get("priority") not in (None, *levels):
+        yield f"there is no priority {spec['priority']}", sorted(levels)
+    if kind not in UNIT_PATHS:
         return
-    if thing.key.kind == TYPE:
-        raise Misused(f"{thing.source}: there is no {thing.key}, and types are not made: rung types")
-    body = {"name": thing.key.name, "clusterId": _cluster(thing, known), **_unit_body(thing, known, {})}
+    if cluster not in known.clusters:
+        yield f"there is no cluster {cluster}", known.clusters
+    pools = known.pools.get(cluster, {})
+    for pool in spec.get("quotas") or ():
+        if pool not in pools:
+            yield f"{cluster} has no node pool {pool}", pools
+    departments = {key.name for key in (*known.things, *coming) if key.kind == DEPARTMENT and key.cluster == cluster}
+    if kind == PROJECT and thing.department not in departments:
+        yield f"{cluster} has no department {thing.department}", sorted(departments)
+
+
+def create(api: Api, thing: Thing, known: Organisation) -> None:
+    """Make it; what comes after it may name it."""
+    if thing.key.kind == PRIORITY:
+        path, body = PRIORITIES, {"name": thing.key.name, **thing.spec}
+    else:
+        path, body = UNIT_PATHS[thing.key.kind], _new_unit(thing, known)
+    known.things[thing.key] = replace(thing, extra=api.post(path, body))
+
+
+def _new_unit(thing: Thing, known: Organisation) -> dict[str, Any]:
+    cluster = thing.key.cluster
+    body = {"name": thing.key.name, "clusterId": known.clusters[cluster], **_unit_body(thing, known, {})}
     if thing.key.kind == PROJECT:
-        parent = Key(DEPARTMENT, thing.department, thing.key.cluster)
-        body["parentId"] = known.id_of(parent, wanted_by=thing.source)
+        body["parentId"] = known.id_of(Key(DEPARTMENT, thing.department, cluster))
         if thing.spec.get("namespace"):
             body["requestedNamespace"] = thing.spec["namespace"]
-    api.post(UNIT_PATHS[thing.key.kind], body)
+    return body
 
 
 def change(api: Api, thing: Thing, known: Organisation) -> None:
@@ -80,12 +110,10 @@ def _change_priority(api: Api, thing: Thing, now: Thing, _known: Organisation) -
 def _change_type(api: Api, thing: Thing, now: Thing, known: Organisation) -> None:
     spec = thing.spec
     body: dict[str, Any] = {name: spec[name] for name in ("preemptibility",) if name in spec}
-    if "category" in spec:
-        if spec["category"] not in known.categories:
-            raise Misused(f"{thing.source}: there is no category {spec['category']}: {', '.join(known.categories)}.")
+    if spec.get("category"):
         body["categoryId"] = known.categories[spec["category"]]
-    if "priority" in spec:
-        body["priorityId"] = known.id_of(Key(PRIORITY, spec["priority"]), wanted_by=thing.source)
+    if spec.get("priority"):
+        body["priorityId"] = known.id_of(Key(PRIORITY, spec["priority"]))
     api.put(f"v1/workload-types/{now.extra['id']}", body)
 
 
@@ -112,22 +140,13 @@ def _unit_body(thing: Thing, known: Organisation, now: Spec) -> dict[str, Any]:
 
 
 def _entry(pool: str, quota: Mapping[str, Any], thing: Thing, known: Organisation) -> dict[str, Any]:
-    pools = known.pools.get(thing.key.cluster, {})
-    if pool not in pools:
-        raise Misused(f"{thing.source}: {thing.key.cluster} has no node pool {pool}: {', '.join(pools) or 'none'}.")
-    weight = {"overQuotaWeight": quota["overQuotaWeight"]} if "overQuotaWeight" in quota else {}
-    entry: dict[str, Any] = {"nodePool": {"id": pools[pool], "name": pool}, "gpu": {"deserved": 0, **weight}}
+    pool_id = known.pools[thing.key.cluster][pool]
+    weight = {} if quota.get("overQuotaWeight") is None else {"overQuotaWeight": quota["overQuotaWeight"]}
+    entry: dict[str, Any] = {"nodePool": {"id": pool_id, "name": pool}, "gpu": {"deserved": 0, **weight}}
     for name in ("gpu", "cpu", "memory"):
         if quota.get(name):
             entry[name] = {**entry.get(name, {}), **quota[name]}
     return entry | ({"rank": quota["rank"]} if quota.get("rank") else {})
-
-
-def _cluster(thing: Thing, known: Organisation) -> str:
-    if thing.key.cluster not in known.clusters:
-        names = ", ".join(known.clusters) or "none"
-        raise Misused(f"{thing.source}: there is no cluster {thing.key.cluster}: {names}.")
-    return known.clusters[thing.key.cluster]
 
 
 def _priority(row: Mapping[str, Any]) -> Thing:

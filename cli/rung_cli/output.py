@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rung_cli.notes import colours, plain
+from rung_cli.notes import UNSEEN, colours, plain
 
 Row = Mapping[str, Any]
-_DANGEROUS: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_DANGEROUS: Final = re.compile(f"[{UNSEEN}]")
 EMPTY: Final = "-"
 
 

@@ -13,7 +13,6 @@ from rung_cli.organisation import Organisation
 from rung_cli.signing import Api
 
 FIXED: Final = ("namespace",)
-ROUNDS: Final = 3
 
 
 class Act(StrEnum):
@@ -50,39 +49,41 @@ class Step:
 
 def plan(wanted: Sequence[Thing], known: Organisation, *, prune: bool = False) -> list[Step]:
     """In a safe order: what others name comes first, and goes last. Misused for what can never be."""
+    named = {thing.key for thing in wanted}
+    for thing in wanted:
+        organisation.refuse_unknown(thing, known, coming=named)
     steps = [step for thing in wanted if (step := _step(thing, known))]
     steps.sort(key=lambda step: KINDS.index(step.thing.key.kind))
     if not prune:
         return steps
-    kinds, named = {thing.key.kind for thing in wanted} - {TYPE}, {thing.key for thing in wanted}
+    kinds = {thing.key.kind for thing in wanted} - {TYPE}
     extra = [thing for key, thing in known.things.items() if key.kind in kinds and key not in named]
     extra.sort(key=lambda thing: KINDS.index(thing.key.kind), reverse=True)
     return [*steps, *(Step(Act.DELETE, thing) for thing in extra)]
 
 
 def carry_out(api: Api, steps: Sequence[Step]) -> None:
-    """Step by step; what is refused is tried once more after the others, since one may wait for another's quota.
+    """Step by step; what is refused is tried again after the others while that helps: it may wait for another's quota.
 
     Refused, with the server's words, for the first that stays refused; what was done by then stays done, and the same
     command goes on from there.
     """
-    left, refusal = list(steps), None
-    for _ in range(ROUNDS):
-        left, refusal = _round(api, left)
-        if not left:
-            progress("")
-            return
-    raise refusal or Refused("Nothing could be done.", status=409, answer={})
+    left, known = list(steps), organisation.read(api)
+    while left:
+        waiting, refusal = _round(api, left, known)
+        if refusal and len(waiting) == len(left):
+            raise refusal
+        left = waiting
+    progress("")
 
 
-def _round(api: Api, steps: Sequence[Step]) -> tuple[list[Step], Refused | None]:
-    known, left, first = organisation.read(api), [], None
+def _round(api: Api, steps: Sequence[Step], known: Organisation) -> tuple[list[Step], Refused | None]:
+    left, first = list[Step](), None
     for number, step in enumerate(steps, start=1):
         progress(f"{number} of {len(steps)}: {step.act} {step.thing.key} …")
         try:
             if step.act is Act.CREATE:
                 organisation.create(api, step.thing, known)
-                known = organisation.read(api)
             elif step.act is Act.UPDATE:
                 organisation.change(api, step.thing, known)
             else:

@@ -127,7 +127,11 @@ def test_pruning_deletes_what_no_document_names_children_first(rung: Rung, admin
         ("kind: Project\n", "apiVersion is rung.dev/v1"),
         (NEW.replace("deserved: 4}", "deserved: many}"), "amounts are numbers"),
         (NEW.replace("description: Cells", "secret: x"), "/spec/secret: no such field"),
-        (NEW.replace("a100", "a100").replace("quotas: {h100", "quotas: {t4"), "lab has no node pool t4"),
+        (NEW.replace("quotas: {h100", "quotas: {t4"), "lab has no node pool t4"),
+        (NEW.replace("quotas: {h100: {", "quotas: {h100: {memory: {units: XX}, "), "/units is one of"),
+        (NEW.replace("priority: urgent", "priority: sooner"), "there is no priority sooner"),
+        (NEW.replace("department: biology", "department: botany"), "lab has no department botany"),
+        (NEW.replace("cluster: lab", "cluster: moon"), "there is no cluster moon"),
         (NEW.replace("name: PyTorchJob", "name: NoSuchJob"), "there is no WorkloadType NoSuchJob"),
         (NEW + "---" + NEW.split("---", maxsplit=1)[0], "stands in"),
         ("a: [", "this is no YAML"),
@@ -136,11 +140,11 @@ def test_pruning_deletes_what_no_document_names_children_first(rung: Rung, admin
 def test_a_bad_document_is_refused_by_name_before_anything_is_done(
     rung: Rung, admin: None, text: str, said: str
 ) -> None:
-    ended = rung("apply", "-f", "-", "--plan", stdin=text)
-    if ended.code == 2:  # what only the server's own lists tell is told before the first write
-        ended = rung("apply", "-f", "-", "--yes", stdin=text)
-    assert ended.code == 64
-    assert said in ended.err
+    for how in ("--plan", "--yes"):
+        ended = rung("apply", "-f", "-", how, stdin=text)
+        assert ended.code == 64
+        assert said in ended.err
+    assert not Priority.objects.filter(name="urgent").exists()
 
 
 def test_a_refusal_of_the_server_names_the_step_and_what_was_done_stays(rung: Rung, admin: None) -> None:
@@ -154,5 +158,22 @@ def test_a_refusal_of_the_server_names_the_step_and_what_was_done_stays(rung: Ru
 
 def test_nothing_is_done_without_a_yes(rung: Rung, admin: None, declared: str) -> None:
     assert rung("apply", "-f", declared).code == 64
-    assert rung("apply", "-f", "-", stdin="n\n", terminal=True).code == 64
+    refused = rung("apply", "-f", declared, stdin="n\n", terminal=True)
+    assert (refused.code, "+ Priority urgent" in refused.err) == (1, True)
     assert not Priority.objects.filter(name="urgent").exists()
+    assert rung("apply", "-f", declared, stdin="y\n", terminal=True).code == 0
+    assert Priority.objects.filter(name="urgent").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("preemptibility: non-preemptible", "preemptibility: semi-preemptible"),
+        ("rank: high", "rank: medium_low"),
+        ("overQuotaWeight: 3", "overQuotaWeight: null"),
+    ],
+)
+def test_however_a_value_is_written_it_settles(rung: Rung, admin: None, before: str, after: str) -> None:
+    assert before in NEW
+    assert rung("apply", "-f", "-", "--yes", stdin=NEW.replace(before, after)).code == 0
+    assert rung("apply", "-f", "-", "--plan", stdin=NEW.replace(before, after)).code == 0

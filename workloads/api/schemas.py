@@ -29,6 +29,7 @@ class PrioritySchema(serializers.Serializer[Any]):
     scopeType = serializers.CharField()
     scopeId = serializers.CharField()
     preemptionPolicy = serializers.CharField()
+    preemptibility = serializers.CharField(help_text="What follows from the value alone.")
     description = serializers.CharField(allow_blank=True)
 
     def get_fields(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from clusters.models import Cluster
 from portal.core.wire import TENANT_ID, stamp
-from scheduling.priority import Preemptibility
+from scheduling.priority import Preemptibility, by_value
 from workloads.models import Category, Phase, Priority, Workload, WorkloadType
 
 READY: Final = "Ready"
@@ -42,6 +42,7 @@ def priority_json(priority: Priority, clusters: list[Cluster], changing: set[str
         "scopeType": "tenant",
         "scopeId": str(TENANT_ID),
         "preemptionPolicy": priority.preemption_policy,
+        "preemptibility": by_value(priority.value).value,
         "description": priority.description,
     }
 
@@ -65,7 +66,7 @@ def type_json(kind: WorkloadType) -> dict[str, Any]:
         "group": kind.group,
         "categoryId": str(kind.category_id or ""),
         "priorityId": str(kind.priority_id or ""),
-        "preemptibility": two_modes(kind.preemptibility) or None,
+        "preemptibility": kind.preemptibility or None,
         "createdAt": stamp(kind.created_at),
         "createdBy": "Run:ai",
         "updatedAt": stamp(kind.updated_at),

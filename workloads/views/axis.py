@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-THRESHOLD: Final = 100
+from scheduling.priority import THRESHOLD
+
 STEP: Final = 30
 TOP: Final = 20
 

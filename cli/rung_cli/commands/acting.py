@@ -1,17 +1,16 @@
 """`suspend`, `resume`, `delete`, `clone`: what is done to workloads that exist."""
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
 from rung_cli.commands.submitted import show_submitted
-from rung_cli.errors import CliError, Misused, Refused
+from rung_cli.errors import Misused, Refused
 from rung_cli.flags import OutputFlag, ProjectFlag, Workload, Workloads
 from rung_cli.naming import project as find_project
 from rung_cli.naming import workload as find_workload
-from rung_cli.notes import note, plain
+from rung_cli.notes import confirm, plain
 from rung_cli.output import Column, Columns, Format, Output
 from rung_cli.session import Session, session
 
@@ -94,21 +93,14 @@ def _act(
 
 def _confirm(found: Sequence[dict[str, Any]]) -> None:
     """On a terminal: what ends, and yes or no. A script says --yes."""
-    if not sys.stdin.isatty():
-        raise Misused("Nobody is there to confirm.", hint="To delete from a script: --yes")
-    for each in found:
-        used = each["allocatedResources"]["gpu"]
-        note(f"  {each['projectName']}/{each['name']}  {each['phase']}" + (f", on {used:g} GPUs" if used else ""))
-    sys.stderr.write(f"Delete {'it' if len(found) == 1 else f'these {len(found)}'}? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise Kept("Nothing was deleted.")
+    lines = [f"  {each['projectName']}/{each['name']}  {each['phase']}{_held(each)}" for each in found]
+    question = f"Delete {'it' if len(found) == 1 else f'these {len(found)}'}?"
+    confirm(lines, question, hint="To delete from a script: --yes", kept="Nothing was deleted.")
 
 
-class Kept(CliError):
-    """The answer was no."""
-
-    exit_code = Refused.exit_code
+def _held(workload: dict[str, Any]) -> str:
+    used = workload["allocatedResources"]["gpu"]
+    return f", on {used:g} GPUs" if used else ""
 
 
 def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dict[str, Any]) -> None:

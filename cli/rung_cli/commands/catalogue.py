@@ -13,7 +13,7 @@ from rung_cli.words import amount
 PRIORITIES: Final[Columns] = (
     Column("NAME", lambda row: row["name"]),
     Column("VALUE", lambda row: row["value"], right=True),
-    Column("ALONE MEANS", lambda row: "non-preemptible" if row["value"] >= 100 else "preemptible"),
+    Column("ALONE MEANS", lambda row: row.get("preemptibility")),
     Column("SYNCED", lambda row: row["aggregatedPhase"]),
     Column("DESCRIPTION", lambda row: row.get("description"), wide=100),
 )

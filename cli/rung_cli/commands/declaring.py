@@ -1,19 +1,17 @@
 """`export`, `apply`: the dictionary, the types' defaults and the organisation as files under version control."""
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
 from rung_cli import organisation
-from rung_cli.commands.acting import Kept
 from rung_cli.declared import KINDS, things_in
 from rung_cli.documents import read_documents
 from rung_cli.errors import Misused
 from rung_cli.exits import ExitCode
 from rung_cli.flags import OutputFlag
-from rung_cli.notes import note
+from rung_cli.notes import confirm
 from rung_cli.output import Format, Output, as_yaml
 from rung_cli.planning import Act, Step, carry_out, name_of, plan
 from rung_cli.session import session
@@ -77,14 +75,14 @@ def apply(
 
 
 def _confirm(steps: Sequence[Step]) -> None:
-    if not sys.stdin.isatty():
-        raise Misused("Nobody is there to confirm.", hint="Look first: --plan. From a script: --yes")
-    for step in steps:
-        note(f"  {MARKS[step.act][0]} {step.thing.key}: {len(step.differences)} fields")
-    sys.stderr.write(f"Change {'it' if len(steps) == 1 else f'these {len(steps)}'}? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise Kept("Nothing was changed.")
+    lines = [f"  {MARKS[step.act][0]} {step.thing.key}{_counted(step)}" for step in steps]
+    question = f"Change {'it' if len(steps) == 1 else f'these {len(steps)}'}?"
+    confirm(lines, question, hint="Look first: --plan. From a script: --yes", kept="Nothing was changed.")
+
+
+def _counted(step: Step) -> str:
+    fields = len(step.differences)
+    return f": {fields} field{'' if fields == 1 else 's'}" if fields else ""
 
 
 def _show(out: Output, steps: Sequence[Step], *, done: bool = False) -> None:
