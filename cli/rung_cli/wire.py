@@ -1,8 +1,8 @@
 """The only module that sends anything. One origin, no redirects, patient with a busy server, silent about secrets.
 
 - A redirect is never followed: no `Location` ever gets a token.
-- 429, 502, 503, 504 and a broken connection are tried again, as `Retry-After` says or a little later each time. A write
-  is sent again only under its idempotency key, so it is done once however often it is sent.
+- 429, 502, 503, 504 and a broken connection are tried again, as `Retry-After` says or a little later each time. What
+  may have been carried out already is sent again only where twice is once: a POST under its key, a PUT, a PATCH.
 - This machine is reached without a proxy.
 """
 
@@ -24,7 +24,9 @@ from rung_cli.addresses import is_loopback, origin_of
 from rung_cli.errors import Misused, Refused, SignedOut, Unreachable
 from rung_cli.notes import note
 
-BUSY: Final = frozenset({429, 502, 503, 504})
+TURNED_AWAY: Final = frozenset({429, 503})
+GAVE_UP: Final = frozenset({502, 504})
+"""From a proxy: whether the request was carried out, nobody knows."""
 LONGEST_PAUSE: Final = 60.0
 FIRST_PAUSE: Final = 0.2
 TOLD_FROM: Final = 1.0
@@ -78,7 +80,7 @@ class Wire:
                     raise _lost(self.address, error) from None
                 self._rest(tried, None, type(error).__name__)
                 continue
-            if response.status_code not in BUSY or last:
+            if last or not _comes_again(call, response.status_code):
                 return _read(response)
             self._rest(tried, response.headers.get("Retry-After"), str(response.status_code))
         raise AssertionError  # the last try either answers or raises
@@ -147,6 +149,11 @@ def _again(call: Call, error: httpx2.TransportError) -> bool:
     return call.repeatable or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
+def _comes_again(call: Call, status: int) -> bool:
+    """Busy at the door, or, where the door itself gave up waiting, anything that may arrive twice."""
+    return status in TURNED_AWAY or (status in GAVE_UP and call.repeatable)
+
+
 def _lost(address: str, error: httpx2.TransportError) -> Unreachable:
     said = str(error) or type(error).__name__
     hint = ""
@@ -168,7 +175,7 @@ def _read(response: httpx2.Response) -> Any:
     message = str(answer.get("message") or f"HTTP {response.status_code} {response.reason_phrase}")
     if response.status_code == 401:
         raise SignedOut(message, hint="Sign in: rung login")
-    if response.status_code >= 500 or response.status_code in BUSY:
+    if response.status_code >= 500 or response.status_code in TURNED_AWAY:
         raise Unreachable(f"{message} ({response.status_code})")
     raise Refused(message, status=response.status_code, answer=answer)
 

@@ -13,7 +13,7 @@ TOKEN = "eyJ.only-for-tests.canary"
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer."""
+    """One answer: bytes as they are, nothing, or anything else as JSON."""
 
     status: int = 200
     body: Any = None
@@ -64,14 +64,15 @@ def portal_that(*answers: Answer) -> Iterator[Portal]:
             text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             asked = Asked(self.command, self.path, dict(self.headers), json.loads(text) if text else None)
             found = portal.answer(asked)
-            body = b"" if found.body is None else json.dumps(found.body).encode()
+            body = found.body if isinstance(found.body, bytes) else json.dumps(found.body).encode()
+            body = b"" if found.body is None else body
             self.send_response(found.status)
             for name, value in {**found.headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = _serve  # noqa: N815 - as the library names them
+        do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - as the library names them
 
         def log_message(self, *_args: object) -> None:
             """Quiet."""

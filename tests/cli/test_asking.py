@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from rung_cli.errors import Unreachable
+from rung_cli.wire import Call, Manner, Wire
 from tests.cli.conftest import Rung
 from tests.cli.portal import Answer, Portal, portal_that
 from tests.support.repository import ROOT
@@ -64,6 +66,15 @@ def test_a_portal_that_stays_busy_is_unreachable_after_the_last_retry(rung: Rung
     assert "The database is away. (503)" in ended.err
 
 
+@pytest.mark.parametrize(("status", "times"), [(504, 1), (502, 1), (503, 3)])
+def test_a_deletion_is_sent_again_only_where_it_was_surely_not_carried_out(status: int, times: int) -> None:
+    with portal_that(Answer(status, None)) as portal:
+        wire = Wire(portal.url, Manner(retries=2, pause=lambda _: None))
+        with pytest.raises(Unreachable):
+            wire.send(Call("DELETE", "v1/workload-priorities/x"))
+    assert len(portal.asked) == times
+
+
 def test_nobody_there_is_unreachable(rung: Rung) -> None:
     with portal_that(DONE) as portal:
         pass
@@ -96,8 +107,8 @@ def test_a_refusal_names_the_field_and_what_would_be_right(rung: Rung) -> None:
 
 
 def test_a_page_instead_of_an_answer_is_no_portal(rung: Rung) -> None:
-    with portal_that(Answer(body="<html>"), Answer(404, None)) as portal:
-        assert asking(rung, portal, "types").code in {4, 70}
+    with portal_that(Answer(body=b"<html>"), Answer(404, None)) as portal:
+        assert asking(rung, portal, "types").code == 4
         assert asking(rung, portal, "types").code == 1
 
 
@@ -211,12 +222,12 @@ def test_nothing_is_wrong_when_the_reader_of_a_pipe_goes(home: Path) -> None:
 
 
 def test_what_a_portal_says_never_acts_on_the_terminal(rung: Rung) -> None:
-    evil = "\x1b]8;;https://evil.example\x07click\x1b]8;;\x07\x1b[2J\u202e"
+    evil = "\x1b]8;;https://evil.example\x07click\x1b]8;;\x07\x1b[2J\u202e\ud800"
     entry = {"name": evil, "value": 1, "aggregatedPhase": "Ready", "description": evil}
     with portal_that(Answer(body={"priorities": [entry]})) as portal:
         shown = asking(rung, portal, "priorities").out
         as_json = asking(rung, portal, "priorities", "-o", "json")
         as_yaml = asking(rung, portal, "priorities", "-o", "yaml").out
     assert "click" in shown
-    assert not {"\x1b", "\x07", "\u202e"} & set(shown + as_json.out + as_yaml)
+    assert not {"\x1b", "\x07", "\u202e", "\ud800"} & set(shown + as_json.out + as_yaml)
     assert as_json.data[0]["name"] == evil
