@@ -7,7 +7,7 @@ from functools import cached_property
 import typer
 
 from rung_cli import profiles
-from rung_cli.addresses import checked_address
+from rung_cli.addresses import checked_address, origin_of
 from rung_cli.errors import Misused
 from rung_cli.notes import warn
 from rung_cli.output import Format, Output
@@ -75,7 +75,7 @@ class Session:
         """A connection to this address."""
         if not address:
             raise Misused("Which portal? No address is known.", hint="rung login https://… (or --url, or RUNG_URL)")
-        known = self.profile_to_be
+        known = self._kept_for(address)
         plain_allowed = self.options.insecure_http or known.insecure_http
         checked = checked_address(address, insecure_http=plain_allowed)
         if plain_allowed and _is_plain(checked):
@@ -106,6 +106,11 @@ class Session:
         """Give back what is open."""
         for each in self._open:
             each.close()
+
+    def _kept_for(self, address: str) -> Profile:
+        """The profile, if it is of this address: its leave and its authorities are for no other."""
+        known = self.profile_to_be
+        return known if known.url and origin_of(known.url) == origin_of(address) else Profile()
 
     @property
     def _address_elsewhere(self) -> bool:

@@ -89,6 +89,16 @@ def test_t70_plain_http_elsewhere_needs_leave_and_is_warned_of(rung: Rung) -> No
     assert "warning: http://192.0.2.1:9 is not encrypted" in ended.err
 
 
+def test_t70_a_profiles_leave_is_for_its_own_address_only(rung: Rung, home: Path) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / "config.yaml").write_text("profiles: {default: {url: 'http://192.0.2.1:9', insecure_http: true}}")
+    (home / "config.yaml").chmod(0o600)
+    short = ("--retries", "0", "--request-timeout", "0.1")
+    assert "192.0.2.1:9 is not encrypted: the secret" in rung(*short, "list").err
+    elsewhere = rung("--url", "http://192.0.2.2:9", *short, "list")
+    assert (elsewhere.code, elsewhere.err.count("192.0.2.2:9 is not encrypted.")) == (64, 1)
+
+
 def test_t70_no_redirect_gets_the_token(rung: Rung, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNG_CLIENT_ID", "pipeline")
     monkeypatch.setenv("RUNG_CLIENT_SECRET", SECRET)

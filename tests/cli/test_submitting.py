@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from rung_cli.commands.submitted import SOURCES
+from scheduling.priority import Source
 from tests.cli.conftest import Rung, job
 from workloads.models import Workload
 
@@ -20,6 +22,10 @@ def test_a_manifest_is_submitted_from_a_file_and_from_stdin(signed_in: Rung, tmp
     assert "(chosen)" in ended.out
     assert signed_in("submit", "-f", "-", "-o", "name", stdin=job("piped")).out == "llm-team/piped\n"
     assert names() == {"from-file", "piped"}
+
+
+def test_every_source_of_a_value_has_its_words() -> None:
+    assert set(SOURCES) == set(Source)
 
 
 def test_several_manifests_are_all_good_or_none_is_submitted(signed_in: Rung) -> None:

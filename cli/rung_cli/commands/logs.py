@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rung_cli.errors import Refused
+from rung_cli.errors import Misused, Refused
 from rung_cli.flags import OutputFlag, ProjectFlag, Workload
 from rung_cli.naming import absent
 from rung_cli.naming import workload as find_workload
@@ -42,7 +42,10 @@ def logs(
     out = held.output(output)
     found = find_workload(held.api, name, held.project(project))
     asked = {key: value for key, value in {"pod": pod, "container": container}.items() if value}
-    if out.format in {Format.JSON, Format.YAML}:
+    whole = out.format in {Format.JSON, Format.YAML}
+    if whole and follow:
+        raise Misused("What is followed has no end to print whole: leave out -f, or -o.")
+    if whole:
         out.data(held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **asked))
     elif follow:
         _follow(held.api, out, found["id"], asked, lines, interval)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rung_cli.declared import UNITS as MEMORY
 from rung_cli.flags import OutputFlag, ProjectFlag
 from rung_cli.naming import project as find_project
 from rung_cli.output import Column, Columns, Format
@@ -15,7 +16,7 @@ from rung_cli.words import amount, limit
 
 UNITS: Final = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "GB of memory"}
 DIVISORS: Final = {"gpu": 1.0, "cpu": 1000.0, "memory": 1000.0}
-MEMORY_UNITS: Final = {"Mib": 1024**2 / 10**6, "MB": 1.0, "GB": 1000.0}
+MEGABYTE: Final = MEMORY["MB"]
 
 
 class Resource(StrEnum):
@@ -78,7 +79,7 @@ def quota_of(project: Mapping[str, Any], resource: str) -> list[dict[str, Any]]:
 
 def _line(project: str, entry: Mapping[str, Any], used: Mapping[str, Any], resource: str) -> dict[str, Any]:
     own = entry.get(resource) or {}
-    scale = MEMORY_UNITS.get(str(own.get("units")), 1.0) if resource == "memory" else 1.0
+    scale = MEMORY.get(str(own.get("units")), MEGABYTE) / MEGABYTE if resource == "memory" else 1.0
     deserved, most = (_scaled(own.get(name), scale / DIVISORS[resource]) for name in ("deserved", "limit"))
     now = {name: (used.get(name) or {}).get(resource, 0) / DIVISORS[resource] for name in _USES}
     return {

@@ -69,6 +69,7 @@ def effective(out: Output, priority: tuple[str, str], preemptibility: tuple[str,
 SOURCES: Final[Mapping[str, str]] = {
     "explicit": "chosen",
     "label": "the manifest's label",
+    "policy": "a policy's default",
     "type": "the type's default",
     "threshold": "follows from the priority: 100 or more is non-preemptible",
 }
