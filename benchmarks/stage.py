@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 
@@ -26,6 +26,8 @@ from portal.core.collector import calm_collector
 from tenants.models import Department, Project, ProjectQuota, User
 from tests.support import database, postgres
 from workloads.models import Priority, WorkloadType
+
+Answer = TypeVar("Answer")
 
 # One workload as submission leaves it; the rest of the row is drawn from its number.
 _FILL = """
@@ -123,13 +125,14 @@ def seconds(act: Callable[[], object], repeats: int) -> list[float]:
     """Wall seconds of each repeat, after three uncounted ones."""
     for _ in range(3):
         act()
-    return [_timed(act) for _ in range(repeats)]
+    return [timed(act)[0] for _ in range(repeats)]
 
 
-def _timed(act: Callable[[], object]) -> float:
+def timed(act: Callable[[], Answer]) -> tuple[float, Answer]:
+    """Wall seconds, and what came of it."""
     start = time.perf_counter()
-    act()
-    return time.perf_counter() - start
+    answer = act()
+    return time.perf_counter() - start, answer
 
 
 def p99(samples: list[float]) -> float:
