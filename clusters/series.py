@@ -42,7 +42,7 @@ def series_of(owners: Collection[Owner], window: Window, *, pool: str = ALL) -> 
     rows = Sample.objects.filter(
         kind=kind,
         owner__in=[owner.id for owner in owners],
-        grain__gte=_grain(len(owners), window.end - window.start),
+        grain__gte=grain_for(len(owners), window.end - window.start),
         at__gte=window.start,
         at__lte=window.end,
     )
@@ -53,10 +53,10 @@ def series_of(owners: Collection[Owner], window: Window, *, pool: str = ALL) -> 
     return {owner: [_point(found) for _number, found in sorted(each.items())] for owner, each in parts.items()}
 
 
-def _grain(owners: int, span: timedelta) -> int:
-    """The finest grain that does not read more than it may."""
+def grain_for(owners: int, span: timedelta, *, most: int = MOST_ROWS) -> int:
+    """The finest grain of which no more than `most` samples of so many owners are to be read."""
     for number, grain in enumerate(GRAINS):
-        if owners * min(span, grain.kept) / grain.every <= MOST_ROWS:
+        if owners * min(span, grain.kept) / grain.every <= most:
             return number
     return len(GRAINS) - 1
 

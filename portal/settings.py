@@ -299,6 +299,7 @@ CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
 CELERY_TASK_ROUTES = {
     "clusters.*": {"queue": "sync", "routing_key": "sync"},
     "workloads.notify": {"queue": "notify", "routing_key": "notify"},
+    "workloads.make_report*": {"queue": "maintenance", "routing_key": "maintenance"},
     "workloads.*": {"queue": "workloads", "routing_key": "workloads"},
     "core.*": {"queue": "maintenance", "routing_key": "maintenance"},
 }
@@ -325,6 +326,7 @@ CELERY_BEAT_SCHEDULE = {
     "clusters.prune": periodic("clusters.prune", 3600, "maintenance"),
     "workloads.sweep": periodic("workloads.sweep", 5, "workloads"),
     "workloads.notify": periodic("workloads.notify", 5, "notify"),
+    "workloads.make_reports": periodic("workloads.make_reports", 10, "maintenance"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),
     **{f"core.canary {queue}": periodic("core.canary", 5, queue, queue) for queue in QUEUES},
 }

@@ -5,7 +5,7 @@ import time
 from celery import shared_task
 
 from portal.core.periods import claim
-from workloads.services import idempotency, limits, notification_delivery, pool_order
+from workloads.services import idempotency, limits, notification_delivery, pool_order, report_making
 from workloads.services.apply import apply, sweep
 
 SWEEP_SECONDS = 5
@@ -13,6 +13,7 @@ LIMIT_SECONDS = 30
 POOL_SECONDS = 10
 FORGET_SECONDS = 3600
 NOTIFY_SECONDS = 5
+REPORT_SECONDS = 10
 
 
 @shared_task(name="workloads.apply_workload", soft_time_limit=50, time_limit=55)
@@ -48,3 +49,18 @@ def notify() -> None:
         notification_delivery.deliver()
     if claim("workloads.forget_deliveries", every=FORGET_SECONDS):
         notification_delivery.forget_old()
+
+
+@shared_task(name="workloads.make_report", soft_time_limit=100, time_limit=110)
+def make_report(report_id: str) -> None:
+    """Make this report. Gone, made or in another worker's hands: nothing to do."""
+    report_making.make(report_id)
+
+
+@shared_task(name="workloads.make_reports", soft_time_limit=140, time_limit=150)
+def make_reports() -> None:
+    """Make reports whose wake-up was lost or whose worker died, once per period however many beats there are."""
+    if claim("workloads.make_reports", every=REPORT_SECONDS):
+        report_making.sweep()
+    if claim("workloads.forget_reports", every=FORGET_SECONDS):
+        report_making.forget_old()

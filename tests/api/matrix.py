@@ -13,7 +13,7 @@ from tenants.models import Project
 from tenants.services.roles import create_role
 from tests.api.conftest import Person
 from tests.factories.tenants import AccessKeyFactory, MembershipFactory, ServiceAccountFactory, UserFactory
-from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from tests.factories.workloads import ObservedPodFactory, ReportFactory, WorkloadFactory
 from workloads.models import Category, NotificationChannel, Priority, Subscription, WorkloadType
 
 ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
@@ -119,5 +119,6 @@ def world_of(project: Project, person: Person | None = None) -> World:
     first["subscription_id"] = Subscription.objects.create(
         subject_kind="user", subject_id=str(person.user.pk) if person else "0"
     )
+    first["report_id"] = ReportFactory(subject_id=str(person.user.pk) if person else "0")
     words["pod_id"] = ObservedPodFactory(workload=workload).uid
     return World({**words, **{name: str(row.pk) for name, row in first.items()}}, project)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import factory
@@ -12,7 +13,7 @@ from clusters.models import ObservedPod
 from scheduling.priority import Request
 from tests.factories.tenants import GPU, ProjectFactory
 from workloads.intake import Explicit, Scope, WorkloadSpec, read_object
-from workloads.models import Phase, Policy, Priority, Workload, WorkloadType
+from workloads.models import Phase, Policy, Priority, Report, Workload, WorkloadType
 
 IMAGE = "registry.example/team/train:1"
 
@@ -158,3 +159,19 @@ class PolicyFactory(DjangoModelFactory[Policy]):
 
     class Meta:
         model = Policy
+
+
+class ReportFactory(DjangoModelFactory[Report]):
+    """The last hour by cluster, not made yet."""
+
+    name = "use of the last hour"
+    subject_kind = "user"
+    subject_id = "0"
+    subject_name = "somebody"
+    end = factory.LazyFunction(timezone.now)
+    start = factory.LazyAttribute(lambda row: row.end - timedelta(hours=1))
+    created_at = factory.LazyFunction(timezone.now)
+    status_at = due_at = factory.SelfAttribute("created_at")
+
+    class Meta:
+        model = Report
