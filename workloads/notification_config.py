@@ -96,9 +96,11 @@ def _text_problems(config: Mapping[str, Any]) -> list[Problem]:
 def _address_problems(config: Mapping[str, Any]) -> list[Problem]:
     sender = _problem("from", "bad_address", "One plain mail address is needed.")
     found = [] if is_mail_address(config["from"]) else [sender]
+    if len(config["recipients"]) > MOST_RECIPIENTS:
+        found.append(_problem("recipients", "too_many", f"Up to {MOST_RECIPIENTS} addresses are taken."))
     found += [
-        _problem(f"recipients/{place}", "bad_address", "A plain mail address is taken.")
-        for place, each in enumerate(config["recipients"])
+        _problem(f"recipients/{place}", "bad_address", f"{each[:80]!r} is not one plain mail address.")
+        for place, each in enumerate(config["recipients"][:MOST_RECIPIENTS])
         if not is_mail_address(each)
     ]
     if not config["directNotifications"] and not config["recipients"]:

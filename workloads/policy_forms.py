@@ -67,8 +67,6 @@ class PolicyForm(PageForm):
         self._choices("place", places)
         self._choices("priority_default", [("", _("the type's default")), *levels])
         self._choices("priority_options", levels)
-        for name in ("priority_options", "preemptibility_options"):
-            self.fields[name].widget.attrs["class"] = ""  # it would be the whole list's
         if old is not None:
             del self.fields["kind"], self.fields["place"]
 

@@ -2,7 +2,19 @@
 
 from django.urls import include, path
 
-from workloads.views import actions, detail, dictionary, home, listing, plans, policies, submit, types
+from workloads.views import (
+    actions,
+    channels,
+    detail,
+    dictionary,
+    home,
+    listing,
+    notifications,
+    plans,
+    policies,
+    submit,
+    types,
+)
 
 pages = [
     path("workloads/", listing.workload_list, name="list"),
@@ -25,6 +37,12 @@ pages = [
     path("policies/add/", policies.add, name="policy-add"),
     path("policies/<uuid:policy_id>/", policies.edit, name="policy"),
     path("policies/<uuid:policy_id>/lift/", policies.lift, name="policy-lift"),
+    path("notifications/", notifications.mine, name="notifications"),
+    path("notifications/switch/", notifications.switch, name="mail-switch"),
+    path("notifications/add-channel/", channels.add, name="channel-add"),
+    path("notifications/channels/<slug:name>/", channels.edit, name="channel"),
+    path("notifications/channels/<slug:name>/test/", channels.try_it, name="channel-test"),
+    path("notifications/channels/<slug:name>/delete/", channels.remove, name="channel-delete"),
     path("plans/<uuid:plan_id>/", plans.show, name="plan"),
     path("plans/<uuid:plan_id>/apply/", plans.apply, name="plan-apply"),
     path("plans/<uuid:plan_id>/discard/", plans.discard, name="plan-discard"),

@@ -12,6 +12,7 @@ from django.template import loader
 from portal.core.errors import RungError
 
 CLASSES: Final[Mapping[type[forms.Widget], str]] = {
+    forms.CheckboxSelectMultiple: "",  # a class would be the whole list's
     forms.RadioSelect: "form-check-input",
     forms.CheckboxInput: "form-check-input",
     forms.Select: "form-select",

@@ -18,6 +18,7 @@ from clusters.models import Cluster, Drift, SyncOutcome, SyncRun
 from portal.core.actors import SYSTEM
 from tenants.models import Project, User
 from tests.e2e.estate import differences, on_kube
+from tests.e2e.mail import told_by_mail
 from tests.factories.tenants import AccessKeyFactory
 from tests.factories.workloads import ObservedPodFactory, PolicyFactory, WorkloadFactory
 from tests.support import real
@@ -165,6 +166,7 @@ def organisation(
         "leave": "/clusters/lab/leave/",
         "connect": "/connect-cluster/",
         "audit": "/audit/",
+        **told_by_mail(admin),
         "access keys": "/access-keys/",
         "security": "/security/",
         "second factor": "/security/second-factor/",

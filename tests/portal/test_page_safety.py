@@ -30,6 +30,7 @@ PAGES = [
     "/audit/",
     "/security/",
     "/security/second-factor/",
+    "/notifications/",
 ]
 
 
@@ -55,6 +56,10 @@ def verbs(workload: Workload) -> list[str]:
         reverse("workloads:preset", kwargs={"name": "runai"}),
         reverse("workloads:plan-apply", kwargs=plan),
         reverse("workloads:plan-discard", kwargs=plan),
+        reverse("workloads:notifications"),
+        reverse("workloads:mail-switch"),
+        reverse("workloads:channel-add"),
+        *(reverse(f"workloads:channel{verb}", kwargs={"name": "email"}) for verb in ("", "-test", "-delete")),
         reverse("tenants:reconcile", kwargs={"name": "lab"}),
         reverse("tenants:second-factor"),
         *(reverse("tenants:security-act", kwargs={"name": name}) for name in ("remove-app", "recovery-codes")),

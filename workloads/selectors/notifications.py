@@ -1,9 +1,42 @@
-"""Entries of timelines that somebody may want to be told of."""
+"""Entries of timelines that somebody may want to be told of, and what became of telling them."""
 
-from django.db.models import Q, QuerySet
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from workloads.models import EventType, WorkloadEvent
-from workloads.notification_types import PHASES, REASONS
+from django.db.models import Count, Q, QuerySet
+
+from portal.core.actors import Actor, ActorKind
+from tenants.models import User
+from tenants.permissions import visible_projects
+from workloads.models import (
+    Delivery,
+    DeliveryState,
+    EventType,
+    NotificationChannel,
+    Workload,
+    WorkloadEvent,
+)
+from workloads.notification_config import is_mail_address
+from workloads.notification_types import PHASES, REASONS, Kind, kind_of
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One message to somebody. `workload`: none where they may not see it any more; `to`: none but their own."""
+
+    delivery: Delivery
+    kind: Kind | None
+    workload: Workload | None
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelUse:
+    """A channel, how many subscriptions name it, and how many messages wait for it."""
+
+    channel: NotificationChannel
+    subscriptions: int
+    waiting: int
 
 
 def tellable(after: int) -> QuerySet[WorkloadEvent]:
@@ -11,3 +44,46 @@ def tellable(after: int) -> QuerySet[WorkloadEvent]:
     told = Q(type=EventType.PREEMPTION) | Q(type=EventType.PHASE, phase__in=PHASES)
     told |= Q(type=EventType.ACTION, reason__in=REASONS)
     return WorkloadEvent.objects.filter(told, pk__gt=after).select_related("workload").order_by("pk")
+
+
+def own_address(kind: str, key: str) -> str:
+    """A subject's own mail address; programs have none."""
+    if kind != ActorKind.USER:
+        return ""
+    found = User.objects.filter(pk=key, is_active=True).values_list("email", flat=True).first() or ""
+    return found if is_mail_address(found) else ""
+
+
+def deliveries_of(actor: Actor) -> QuerySet[Delivery]:
+    """What the subject's own subscriptions asked for."""
+    own = Delivery.objects.filter(subscription__subject_kind=str(actor.kind), subscription__subject_id=actor.id)
+    return own.select_related("event__workload__project", "channel")
+
+
+def told(actor: Actor, rows: Sequence[Delivery]) -> list[Told]:
+    """These messages as their subscriber may read them now: a channel's other addresses are its admins' to know."""
+    projects = {each.event.workload.project_id for each in rows}
+    seen = set(visible_projects(actor).filter(pk__in=projects).values_list("pk", flat=True))
+    mine = own_address(str(actor.kind), actor.id)
+    return [_told(each, seen, mine) for each in rows]
+
+
+def channel_uses() -> list[ChannelUse]:
+    """Every channel by name."""
+    waiting = Delivery.objects.filter(state=DeliveryState.WAITING).order_by().values_list("channel")
+    counts = dict(waiting.annotate(count=Count("pk")))
+    rows = NotificationChannel.objects.annotate(subscribed=Count("subscriptions"))
+    return [ChannelUse(each, each.subscribed, counts.get(each.pk, 0)) for each in rows]
+
+
+def use_of(row: NotificationChannel) -> ChannelUse:
+    """The same of one."""
+    waiting = row.deliveries.filter(state=DeliveryState.WAITING)
+    return ChannelUse(row, row.subscriptions.count(), waiting.count())
+
+
+def _told(row: Delivery, seen: set[int], mine: str) -> Told:
+    event = row.event
+    workload = event.workload if event.workload.project_id in seen else None
+    kind = kind_of(event.type, event.phase, event.reason)
+    return Told(row, kind, workload, row.address if row.address == mine else "")

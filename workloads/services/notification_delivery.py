@@ -16,8 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from clusters.logtext import clean_message
-from portal.core.actors import Actor, ActorKind
-from tenants.models import User
+from portal.core.actors import Actor
 from tenants.permissions import visible_projects
 from workloads.mailing import Connection, MailTrouble, message_of
 from workloads.models import (
@@ -28,10 +27,10 @@ from workloads.models import (
     Subscription,
     WorkloadEvent,
 )
-from workloads.notification_config import is_mail_address, server_for, subject_of
+from workloads.notification_config import server_for, subject_of
 from workloads.notification_types import Kind, kind_of, wanted_of
 from workloads.selectors.history import hidden_namespaces, quietly
-from workloads.selectors.notifications import tellable
+from workloads.selectors.notifications import own_address, tellable
 from workloads.services.notifications import password_of
 
 OVERLAP: Final = 500
@@ -87,7 +86,6 @@ def forget_old() -> int:
     return ended.filter(event__lt=row.read_to - BATCH).delete()[0] if row else 0
 
 
-
 def _queue(moments: Sequence[Moment], now: datetime) -> None:
     if not moments:
         return
@@ -100,7 +98,7 @@ def _queue(moments: Sequence[Moment], now: datetime) -> None:
         if not mine:
             continue
         seen = set(visible_projects(wish.asker).filter(pk__in=projects).values_list("pk", flat=True))
-        own = _own_address(wish)
+        own = own_address(wish.subject_kind, wish.subject_id)
         for channel in wish.channels.all():
             for event in mine:
                 if event.workload.project_id in seen:
@@ -114,14 +112,6 @@ def _rows(
     to = {own} if own and channel.config["directNotifications"] else set[str]()
     for address in sorted(to | set(channel.config["recipients"])):
         yield Delivery(event=event, subscription=wish, channel=channel, address=address, due_at=now)
-
-
-def _own_address(wish: Subscription) -> str:
-    """A person's own mail address; programs have none."""
-    if wish.subject_kind != ActorKind.USER:
-        return ""
-    found = User.objects.filter(pk=wish.subject_id, is_active=True).values_list("email", flat=True).first() or ""
-    return found if is_mail_address(found) else ""
 
 
 def _by(channel: NotificationChannel, now: datetime) -> int:
