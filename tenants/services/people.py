@@ -52,7 +52,9 @@ def create_user(*, email: str, actor: Actor) -> tuple[User, str]:
 
 @transaction.atomic
 def reset_password(*, user: User, actor: Actor) -> str:
-    """A temporary password for somebody, shown once; the old one and all their sessions end."""
+    """A temporary password for somebody else, shown once; the old one and all their sessions end."""
+    if actor.kind is ActorKind.USER and actor.id == str(user.pk):  # else a short-lived key would get a lasting password
+        raise Denied(_("Change your own password with the one you have."), code="own_password")
     require_over(actor, user)
     password = get_random_string(TEMPORARY)
     user.set_password(password)

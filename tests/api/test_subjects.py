@@ -89,6 +89,14 @@ def test_t64_a_repeated_reset_tells_no_password_twice_and_keeps_none(robot: Robo
     assert first.json()["tempPassword"] not in str(list(AuditRecord.objects.values()))
 
 
+def test_an_admins_key_gets_no_password_of_its_owner(robot: Robot, admin: User) -> None:
+    key, secret = access_keys.create(name="short", actor=acting(admin))
+    robot.client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {exchange(key.client_id, secret).text}"
+    answer = robot.send("POST", f"v1/users/{admin.pk}/password")
+    assert (answer.status_code, answer.json()["details"]) == (403, "own_password")
+    assert User.objects.get(pk=admin.pk).password == admin.password
+
+
 class TestOwnPassword:
     """Only who knows the old one sets a new one."""
 
