@@ -21,7 +21,7 @@ from portal.oidc.identity import Identity
 from tenants.models import User
 from tenants.permissions import Verb, standing_of
 from tenants.services.checks import unless_taken
-from tenants.services.memberships import require_over
+from tenants.services.memberships import an_admin_stays, require_over
 
 LONGEST_UID: Final = 191
 POWER: Final = frozenset({Verb.MANAGE_ACCESS, Verb.MANAGE_MEMBERS})
@@ -59,14 +59,18 @@ def join(*, user: User, identity: Identity, actor: Actor) -> None:
 
 @transaction.atomic
 def part(*, user: User, actor: Actor) -> None:
-    """Undo it: one's own if there is a password to come back with, somebody else's for admins."""
+    """Undo it: one's own if there is a password to come back with, somebody else's for admins. The groups go along,
+    for they are the provider's. Conflict for who is the last platform admin by one of them.
+    """
     if actor.id != str(user.pk):
         require_over(actor, user)
     elif not user.has_usable_password():
         raise Conflict(_("Without a password this is the only way in."), code="only_way_in")
     if SocialAccount.objects.filter(user=user).delete()[0]:
-        user.groups.clear()
-        record(actor, "user.disconnect", user, entity_type="user")
+        left = sorted(user.groups.values_list("name", flat=True))
+        with an_admin_stays():
+            user.groups.clear()
+        record(actor, "user.disconnect", user, entity_type="user", detail={"left": left})
 
 
 def is_joined(user: User) -> bool:

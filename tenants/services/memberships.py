@@ -1,5 +1,8 @@
 """Who has which role where. Nobody can hand out more than they hold themselves."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Q
@@ -61,8 +64,8 @@ def change_role(*, membership: Membership, role: AccessRole | str, actor: Actor)
         return row
     _refuse_stronger(actor, row)
     checked(row)
-    row.save(update_fields=["role", "updated_at"])
-    _refuse_without_admin(before)
+    with an_admin_stays():
+        row.save(update_fields=["role", "updated_at"])
     _record(actor, "membership.change", row, {"before": before, "after": row.role.key})
     return row
 
@@ -74,8 +77,8 @@ def revoke(*, membership: Membership, actor: Actor) -> None:
     require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
     _refuse_stronger(actor, row)
     _record(actor, "membership.revoke", row, {"role": row.role.key})
-    row.delete()
-    _refuse_without_admin(row.role.key)
+    with an_admin_stays():
+        row.delete()
 
 
 def require_rule(
@@ -117,6 +120,15 @@ def require_over(actor: Actor, subject: User | ServiceAccount) -> None:
         raise Denied(_("They may do more than you."))
 
 
+@contextmanager
+def an_admin_stays() -> Iterator[None]:
+    """Around what may take somebody's power: Conflict where nobody would be left who lets others in, but was before."""
+    led = _is_led()
+    yield
+    if led and not _is_led():
+        raise Conflict.at("", "last_platform_admin", _("This would leave the installation without a platform admin."))
+
+
 def group_named(name: str) -> Group:
     """The group of that name. It may be one that nobody has come with yet: then it is made, empty."""
     said = readable("/group", name, longest=LONGEST_GROUP)
@@ -149,13 +161,7 @@ def _refuse_stronger(actor: Actor, membership: Membership) -> None:
         raise Denied(_("You hold a weaker role here than this one."))
 
 
-def _refuse_without_admin(lost: str) -> None:
-    """Somebody must be left who can let others in."""
-    if lost == Role.PLATFORM_ADMIN and not admins_remain():
-        raise Conflict.at("", "last_platform_admin", _("This would leave the installation without a platform admin."))
-
-
-def admins_remain() -> bool:
+def _is_led() -> bool:
     """Is there an active person who is a superuser or a platform admin, also by a group?"""
     held = Membership.objects.filter(role__key=Role.PLATFORM_ADMIN, project=None, department=None, cluster=None)
     admins = Q(is_superuser=True) | Q(memberships__in=held) | Q(groups__memberships__in=held)

@@ -16,7 +16,7 @@ from tenants.models import User
 from tenants.permissions import Verb, require
 from tenants.services.checks import checked, unless_taken
 from tenants.services.guesses import guess
-from tenants.services.memberships import admins_remain, require_over
+from tenants.services.memberships import an_admin_stays, require_over
 
 TEMPORARY: Final = 20
 """Letters of a temporary password."""
@@ -27,13 +27,12 @@ def save_user(*, user: User, actor: Actor, changed: Mapping[str, object] | None 
     """Store a new or changed person. `changed` names the fields for the record; values of passwords never get there."""
     for each in (user, *User.objects.filter(pk=user.pk)):
         require_over(actor, each)
-    created, guarded = user._state.adding, admins_remain()
+    created = user._state.adding
     if created:
         user.created_by = actor.name
     checked(user)
-    with unless_taken("/username"):
+    with an_admin_stays(), unless_taken("/username"):
         user.save()
-    _refuse_lockout(guarded=guarded)
     detail = {key: "changed" if "password" in key else value for key, value in (changed or {}).items()}
     record(actor, "user.create" if created else "user.update", user, detail=detail)
     return user
@@ -100,10 +99,9 @@ def record_password(*, user: User, actor: Actor) -> None:
 def delete_user(*, user: User, actor: Actor) -> None:
     """Remove a person with their roles and keys. Their records and their workloads' history keep the name."""
     require_over(actor, user)
-    guarded = admins_remain()
     record(actor, "user.delete", user)
-    user.delete()
-    _refuse_lockout(guarded=guarded)
+    with an_admin_stays():
+        user.delete()
 
 
 def _refuse_weak(password: str, user: User) -> None:
@@ -112,9 +110,3 @@ def _refuse_weak(password: str, user: User) -> None:
     except ValidationError as error:
         found = [Problem("/newPassword", each.code or "weak", " ".join(each.messages)) for each in error.error_list]
         raise Refused(found[0].message, code="weak_password", problems=found) from None
-
-
-def _refuse_lockout(*, guarded: bool) -> None:
-    """Somebody must be left who can let others in, if there was anybody."""
-    if guarded and not admins_remain():
-        raise Conflict.at("", "last_platform_admin", _("This would leave the installation without a platform admin."))

@@ -7,14 +7,15 @@ import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+from django.contrib.auth.models import Group
 from django.core.checks import run_checks
 from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from portal.audit.models import AuditRecord
-from tenants.models import User
-from tests.factories.tenants import PASSWORD, UserFactory
+from tenants.models import Role, User
+from tests.factories.tenants import PASSWORD, MembershipFactory, UserFactory
 from tests.support.identity_provider import IdentityProvider
 from tests.support.signing_in import at, at_provider, back, come_in, refused, signed_in
 
@@ -83,6 +84,22 @@ def test_disconnecting_needs_the_password_and_takes_the_groups_along(
     assert alice.groups.count() == 0
     assert come_in(Client()) == 302
     assert User.objects.filter(username="dora").exists()
+
+
+def test_the_last_platform_admin_by_a_group_stays_connected(
+    client: Client, provider: IdentityProvider, alice: User
+) -> None:
+    MembershipFactory.create(user=None, group=Group.objects.create(name="ops"), role=Role.PLATFORM_ADMIN, project=None)
+    provider.person["groups"] = ["ops"]
+    client.force_login(alice)
+    back(client, connecting(client))
+    page = client.post(address("disconnect"), {"proof": PASSWORD})
+    assert page.status_code == 422
+    assert "without a platform admin" in page.content.decode()
+    assert alice.groups.count() == 1
+    MembershipFactory.create(role=Role.PLATFORM_ADMIN, project=None)
+    assert client.post(address("disconnect"), {"proof": PASSWORD}).status_code == 302
+    assert AuditRecord.objects.get(action="user.disconnect", result="Succeeded").detail == {"left": ["ops"]}
 
 
 def test_who_has_no_password_keeps_the_only_way_in(client: Client, provider: IdentityProvider) -> None:
