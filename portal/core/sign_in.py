@@ -55,6 +55,11 @@ def keys_for(request: HttpRequest, name: str) -> list[Counted]:
     return [("name", f"{address} {name[:254].casefold()}"), ("address", address)]
 
 
+def code_keys(request: HttpRequest, user_id: str) -> list[Counted]:
+    """For codes: by person, wherever the guesses come from, since a million codes are few. And by address."""
+    return [("code", user_id), ("code day", user_id), ("address", client_ip(request) or "")]
+
+
 def count_try(keys: Iterable[Counted]) -> None:
     """Count one guess under every key; TooMany where that is one too many."""
     for scope, key in keys:

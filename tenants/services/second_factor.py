@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
 
-from portal.audit.services import record
+from portal.audit.services import record, record_refusal
 from portal.core.actors import Actor, ActorKind, Channel
 from portal.core.errors import Conflict, Refused
 from tenants.models import User
@@ -73,6 +73,15 @@ def accept(*, user: User, code: str) -> str:
         return "app"
     row = Authenticator.objects.filter(user=user, type=Authenticator.Type.RECOVERY_CODES).first()
     return "recovery" if row is not None and RecoveryCodes(row).validate_code(code) else ""
+
+
+def prove(*, user: User, proof: str, actor: Actor) -> None:
+    """Show again who one is: by the password, or a code where there is none. Refused, and recorded, if it is wrong."""
+    if user.check_password(proof) if user.has_usable_password() else accept(user=user, code=proof):
+        return
+    wrong = Refused.at("/proof", "wrong_proof", _("This is wrong."))
+    record_refusal(actor, "user.prove", wrong, entity=user)
+    raise wrong
 
 
 @transaction.atomic

@@ -18,10 +18,10 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from portal.core.errors import Absent, Refused, RungError
-from portal.core.http import actor_of, client_ip
+from portal.core.errors import Absent, RungError
+from portal.core.http import actor_of
 from portal.core.pageforms import sent
-from portal.core.sign_in import Counted, count_try, give_back, keys_for
+from portal.core.sign_in import code_keys, count_try, give_back, keys_for
 from portal.oidc.provider import configured
 from tenants.middleware import MARK
 from tenants.models import User
@@ -95,17 +95,11 @@ def _prove(request: HttpRequest, user: User, form: ProofForm) -> None:
     """Guesses count here as they do at the sign-in."""
     if "proof" not in form.fields:
         return
-    keys, proof = _keys(request, user), form.cleaned_data["proof"]
+    known_by_password = user.has_usable_password()
+    keys = keys_for(request, user.get_username()) if known_by_password else code_keys(request, str(user.pk))
     count_try(keys)
-    if not (user.check_password(proof) if user.has_usable_password() else second_factor.accept(user=user, code=proof)):
-        raise Refused.at("/proof", "wrong_proof", _("This is wrong."))
+    second_factor.prove(user=user, proof=form.cleaned_data["proof"], actor=actor_of(request))
     give_back(keys)
-
-
-def _keys(request: HttpRequest, user: User) -> list[Counted]:
-    if user.has_usable_password():
-        return keys_for(request, user.get_username())
-    return [("code", str(user.pk)), ("code day", str(user.pk)), ("address", client_ip(request) or "")]
 
 
 def _remove(request: HttpRequest, user: User) -> HttpResponse:

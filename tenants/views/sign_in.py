@@ -14,7 +14,7 @@ from portal.audit.services import record, record_refusal
 from portal.core.errors import RungError, TooMany
 from portal.core.http import actor_of, client_ip
 from portal.core.pageforms import sent
-from portal.core.sign_in import Counted, count_try, give_back
+from portal.core.sign_in import Counted, code_keys, count_try, give_back
 from portal.core.sign_in import SignIn as PasswordSignIn
 from portal.oidc.flow import finish
 from portal.oidc.identity import Identity
@@ -47,11 +47,11 @@ def second_step(request: HttpRequest) -> HttpResponse:
     if found is None:
         return redirect(LOGIN)
     waiting, user = found
-    form = CodeForm(sent(request))
+    form, keys = CodeForm(sent(request)), code_keys(request, str(user.pk))
     if request.method != "POST" or not form.is_valid():
         return _code_page(request, form)
     try:
-        count_try(_code_keys(request, user))
+        count_try(keys)
     except TooMany as error:
         return _code_page(request, form, error)
     kind = second_factor.accept(user=user, code=form.cleaned_data["code"])
@@ -59,7 +59,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
         record(person(request, user), "session.start", user, result=Result.DENIED, detail={"code": "wrong_code"})
         form.add_error("code", _("This code is wrong, too old, or was used before."))
         return _code_page(request, form)
-    give_back(_code_keys(request, user))
+    give_back(keys)
     if kind == "recovery":
         _say_how_many_are_left(request, user)
     return open_session(request, user, onward=waiting.onward, shown=f"{waiting.shown}, {kind}", factor=kind)
@@ -137,11 +137,6 @@ def _code_page(request: HttpRequest, form: CodeForm, refused: TooMany | None = N
     if refused:
         page["Retry-After"] = str(refused.retry_after)
     return page
-
-
-def _code_keys(request: HttpRequest, user: User) -> list[Counted]:
-    """By person, wherever the guesses come from: a million codes are few. And by address."""
-    return [("code", str(user.pk)), ("code day", str(user.pk)), ("address", client_ip(request) or "")]
 
 
 def _say_how_many_are_left(request: HttpRequest, user: User) -> None:

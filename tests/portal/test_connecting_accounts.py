@@ -55,6 +55,9 @@ def test_connecting_asks_for_the_password(client: Client, provider: IdentityProv
     client.force_login(alice)
     assert connecting(client, "wrong") == ""
     assert provider.asked == []
+    told = AuditRecord.objects.order_by("-id")[0]
+    assert (told.actor_name, told.action, told.result) == ("alice", "user.prove", "Denied")
+    assert told.detail["code"] == "wrong_proof"
 
 
 def test_the_answer_connects_only_who_asked(client: Client, provider: IdentityProvider, alice: User) -> None:
