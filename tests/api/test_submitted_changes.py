@@ -1,5 +1,7 @@
 """What of a submitted workload can be another, and what is refused because its pods run."""
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -95,6 +97,37 @@ def test_equal_values_change_nothing(robot: Robot, serving: Workload) -> None:
     assert serving.generation == generation
 
 
+def test_a_field_without_effect_is_kept_and_told_like_any_other_change(robot: Robot, serving: Workload) -> None:
+    kept = {"initializationTimeoutSeconds": 60}
+    assert patch(robot, serving, servingConfiguration=kept).status_code == 202
+    assert robot.get(f"{INFERENCES}/{serving.pk}").json()["spec"]["servingConfiguration"] == kept
+    (row,) = AuditRecord.objects.filter(action="workload.change", result="Succeeded")
+    assert row.detail["fields"] == ["/spec/servingConfiguration"]
+    assert serving.timeline.filter(reason="Changed", actor="platform-robot").count() == 1
+
+
+def test_nothing_of_what_has_ended_is_changed(robot: Robot, serving: Workload) -> None:
+    Workload.objects.filter(pk=serving.pk).update(phase=Phase.FAILED)
+    twice = {"minReplicas": 2, "maxReplicas": 2}
+    for spec in ({"createHomeDir": True}, {"autoscaling": twice}, {"priorityClass": "low"}):
+        response = patch(robot, serving, **spec)
+        assert (response.status_code, response.json()["details"]) == (409, "ended")
+    assert patch(robot, serving, image=SPEC["image"]).status_code == 202
+    generation = serving.generation
+    serving.refresh_from_db()
+    assert (serving.generation, serving.raw["spec"].get("createHomeDir")) == (generation, None)
+
+
+def test_what_a_workload_is_grown_to_is_held_against_the_pools_it_is_in(
+    robot: Robot, serving: Workload, llm_team: Project
+) -> None:
+    llm_team.default_node_pools = ["a100"]
+    llm_team.save()
+    assert patch(robot, serving, autoscaling={"minReplicas": 3, "maxReplicas": 3}).status_code == 202
+    serving.refresh_from_db()
+    assert (serving.node_pools, serving.spec["node_pools"]) == (["h100"], ["h100"])
+
+
 def test_more_replicas_than_can_ever_be_deserved_are_refused(robot: Robot, serving: Workload) -> None:
     response = patch(robot, serving, autoscaling={"minReplicas": 60, "maxReplicas": 60})
     assert response.status_code == 422
@@ -172,6 +205,11 @@ def test_what_came_as_another_kind_is_scaled_and_nothing_else(robot: Robot, llm_
     assert patch(robot, row, autoscaling={"minReplicas": 2, "maxReplicas": 2}).status_code == 202
     row.refresh_from_db()
     assert (row.pod_count, row.spec["type_name"]) == (2, "NIMInference")
+    assert robot.get(f"{NIMS}/{row.pk}").json()["spec"]["replicas"] == 2
+    Workload.objects.filter(pk=row.pk).update(phase=Phase.STOPPED, desired_phase="Stopped")
+    assert patch(robot, row, NIMS, image="docker.io/team/train:2").status_code == 202
+    row.refresh_from_db()
+    assert row.pod_count == 2
     response = patch(robot, row, command="python", autoscaling={"minReplicas": 1, "maxReplicas": 2})
     assert {each["pointer"] for each in response.json()["errors"]} == {"/spec/command", "/spec/autoscaling/maxReplicas"}
 
@@ -193,6 +231,16 @@ def test_a_nim_service_is_submitted_and_scaled(robot: Robot, llm_team: Project) 
     assert row.type.name == "NIMInference"
     assert patch(robot, row, NIMS, replicas=2).json()["spec"]["replicas"] == 2
     assert robot.get(f"{NIMS}/{row.pk}").json()["metadata"]["priority"] == "very-high"
+
+
+def test_replicas_are_said_anew_in_either_of_their_two_ways(robot: Robot, llm_team: Project) -> None:
+    spec = {**SPEC, "autoscaling": {"minReplicas": 1, "maxReplicas": 1}}
+    sent = {"metadata": {"name": "nim", "projectId": str(llm_team.pk)}, "spec": spec}
+    row = Workload.objects.get(pk=robot.send("POST", NIMS, sent).json()["metadata"]["id"])
+    assert patch(robot, row, NIMS, replicas=2).status_code == 202
+    row.refresh_from_db()
+    assert row.pod_count == 2
+    assert "autoscaling" not in robot.get(f"{NIMS}/{row.pk}").json()["spec"]
 
 
 def job(pods: int = 1) -> dict[str, Any]:
@@ -218,6 +266,23 @@ def test_put_changes_priority_and_replicas_and_nothing_that_describes_pods(robot
     other["spec"]["template"]["spec"]["containers"][0]["image"] = "docker.io/a/b:2"
     response = robot.send("PUT", web, {"manifest": other})
     assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, "/manifest")
+
+
+def test_what_was_sent_last_is_answered_in_whichever_way_it_came(robot: Robot, web: str) -> None:
+    assert robot.send("PUT", web, {"manifest": job(2)}).json()["rawManifest"]["spec"]["replicas"] == 2
+    text = base64.b64encode(json.dumps(job(3)).encode()).decode()
+    assert robot.send("PUT", web, {"manifestBase64Encoded": text}).status_code == 202
+    assert robot.get(web).json()["workload"]["rawManifest"]["spec"]["replicas"] == 3
+
+
+def test_other_pools_are_refused_also_while_it_is_suspended(robot: Robot, web: str) -> None:
+    Workload.objects.update(phase=Phase.STOPPED, desired_phase="Stopped")
+    moved = {**job(2), "metadata": {"name": "web", "annotations": {"rung.dev/node-pools": "a100"}}}
+    response = robot.send("PUT", web, {"manifest": moved})
+    (problem,) = response.json()["errors"]
+    assert (problem["pointer"], problem["code"], problem["allowed"]) == ("/nodePools", "fixed", ["h100"])
+    moved["metadata"]["annotations"]["rung.dev/node-pools"] = "h100"
+    assert robot.send("PUT", web, {"manifest": moved}).status_code == 202
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from workloads.api.native_schemas import change_schema, native_schema
 from workloads.api.native_shapes import effective_spec, native_body, native_json
 from workloads.api.submitting import ANSWERS
 from workloads.intake.native import TYPES
+from workloads.intake.native.reader import COUNTS
 from workloads.models import Workload
 from workloads.services.changing import Change, change
 from workloads.services.reading import read_scaled, refusals
@@ -113,10 +114,16 @@ def _reshaped(kind: str, workload: Workload, named: Mapping[str, Any], actor: Ac
     """What was sent, with the named fields over it; of what came by another door, its object with another count."""
     sent, fields = native_body(workload), [f"/spec/{name}" for name in named]
     if not sent or workload.type.name != TYPES[kind]:
-        return Change(read_scaled(workload=workload, kind=kind, spec=named, actor=actor), fields=fields)
-    body = {**sent, "spec": {**sent["spec"], **named}}
+        return Change(*read_scaled(workload=workload, kind=kind, spec=named, actor=actor), fields=fields)
+    body = {**sent, "spec": {**_without_counts(sent["spec"], named), **named}}
     spec = read_body(kind, body, workload.project, actor, workload=workload).named(workload.name)
     return Change(spec, body, fields=fields)
+
+
+def _without_counts(sent: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """What was sent, but for the number of replicas where that is named anew in one of its two ways."""
+    again = COUNTS if COUNTS & named.keys() else frozenset[str]()
+    return {name: value for name, value in sent.items() if name not in again}
 
 
 def _refuse_fixed(named: Mapping[str, Any]) -> None:

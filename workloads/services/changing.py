@@ -4,7 +4,7 @@ Rung never rewrites pods under running ones: a new image or size is refused unle
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils import timezone
@@ -30,7 +30,7 @@ SCALED = "replicas"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is asked for. `spec`: the whole workload as it is to be, `raw`: what was sent for it.
+    """What is asked for. `spec`: the whole workload as it is to be, `raw`: the object that was sent for it, if any.
 
     `fields`: pointers of what differs, for a refusal.
     """
@@ -44,52 +44,79 @@ class Change:
 def change(*, workload: Workload, wanted: Change, actor: Actor) -> Workload:
     """Make it so, all of it or nothing. Refused at fields that cannot be changed now; Conflict when it has moved on.
 
-    1. another body: the same kind and name, within quota and caps as a new one would be
+    1. another body: the same kind, name and pools, within quota and caps as a new one would be
     2. another priority, as `lifecycle.change_priority`
     3. one audit record for each, and a worker is woken
     """
     with verb(actor=actor, action="workload.change", **entity_of(workload)):
         ready(workload, actor)
-        level = None if wanted.priority is None else known_level(wanted.priority)
-        if level is not None and level.name == workload.priority.name:
-            level = None
-        _refuse_ended(workload, wanted, level)
-        if wanted.spec is not None and _differs(wanted.spec, workload):
-            _reshape(workload, wanted.spec, wanted, level or level_of(workload.priority), actor)
-        elif wanted.raw is not None and wanted.raw != workload.raw:
-            rewrite(workload, timezone.now(), raw=dict(wanted.raw))
+        level = _another_level(workload, wanted.priority)
+        before = WorkloadSpec.from_json(workload.spec)
+        after = before if wanted.spec is None else _in_its_pools(wanted.spec, before, workload)
+        reshaped = after.manifest != before.manifest
+        if reshaped or level is not None or _says_more(wanted.raw, workload):
+            _refuse_ended(workload)
+        if reshaped:
+            _reshape(workload, before, after, wanted, level or level_of(workload.priority), actor)
+        elif _says_more(wanted.raw, workload):
+            _store(workload, before, after, wanted, actor)
         if level is not None:
             refuse_fixed(workload, "given another priority", code="priority_fixed", pointer="/priority")
             apply_priority(workload, level, actor)
     return workload
 
 
-def _refuse_ended(workload: Workload, wanted: Change, level: Level | None) -> None:
-    if workload.phase in ENDED and (level is not None or (wanted.spec is not None and _differs(wanted.spec, workload))):
+def _another_level(workload: Workload, name: str | None) -> Level | None:
+    """None where it is to stay as it is."""
+    level = None if name is None else known_level(name)
+    return None if level is None or level.name == workload.priority.name else level
+
+
+def _in_its_pools(spec: WorkloadSpec, before: WorkloadSpec, workload: Workload) -> WorkloadSpec:
+    """The same where the workload is: what names no pools, or those that were asked for, does not choose again."""
+    own = tuple(workload.node_pools)
+    if spec.node_pools not in {(), before.node_pools, own}:
+        message = "They are chosen when a workload is submitted: submit another one."
+        raise Refused.at("/nodePools", "fixed", message, allowed=own)
+    return replace(spec, node_pools=own)
+
+
+def _says_more(raw: Mapping[str, Any] | None, workload: Workload) -> bool:
+    """Fields that mean nothing to the cluster are kept and answered as they were sent."""
+    return bool(raw) and raw != workload.raw
+
+
+def _refuse_ended(workload: Workload) -> None:
+    if workload.phase in ENDED:
         raise Conflict(f"{workload.name} is {workload.phase}; nothing of it changes any more.", code="ended")
 
 
-def _differs(spec: WorkloadSpec, workload: Workload) -> bool:
-    return spec.manifest != dict(workload.spec["manifest"])
-
-
-def _reshape(workload: Workload, spec: WorkloadSpec, wanted: Change, level: Level, actor: Actor) -> None:
-    before = WorkloadSpec.from_json(workload.spec)
-    _refuse_another(before, spec)
-    if workload.phase != Phase.STOPPED and _described(before.manifest) != _described(spec.manifest):
+def _reshape(
+    workload: Workload, before: WorkloadSpec, after: WorkloadSpec, wanted: Change, level: Level, actor: Actor
+) -> None:
+    _refuse_another(before, after)
+    if workload.phase != Phase.STOPPED and _described(before.manifest) != _described(after.manifest):
         _refuse_described(workload, wanted.fields)
-    _refuse_unfit(workload, spec, level)
-    total, now = spec.total, timezone.now()
+    _refuse_unfit(workload, after, level)
+    total = after.total
     values = {
-        "spec": spec.as_json(),
+        "spec": after.as_json(),
         "gpu_milli": total.gpu,
         "cpu_milli": total.cpu,
         "memory_bytes": total.memory,
-        "pod_count": spec.pods,
+        "pod_count": after.pods,
     }
-    rewrite(workload, now, raw=dict(wanted.raw or workload.raw), **values)
-    detail = {"before": _size(before), "after": _size(spec), "fields": list(wanted.fields)}
-    message = f"Changed: {spec.pods} pods where there were {before.pods}." if spec.pods != before.pods else "Changed."
+    _store(workload, before, after, wanted, actor, **values)
+
+
+def _store(
+    workload: Workload, before: WorkloadSpec, after: WorkloadSpec, wanted: Change, actor: Actor, **values: Any
+) -> None:
+    """The row, its timeline, the audit record, the wake-up."""
+    now = timezone.now()
+    rewrite(workload, now, raw=dict(wanted.raw or {}), **values)
+    detail = {"before": _size(before), "after": _size(after), "fields": list(wanted.fields)}
+    message = f"Changed: {after.pods} pods where there were {before.pods}." if after.pods != before.pods else "Changed."
     note(
         workload=workload, at=now, type_=EventType.ACTION, reason="Changed", message=message, actor=actor, detail=detail
     )

@@ -17,6 +17,7 @@ from tenants.models import Project
 from tenants.permissions import Verb, require
 from workloads import intake
 from workloads.intake import Explicit, FormFields, IntakeRefused, Native, Scope, WorkloadSpec
+from workloads.intake.native.reader import COUNTS
 from workloads.models import Workload
 from workloads.permissions import require_manage
 from workloads.services.lifecycle import entity_of
@@ -78,14 +79,28 @@ def read_native_body(
         return intake.read_native(native, scope=scope_of(project))
 
 
-def read_scaled(*, workload: Workload, kind: str, spec: Mapping[str, Any], actor: Actor) -> WorkloadSpec:
-    """A workload that came by another door than its kind's, with as many replicas as these native fields say."""
+def read_scaled(
+    *, workload: Workload, kind: str, spec: Mapping[str, Any], actor: Actor
+) -> tuple[WorkloadSpec, Mapping[str, Any]]:
+    """A workload that came by another door than its kind's, with as many replicas as these native fields say.
+
+    Beside it: what was sent for it, saying the same.
+    """
     before = WorkloadSpec.from_json(workload.spec)
     with refusals(project=workload.project, actor=actor, workload=workload):
         count = intake.read_count(kind, spec)
         manifest = {**before.manifest, "spec": {**before.manifest["spec"], "replicas": count}}
         found = intake.read_object(manifest, scope=scope_of(workload.project), type_name=before.type_name)
-    return replace(found, request=before.request, node_pools=before.node_pools, source=before.source)
+    scaled = replace(found, request=before.request, node_pools=before.node_pools, source=before.source)
+    return scaled, workload.raw if found.manifest == before.manifest else _counted(workload.raw, count)
+
+
+def _counted(raw: Mapping[str, Any], count: int) -> Mapping[str, Any]:
+    """Without a `spec` it says nothing of replicas."""
+    if not isinstance(raw.get("spec"), dict):
+        return raw
+    kept = {name: value for name, value in raw["spec"].items() if name not in COUNTS}
+    return {**raw, "spec": {**kept, "replicas": count}}
 
 
 @contextmanager
