@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, ref_of
+from clusters.kinds_core import KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS, ref_of
 from clusters.ownership import generation_of, hash_of, is_managed, stamped
 from clusters.ports import APPLIED_HASH, GENERATION, Manifest, ObjectRef
 from scheduling.resources import parse_quantity
@@ -92,7 +92,11 @@ class Fenced:
 
 Change: TypeAlias = Create | Update | Replace | Delete | Conflict | Fenced
 
-IMMUTABLE: Final[Mapping[str, frozenset[str]]] = {PRIORITY_CLASS.key: frozenset({"/value", "/preemptionPolicy"})}
+IMMUTABLE: Final[Mapping[str, tuple[str, ...]]] = {
+    PRIORITY_CLASS.key: ("/value", "/preemptionPolicy"),
+    KAI_TOPOLOGY.key: ("/spec/levels",),
+}
+"""Beginnings of pointers."""
 # Maps that are wholly ours: a key that only the observed object has is a difference too.
 WHOLE_MAPS: Final = frozenset({"hard", "deserved", "capability"})
 # Values below these keys are quantities: "1" and "1000m" are the same.
@@ -178,7 +182,7 @@ def _compare(
         return None
     if generation_of(desired) < generation_of(observed):
         return Fenced(ref, desired, observed, changes)
-    if any(change.path in IMMUTABLE.get(ref.kind.key, ()) for change in changes):
+    if any(change.path.startswith(IMMUTABLE.get(ref.kind.key, ())) for change in changes):
         return Replace(ref, desired, observed, changes)
     return Update(ref, desired, observed, changes)
 

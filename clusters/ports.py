@@ -67,7 +67,8 @@ class PoolSpec:
     label_key: str
     label_value: str
     is_default: bool = False
-    has_topology: bool = False  # the cluster has a topology of the pool's name, where its scheduler knows such
+    topology_levels: tuple[str, ...] = ()  # node labels of its domains of close nodes, widest first
+    topology_revision: int = 0  # of what a scheduler was told and never changes itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +236,18 @@ class Traits:
     configuration: Configuration | None = None
     """What it is configured by, where that can be read."""
     topologies: Kind | None = None
-    """Objects of an admin's that name the node labels of a pool's domains, for whose gangs one may be asked."""
+    """Made of the topology levels of each node pool; a gang may then ask for one domain of a level."""
+    fixed_topologies: bool = False
+    """What runs is counted under the levels of its start, and they never change: others are told under a new name."""
     inquiries: Inquiries | None = None
     """What it is asked again and again while something waits."""
 
     @property
+    @property
+    def knows_domains(self) -> bool:
+        """A gang may ask for nodes with one value of a label."""
+        return self.whole_gangs or self.topologies is not None
+
     def names_objects(self) -> bool:
         """It says who gained by the uid of a workload's object, not of a pod."""
         return self.whole_gangs or self.queues_jobs or self.retells is not None

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from clusters.flavours import flavour_for
-from clusters.kinds_core import EVENT, NODE, POD, SERVICE, WORKLOAD_KINDS
+from clusters.kinds_core import EVENT, KAI_TOPOLOGY, KUEUE_TOPOLOGY, NODE, POD, SERVICE, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.order import PARENTS
 from clusters.ports import MANAGED_BY, MANAGER, Configuration, Inquiries, Kind, Manifest
@@ -94,7 +94,6 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[Access, ...]:
         *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in (*traits.reads, *traits.tells)),
         *_configured(traits.configuration),
         *_asked(traits.inquiries),
-        *_listed(traits.topologies),
     )
 
 
@@ -108,16 +107,13 @@ def _asked(about: Inquiries | None) -> Iterable[Access]:
         yield Access(about.queue.group, about.queue.plural, ("get",), about.why, subresource=about.part)
 
 
-def _listed(topologies: Kind | None) -> Iterable[Access]:
-    if topologies is not None:
-        yield Access(topologies.group, topologies.plural, ("list",), "domains of close nodes in each pool")
-
-
 def _why(kind: Kind) -> str:
     if kind == NAMESPACE_KIND:
         return "one namespace per project; the uid of kube-system is the cluster's identity"
     if kind in WORKLOAD_KINDS:
         return "workloads that were submitted"
+    if kind in {KAI_TOPOLOGY, KUEUE_TOPOLOGY}:
+        return "domains of close nodes in each pool"
     return "queues and their quotas" if kind.key in PARENTS else "priorities and quotas of projects"
 
 

@@ -1,14 +1,12 @@
 """Who says what a cluster should hold: the apps above register sources at start-up; their sum is the desired state."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Final, Protocol
 
 from clusters.models import Cluster, NodePool
 from clusters.ports import DesiredState, PoolSpec
-from clusters.topologies import levels_of
 
 EVERYBODY: Final = ""
 
@@ -46,11 +44,16 @@ def uncounted_state(cluster: Cluster) -> DesiredState:
 
 def pool_spec(pool: NodePool) -> PoolSpec:
     """A node pool row as flavours see it."""
-    return PoolSpec(pool.name, pool.label_key, pool.label_value, is_default=pool.is_default)
+    return PoolSpec(
+        pool.name,
+        pool.label_key,
+        pool.label_value,
+        is_default=pool.is_default,
+        topology_levels=tuple(pool.topology_levels),
+        topology_revision=pool.topology_revision,
+    )
 
 
 def _sum(cluster: Cluster, sources: Iterable[Source], owner: str) -> DesiredState:
-    found = [pool_spec(pool) for pool in cluster.node_pools.all()]
-    served = cluster.served_kinds
-    pools = DesiredState(pools=tuple(replace(each, has_topology=bool(levels_of(served, each.name))) for each in found))
+    pools = DesiredState(pools=tuple(map(pool_spec, cluster.node_pools.all())))
     return reduce(add, (source(cluster, owner=owner) for source in sources), pools)

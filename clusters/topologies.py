@@ -1,44 +1,47 @@
-"""Topologies that an admin has made in a cluster, as lines among the kinds that its row says are served. Pure.
+"""The topology of a node pool: keys of node labels, widest first. Nodes with one value of a key are a domain. Pure.
 
-A scheduler that looks for close nodes by a topology uses for a node pool the one of the pool's own name.
+The rules are those of the schedulers' own objects (Kueue and KAI): no key twice, the node's own name only last.
 """
 
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from clusters.ports import Manifest
+from portal.core.errors import Problem
 
-MARK: Final = "topology"
-KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}")
-MOST: Final = 100
-"""Topologies, and levels of one, that are kept."""
-
-
-def line_of(topology: Manifest) -> str:
-    """`topology <name> <widest key> … <narrowest key>`; empty for what names no label."""
-    spec = topology.get("spec")
-    levels: Any = spec.get("levels") if isinstance(spec, dict) else None
-    keys = [str(each.get("nodeLabel", "")) for each in levels or () if isinstance(each, dict)]
-    named = [key for key in keys[:MOST] if KEY.fullmatch(key)]
-    return " ".join([MARK, str(topology["metadata"]["name"]), *named]) if named else ""
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+LABEL_KEY: Final = rf"({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
+LONGEST: Final = 253
+MOST: Final = 8
+"""Levels of one pool."""
+HOSTNAME: Final = "kubernetes.io/hostname"
 
 
-def kinds_among(served: Iterable[str]) -> list[str]:
-    """The lines that name kinds."""
-    return [line for line in served if not _is_topology(line)]
+def told_levels(levels: Sequence[str]) -> tuple[str, ...]:
+    """As schedulers are told them: down to the single node, so that what they let go has its places on nodes."""
+    return (*levels, *(() if HOSTNAME in levels else (HOSTNAME,)))
 
 
-def topologies_among(served: Iterable[str]) -> list[str]:
-    """The lines that name topologies."""
-    return [line for line in served if _is_topology(line)]
+def wrong_levels(levels: Sequence[str], *, field: str) -> Iterator[Problem]:
+    """What is wrong with them, at the pointer of each; nothing: they can be."""
+    if len(levels) > MOST:
+        yield Problem(field, "too_many", f"There are {len(levels)} levels; a pool has at most {MOST}.")
+    for index, key in enumerate(levels[: MOST + 1]):
+        if code := _wrong(levels, index):
+            yield Problem(f"{field}/{index}", code, _SAID[code].format(key=key[:80]))
 
 
-def levels_of(served: Iterable[str], pool: str) -> tuple[str, ...]:
-    """Node labels of a pool's domains, widest first; empty: there is no topology of its name."""
-    head = f"{MARK} {pool.lower()} "
-    return next((tuple(line.split(" ")[2:]) for line in served if line.startswith(head)), ())
+def _wrong(levels: Sequence[str], index: int) -> str:
+    key = levels[index]
+    if len(key) > LONGEST or not re.fullmatch(LABEL_KEY, key):
+        return "invalid"
+    if key in levels[:index]:
+        return "repeated"
+    return "not_last" if key == HOSTNAME and index + 1 < len(levels) else ""
 
 
-def _is_topology(line: str) -> bool:
-    return line.startswith(f"{MARK} ")
+_SAID: Final = {
+    "invalid": "{key!r} is no key of a node label, such as topology.kubernetes.io/zone.",
+    "repeated": "{key} is a level above already.",
+    "not_last": "{key} names single nodes: it can only be the last level.",
+}

@@ -5,11 +5,11 @@ Decisions are tried on the board (simulate removal, then restore); the snapshot 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduling.capacity import Ledger
 from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy, total
-from scheduling.placement import Room, Rooms, Selection, matches, selection
+from scheduling.placement import Room, Rooms, Selection, by_size, matches, selection
 from scheduling.reasons import Pend
 from scheduling.resources import ZERO, Resources
 
@@ -49,6 +49,7 @@ class Board:
         self.active: dict[str, int] = {}
         self._sizes: dict[Selection, tuple[frozenset[Resources], Resources]] = {}
         self._own: dict[str, Counter[int]] = defaultdict(Counter)
+        self._homes: dict[str, Counter[str]] = defaultdict(Counter)
         self._strategies = dict(snapshot.strategies)
         self._default = default
         self._counts_on_leaving = counts_on_leaving
@@ -123,7 +124,9 @@ class Board:
         self._stand(group, room, sign)
 
     def _stand(self, group: PodGroup, room: Room, pods: int) -> None:
-        """Count where pods are whose kin wants to be near them, or far."""
+        """Count where pods are whose kin wants to be near them, or far; and in which domain its pods are."""
+        if group.topology is not None:
+            self._homes[group.name][room.node.labels.get(group.topology, "")] += pods
         if group.placement is not None:
             self._own[group.kin or group.name][room.index] += pods
 
@@ -144,8 +147,27 @@ class Board:
         fitting = self.rooms.fitting(asked, group, strategy, now=now)
         return min(fitting, key=lambda room: sign * own[room.index], default=None)
 
+    def domains(self, group: PodGroup) -> list[PodGroup]:
+        """The group as it would be in each domain of its topology, the one with least room first; else as it is.
+
+        Once it has pods somewhere, only there.
+        """
+        if group.topology is None:
+            return [group]
+        homes = +self._homes[group.name]
+        room: dict[str, Resources] = {}
+        for each in self.rooms.matching(group):
+            value = each.node.labels.get(group.topology)
+            if value is not None and (not homes or value in homes):
+                room[value] = room.get(value, ZERO) + each.future
+        names = sorted(room, key=lambda name: (by_size(room[name]), name))
+        return [replace(group, node_selector={**group.node_selector, group.topology: name}) for name in names]
+
     def place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
-        """Place all these pods or none. If one must wait for room on its way, all wait."""
+        """Place all these pods or none, in one domain where it wants one. If one must wait for room, all wait."""
+        return next(filter(None, (self._place_all(each, pods) for each in self.domains(group))), None)
+
+    def _place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
         mark = self.mark()
         found: list[tuple[Pod, Room, bool]] = []
         for pod in pods:

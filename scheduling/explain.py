@@ -1,5 +1,7 @@
 """The refusals every flavour shares: no such queue or pool, larger than any node, no room at the moment."""
 
+from dataclasses import replace
+
 from scheduling.board import Board
 from scheduling.model import Pod, PodGroup, total
 from scheduling.placement import by_size
@@ -29,4 +31,21 @@ def never_fits(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend:
 def no_room(board: Board, group: PodGroup, pods: tuple[Pod, ...], reason: Reason = Reason.NO_ROOM) -> Pend:
     """Nothing can be evicted for them and they do not fit: with what is free in the pool and on its emptiest node."""
     free, largest = board.rooms.free(group)
-    return Pend(reason, total(pods), pool=group.pool, free=free, largest_free=largest)
+    pend = Pend(reason, total(pods), pool=group.pool, free=free, largest_free=largest)
+    return pend if group.topology is None else _in_no_domain(board, group, pend)
+
+
+def _in_no_domain(board: Board, group: PodGroup, pend: Pend) -> Pend:
+    """The same for a gang of one domain: with the one that has most room, and whether the largest could ever do."""
+    domains = board.domains(group)
+    rooms = {each.node_selector[str(group.topology)]: board.rooms.free(each)[0] for each in domains}
+    best = max(rooms, key=lambda name: by_size(rooms[name]), default="")
+    never = not any(pend.needed.fits_in(board.sizes(each)[1]) for each in domains)
+    return replace(
+        pend,
+        reason=Reason.NO_DOMAIN if pend.reason is Reason.NO_ROOM else pend.reason,
+        topology=group.topology,
+        domain=best,
+        largest_domain=rooms.get(best, ZERO),
+        also=(Reason.NEVER_FITS,) if never else (),
+    )

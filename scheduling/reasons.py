@@ -33,6 +33,7 @@ class Pend:
 
     needed: what the pod group asks for now. queue, allowed, used, missing: the queue that says no, its bound, what
     counts against the bound, and the part over it. free: unused in the node pool; largest_free: on its emptiest node.
+    topology: the node label of which it wants one value; domain: the one with most room, and largest_domain that room.
     """
 
     reason: Reason
@@ -44,6 +45,9 @@ class Pend:
     free: Resources = ZERO
     largest_free: Resources = ZERO
     pool: str | None = None
+    topology: str | None = None
+    domain: str = ""
+    largest_domain: Resources = ZERO
     also: tuple[Reason, ...] = field(default=())
 
     def numbers(self) -> dict[str, str]:
@@ -53,4 +57,6 @@ class Pend:
             shown |= {"queue": self.queue, "used": self.used, "allowed": self.allowed, "missing": self.missing}
         if self.pool is not None:
             shown |= {"pool": self.pool, "free": self.free, "largest_free": self.largest_free}
+        if self.topology is not None:
+            shown |= {"topology": self.topology, "domain": self.domain, "largest_domain": self.largest_domain}
         return {name: str(value) for name, value in shown.items()}

@@ -11,7 +11,6 @@ from django.db import connection
 
 from clusters.flavours import flavour_for
 from clusters.models import NodePool
-from clusters.topologies import kinds_among
 from portal.core.errors import Problem, Refused
 from portal.core.marks import Kept
 from scheduling.capacity import fits_quota
@@ -154,7 +153,7 @@ def refuse_unenforceable(effective: Effective, project: Project) -> None:
 
 def refuse_unserved(spec: WorkloadSpec, project: Project) -> None:
     """A kind that the cluster does not serve, as far as it was asked yet: its operator is not installed there."""
-    served, wanted = kinds_among(project.cluster.served_kinds), f"{spec.api_version} {spec.kind}"
+    served, wanted = project.cluster.served_kinds, f"{spec.api_version} {spec.kind}"
     if not served or wanted in served:
         return
     versions = [each.rpartition(" ")[0] for each in served if each.rpartition(" ")[2] == spec.kind]

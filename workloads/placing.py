@@ -10,10 +10,10 @@ from clusters.flavours.common import PLACEMENT, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kind_shapes import Shape
 from clusters.kinds import WorkloadKind, kind_for
-from clusters.models import Node
-from clusters.topologies import levels_of
+from clusters.models import Node, NodePool
 from portal.core.errors import Refused, RungError
 from tenants.models import Project
+from workloads.admission import pools_for
 from workloads.intake import WorkloadSpec
 from workloads.intake.problems import token
 from workloads.intake.roles import together
@@ -67,38 +67,46 @@ def _describes_pods(kind: WorkloadKind) -> bool:
 
 
 def _refuse_topology(spec: WorkloadSpec, project: Project) -> None:
-    """A node label to share that is not for this workload, not for this scheduler, or not on any node."""
-    key, cluster = shared_topology(spec), project.cluster
+    """A node label to share that is not for this scheduler, not for this workload, no level of a pool or on no node."""
+    key = shared_topology(spec)
     if key is None:
         return
-    nodes = Node.objects.filter(cluster=cluster)
-    traits = flavour_for(cluster.flavour).traits
-    if traits.topologies is None and not traits.whole_gangs:
+    pools = pools_for(spec, project)
+    levels = list(dict.fromkeys(level for pool in pools for level in pool.topology_levels))
+    traits = flavour_for(project.cluster.flavour).traits
+    if not traits.knows_domains:
         code, said = "topology_unsupported", f"{_where(project)} is not told of it"
     elif spec.min_member < 2:
         code, said = "topology_of_one", "only a gang of several pods can share one"
-    elif nodes.exists() and not nodes.filter(labels__has_key=key).exists():
-        code, said = "topology_unknown", f"no node of {cluster.name} carries {key}"
-    elif traits.topologies and (why := _not_in_a_topology(spec, project, key)):
-        code, said = "topology_unsupported", why
+    elif why := next(filter(None, (_no_level(pool, key, needed=traits.topologies is not None) for pool in pools)), ""):
+        code, said = "topology_not_a_level", why
+    elif bare := next((pool for pool in pools if _on_no_node(pool, key)), None):
+        code, said = "topology_unknown", f"no node of {bare.name} carries {key}"
+    elif traits.queues_jobs and _too_many_roles(spec):
+        code, said = "topology_unsupported", f"{_where(project)} brings two roles together, one of them of a single pod"
     else:
         return
-    raise _refused(project, TOPOLOGY_KEY, code, f"A topology for the whole gang was asked for: {said}.")
+    raise _refused(project, TOPOLOGY_KEY, code, f"A topology for the whole gang was asked for: {said}.", *levels)
 
 
-def _not_in_a_topology(spec: WorkloadSpec, project: Project, key: str) -> str:
-    """Why none of its pools' topologies serves; empty: one does."""
-    cluster = project.cluster
-    pools = spec.node_pools or cluster.node_pools.values_list("name", flat=True)
-    levels = {name: levels_of(cluster.served_kinds, name) for name in pools}
-    if not any(levels.values()):
-        return f"{_where(project)} has no Topology named as the pool ({' or '.join(levels)})"
-    if not any(key in each for each in levels.values()):
-        known = sorted({label for each in levels.values() for label in each})
-        return f"no level of the pool's Topology is {key}; there are {', '.join(known)}"
-    if len(spec.roles) > 2 or (len(spec.roles) == 2 and all(role.replicas > 1 for role in spec.roles)):
-        return f"{_where(project)} brings two roles together at most, one of them of a single pod"
-    return ""
+def _no_level(pool: NodePool, key: str, *, needed: bool) -> str:
+    """Why the key is none of the pool's; empty: it is. Without `needed`, a pool that names none has any."""
+    levels = pool.topology_levels
+    if key in levels or not (levels or needed):
+        return ""
+    if not levels:
+        return f"the node pool {pool.name} names no topology levels, which an admin sets on its page"
+    return f"{key} is no topology level of the node pool {pool.name}; there are {', '.join(levels)}"
+
+
+def _on_no_node(pool: NodePool, key: str) -> bool:
+    """Of a pool whose nodes have been seen."""
+    nodes = Node.objects.filter(pool=pool)
+    return nodes.exists() and not nodes.filter(labels__has_key=key).exists()
+
+
+def _too_many_roles(spec: WorkloadSpec) -> bool:
+    return len(spec.roles) > 2 or (len(spec.roles) == 2 and all(role.replicas > 1 for role in spec.roles))
 
 
 def _where(project: Project) -> str:

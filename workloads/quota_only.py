@@ -6,10 +6,10 @@ from typing import Final
 from scheduling.decisions import Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.nodeless import Nodeless, nodeless
+from scheduling.reasons import Reason
 from workloads.forecasts import Forecast, Verdict
 from workloads.sentences import amount_text
 
-NO_NODE: Final = "NoRoom"
 BLIND: Final = "Admitted at once: its quota is free."
 AWARE: Final = "Waits, though its quota is free:"
 HOLDS: Final = (
@@ -39,11 +39,14 @@ def looked_at_nodes(
         "free": str(missing.free),
         "largest_free": str(missing.largest_free),
     }
+    if missing.topology is not None:
+        near = {"topology": missing.topology, "domain": missing.domain, "largest_domain": str(missing.largest_domain)}
+        numbers |= near
     return replace(
         found,
         verdict=Verdict.WAITS,
         sentence=f"{AWARE if aware else BLIND} {sentence}",
-        reason=NO_NODE,
+        reason=str(Reason.NO_ROOM if missing.topology is None else Reason.NO_DOMAIN),
         numbers=numbers,
         cautions=(*found.cautions, *holds),
     )
@@ -51,7 +54,16 @@ def looked_at_nodes(
 
 def _sentence(missing: Nodeless, found: Forecast) -> str:
     who = f"{missing.pods} of its {missing.of} pods" if missing.of > 1 else "Its pod"
-    return (
-        f"{who} may find no node: each needs {amount_text(missing.asked)} on one node of {found.pool}, where "
-        f"{amount_text(missing.free)} are free, at most {amount_text(missing.largest_free)} on one node."
-    )
+    said = f"{who} may find no node: each needs {amount_text(missing.asked)} on one node of {found.pool},"
+    free, largest = amount_text(missing.free), amount_text(missing.largest_free)
+    if missing.topology is None:
+        return f"{said} where {free} are free, at most {largest} on one node."
+    return f"{said} all on nodes with one value of {missing.topology}{_near(missing)}."
+
+
+def _near(missing: Nodeless) -> str:
+    """What the domain has that takes most of a gang."""
+    if not missing.domain:
+        return ", which no ready node carries"
+    free, most = amount_text(missing.free), amount_text(missing.largest_domain)
+    return f"; {free} are free, at most {most} with one value ({missing.domain})"

@@ -54,14 +54,13 @@ def pend_sentence(pend: Pend, *, pool: str, labels: Mapping[str, str]) -> str:
         return f"needs {needed} in {pool}; {who} can have at most {_allowed(pend)} there, borrowed ones included"
     if pend.reason is Reason.WAITING_FOR_QUOTA:
         return f"needs {needed} in {pool}; of quota {who} has {_unused(pend)} free, and {_spared(pend)}"
+    if pend.topology is not None:
+        return f"needs {needed} on nodes of {pool} with one value of {pend.topology}; {_in_domains(pend)}"
     because = _BECAUSE.get(pend.reason, "nothing there may be evicted for it")
     return f"needs {needed} in {pool}; {_free(pend)}, and {because}"
 
 
-_BECAUSE: Final = {
-    Reason.PREEMPTION_NEVER: "its priority evicts nobody",
-    Reason.NO_DOMAIN: "what must start close by evicts nobody",
-}
+_BECAUSE: Final = {Reason.PREEMPTION_NEVER: "its priority evicts nobody"}
 
 _SHORT: Final = {
     Reason.NO_SUCH_POOL: "waits for the node pool {pool}, which has no nodes",
@@ -103,6 +102,17 @@ def _free(pend: Pend) -> str:
     if pend.needed.gpu:
         return f"{gpus_text(pend.free.gpu)} free, at most {decimal_text(pend.largest_free.gpu)} on one node"
     return f"{pend.free} free"
+
+
+def _in_domains(pend: Pend) -> str:
+    """What is free, and how much of it close together."""
+    if not pend.domain:
+        return "no ready node carries it"
+    held = gpus_text(pend.largest_domain.gpu) if pend.needed.gpu else str(pend.largest_domain)
+    never = "no value has so much even when all of its nodes are empty"
+    because = never if Reason.NEVER_FITS in pend.also else "nobody is evicted for it"
+    free = gpus_text(pend.free.gpu) if pend.needed.gpu else str(pend.free)
+    return f"{free} free, at most {held} with one value ({pend.domain}), and {because}"
 
 
 def _largest(pend: Pend) -> str:

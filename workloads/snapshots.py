@@ -18,6 +18,7 @@ from clusters.flavours.kube import with_defaults
 from clusters.models import Cluster, NodePool, ObservedPod
 from clusters.pods import TERMINAL
 from clusters.ports import DesiredState, ProjectSpec, QueueSpec, Traits
+from clusters.services.configured import left_out
 from clusters.sources import desired_state
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot, Strategy
 from scheduling.priority import THRESHOLD, Preemptibility
@@ -62,6 +63,7 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
         groups=(*_groups(cluster, pods, state), *_unborn(cluster, pods, pools)),
         now=int(timezone.now().timestamp() * 1_000_000),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
+        leaves_out=left_out(cluster),
     )
     return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
 
@@ -151,7 +153,7 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
     traits = flavour_for(cluster.flavour).traits
     by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
-    topologies = _noted(common.TOPOLOGY_KEY, minimum) if gangs else {}
+    topologies = _noted(common.TOPOLOGY_KEY, minimum) if traits.knows_domains else {}
     placements = _noted(common.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name})
     homes = _leaves(state.projects)
     drafts: dict[str, list[ObservedPod]] = {}
@@ -163,8 +165,8 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
         if traits.queues_jobs:
             group = _admitted(group)
         owner = members[0].owner_id
-        group = _placed(group, placements.get(owner, ""), owner)
-        yield as_gang(group, minimum.get(owner, 1), topologies.get(owner)) if gangs else group
+        group = replace(_placed(group, placements.get(owner, ""), owner), topology=topologies.get(owner))
+        yield as_gang(group, minimum.get(owner, 1)) if gangs else group
 
 
 def _admitted(group: PodGroup) -> PodGroup:
@@ -172,9 +174,9 @@ def _admitted(group: PodGroup) -> PodGroup:
     return replace(group, started=group.age_key, queue=group.queue if workload_of(group.name) else "")
 
 
-def as_gang(group: PodGroup, minimum: int, topology: str | None) -> PodGroup:
+def as_gang(group: PodGroup, minimum: int) -> PodGroup:
     """As a scheduler of gangs sees it: what starts together goes together. The minimum stands, though few are there."""
-    return replace(group, min_member=minimum, gang=True, whole=True, topology=topology) if minimum > 1 else group
+    return replace(group, min_member=minimum, gang=True, whole=True) if minimum > 1 else replace(group, topology=None)
 
 
 def _placed(group: PodGroup, placement: str, kin: str) -> PodGroup:
@@ -289,9 +291,9 @@ def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
         tolerations=borne_taints(wanted.spec),
     )
     group = _placed(group, wanted_placement(wanted.spec), wanted.name)
-    if not flavour.traits.whole_gangs:
-        return group
-    return as_gang(group, wanted.spec.min_member, shared_topology(wanted.spec))
+    if flavour.traits.knows_domains:
+        group = replace(group, topology=shared_topology(wanted.spec))
+    return as_gang(group, wanted.spec.min_member) if flavour.traits.whole_gangs else group
 
 
 def _wanted_pods(wanted: Wanted, *, filled_in: bool) -> Iterator[Pod]:

@@ -5,7 +5,8 @@ from hashlib import sha256
 from typing import Final
 
 from clusters.ownership import owned
-from clusters.ports import DesiredState, Manifest, PriorityLevel, ProjectSpec
+from clusters.ports import DesiredState, Kind, Manifest, PoolSpec, PriorityLevel, ProjectSpec
+from clusters.topologies import told_levels
 
 POOL: Final = "rung.dev/node-pool"
 TOPOLOGY_KEY: Final = "rung.dev/topology-key"
@@ -58,6 +59,13 @@ def shared_objects(state: DesiredState) -> Iterator[Manifest]:
     """PriorityClasses and namespaces."""
     yield from map(priority_class, state.levels)
     yield from map(namespace, state.projects)
+
+
+def topology(kind: Kind, name: str, pool: PoolSpec) -> Manifest:
+    """A pool's levels, as both schedulers that have such an object take them."""
+    levels = [{"nodeLabel": key} for key in told_levels(pool.topology_levels)]
+    metadata = owned(name, owner=f"pool.{pool.name}", generation=0)
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {"levels": levels}}
 
 
 def queue_name(owner: str, pool: str) -> str:

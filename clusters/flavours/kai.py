@@ -9,7 +9,7 @@ from typing import Any, Final
 from clusters.durations import minutes_text
 from clusters.flavours import common, kai_reading
 from clusters.flavours.rendering import render_job
-from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
+from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS
 from clusters.ownership import owned
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PoolSpec, Promise, QueueSpec, Reading, Traits
 from scheduling.priority import THRESHOLD, Preemptibility
@@ -18,6 +18,8 @@ SCHEDULER: Final = "kai-scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
 JOB_MINIMUM: Final = "kai.scheduler/batch-min-member"
+TOPOLOGY: Final = "kai.scheduler/topology"
+REQUIRED_LEVEL: Final = "kai.scheduler/topology-required-placement"
 UNLIMITED: Final = -1
 
 
@@ -37,15 +39,19 @@ class Kai:
         told_minimum=("Job",),
         reads=(KAI_POD_GROUP,),
         retells=kai_reading.retell,
+        topologies=KAI_TOPOLOGY,
     )
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""
-        return (PRIORITY_CLASS, NAMESPACE, KAI_QUEUE)
+        return (PRIORITY_CLASS, NAMESPACE, KAI_TOPOLOGY, KAI_QUEUE)
 
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
-        """PriorityClasses, namespaces, and a Queue per department and project in each pool."""
+        """PriorityClasses, namespaces, a Topology per pool that has levels, a Queue per department and project in each."""
         yield from common.shared_objects(state)
+        yield from (
+            common.topology(KAI_TOPOLOGY, _topology(each), each) for each in state.pools if each.topology_levels
+        )
         yield from map(queue_manifest, state.departments)
         for project in state.projects:
             yield from map(queue_manifest, project.queues)
@@ -61,6 +67,7 @@ class Kai:
         """
         manifests = render_job(job, labels={QUEUE_LABEL: job.queue, **_shard(job.pool)}, scheduler=SCHEDULER)
         for each in manifests:
+            each["metadata"]["annotations"] |= _domain(job)
             if (each["apiVersion"], each["kind"]) == ("batch/v1", "Job"):
                 each["metadata"]["annotations"][JOB_MINIMUM] = str(job.min_member)
         return manifests
@@ -99,6 +106,16 @@ def queue_manifest(spec: QueueSpec) -> Manifest:
     labels = {common.POOL: spec.pool.name, **_shard(spec.pool)}
     metadata = owned(spec.name, owner=spec.owner, generation=spec.generation, labels=labels)
     return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": metadata, "spec": body}
+
+
+def _topology(pool: PoolSpec) -> str:
+    return pool.name.lower()
+
+
+def _domain(job: JobSpec) -> dict[str, str]:
+    """All pods on nodes with one value of a label, which KAI's pod grouper reads at the object itself."""
+    key = ((job.manifest.get("metadata") or {}).get("annotations") or {}).get(common.TOPOLOGY_KEY)
+    return {TOPOLOGY: _topology(job.pool), REQUIRED_LEVEL: key} if key and job.pool else {}
 
 
 def _share(spec: QueueSpec, deserved: int | None, limit: int | None, *, unit: int) -> dict[str, int | float]:

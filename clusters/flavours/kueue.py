@@ -69,6 +69,7 @@ class Kueue:
     preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
     traits: Traits = Traits(
         installed=KUEUE_QUEUE,
+        simulated=True,
         queues_by_pool=True,
         root_above=True,
         sums_projects=True,
@@ -77,6 +78,7 @@ class Kueue:
         minimum="all",
         tells={KUEUE_WORKLOAD: kueue_reading.tell},
         topologies=KUEUE_TOPOLOGY,
+        fixed_topologies=True,
         inquiries=INQUIRIES,
     )
 
@@ -86,6 +88,7 @@ class Kueue:
             PRIORITY_CLASS,
             NAMESPACE,
             KUEUE_PRIORITY,
+            KUEUE_TOPOLOGY,
             KUEUE_FLAVOR,
             KUEUE_COHORT,
             KUEUE_QUEUE,
@@ -93,9 +96,12 @@ class Kueue:
         )
 
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
-        """Classes, namespaces, a flavor per pool, a Cohort per department, queues per project."""
+        """Classes, namespaces, a flavor per pool with its topology, a Cohort per department, queues per project."""
         yield from common.shared_objects(state)
         yield from map(_workload_class, state.levels)
+        yield from (
+            common.topology(KUEUE_TOPOLOGY, _flavor_name(each), each) for each in state.pools if each.topology_levels
+        )
         yield from map(_flavor, state.pools)
         yield from _cohorts(state.departments)
         for project in state.projects:
@@ -170,13 +176,15 @@ def _flavor(pool: PoolSpec) -> Manifest:
         "metadata": owned(_flavor_name(pool), owner=f"pool.{pool.name}", generation=0),
         "spec": {
             "nodeLabels": {pool.label_key: pool.label_value},
-            **({"topologyName": _flavor_name(pool)} if pool.has_topology else {}),
+            **({"topologyName": _flavor_name(pool)} if pool.topology_levels else {}),
         },
     }
 
 
 def _flavor_name(pool: PoolSpec) -> str:
-    return pool.name.lower()
+    """Of its topology too. A flavor that has one never changes: with other levels or another label it is another one."""
+    name = pool.name.lower()
+    return f"{name}.{pool.topology_revision}" if pool.topology_revision else name
 
 
 def _cohorts(departments: Iterable[QueueSpec]) -> Iterable[Manifest]:

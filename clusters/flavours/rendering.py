@@ -8,12 +8,12 @@ from clusters.flavours.common import PLACEMENT, POOL
 from clusters.flavours.hardening import TOKEN, harden_container, harden_containers, harden_context, harden_pod
 from clusters.kinds import FoundPart, Shape, WorkloadKind, kind_for, parts_in
 from clusters.ports import GENERATION, MANAGED_BY, MANAGER, OWNER, JobSpec, Manifest, PoolSpec
+from clusters.topologies import HOSTNAME
 
 ROLE: Final = "rung.dev/role"
 MIN_MEMBER: Final = "rung.dev/min-member"
 PRIORITY_LABEL: Final = "priorityClassName"
 REVISION: Final = "revision"
-HOSTNAME: Final = "kubernetes.io/hostname"
 PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
 # In a tenant's body any of these would speak for another owner, queue, pool or policy.
 RESERVED: Final = (
@@ -27,6 +27,7 @@ RESERVED: Final = (
     "rung.dev/pods-hash",
     "kai.scheduler/queue",
     "kai.scheduler/node-pool",
+    "kai.scheduler/topology",
     "kueue.x-k8s.io/",
     "scheduling.volcano.sh/",
     "volcano.sh/",

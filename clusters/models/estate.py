@@ -106,6 +106,12 @@ class NodePool(models.Model):
     label_value = models.CharField(max_length=63)
     is_default = models.BooleanField(default=False)
     gpu_placement = models.CharField(max_length=10, choices=Placement.choices, default=Placement.BINPACK)
+    topology_levels = models.JSONField(
+        default=list, blank=True, help_text="Node labels that make its domains of close nodes, widest first."
+    )
+    topology_revision = models.PositiveIntegerField(
+        default=0, help_text="Counts changes of what a scheduler was told and never changes itself."
+    )
     created_by = models.CharField(max_length=254, blank=True)
     updated_by = models.CharField(max_length=254, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

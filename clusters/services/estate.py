@@ -1,6 +1,7 @@
 """The estate an admin looks after: clusters and their node pools. Every change is audited and wakes a reconcile."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -10,9 +11,11 @@ from django.utils import timezone
 from clusters.enqueue import wake_sync
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import BACKENDS
-from clusters.models import Cluster, ClusterState, NodePool, Placement
+from clusters.models import Cluster, ClusterState, NodePool, ObservedPod, Placement
+from clusters.pods import TERMINAL
 from clusters.services import touches
 from clusters.services.leases import forget_versions
+from clusters.topologies import wrong_levels
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
@@ -113,10 +116,12 @@ def create_node_pool(
     label_value: str = "",
     label_key: str = POOL_LABEL,
     gpu_placement: str | None = None,
+    topology_levels: Sequence[str] = (),
     is_default: bool = False,
 ) -> NodePool:
     """Add a node pool: the nodes that carry one label. The first pool of a cluster is its default."""
     _refuse_placement(cluster, gpu_placement)
+    _refuse_levels(cluster, topology_levels)
     first = not cluster.node_pools.exists()
     pool = NodePool(
         cluster=cluster,
@@ -124,6 +129,7 @@ def create_node_pool(
         label_key=label_key,
         label_value=label_value or name,
         gpu_placement=gpu_placement or Placement.BINPACK,
+        topology_levels=list(topology_levels),
         is_default=is_default or first,
         created_by=actor.name,
         updated_by=actor.name,
@@ -141,22 +147,29 @@ def update_node_pool(
     label_key: str | None = None,
     label_value: str | None = None,
     gpu_placement: str | None = None,
+    topology_levels: Sequence[str] | None = None,
     is_default: bool | None = None,
 ) -> NodePool:
     """Change what makes a pool; what is not given stays. Its name stays: queues are named after it."""
     if is_default is False and pool.is_default:
         raise Refused.at("/is_default", "default_needed", "Make another pool the default instead.")
     _refuse_placement(pool.cluster, None if gpu_placement == pool.gpu_placement else gpu_placement)
-    before = _as_audit(pool)
+    levels = None if topology_levels is None else list(topology_levels)
+    _refuse_levels(pool.cluster, () if levels == pool.topology_levels else levels or ())
+    before, told = _as_audit(pool), _told(pool)
     wanted = {
         "label_key": label_key,
         "label_value": label_value,
         "gpu_placement": gpu_placement,
+        "topology_levels": levels,
         "is_default": is_default,
     }
     for name, value in wanted.items():
         if value is not None:
             setattr(pool, name, value)
+    if told[0] and told != _told(pool):
+        _refuse_while_it_runs(pool)
+        pool.topology_revision += 1
     pool.updated_by = actor.name
     _store(pool)
     record(actor, "node_pool.update", pool, detail={"before": before, "after": _as_audit(pool)})
@@ -207,11 +220,42 @@ def _refuse_placement(cluster: Cluster, wanted: str | None) -> None:
         raise Refused.at("/gpu_placement", "placement_unsupported", message, flavour=flavour.name)
 
 
+def _refuse_levels(cluster: Cluster, wanted: Sequence[str]) -> None:
+    """Levels that cannot be; or any, where the scheduler has nothing for them."""
+    flavour = flavour_for(cluster.flavour)
+    if wanted and not flavour.traits.knows_domains:
+        message = f"{flavour.title} on {cluster.name} is not told how close nodes are: its pools have no topology."
+        raise Refused.at("/topology_levels", "topology_unsupported", message, flavour=flavour.name)
+    if problems := list(wrong_levels(wanted, field="/topology_levels")):
+        raise Refused(problems[0].message, code=problems[0].code, problems=problems)
+
+
+def _told(pool: NodePool) -> tuple[list[str], str, str]:
+    """What a scheduler that never changes a topology was told of it."""
+    return list(pool.topology_levels), pool.label_key, pool.label_value
+
+
+def _refuse_while_it_runs(pool: NodePool) -> None:
+    """Where what runs is counted under the levels that it started with, nobody would count it under new ones."""
+    flavour = flavour_for(pool.cluster.flavour)
+    if not flavour.traits.fixed_topologies:
+        return
+    live = ObservedPod.objects.filter(cluster=pool.cluster, pool_name=pool.name, gone_at__isnull=True)
+    owners = live.exclude(phase__in=TERMINAL).exclude(node_name="").exclude(owner_id="").values("owner_id").distinct()
+    if number := owners.count():
+        message = (
+            f"{number} workloads run in {pool.name}: {flavour.title} counts them by the levels that they started with. "
+            "Change them, or its label, once these have ended."
+        )
+        raise Conflict.at("/topology_levels", "pool_busy", message, workloads=number)
+
+
 def _as_audit(pool: NodePool) -> dict[str, Any]:
     return {
         "cluster": pool.cluster.name,
         "label": f"{pool.label_key}={pool.label_value}",
         "gpu_placement": pool.gpu_placement,
+        "topology_levels": list(pool.topology_levels),
         "is_default": pool.is_default,
     }
 

@@ -19,7 +19,7 @@ from clusters.services.estate import pause
 from clusters.services.looking import look_at
 from clusters.services.repairs import forget_adoptions
 from clusters.services.runs import Journal
-from clusters.services.served import note_served, note_topologies
+from clusters.services.served import note_served
 from clusters.services.writing import Pen, foresee
 from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import Conflict as StateConflict
@@ -75,7 +75,6 @@ def _attempt(journal: Journal, gateway: ClusterGateway) -> None:
 def _make_equal(journal: Journal, gateway: ClusterGateway) -> None:
     run, cluster = journal.run, journal.run.cluster
     _recognize(cluster, gateway)
-    note_topologies(cluster, gateway)
     look = look_at(journal, gateway)
     if look.owners is None:
         note_served(cluster, gateway)

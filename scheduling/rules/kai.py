@@ -204,7 +204,7 @@ class _Hopeless:
         return (group.queue, group.preemptible, group.tolerations)
 
     def add(self, group: PodGroup, chunk: tuple[Pod, ...]) -> None:
-        if not group.node_selector and len({pod.requests for pod in chunk}) == 1:
+        if not group.node_selector and not group.topology and len({pod.requests for pod in chunk}) == 1:
             self._failed.setdefault(self._key(group), []).append((len(chunk), chunk[0].requests))
 
     def covers(self, group: PodGroup, chunk: tuple[Pod, ...]) -> bool:

@@ -203,12 +203,20 @@ class _Trial:
     def _place_candidate(self) -> bool:
         if self._board.refusal(self._group, total(self._pods)):
             return False
+        return any(self._place_in(domain) for domain in self._board.domains(self._group))
+
+    def _place_in(self, domain: PodGroup) -> bool:
+        """All of the candidate's pods in one domain of its topology, or none."""
+        start = self._board.mark()
+        found: dict[str, str] = {}
         for pod in self._pods:
-            room = self._room(self._group, pod.requests)
+            room = self._room(domain, pod.requests)
             if room is None:
+                self._board.undo(start)
                 return False
-            self._board.place(self._group, pod, room, now=False)
-            self.nominated[pod.name] = room.node.name
+            self._board.place(domain, pod, room, now=False)
+            found[pod.name] = room.node.name
+        self.nominated = found
         return True
 
     def _put_back(self, group: PodGroup, seats: Sequence[Seat]) -> None:

@@ -149,7 +149,7 @@ class _Gangs:
         never = all(Trial(domain, least).fitting() < len(least) for domain in self._domains(group, empty))
         if group.topology:
             also = (Reason.NEVER_FITS,) if never else ()
-            return replace(no_room(self.board, group, least, Reason.NO_DOMAIN), also=also)
+            return replace(no_room(self.board, group, least), also=also)
         if never:
             return never_fits(self.board, group, least)
         return no_room(self.board, group, least, Reason.PREEMPTION_NEVER if could else Reason.NO_ROOM)

@@ -1,17 +1,19 @@
 """What each scheduler is given for priorities, projects and quotas."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import jsonschema
 import kubernetes_validate
 import pytest
 
+from clusters.diff import Replace, diff
 from clusters.flavours import FLAVOURS, flavour_for
+from clusters.ownership import stamped
 from clusters.ports import DesiredState, Manifest, PoolSpec
 from scheduling.resources import Limit
 from tests.clusters.schemas import QUEUES
-from tests.clusters.specs import POOL, level, project, queue, state
+from tests.clusters.specs import POOL, job, job_manifest, level, project, queue, state
 
 KUBERNETES = "1.36"
 LEVELS = (level("high", 125), level("low", 40), level("build", 100))
@@ -20,7 +22,7 @@ RICH = state(
     project("vision", deserved=4, limit=16, caps={"high": 4000, "unknown": 1}),
     levels=LEVELS,
     departments=(queue("department.1", parent=None, deserved=8),),
-    pools=(POOL,),
+    pools=(replace(POOL, topology_levels=("example.com/rack",)),),
 )
 
 
@@ -41,7 +43,7 @@ def test_every_built_in_object_is_valid_and_ours(flavour: str) -> None:
         assert manifest["metadata"]["annotations"]["rung.dev/generation"].isdecimal()
         if manifest["kind"] == "Queue":
             jsonschema.validate(manifest, QUEUES[manifest["apiVersion"]])
-        elif not manifest["apiVersion"].startswith("kueue.x-k8s.io/"):  # a real API server checks those: tests/real
+        elif not manifest["apiVersion"].startswith(("kueue.x-k8s.io/", "kai.scheduler/")):  # see tests/real
             kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
 
 
@@ -118,6 +120,33 @@ class TestKube:
         assert limits["defaultRequest"] == {"cpu": "100m", "memory": "128Mi"}
 
 
+KNOWING: Final = [name for name, found in FLAVOURS.items() if found.traits.topologies]
+
+
+@pytest.mark.parametrize("flavour", sorted(FLAVOURS))
+class TestTopologies:
+    """Levels of a pool, where the scheduler has an object for them; nothing of them elsewhere."""
+
+    def test_a_pools_levels_are_told_down_to_the_node(self, flavour: str) -> None:
+        pools = (replace(POOL, topology_levels=("example.com/block", "example.com/rack")), H100)
+        found = specs(flavour, state(pools=pools), "Topology")
+        levels = [{"nodeLabel": key} for key in ("example.com/block", "example.com/rack", "kubernetes.io/hostname")]
+        assert found == ({"a100": {"levels": levels}} if flavour in KNOWING else {})
+
+    def test_the_node_as_a_level_is_told_once(self, flavour: str) -> None:
+        pools = (replace(POOL, topology_levels=("kubernetes.io/hostname",)),)
+        found = specs(flavour, state(pools=pools), "Topology")
+        assert [len(each["levels"]) for each in found.values()] == [1] * (flavour in KNOWING)
+
+    def test_only_who_asks_for_a_domain_is_told_of_it(self, flavour: str) -> None:
+        pool = replace(POOL, topology_levels=("example.com/rack",))
+        plain = flavour_for(flavour).render(job(pool=pool, min_member=2))
+        asking = job_manifest(annotations={"rung.dev/topology-key": "example.com/rack"})
+        near = flavour_for(flavour).render(job(asking, pool=pool, min_member=2))
+        assert "example.com/rack" not in str(plain)
+        assert (str(near).count("example.com/rack") > 1) is flavour_for(flavour).traits.knows_domains
+
+
 class TestKai:
     """Queues: departments above projects, per pool."""
 
@@ -125,6 +154,22 @@ class TestKai:
         resources = specs("kai", RICH, "Queue")["department.1.a100"]["resources"]
         unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 2}
         assert resources == {"gpu": {**unlimited, "quota": 8}, "cpu": unlimited, "memory": unlimited}
+
+    def test_a_gang_names_the_pools_topology_and_its_level_where_the_pod_grouper_reads_them(self) -> None:
+        asking = job_manifest(annotations={"rung.dev/topology-key": "example.com/rack"})
+        (manifest,) = flavour_for("kai").render(job(asking, pool=replace(POOL, topology_levels=("example.com/rack",))))
+        notes = manifest["metadata"]["annotations"]
+        assert notes["kai.scheduler/topology"] == "a100"
+        assert notes["kai.scheduler/topology-required-placement"] == "example.com/rack"
+
+    def test_levels_that_change_are_a_topology_made_anew(self) -> None:
+        def topology(*levels: str) -> Manifest:
+            return objects("kai", state(pools=(replace(POOL, topology_levels=levels),)), "Topology")["a100"]
+
+        live = stamped(topology("example.com/rack"))
+        for levels in (("example.com/row",), ("example.com/row", "example.com/rack")):
+            (change,) = diff([live], [topology(*levels)])
+            assert isinstance(change, Replace)
 
     def test_a_projects_queue_hangs_below_its_departments(self) -> None:
         found = specs("kai", RICH, "Queue")

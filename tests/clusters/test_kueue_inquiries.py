@@ -1,4 +1,4 @@
-"""What Kueue is asked: places that become events, a door that is shut and opens, lines about topologies."""
+"""What Kueue is asked: places that become events, a door that is shut and opens."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,6 @@ from clusters.models import Cluster, ClusterEvent, ObservedObject
 from clusters.ports import Manifest, ObjectRef
 from clusters.rbac import required_access
 from clusters.services.inquiries import CLUSTER, MOST_QUEUES, OPEN, Answered, ask, door_of, keep, questions_of
-from clusters.topologies import kinds_among, levels_of, line_of
 from tests.clusters.told import Told
 from tests.factories.clusters import build_cluster
 
@@ -170,17 +169,3 @@ class TestKeeping:
         cluster = build_cluster(flavour="kube", backend="memory")
         assert flavour_for("kube").traits.inquiries is None
         assert questions_of(cluster).trial is None
-
-
-class TestTopologies:
-    """An admin's objects as lines of a cluster's row."""
-
-    def test_levels_of_a_pool_are_those_of_its_name(self) -> None:
-        found = {"metadata": {"name": "h100"}, "spec": {"levels": [{"nodeLabel": "x/block"}, {"nodeLabel": "x/rack"}]}}
-        served = ["batch/v1 Job", line_of(found)]
-        assert levels_of(served, "H100") == ("x/block", "x/rack")
-        assert (levels_of(served, "h1"), kinds_among(served)) == ((), ["batch/v1 Job"])
-
-    @pytest.mark.parametrize("spec", [None, {}, {"levels": "x"}, {"levels": [{"nodeLabel": "a b"}]}, {"levels": [7]}])
-    def test_t_what_names_no_label_is_none(self, spec: object) -> None:
-        assert line_of({"metadata": {"name": "h100"}, "spec": spec}) == ""

@@ -186,13 +186,24 @@ class TestTopology:
 
     REQUIRED, GROUP = "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-group-name"
 
-    def test_a_pools_flavor_names_the_topology_of_the_pools_name(self) -> None:
-        pools = (H100, replace(POOL, has_topology=True))
+    def test_a_pools_flavor_names_its_topology(self) -> None:
+        pools = (H100, replace(POOL, topology_levels=("example.com/rack",)))
         flavors = found(DesiredState(pools=pools), "ResourceFlavor")
         assert {name: each["spec"].get("topologyName") for name, each in flavors.items()} == {
             "h100": None,
             "a100": "a100",
         }
+
+    def test_other_levels_make_another_flavor_of_the_same_nodes(self) -> None:
+        """Kueue never lets a flavor change its topology, nor its labels while it has one."""
+        pool = replace(POOL, topology_levels=("example.com/row",), topology_revision=2)
+        leaf = queue("project.1", pool=pool)
+        desired = state(replace(project("vision"), queues=(leaf,)), pools=(pool,))
+        (flavor,) = found(desired, "ResourceFlavor").values()
+        assert (flavor["metadata"]["name"], flavor["spec"]["topologyName"]) == ("a100.2", "a100.2")
+        assert flavor["spec"]["nodeLabels"] == {POOL.label_key: POOL.label_value}
+        assert set(found(desired, "Topology")) == {"a100.2"}
+        assert set(gpus(found(desired, "ClusterQueue")["project.1"])) == {"a100.2"}
 
     @pytest.mark.parametrize(("name", "shared"), [("Job", None), ("JobSet", None), ("PyTorchJob", "all")])
     def test_every_pod_wants_the_same_one(self, name: str, shared: str | None) -> None:

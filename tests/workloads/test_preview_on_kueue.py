@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from clusters.models import Cluster, NodePool
+from clusters.models import Cluster, Node, NodePool
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Department, Project
@@ -78,8 +78,9 @@ class Kueue:
             node_name=name,
         )
 
-    def ask(self, *, gpus: int, pods: int = 1, priority: str = "low") -> Forecast:
+    def ask(self, *, gpus: int, pods: int = 1, priority: str = "low", near: str = "") -> Forecast:
         manifest = job("asked", gpus=gpus, pods=pods)
+        manifest["metadata"]["annotations"] = {"rung.dev/topology-key": near} if near else {}
         spec = spec_of(manifest, namespace=self.team.namespace, priority=priority, preemptibility="preemptible")
         team = Project.objects.select_related("cluster", "department").get(pk=self.team.pk)
         return forecast(spec=spec, project=team, actor=SYSTEM)
@@ -133,7 +134,7 @@ def test_free_quota_in_pieces_too_small_for_a_pod_is_no_start(kueue: Kueue) -> N
 
 def test_where_kueue_knows_the_nodes_it_admits_nothing_that_has_no_place_on_them(kueue: Kueue) -> None:
     kueue.node("one", held=4)
-    Cluster.objects.update(served_kinds=["topology h100 example.com/rack kubernetes.io/hostname"])
+    NodePool.objects.update(topology_levels=["example.com/rack"])
     answer = kueue.ask(gpus=8)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
     assert answer.sentence.startswith("Waits, though its quota is free: Its pod may find no node")
@@ -141,18 +142,18 @@ def test_where_kueue_knows_the_nodes_it_admits_nothing_that_has_no_place_on_them
 
 
 @pytest.mark.parametrize(
-    ("lines", "workers", "said"),
+    ("levels", "workers", "said"),
     [
-        pytest.param([], 1, "Kueue on {cluster} has no Topology named as the pool (h100)", id="no topology"),
-        pytest.param(["topology h100 x/block"], 1, "is example.com/rack; there are x/block", id="no such level"),
-        pytest.param(["topology h100 example.com/rack"], 2, "", id="a leader and its workers"),
+        pytest.param([], 1, "h100 names no topology levels, which an admin sets", id="no topology"),
+        pytest.param(["x/block"], 1, "example.com/rack is no topology level of the node pool h100", id="no such level"),
+        pytest.param(["example.com/rack"], 2, "", id="a leader and its workers"),
     ],
 )
 def test_a_domain_is_refused_where_no_topology_of_the_pool_has_it(
-    kueue: Kueue, lines: list[str], workers: int, said: str
+    kueue: Kueue, levels: list[str], workers: int, said: str
 ) -> None:
     NodeFactory(cluster=kueue.cluster, pool=kueue.pool, name="one", labels={"example.com/rack": "r1"})
-    Cluster.objects.update(served_kinds=lines)
+    NodePool.objects.update(topology_levels=levels)
     manifest = pytorch_job("near", gpus=1, workers=workers)
     manifest["metadata"]["annotations"] = {"rung.dev/topology-key": "example.com/rack"}
     team = Project.objects.select_related("cluster", "department").get(pk=kueue.team.pk)
@@ -162,8 +163,25 @@ def test_a_domain_is_refused_where_no_topology_of_the_pool_has_it(
         return
     with pytest.raises(Refused) as refusal:
         forecast(spec=spec, project=team, actor=SYSTEM)
-    assert refusal.value.code == "topology_unsupported"
-    assert said.format(cluster=kueue.cluster.name) in str(refusal.value)
+    assert (refusal.value.code, refusal.value.problems[0].allowed) == ("topology_not_a_level", tuple(levels))
+    assert said in str(refusal.value)
+
+
+def test_a_gang_of_one_domain_waits_with_what_the_emptiest_domain_has(kueue: Kueue) -> None:
+    for number, held in enumerate((4, 4, 4, 8)):
+        kueue.node(f"n{number}", held=held)
+        Node.objects.filter(name=f"n{number}").update(labels={"example.com/rack": f"r{number // 2}"})
+    NodePool.objects.update(topology_levels=["example.com/rack"])
+    assert kueue.ask(gpus=4, pods=2, near="example.com/rack").verdict is Verdict.STARTS
+    assert kueue.ask(gpus=4, pods=3).verdict is Verdict.STARTS
+    answer = kueue.ask(gpus=4, pods=3, near="example.com/rack")
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoDomain")
+    assert answer.sentence == (
+        "Waits, though its quota is free: 1 of its 3 pods may find no node: each needs 4 GPUs on one node of h100, all "
+        "on nodes with one value of example.com/rack; 12 GPUs are free, at most 8 GPUs with one value (r0)."
+    )
+    assert answer.numbers["domain"] == "r0"
+    assert answer.numbers["largest_domain"].startswith("8 GPU,")
 
 
 def test_what_evicts_by_quota_is_warned_where_the_victims_leave_no_node_free(kueue: Kueue) -> None:

@@ -10,6 +10,7 @@ from workloads.sentences import duration_text, gpus_text, pend_sentence
 
 LABELS = {"q": "project llm-team"}
 EIGHT = Resources.of(gpu=8)
+FOUR = Resources.of(gpu=4)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,21 @@ EIGHT = Resources.of(gpu=8)
             id="a priority that evicts nobody",
         ),
         pytest.param(
-            Pend(Reason.NO_DOMAIN, EIGHT, pool="h100", free=EIGHT, largest_free=Resources.of(gpu=4)),
-            "needs 8 GPUs in h100; 8 GPUs free, at most 4 on one node, and what must start close by evicts nobody",
+            Pend(Reason.NO_DOMAIN, EIGHT, pool="h100", free=EIGHT, topology="rack", domain="r1", largest_domain=FOUR),
+            "needs 8 GPUs on nodes of h100 with one value of rack; 8 GPUs free, at most 4 GPUs with one value (r1), "
+            "and nobody is evicted for it",
             id="a topology key",
+        ),
+        pytest.param(
+            Pend(Reason.NO_DOMAIN, EIGHT, pool="h100", topology="rack", domain="r1", also=(Reason.NEVER_FITS,)),
+            "needs 8 GPUs on nodes of h100 with one value of rack; 0 GPUs free, at most 0 GPUs with one value (r1), "
+            "and no value has so much even when all of its nodes are empty",
+            id="more than any domain",
+        ),
+        pytest.param(
+            Pend(Reason.NO_DOMAIN, EIGHT, pool="h100", free=EIGHT, topology="rack", also=(Reason.NEVER_FITS,)),
+            "needs 8 GPUs on nodes of h100 with one value of rack; no ready node carries it",
+            id="no domain",
         ),
         pytest.param(
             Pend(Reason.NEVER_FITS, Resources.of(gpu=16), pool="h100", free=EIGHT, largest_free=EIGHT),

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from clusters.flavours.common import PLACEMENT, PLACEMENTS, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
+from clusters.topologies import LABEL_KEY, LONGEST
 from workloads.intake.problems import visible
 from workloads.intake.rules import ABSENT, Place, Rule, mapping, storable, text, wrong_type
 
@@ -41,7 +42,6 @@ DURATION = r"([0-9]{1,9}(\.[0-9]{1,3})?(s|m|h|d)){1,4}"
 STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})"
 
 NODE_POOLS: Final = "rung.dev/node-pools"
-LABEL_KEY = rf"({LABEL}(\.{LABEL})*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
 
 ANNOTATIONS: Final[Mapping[str, Rule]] = {
     "description": text(1024),
@@ -63,7 +63,7 @@ REVISION_ANNOTATIONS: Final[Mapping[str, Rule]] = {
     "autoscaling.knative.dev/max-scale": text(4, r"[1-9][0-9]*", "a whole number from 1, in quotes"),
 }
 PLACING: Final[Mapping[str, Rule]] = {
-    TOPOLOGY_KEY: text(253, LABEL_KEY, "the key of a node label such as topology.kubernetes.io/rack"),
+    TOPOLOGY_KEY: text(LONGEST, LABEL_KEY, "the key of a node label such as topology.kubernetes.io/rack"),
     PLACEMENT: text(10, "|".join(PLACEMENTS), "one of " + " and ".join(PLACEMENTS)),
     MIN_MEMBER: text(5, r"[1-9][0-9]*", "a whole number of pods from 1, in quotes"),
     NODE_POOLS: text(1024, rf"{LABEL}( *, *{LABEL}){{0,9}}", "up to ten names of node pools, parted by commas"),

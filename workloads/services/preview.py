@@ -11,7 +11,6 @@ from django.utils import timezone
 from clusters.flavours import flavour_for
 from clusters.models import NodePool, ObservedPod
 from clusters.sources import desired_state
-from clusters.topologies import levels_of
 from portal.core.actors import Actor
 from portal.core.errors import RungError
 from scheduling.cycle import FLAVOURS, preview
@@ -187,8 +186,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
     )
     if flavour_for(stage.project.cluster.flavour).traits.queues_jobs:
-        aware = bool(levels_of(stage.project.cluster.served_kinds, pool.name))
-        return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome, aware=aware)
+        return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome, aware=bool(pool.topology_levels))
     return found
 
 
