@@ -14,10 +14,11 @@ class WorkloadsConfig(AppConfig):
     def ready(self) -> None:
         """Models exist only from here on."""
         from clusters import naming, observation, retention, samples, sources, switches
-        from tenants import usage
+        from tenants import leaving, usage
         from workloads.sampling import sample
         from workloads.selectors.keeping import needed_pods
         from workloads.services.observe import on_observation
+        from workloads.services.preparing import forget
         from workloads.services.switching import WORKFORCE
         from workloads.sources import desired_state, homes_of, names_of
         from workloads.usage import PROVIDER
@@ -29,4 +30,5 @@ class WorkloadsConfig(AppConfig):
         retention.register(needed_pods)
         switches.register(WORKFORCE)
         usage.register(PROVIDER)
+        leaving.register(forget)
         samples.register(sample)

@@ -13,6 +13,7 @@ from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
 from tenants.history import sign
+from tenants.leaving import leave
 from tenants.models import Department, Project
 from tenants.permissions import Verb, require
 from tenants.services.checks import checked, readable, refuse_if, unless_taken
@@ -77,6 +78,7 @@ def delete_department(*, department: Department, actor: Actor, reason: str = "")
         text = _("%(name)s still has %(count)s projects.") % {"name": row.name, "count": count}
         raise Conflict.at("", "department_in_use", text, projects=count)
     touch(row.cluster)
+    leave(row, actor)
     record(actor, "department.delete", row, detail={"reason": reason})
     sign(row, actor=actor, reason=reason).delete()
 
@@ -140,6 +142,7 @@ def delete_project(*, project: Project, actor: Actor, reason: str = "") -> None:
         text = _("%(name)s still has %(count)s workloads that are not finished.") % {"name": row.name, "count": count}
         raise Conflict.at("", "project_in_use", text, workloads=count)
     touch(row.cluster)
+    leave(row, actor)
     record(actor, "project.delete", row, detail={"reason": reason, "namespace": row.namespace}, project_id=str(row.pk))
     try:
         sign(row, actor=actor, reason=reason).delete()

@@ -5,6 +5,7 @@ from django.db.models import Q, QuerySet
 
 from clusters.models import Cluster
 from portal.core.actors import Actor
+from portal.core.errors import Absent
 from tenants.models import Department, Project
 from tenants.permissions import Standing, Verb, standing_of
 from workloads.models.scoped import Owner
@@ -30,6 +31,15 @@ def owner_at(actor: Actor, scope: Scope, key: str) -> Owner:
     if found is None:
         raise LookupError(key)
     return found
+
+
+def chosen_owner(actor: Actor, place: str) -> Owner:
+    """The owner that a choice of `manageable_owners` names. Absent for another one."""
+    scope, _colon, key = place.partition(":")
+    try:
+        return owner_at(actor, Scope(scope), key)
+    except LookupError:
+        raise Absent from None
 
 
 def _candidates(standing: Standing, scope: Scope) -> QuerySet[Cluster] | QuerySet[Department] | QuerySet[Project]:

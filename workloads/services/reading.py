@@ -26,10 +26,10 @@ NOTHING_EXPLICIT = Explicit()
 _ERRORS: Mapping[int, type[RungError]] = {400: BadRequest, 413: TooLarge, 422: Refused}
 
 
-def scope_of(project: Project) -> Scope:
-    """What the project's people may write."""
+def scope_of(project: Project | None) -> Scope:
+    """What the project's people may write; without one, what holds for all of them."""
     return Scope(
-        namespace=project.namespace,
+        namespace=project.namespace if project else "",
         allowed_registries=tuple(settings.RUNG_IMAGE_REGISTRIES),
         secrets=tuple(settings.RUNG_PROJECT_SECRETS),
     )

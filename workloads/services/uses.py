@@ -24,7 +24,7 @@ def refuse_in_use(draft: Draft, name: str) -> None:
 
 def _uses(draft: Draft, name: str) -> Iterator[str]:
     yield from (f"category {category}" for category, held in draft.categories.items() if held == name)
-    yield from (f"type {each.name}" for each in draft.types.values() if each.priority == name)
+    yield from (f"type {each.name}" for each in draft.types.values() if each.priority == name and not each.withdrawn)
     yield from (f"alias {alias.name}" for alias in draft.aliases_of(name) if not alias.retired)
     placed = Policy.objects.select_related("cluster", "department", "project")
     yield from (f"{row.kind} policy of {place_of_row(row).words}" for row in placed if name in named_in(row.document))

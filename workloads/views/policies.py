@@ -10,19 +10,17 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from portal.core.actors import Actor
-from portal.core.errors import Absent, Conflict, Refused
+from portal.core.errors import Conflict, Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
 from portal.core.pageforms import sent
 from tenants.permissions import standing_of
 from workloads.models import Policy
-from workloads.models.scoped import Owner
 from workloads.permissions import require_scope
 from workloads.policy_forms import KINDS, POINTERS, PolicyForm
-from workloads.policy_rules import Kind, Scope
+from workloads.policy_rules import Kind
 from workloads.selectors.policies import effective_rows, policy_rows, visible_policies
-from workloads.selectors.scopes import manageable_owners, owner_at
+from workloads.selectors.scopes import chosen_owner, manageable_owners
 from workloads.services.policies import Target, lift_policy, set_policy
 
 LIST: Final = "workloads:policies"
@@ -59,7 +57,7 @@ def add(request: HttpRequest) -> HttpResponse:
     form = PolicyForm(sent(request), places=places)
     if request.method == "POST" and form.is_valid():
         kind = Kind(form.cleaned_data["kind"])
-        target = Target(kind, _owner(actor, form.cleaned_data["place"]))
+        target = Target(kind, chosen_owner(actor, form.cleaned_data["place"]))
         if there := Policy.objects.filter(kind=str(kind), **target.where).first():
             messages.info(request, _("There is such a policy already: this is it."))
             return redirect("workloads:policy", policy_id=there.pk)
@@ -110,11 +108,3 @@ def _form(request: HttpRequest, form: PolicyForm, row: Policy | None) -> HttpRes
 
 def _target(row: Policy) -> Target:
     return Target(Kind(row.kind), row.owner)
-
-
-def _owner(actor: Actor, place: str) -> Owner:
-    scope, _colon, key = place.partition(":")
-    try:
-        return owner_at(actor, Scope(scope), key)
-    except LookupError:
-        raise Absent from None
