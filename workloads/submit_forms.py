@@ -23,7 +23,6 @@ from workloads.policy_rules import imposed
 
 POINTERS: Final[Mapping[str, str]] = {
     "/priority": "priority",
-    "/metadata/priority": "priority",
     "/preemptibility": "preemptibility",
     "/nodePools": "node_pool",
     "/nodePools/0": "node_pool",

@@ -80,10 +80,10 @@ def test_t69_an_odd_idempotency_key_is_400(robot: Robot, llm_team: Project, key:
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "t01 namespace": ({"metadata": {"name": "a", "namespace": "kube-system"}}, {}, "/metadata/namespace"),
     "t02 kind": ({"kind": "Secret", "apiVersion": "v1"}, {}, "/kind"),
-    "t35 system class": ({}, {"priority": "system-node-critical"}, "/priority"),
-    "t37 unknown priority": ({}, {"priority": "urgent"}, "/priority"),
-    "t37 case": ({}, {"priority": "High"}, "/priority"),
-    "t37 preemptibility": ({}, {"preemptibility": "maybe"}, "/preemptibility"),
+    "t35 system class": ({}, {"priority": "system-node-critical"}, "/metadata/priority"),
+    "t37 unknown priority": ({}, {"priority": "urgent"}, "/metadata/priority"),
+    "t37 case": ({}, {"priority": "High"}, "/metadata/priority"),
+    "t37 preemptibility": ({}, {"preemptibility": "maybe"}, "/metadata/preemptibility"),
 }
 
 

@@ -112,6 +112,16 @@ def test_a_native_submission_hears_which_rules_it_breaks(member: Robot, llm_team
     assert not Workload.objects.exists()
 
 
+def test_a_change_hears_which_rule_it_breaks_at_its_field(robot: Robot, llm_team: Project) -> None:
+    made = robot.send("POST", "v1/workloads/inferences", native(llm_team, priorityClass="low"))
+    PolicyFactory(kind="inference", document=LOW)
+    path = f"v1/workloads/inferences/{made.json()['workloadId']}"
+    answer = robot.send("PATCH", path, {"spec": {"priorityClass": "high"}})
+    assert answer.status_code == 400
+    assert [each["pointer"] for each in answer.json()["errors"]] == ["/spec/priorityClass"]
+    assert answer.json()["complianceIssues"][0]["field"] == "spec.priorityClass"
+
+
 def test_a_native_submission_is_filled_by_the_nearest_default(member: Robot, llm_team: Project) -> None:
     PolicyFactory(document={"defaults": {"priorityClass": "medium"}})
     answer = member.send("POST", "v1/workloads/trainings", native(llm_team))

@@ -13,7 +13,7 @@ from tenants.services.roles import create_role
 from tests.api.conftest import Robot
 from tests.api.test_native_submission import SPEC, body
 from tests.factories.tenants import MembershipFactory
-from workloads.models import Phase, Workload
+from workloads.models import Phase, Workload, WorkloadType
 
 INFERENCES = "v1/workloads/inferences"
 GROUPS = "v1/workloads/distributed-inferences"
@@ -255,6 +255,13 @@ def web(robot: Robot, llm_team: Project) -> str:
     """The address of a submitted Deployment."""
     made = robot.send("POST", "v2/workloads", {"metadata": {"projectId": str(llm_team.pk)}, "manifest": job()}).json()
     return f"v2/workloads/{made['metadata']['id']}"
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_priority_that_cannot_be_is_refused_at_its_field(robot: Robot, web: str, fixed: bool) -> None:
+    WorkloadType.objects.filter(name="Deployment").update(fixed=fixed)
+    response = robot.send("PUT", web, {"metadata": {"priority": "low" if fixed else "urgent"}})
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, "/metadata/priority")
 
 
 def test_put_changes_priority_and_replicas_and_nothing_that_describes_pods(robot: Robot, web: str) -> None:

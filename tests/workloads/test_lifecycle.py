@@ -72,7 +72,7 @@ def test_an_unknown_priority_is_refused_naming_the_allowed(running: Workload, as
     with pytest.raises(RungError) as refusal:
         change_priority(workload=running, priority="urgent", actor=as_bob)
     assert isinstance(refusal.value, Refused)
-    assert refusal.value.problems[0].pointer == "/metadata/priority"
+    assert refusal.value.problems[0].pointer == "/priority"
     assert "medium" in refusal.value.problems[0].allowed
 
 

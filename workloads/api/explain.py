@@ -14,7 +14,7 @@ from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, ErrorSchema, checked
 from portal.core.errors import BadRequest, Refused
 from portal.core.http import actor_of
-from portal.core.routes import Route, Rule
+from portal.core.routes import Rule
 from scheduling.priority import Effective
 from tenants.models import Project
 from tenants.permissions import Verb, can
@@ -22,6 +22,7 @@ from tenants.selectors import project_by_id
 from workloads.api.forecasts import ForecastSchema, forecast_json
 from workloads.api.schemas import NewWorkload
 from workloads.api.shapes import gpus
+from workloads.api.submitting import BesideAManifest
 from workloads.intake import Explicit, WorkloadSpec
 from workloads.services.preview import forecast
 from workloads.services.reading import read_text
@@ -71,7 +72,7 @@ class ExplanationSchema(serializers.Serializer[Any]):
     forecast = ForecastSchema()
 
 
-class Explain(Route):
+class Explain(BesideAManifest):
     """Ask first."""
 
     access = {"POST": Rule("submit", "project", reads=True)}

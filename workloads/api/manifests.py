@@ -13,13 +13,13 @@ from portal.core.bodies import checked
 from portal.core.errors import BadRequest, Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
-from portal.core.routes import Route, Rule
+from portal.core.routes import Rule
 from tenants.api.authentication import marks_of
 from tenants.models import Project
 from tenants.permissions import grants_read_once
 from workloads.api.schemas import NewWorkload, WorkloadUpdate, WorkloadV2Schema, WorkloadV2WithSync
 from workloads.api.shapes import workload_v2_json
-from workloads.api.submitting import ANSWERS, Submission, project_named
+from workloads.api.submitting import ANSWERS, BesideAManifest, Submission, project_named
 from workloads.intake import Explicit, WorkloadSpec
 from workloads.models import DesiredPhase, Workload
 from workloads.selectors import workload_or_404
@@ -29,7 +29,7 @@ from workloads.services.reading import read_manifest, read_text, refusals
 from workloads.services.submission import category_of, type_of
 
 
-class Manifests(Submission):
+class Manifests(BesideAManifest, Submission):
     """Submit a manifest."""
 
     @extend_schema(
@@ -52,7 +52,7 @@ class Manifests(Submission):
         return Response(_answer(workload) | self.foreseen, status=202)
 
 
-class OneManifest(Route):
+class OneManifest(BesideAManifest):
     """A submitted manifest by id."""
 
     access = {

@@ -4,7 +4,6 @@ A refused field is 400 here, as in Run:ai's contract, with `complianceIssues` be
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from django.urls.converters import StringConverter
@@ -23,7 +22,7 @@ from tenants.models import Project
 from tenants.permissions import grants_read_once
 from workloads.api.native_schemas import SubmissionErrorSchema, native_schema, new_schema
 from workloads.api.native_shapes import native_json
-from workloads.api.submitting import ANSWERS, NATIVE_TYPES, Submission, project_named
+from workloads.api.submitting import ANSWERS, NATIVE_TYPES, Submission, project_named, told_at
 from workloads.intake import Native, WorkloadSpec
 from workloads.intake.native import TYPES, native_pointer
 from workloads.models import Workload
@@ -222,8 +221,7 @@ def read_body(
 
 def at_native_fields(error: RungError) -> RungError:
     """What the service says of the object, said of the native body."""
-    problems = [replace(each, pointer=native_pointer(each.pointer)) for each in error.problems]
-    return type(error)(error.message, code=error.code, problems=problems)
+    return told_at(error, native_pointer)
 
 
 class NativeRefused(BadRequest):

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from portal.core.actors import Actor
 from portal.core.bodies import AcceptedSchema, checked
-from portal.core.errors import Problem, Refused
+from portal.core.errors import BadRequest, Problem, Refused, RungError
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from workloads.api.native import act, at_native_fields, of_kind, read_body
@@ -106,8 +106,8 @@ def changed(kind: str, workload: Workload, asked: Mapping[str, Any], actor: Acto
         wanted = replace(_reshaped(kind, workload, named, actor), priority=priority)
     try:
         return change(workload=workload, wanted=wanted, actor=actor)
-    except Refused as refusal:
-        raise _at_spec(refusal) from refusal
+    except (BadRequest, Refused) as error:
+        raise _at_spec(error) from error
 
 
 def _reshaped(kind: str, workload: Workload, named: Mapping[str, Any], actor: Actor) -> Change:
@@ -132,10 +132,6 @@ def _refuse_fixed(named: Mapping[str, Any]) -> None:
         raise Refused(problems[0].message, code="fixed", problems=problems)
 
 
-def _at_spec(refusal: Refused) -> Refused:
+def _at_spec(error: RungError) -> RungError:
     """At fields of the body: those of the change are named already."""
-    if refusal.code == "pods_run":
-        return refusal
-    found = at_native_fields(refusal)
-    assert isinstance(found, Refused)  # noqa: S101  # the same kind of error
-    return found
+    return error if error.code == "pods_run" else at_native_fields(error)

@@ -1,6 +1,7 @@
 """What every submission over REST shares: the project it names, its key, and the forecast of a rehearsal."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from django.db import transaction
@@ -35,6 +36,12 @@ NATIVE_TYPES: Final[Mapping[str, frozenset[str]]] = {
     "nim-services": frozenset({"NIMInference"}),
 }
 """By the word in the address: the workload types that are found below it."""
+
+
+_IN_METADATA: Final[Mapping[str, str]] = {
+    "/priority": "/metadata/priority",
+    "/preemptibility": "/metadata/preemptibility",
+}
 
 
 class RehearsedForecastSchema(ForecastSchema):
@@ -72,6 +79,21 @@ class Submission(Route):
         if isinstance(response.data, dict):
             response.data |= getattr(self, "foreseen", {})
         return response
+
+
+class BesideAManifest(Route):
+    """A route whose body has in `metadata` what is asked for outright."""
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """What is refused of it is refused there."""
+        told = told_at(exc, lambda each: _IN_METADATA.get(each, each)) if isinstance(exc, RungError) else exc
+        return super().handle_exception(told)
+
+
+def told_at(error: RungError, place: Callable[[str], str]) -> RungError:
+    """The same error with the pointers of the body that was sent."""
+    problems = [replace(each, pointer=place(each.pointer)) for each in error.problems]
+    return type(error)(error.message, code=error.code, problems=problems, retry_after=error.retry_after)
 
 
 def key_of(request: Request) -> str | None:

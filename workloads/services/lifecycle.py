@@ -63,7 +63,7 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
     """
     with verb(actor=actor, action="workload.change_priority", **entity_of(workload)):
         ready(workload, actor)
-        refuse_fixed(workload, "given another priority", code="priority_fixed", pointer="/metadata/priority")
+        refuse_fixed(workload, "given another priority", code="priority_fixed", pointer="/priority")
         if workload.phase in ENDED:
             raise Conflict(f"{workload.name} is {workload.phase}; its priority means nothing now.", code="ended")
         apply_priority(workload, known_level(priority), actor)
@@ -127,7 +127,7 @@ def known_level(priority: str) -> Level:
     level = dictionary.lookup(priority)
     if level is None:
         raise Refused.at(
-            "/metadata/priority",
+            "/priority",
             "priority_unknown",
             f"Priority {priority[:80]!r} is not known. Allowed: {', '.join(dictionary.names)}.",
             allowed=dictionary.names,

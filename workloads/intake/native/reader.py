@@ -180,7 +180,6 @@ _WHOLE: Final = {
     "/metadata/name": "/name",
     "/metadata/generateName": "/name",
     "/priority": "/spec/priorityClass",
-    "/metadata/priority": "/spec/priorityClass",
     "/preemptibility": "/spec/preemptibility",
 }
 
