@@ -16,8 +16,8 @@ from portal.core.wire import TENANT_ID, stamp
 
 UPDATE: Final = "update"
 ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "create": ("create", "submit", "connect", "grant", "create_nodes", "add", "clone"),
-    "delete": ("delete", "forget", "revoke", "lift", "discard", "remove", "disconnect"),
+    "create": ("create", "submit", "connect", "grant", "create_nodes", "add", "clone", "offer"),
+    "delete": ("delete", "forget", "revoke", "lift", "discard", "remove", "disconnect", "withdraw"),
     "sign-in": ("session.start",),
     "sign-out": ("session.end", "user.logout"),
     "reset-password": ("user.password", "user.reset_password"),
@@ -26,6 +26,8 @@ ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 SUBJECTS: Final[Mapping[str, str]] = {str(ActorKind.USER): "User"}
 APP: Final = "App"
 NOTHING: Final = Value("")
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+"""Those that their client reads; it would stumble over any other."""
 
 
 def _verbs(words: tuple[str, ...]) -> Q:
@@ -58,14 +60,14 @@ FILTERS: Final[Columns] = {
     "source_ip": Column("source_ip"),
     "action": Column("told_action"),
     "result": Column("told_result"),
-    "url": Column("not_kept"),
+    "http_method": Column("http_method"),
+    "url": Column("url"),
     "entity_type": Column("entity_type"),
     "entity_name": Column("entity_name"),
     "cluster_name": Column("not_kept"),
 }
 SORTS: Final[Columns] = {
     **{name: column for name, column in FILTERS.items() if name != "cluster_name"},
-    "http_method": Column("not_kept"),
     "entity_id": Column("entity_id"),
 }
 FIELDS: Final = (
@@ -75,6 +77,8 @@ FIELDS: Final = (
     "subject",
     "subject_type",
     "source_ip",
+    "http_method",
+    "url",
     "action",
     "result",
     "entity_type",
@@ -86,7 +90,7 @@ FIELDS: Final = (
 
 
 def log_json(row: Any) -> dict[str, Any]:
-    """AuditLog, of a row of `told`. Method, address, status and cluster are not kept, so they are absent."""
+    """AuditLog, of a row of `told`. Status and cluster are not kept, so they are absent."""
     return {
         "id": str(row.pk),
         "timestamp": stamp(row.at),
@@ -94,6 +98,8 @@ def log_json(row: Any) -> dict[str, Any]:
         "subject": row.actor_name,
         "subject_type": row.told_subject,
         "source_ip": row.source_ip or None,
+        "http_method": row.http_method if row.http_method in METHODS else None,
+        "url": row.url or None,
         "action": row.told_action,
         "result": row.told_result,
         "entity_type": row.entity_type,
@@ -112,16 +118,9 @@ def metadata_of(row: AuditRecord) -> dict[str, str]:
 
 
 def csv_row(row: Any) -> list[str]:
-    """The same as cells. None may begin as a formula does: a spreadsheet would calculate it."""
+    """The same as cells."""
     told_as = log_json(row)
-    return [_cell(_text(told_as[name])) for name in FIELDS]
-
-
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-
-def _cell(text: str) -> str:
-    return f"'{text}" if text.startswith(FORMULA) or text.lstrip().startswith(FORMULA) else text
+    return [_text(told_as[name]) for name in FIELDS]
 
 
 def _text(value: Any) -> str:

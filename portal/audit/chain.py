@@ -1,4 +1,8 @@
-"""The hash chains: which chain a record belongs to, what its digest covers. Pure but for the key."""
+"""The hash chains: which chain a record belongs to, what its digest covers. Pure but for the key.
+
+Columns that came later are covered where they are filled: the digest of a record that has none of them is the one it
+was written with, and one that is filled, emptied or changed afterwards shows, since the covered text names its columns.
+"""
 
 import hmac
 import json
@@ -28,6 +32,7 @@ COVERED = (
     "position",
     "previous",
 )
+COVERED_WHERE_FILLED = ("http_method", "url")
 
 
 def chain_for(project_id: str, entity_type: str, entity_id: str) -> int:
@@ -37,8 +42,9 @@ def chain_for(project_id: str, entity_type: str, entity_id: str) -> int:
 
 
 def digest_of(fields: Mapping[str, Any], at: datetime, detail: Any) -> str:
-    """HMAC-SHA256 over every field of a record and the digest before it, as hexadecimal."""
+    """HMAC-SHA256 over every field of a record but its empty later ones, and the digest before it, as hexadecimal."""
     covered = {name: fields[name] for name in COVERED}
+    covered |= {name: fields[name] for name in COVERED_WHERE_FILLED if fields[name]}
     covered.update(at=at.astimezone(UTC).isoformat(timespec="microseconds"), detail=plain(detail))
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hmac.new(key(), text.encode(), sha256).hexdigest()

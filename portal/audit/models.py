@@ -32,6 +32,8 @@ class AuditRecord(models.Model):
     channel = models.CharField(max_length=16)
     source_ip = models.CharField(max_length=45, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
+    http_method = models.CharField(max_length=10, blank=True)
+    url = models.CharField(max_length=500, blank=True, help_text="Path of the request, without its query string.")
     action = models.CharField(max_length=64, help_text="Dotted verb, such as workload.submit.")
     result = models.CharField(max_length=16, choices=Result.choices)
     entity_type = models.CharField(max_length=64)

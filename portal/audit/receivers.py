@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from portal.audit.models import Result
 from portal.audit.services import record
 from portal.core.actors import Actor, ActorKind, Channel
-from portal.core.http import channel_of, client_ip, request_id
+from portal.core.http import origin_of, request_id
 
 
 @receiver(user_logged_in)
@@ -37,11 +37,8 @@ def refused(credentials: dict[str, Any], request: HttpRequest | None = None, **_
 
 
 def _actor(request: HttpRequest | None, user: AbstractBaseUser | None) -> Actor:
-    return Actor(
-        kind=ActorKind.USER,
-        id=str(user.pk) if user is not None else "",
-        name=user.get_username() if user is not None else "unknown",
-        channel=channel_of(request) if request is not None else Channel.COMMAND,
-        source_ip=client_ip(request) if request is not None else None,
-        request_id=request_id(),
-    )
+    name = user.get_username() if user is not None else "unknown"
+    key = str(user.pk) if user is not None else ""
+    if request is None:
+        return Actor(ActorKind.USER, key, name, Channel.COMMAND, request_id=request_id())
+    return Actor(ActorKind.USER, key, name, **origin_of(request))

@@ -113,6 +113,8 @@ def _subject(actor: Actor) -> dict[str, Any]:
         "channel": str(actor.channel),
         "source_ip": _cut(actor.source_ip or "", 45),
         "request_id": _cut(actor.request_id, 64),
+        "http_method": _cut(actor.http_method, 10),
+        "url": _cut(actor.url, 500),
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from portal.audit.chain import COVERED, digest_of
+from portal.audit.chain import COVERED, COVERED_WHERE_FILLED, digest_of
 from portal.audit.models import AuditChain, AuditRecord
 
 Heads = dict[str, tuple[int, str]]
@@ -51,7 +51,7 @@ def _wrong(row: AuditRecord, position: int, previous: str) -> str:
         return f"is missing, the next is {row.position}"
     if row.previous != previous:
         return "does not follow the one before"
-    fields = {name: getattr(row, name) for name in COVERED}
+    fields = {name: getattr(row, name) for name in (*COVERED, *COVERED_WHERE_FILLED)}
     return "" if digest_of(fields, row.at, row.detail) == row.digest else "was changed"
 
 

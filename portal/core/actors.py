@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final, TypedDict
 
 
 class ActorKind(StrEnum):
@@ -41,6 +42,26 @@ class Limits:
         return self.project_id is not None or self.department_id is not None
 
 
+class Origin(TypedDict):
+    """Where an action comes from: the door, and the request that asked, as keywords of `Actor`."""
+
+    channel: Channel
+    source_ip: str | None
+    request_id: str
+    http_method: str
+    url: str
+
+
+OVER_REST: Final[Origin] = {
+    "channel": Channel.API,
+    "source_ip": None,
+    "request_id": "",
+    "http_method": "",
+    "url": "",
+}
+"""Of no request in particular."""
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """A subject and its door. `id` is the primary key of the user or service account as text, empty for the system."""
@@ -52,6 +73,9 @@ class Actor:
     source_ip: str | None = None
     request_id: str = ""
     limits: Limits | None = None
+    http_method: str = ""
+    url: str = ""
+    """Path of the request, without its query string; empty where no request asked."""
 
     def through(self, channel: Channel) -> "Actor":
         """The same subject through another door."""

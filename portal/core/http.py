@@ -3,15 +3,18 @@
 import re
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
+from typing import Final
 
 import structlog
 from django.conf import settings
 from django.http import HttpRequest
 
-from portal.core.actors import Actor, ActorKind, Channel
+from portal.core.actors import Actor, ActorKind, Channel, Origin
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 API_PREFIX = "/api/"
+CLI_AGENT: Final = "rung-cli/"
+"""How `rung` begins its User-Agent. It names the door in records and allows nothing."""
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -25,18 +28,29 @@ def actor_of(request: HttpRequest) -> Actor:
         kind=ActorKind.USER,
         id=str(user.pk) if user is not None and signed_in else "",
         name=user.get_username() if user is not None and signed_in else "anonymous",
-        channel=channel_of(request),
-        source_ip=client_ip(request),
-        request_id=request_id(),
+        **origin_of(request),
     )
 
 
+def origin_of(request: HttpRequest) -> Origin:
+    """Door, address, id, method and path. Query strings stay out: they may carry codes and secrets."""
+    return {
+        "channel": channel_of(request),
+        "source_ip": client_ip(request),
+        "request_id": request_id(),
+        "http_method": request.method or "",
+        "url": request.path,
+    }
+
+
 def channel_of(request: HttpRequest) -> Channel:
-    """The door: admin console, REST or the pages."""
+    """The door: admin console, REST, `rung` or the pages."""
     match = request.resolver_match
     if match is not None and "admin" in match.app_names:
         return Channel.ADMIN
-    return Channel.API if is_api(request) else Channel.UI
+    if not is_api(request):
+        return Channel.UI
+    return Channel.CLI if request.META.get("HTTP_USER_AGENT", "").startswith(CLI_AGENT) else Channel.API
 
 
 def is_api(request: HttpRequest) -> bool:

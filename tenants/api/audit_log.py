@@ -1,7 +1,5 @@
 """The audit trail as Run:ai's clients read it: by time, filtered, paged, or as a file."""
 
-import csv
-import io
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -22,7 +20,8 @@ from portal.core.filtering import as_time, filters, number_in, ordering
 from portal.core.http import actor_of
 from portal.core.paging import AFTER, ListSchema, part_of, without_cursor
 from portal.core.routes import Route, Rule
-from tenants.audit_log import ACTIONS, FIELDS, FILTERS, SORTS, UPDATE, csv_row, log_json, told
+from portal.core.sheets import download, sheet
+from tenants.audit_log import ACTIONS, FIELDS, FILTERS, METHODS, SORTS, UPDATE, csv_row, log_json, told
 from tenants.audit_trail import readable_records
 
 SAMPLES: Final = 20
@@ -44,6 +43,10 @@ class AuditLogSchema(serializers.Serializer[Any]):
     subject = serializers.CharField()
     subject_type = serializers.ChoiceField(choices=["User", "App"])
     source_ip = serializers.CharField(allow_null=True)
+    http_method = serializers.ChoiceField(
+        choices=METHODS, allow_null=True, help_text="Of the request; null: none asked."
+    )
+    url = serializers.CharField(allow_null=True, help_text="Path of the request, without its query string.")
     action = serializers.ChoiceField(choices=[*ACTIONS, UPDATE])
     result = serializers.ChoiceField(choices=["Succeeded", "Failed"])
     entity_type = serializers.CharField()
@@ -107,10 +110,10 @@ class AuditFile(Route):
         query = request.query_params
         kind = _kind(query)
         rows = _sorted(_wanted(request), query)[: _samples(query)]
-        headers = {"Content-Disposition": f'attachment; filename="audit-log.{kind.lower()}"'}
         if kind == "JSON":
+            headers = {"Content-Disposition": 'attachment; filename="audit-log.json"'}
             return Response([log_json(row) for row in rows], headers=headers)
-        return HttpResponse(_table(rows), content_type="text/csv; charset=utf-8", headers=headers)
+        return download(sheet(FIELDS, (csv_row(row) for row in rows)), name="audit-log")
 
 
 def _wanted(request: Request) -> QuerySet[AuditRecord]:
@@ -142,11 +145,3 @@ def _kind(query: Mapping[str, str]) -> str:
     if asked not in KINDS:
         raise BadRequest.at("/fileType", "out_of_range", "fileType is CSV or JSON.", allowed=KINDS)
     return asked
-
-
-def _table(rows: QuerySet[AuditRecord]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(FIELDS)
-    writer.writerows(csv_row(row) for row in rows)
-    return text.getvalue()

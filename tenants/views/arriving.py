@@ -12,7 +12,7 @@ from django.utils.crypto import constant_time_compare
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from portal.core.actors import Actor, ActorKind
-from portal.core.http import channel_of, client_ip, request_id
+from portal.core.http import origin_of
 from tenants.middleware import MARK
 from tenants.models import User
 from tenants.services import second_factor
@@ -78,7 +78,5 @@ def person(request: HttpRequest, user: User) -> Actor:
         kind=ActorKind.USER,
         id=str(user.pk),
         name=user.get_username(),
-        channel=channel_of(request),
-        source_ip=client_ip(request),
-        request_id=request_id(),
+        **origin_of(request),
     )

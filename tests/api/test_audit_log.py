@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +47,29 @@ def test_every_verb_is_told_as_one_of_their_actions(robot: Robot, verb: str, tol
     query = f"{PERIOD}&filterBy=entity_type==thing"
     assert [each["action"] for each in robot.get(f"v1/audit/log?{query},action=={told}").json()["audit_logs"]] == [told]
     assert robot.get(f"v1/audit/log?{query},action!={told}").json()["total"] == 0
+
+
+def test_a_record_tells_the_request_that_asked(robot: Robot, submitted: Callable[..., str]) -> None:
+    robot.client.defaults["HTTP_USER_AGENT"] = "rung-cli/1.0"
+    address = "/api/v2/workloads"
+    submitted()
+    record(SYSTEM, "workload.stop", None, entity_type="workload")
+    logs = f"v1/audit/log?{PERIOD}&filterBy=entity_type==workload"
+    told = robot.get(f"{logs},url=$/v2/workloads,http_method==POST&sortBy=url").json()
+    (asked,) = told["audit_logs"]
+    assert (asked["http_method"], asked["url"], asked["metadata"]["channel"]) == ("POST", address, "cli")
+    assert "http_status_code" not in asked
+    (worker,) = robot.get(f"{logs},subject==rung&sortBy=http_method").json()["audit_logs"]
+    assert (worker["http_method"], worker["url"]) == (None, None)
+    file = robot.get(f"v1/audit/log/file?{PERIOD}&filterBy=url=={address}").content.decode()
+    (row,) = csv.DictReader(io.StringIO(file))
+    assert (row["http_method"], row["url"]) == ("POST", address)
+
+
+def test_a_method_that_their_client_does_not_read_is_left_out(robot: Robot) -> None:
+    record(replace(SYSTEM, http_method="OPTIONS", url="/x"), "workload.stop", None, entity_type="thing")
+    (told,) = robot.get(f"v1/audit/log?{PERIOD}&filterBy=entity_type==thing").json()["audit_logs"]
+    assert (told["http_method"], told["url"]) == (None, "/x")
 
 
 @pytest.mark.parametrize("parameter", ["file_type", "fileType"])

@@ -2,20 +2,48 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.state import ProjectState
+from django.db.utils import ConnectionHandler
 
 from portal.audit import triggers
 from portal.audit.models import AuditChain, AuditRecord, Result
 from portal.audit.services import record, record_refusal
 from portal.audit.verification import Break, heads, verify
-from portal.core.actors import Actor, ActorKind, Channel
+from portal.core.actors import SYSTEM, Actor, ActorKind, Channel
 from portal.core.errors import Refused
 
 ALICE = Actor(ActorKind.USER, "7", "alice", Channel.UI, "192.0.2.7", "request-1")
+ASKED = replace(ALICE, http_method="POST", url="/api/v1/workloads")
+OLD = {
+    "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "actor_kind": "user",
+    "actor_id": "7",
+    "actor_name": "alice",
+    "channel": "ui",
+    "source_ip": "192.0.2.7",
+    "request_id": "request-1",
+    "action": "workload.stop",
+    "result": "Succeeded",
+    "entity_type": "workload",
+    "entity_id": "",
+    "entity_name": "train",
+    "project_id": "3",
+    "detail": {"gpu": 8},
+    "chain": 5,
+    "position": 1,
+    "previous": "",
+}
+OLD_DIGEST = "837a9397d38794115e7749b73eb60929b38480911423b0739372855c17fe3579"
+"""Written down, under the key `golden`, before records told their request."""
 
 
 def note(project: str = "3", **detail: object) -> AuditRecord:
@@ -105,6 +133,63 @@ def test_an_edited_record_shows() -> None:
     rows = [note(), note(), note()]
     AuditRecord.objects.filter(pk=rows[1].pk).update(actor_name="bob")
     assert verify() == [Break(rows[1].chain, 2, "was changed")]
+
+
+@pytest.mark.django_db
+def test_a_record_tells_the_request_that_asked_and_none_where_none_did() -> None:
+    asked, worker = record(ASKED, "workload.stop", None), record(SYSTEM, "workload.stop", None)
+    assert (asked.http_method, asked.url) == ("POST", "/api/v1/workloads")
+    assert (worker.http_method, worker.url) == ("", "")
+    assert verify() == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("change", [{"url": "/x"}, {"http_method": "GET"}, {"url": "", "http_method": ""}, {"url": ""}])
+def test_a_changed_request_shows(change: dict[str, str]) -> None:
+    row = record(ASKED, "workload.stop", None)
+    AuditRecord.objects.filter(pk=row.pk).update(**change)
+    assert verify() == [Break(row.chain, 1, "was changed")]
+
+
+@pytest.mark.django_db
+def test_a_request_that_is_added_later_shows() -> None:
+    row = note()
+    AuditRecord.objects.filter(pk=row.pk).update(http_method="POST")
+    assert verify() == [Break(row.chain, 1, "was changed")]
+
+
+@pytest.mark.django_db
+def test_a_record_from_before_requests_were_told_verifies_as_it_was_written(settings: Any) -> None:
+    settings.RUNG_AUDIT_KEY = "golden"
+    AuditRecord.objects.create(**OLD, digest=OLD_DIGEST)
+    AuditChain.objects.update_or_create(number=5, defaults={"length": 1, "head": OLD_DIGEST})
+    assert verify() == []
+
+
+@pytest.mark.django_db
+def test_the_database_still_refuses_after_columns_were_added(tmp_path: Path) -> None:
+    sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": tmp_path / "db.sqlite3"}
+    migrating = ConnectionHandler({"default": sqlite})["default"]
+    loader, state = MigrationLoader(None), ProjectState()
+
+    def migrate(name: str) -> None:
+        with migrating.schema_editor() as editor:
+            loader.get_migration("audit", name).apply(state, editor)
+
+    migrate("0001_initial")
+    migrate("0002_append_only")
+    old = {**OLD, "detail": "{}", "digest": OLD_DIGEST}
+    with migrating.cursor() as cursor:
+        names, marks = ", ".join(old), ", ".join(["%s"] * len(old))
+        cursor.execute(f"INSERT INTO audit_auditrecord ({names}) VALUES ({marks})", list(old.values()))
+    migrate("0003_request")
+    with migrating.cursor() as cursor:
+        cursor.execute("SELECT digest, http_method, url FROM audit_auditrecord")
+        assert cursor.fetchall() == [(OLD_DIGEST, "", "")]
+        for verb in ("UPDATE audit_auditrecord SET url = 'x'", "DELETE FROM audit_auditrecord"):
+            with pytest.raises(DatabaseError, match="append-only"):
+                cursor.execute(verb)
+    migrating.close()
 
 
 @pytest.mark.django_db

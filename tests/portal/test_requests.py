@@ -47,6 +47,23 @@ def test_the_path_tells_the_door() -> None:
     assert actor_of(request_from("192.0.2.1", "/api/v1/workloads")).channel is Channel.API
 
 
+@pytest.mark.parametrize(
+    ("path", "agent", "channel"),
+    [
+        ("/api/v1/workloads", "rung-cli/1.0", Channel.CLI),
+        ("/api/v1/workloads", "curl/8 rung-cli/1.0", Channel.API),
+        ("/workloads/", "rung-cli/1.0", Channel.UI),
+    ],
+)
+def test_the_command_line_names_itself_as_the_door_of_the_api(path: str, agent: str, channel: Channel) -> None:
+    assert actor_of(request_from("192.0.2.1", path, HTTP_USER_AGENT=agent)).channel is channel
+
+
+def test_an_actor_knows_the_request_but_not_its_query_string() -> None:
+    actor = actor_of(request_from("192.0.2.1", "/login/single-sign-on/return/?code=canary"))
+    assert (actor.http_method, actor.url) == ("GET", "/login/single-sign-on/return/")
+
+
 @pytest.mark.django_db
 def test_the_console_is_a_door_of_its_own(admin_client: Client) -> None:
     answer = admin_client.get(reverse("admin:index"))

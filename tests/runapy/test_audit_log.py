@@ -14,7 +14,7 @@ from portal.core.actors import Actor, ActorKind, Channel
 from tenants.models import Project, Role
 from tests.runapy.conftest import client_of
 
-ALICE = Actor(ActorKind.USER, "0", "alice", Channel.UI, "10.0.0.7", "r-1")
+ALICE = Actor(ActorKind.USER, "0", "alice", Channel.UI, "10.0.0.7", "r-1", None, "POST", "/workloads/submit/")
 
 
 def period() -> dict[str, datetime]:
@@ -52,6 +52,7 @@ def test_records_are_typed_newest_first_with_texts_only(runai: RunaiClient, trai
     newest, *_rest = of_alice(runai)
     assert (newest.action, newest.subject_type, newest.result, newest.tenant_id) == ("delete", "User", "Succeeded", "1")
     assert (newest.source_ip, newest.request_id, newest.entity_type) == ("10.0.0.7", "r-1", "workload")
+    assert (newest.http_method, newest.url, newest.http_status_code) == ("POST", "/workloads/submit/", None)
     assert newest.metadata["gpu_milli"] == "4000"
     assert newest.metadata["why"] == '["a", "b"]'
     assert newest.metadata["verb"] == "workload.delete"
@@ -77,6 +78,7 @@ def test_a_closed_set_of_actions_and_results_tells_all_of_ours(runai: RunaiClien
         (["subject_type==User"], 4),
         (["subject=@ali", "action!=create"], 2),
         (["url==/x"], 0),
+        (["url=@submit"], 4),
         (["timestamp>=2999-01-01T00:00:00Z"], 0),
     ],
 )

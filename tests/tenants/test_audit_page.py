@@ -33,7 +33,7 @@ def shown(client: Client, query: str = "") -> set[str]:
     return {
         action
         for action in ("workload.submit", "workload.delete", "plan.apply")
-        if f'<td class="mono">{action}</td>' in text
+        if f'<span class="mono">{action}</span>' in text
     }
 
 
@@ -64,6 +64,12 @@ def test_it_is_narrowed_by_the_address(
     client_of: Clients, records: None, admin: User, query: str, actions: set[str]
 ) -> None:
     assert shown(client_of(admin), query) == actions
+
+
+def test_a_record_shows_the_request_that_asked(client_of: Clients, admin: User) -> None:
+    asked = replace(acting(admin), http_method="POST", url="/workloads/submit/")
+    record(asked, "workload.submit", None, entity_type="workload")
+    assert "POST /workloads/submit/" in client_of(admin).get("/audit/").content.decode()
 
 
 def test_t51_no_filter_widens_what_one_may_read(client_of: Clients, records: None, alice: User) -> None:
