@@ -178,11 +178,15 @@ Minimum = Literal["none", "all", "own", "any"]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The one object that a scheduler is configured by: why Rung reads it, and its sentences about what that misses."""
+    """The one object that a scheduler is configured by: why Rung reads it, and its sentences about what that misses.
+
+    `leaves_out`: causes of evictions that it does not have. None: there is no such object, or it may not be read.
+    """
 
     ref: ObjectRef
     why: str
-    warnings_of: Callable[[Manifest | None], tuple[str, ...]]  # None: there is no such object, or it may not be read
+    warnings_of: Callable[[Manifest | None], tuple[str, ...]]
+    leaves_out: Callable[[Manifest | None], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,7 @@ class Traits:
     suggested: bool = True
     """Finding it installed is enough to suggest it; otherwise it is an admin's choice."""
     simulated: bool = False
-    """The sandbox decides as it does; others' workloads are placed there as kube-scheduler places them."""
+    """The sandbox has its objects and words; workloads of others are placed there as kube-scheduler places them."""
     queues_by_pool: bool = False
     """Projects and departments have a queue in every node pool, and a workload's pods are one group."""
     root_above: bool = False

@@ -152,6 +152,7 @@ class Snapshot:
     """Everything a decision may depend on. Raises ValueError when two nodes, queues or pod groups share a name.
 
     now: the moment of the decision, for what has to have lasted; None: nothing has to.
+    leaves_out: causes of evictions that the scheduler's configuration does not have (`decisions.Cause`).
     """
 
     nodes: tuple[Node, ...] = ()
@@ -159,6 +160,7 @@ class Snapshot:
     groups: tuple[PodGroup, ...] = ()
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     now: int | None = None
+    leaves_out: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for what, named in (("node", self.nodes), ("queue", self.queues), ("pod group", self.groups)):
@@ -194,6 +196,7 @@ class Snapshot:
             groups=tuple(group for group in self.groups if group.pool == pool),
             strategies=self.strategies,
             now=self.now,
+            leaves_out=self.leaves_out,
         )
 
     def with_group(self, group: PodGroup) -> "Snapshot":

@@ -13,9 +13,12 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from clusters.errors import ClusterRefused, VersionExpired
+from clusters.flavours.kueue_inquiries import INQUIRIES, SHOWN_QUEUE
+from clusters.kinds_core import KUEUE_WORKLOAD
 from clusters.models import Cluster, SandboxClock, SandboxObject
 from clusters.ports import Kind, Manifest, ObjectRef, WatchEvent
 from clusters.sandbox import admission
+from clusters.sandbox.kueue_workloads import pending_in
 from clusters.sandbox.podlogs import lines
 from clusters.sandbox.store import KEPT_VERSIONS, Store
 
@@ -93,6 +96,16 @@ class SandboxGateway:
             raise ClusterRefused(f"container {container} is not valid for pod {ref.name}")
         clock = SandboxClock.objects.filter(cluster=self._cluster).first() or SandboxClock()
         return lines(pod, now=timezone.now(), clock=clock, tail=tail)
+
+    def part(self, ref: ObjectRef, name: str) -> Manifest | None:
+        """A subresource: what waits in a queue of whole jobs. None: it serves no such part."""
+        if (ref.kind, name) != (SHOWN_QUEUE, INQUIRIES.part):
+            return None
+        return pending_in(self.list(KUEUE_WORKLOAD, namespace=ref.namespace, managed_only=False)[0], ref.name)
+
+    def try_create(self, manifest: Manifest) -> None:
+        """Its webhooks always answer; what has no kind that it knows is refused."""
+        admission.known_kind(manifest)
 
     def identity(self) -> tuple[str, str]:
         return str(uuid.uuid5(self._cluster.pk, "kube-system")), VERSION

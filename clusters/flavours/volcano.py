@@ -37,6 +37,7 @@ class Volcano:
     preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
     traits: Traits = Traits(
         installed=VOLCANO_QUEUE,
+        simulated=True,
         queues_by_pool=True,
         minimum="any",
         beside=(VOLCANO_POD_GROUP,),

@@ -13,6 +13,7 @@ from clusters.ports import Configuration, Manifest, ObjectRef
 from portal.core.strict.documents import Limits
 from portal.core.strict.problems import DocumentRefused
 from portal.core.strict.yaml_reader import documents_from_yaml
+from scheduling.decisions import Cause
 
 CONF: Final = ObjectRef(CONFIG_MAP, "volcano-scheduler-configmap", "volcano-system")
 KEY: Final = "volcano-scheduler.conf"
@@ -101,4 +102,10 @@ def _warnings(conf: Conf) -> Iterator[str]:
         yield NO_HIERARCHY
 
 
-CONFIGURATION: Final = Configuration(CONF, "whether the scheduler preempts and reclaims", warnings_of)
+def leaves_out(found: Manifest | None) -> frozenset[str]:
+    """Causes of evictions for which it has no action; where it says nothing readable, it is as shipped."""
+    conf = conf_of(found)
+    return frozenset({Cause.PREEMPT, Cause.RECLAIM} - set(conf.actions if conf else ()))
+
+
+CONFIGURATION: Final = Configuration(CONF, "whether the scheduler preempts and reclaims", warnings_of, leaves_out)

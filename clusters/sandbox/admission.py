@@ -10,6 +10,7 @@ from clusters.errors import ClusterRefused, ObjectConflict, VersionConflict
 from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, kind_of
 from clusters.pods import DEFAULT_GRACE, stamp
 from clusters.ports import Kind, Manifest
+from clusters.sandbox.kueue_webhooks import hold_back
 from clusters.sandbox.quota import charge
 from clusters.sandbox.store import Store
 
@@ -36,6 +37,7 @@ def create(store: Store, manifest: Manifest) -> Manifest:
         _admit_class(manifest)
     elif kind.key == POD.key:
         _admit_pod(store, manifest)
+    hold_back(store, manifest)
     return store.add(manifest)
 
 
@@ -53,6 +55,7 @@ def update(store: Store, manifest: Manifest, *, version: str) -> Manifest:
         )
     if kind.key == PRIORITY_CLASS.key:
         _refuse_changed_class(manifest, current)
+    hold_back(store, manifest, before=current)
     return store.replace(current, _with_identity(manifest, current))
 
 

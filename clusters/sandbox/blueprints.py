@@ -11,6 +11,7 @@ from clusters.pods import GPU_RESOURCE, annotations, labels
 from clusters.ports import Manifest
 
 SLOT: Final = "sandbox.rung.dev/slot"  # annotation: which replica of its owner a pod is
+INHERITED: Final = ("rung.dev/", "scheduling.volcano.sh/")
 RUN_SECONDS: Final = "rung.dev/run-seconds"
 MOST_PODS: Final = 1000  # of one object; a typing error must not fill the database
 PLACING: Final = ("nodeSelector", "priorityClassName", "schedulerName")
@@ -94,7 +95,7 @@ def _template(owner: Manifest, found: FoundPart) -> dict[str, Any]:
 
 
 def _inherited(owner: Manifest) -> dict[str, str]:
-    return {key: value for key, value in annotations(owner).items() if key.startswith("rung.dev/")}
+    return {key: value for key, value in annotations(owner).items() if key.startswith(INHERITED)}
 
 
 def _placing(part: Mapping[str, Any]) -> dict[str, Any]:

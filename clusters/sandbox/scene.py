@@ -1,20 +1,19 @@
 """What the simulated scheduler sees: a `scheduling.Snapshot` made only from objects that are in the sandbox.
 
-KAI: Queues, and a pod group per gang. kube-scheduler: no queues (ResourceQuotas already spoke when the pods were
-created) and every pod for itself, or with the other pods of the group it names. Pods are named by their uid in the
-snapshot.
+KAI: queues, and a pod group per gang. Volcano: queues, and a pod group per object, whole where one names it.
+kube-scheduler: no queues (ResourceQuotas already spoke when the pods were created) and every pod for itself, or with
+the other pods of the group it names. Pods are named by their uid in the snapshot.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from clusters.durations import micros_of
-from clusters.flavours.common import POOL, TOPOLOGY_KEY
-from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
+from clusters.flavours.common import TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
+from clusters.flavours.volcano import GROUP
 from clusters.kinds import kind_for
-from clusters.kinds_core import KAI_QUEUE, NODE, POD
+from clusters.kinds_core import NODE, POD, VOLCANO_POD_GROUP
 from clusters.pods import (
     amounts,
     annotations,
@@ -24,21 +23,16 @@ from clusters.pods import (
     is_terminal,
     labels,
     max_pods,
-    moment_of,
     preemptibility_of,
     requests_of,
     taints_of,
     tolerations_of,
 )
 from clusters.ports import OWNER, Manifest, Traits
+from clusters.sandbox.queues import ANY_POOL, dialect_of, micros, pool_of
 from clusters.sandbox.store import Store
-from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot, Strategy
+from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy
 from scheduling.priority import Preemptibility
-from scheduling.resources import Limit
-
-ANY_POOL: Final = "default"
-DEFAULT_QUEUE: Final = "default-queue"
-MEGABYTE: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -58,30 +52,42 @@ class _Draft:
     title: str
     pods: list[Manifest] = field(default_factory=list)
     gang: bool = False
+    minimum: int | None = None  # so many start together; None: the pods say it themselves
+
+
+@dataclass(frozen=True, slots=True)
+class _Shards:
+    """Where queues are by pool: the pool of each, and the one that a pod names."""
+
+    pools: Mapping[str, str]
+    named: Callable[[Manifest], str]
 
 
 def scene_of(store: Store, *, traits: Traits, strategies: Mapping[str, Strategy]) -> Scene:
-    """Read the whole cluster."""
-    shards, whole = traits.queues_by_pool, traits.whole_gangs
+    """Read the whole cluster, as far as pods are decided about one by one or in groups."""
+    dialect, whole = dialect_of(traits), traits.whole_gangs
     alive = [pod for pod in store.of(POD.key) if not is_terminal(pod) and not pod["spec"].get("schedulingGates")]
-    queues = tuple(_queues(store)) if shards else ()
-    pools = {queue.name: queue.pool for queue in queues}
-    drafted = _drafts_of_groups(alive) if whole else _drafts(alive, gangs=shards)
-    drafts = [part for draft in drafted for part in _split(draft)]
+    queues = tuple(dialect.queues(store)) if dialect else ()
+    shards = _Shards({queue.name: queue.pool for queue in queues}, dialect.named) if dialect else None
+    drafts = [part for draft in _drafted(store, alive, traits) for part in _split(draft)]
     snapshot = Snapshot(
-        nodes=tuple(_nodes(store, shards=shards)),
+        nodes=tuple(_nodes(store, shards=shards is not None)),
         queues=queues,
-        groups=tuple(_group(draft, pools if shards else None, whole=whole) for draft in drafts),
+        groups=tuple(_group(draft, shards, whole=whole) for draft in drafts),
         now=int(store.now.timestamp() * 1_000_000),
         strategies=strategies,
+        leaves_out=_left_out(store, traits),
     )
     by_uid = {pod["metadata"]["uid"]: pod for pod in alive}
     return Scene(snapshot, by_uid, {draft.name: draft.title for draft in drafts})
 
 
-def _pool_of(manifest: Manifest) -> str:
-    found = labels(manifest)
-    return found.get(POOL) or found.get(NODE_POOL_LABEL) or ANY_POOL
+def _left_out(store: Store, traits: Traits) -> frozenset[str]:
+    """As the object says that the scheduler is configured by, where it has one."""
+    if traits.configuration is None:
+        return frozenset()
+    ref = traits.configuration.ref
+    return traits.configuration.leaves_out(store.find(ref.kind.key, ref.name, ref.namespace))
 
 
 def _nodes(store: Store, *, shards: bool) -> Iterator[Node]:
@@ -91,7 +97,7 @@ def _nodes(store: Store, *, shards: bool) -> Iterator[Node]:
         usable = (ready is None or ready.get("status") == "True") and not node.get("spec", {}).get("unschedulable")
         yield Node(
             name=node["metadata"]["name"],
-            pool=_pool_of(node) if shards else ANY_POOL,
+            pool=pool_of(node) if shards else ANY_POOL,
             capacity=amounts((node.get("status") or {}).get("allocatable") or {}),
             labels=labels(node),
             ready=usable,
@@ -101,29 +107,24 @@ def _nodes(store: Store, *, shards: bool) -> Iterator[Node]:
         )
 
 
-def _queues(store: Store) -> Iterator[Queue]:
-    for queue in store.of(KAI_QUEUE.key):
-        spec = queue["spec"]
-        resources: Mapping[str, Mapping[str, Any]] = spec.get("resources") or {}
-        yield Queue(
-            name=queue["metadata"]["name"],
-            parent=spec.get("parentQueue") or None,
-            pool=_pool_of(queue),
-            deserved=_bound(resources, "quota"),
-            limit=_bound(resources, "limit"),
-            weight=int(resources.get("gpu", {}).get("overQuotaWeight", 0)),
-            rank=int(spec.get("priority", 100)),
-            preempt_min_runtime=micros_of(spec.get("preemptMinRuntime")),
-            reclaim_min_runtime=micros_of(spec.get("reclaimMinRuntime")),
-            created=_micros(queue["metadata"].get("creationTimestamp")),
-        )
+def _drafted(store: Store, pods: Iterable[Manifest], traits: Traits) -> Iterable[_Draft]:
+    if traits.whole_gangs:
+        return _drafts_of_groups(pods)
+    if VOLCANO_POD_GROUP in traits.beside:
+        return _drafts_beside(store, pods)
+    return _drafts(pods, gangs=traits.queues_by_pool)
 
 
-def _bound(resources: Mapping[str, Mapping[str, Any]], what: str) -> Limit:
-    """GPU units, millicores and megabytes; -1 is unlimited, absent is nothing, as KAI reads it."""
-    units = {"gpu": 1000, "cpu": 1, "memory": MEGABYTE}
-    numbers = {name: float(resources.get(name, {}).get(what, 0)) for name in units}
-    return Limit(**{name: None if number < 0 else round(number * units[name]) for name, number in numbers.items()})
+def _drafts_beside(store: Store, pods: Iterable[Manifest]) -> Iterable[_Draft]:
+    """By the PodGroup beside the object that they name; else those of one controller, any of which may start."""
+    drafts: dict[str, _Draft] = {}
+    for pod in pods:
+        meta, owner = pod["metadata"], controller_of(pod) or pod["metadata"]
+        space, named = meta.get("namespace", ""), annotations(pod).get(GROUP, "")
+        group = store.find(VOLCANO_POD_GROUP.key, named, space) if named else None
+        name, minimum = (group["metadata"]["uid"], int(group["spec"]["minMember"])) if group else (owner["uid"], 1)
+        drafts.setdefault(name, _Draft(name, f"{space}/{owner['name']}", minimum=minimum)).pods.append(pod)
+    return drafts.values()
 
 
 def _drafts(pods: Iterable[Manifest], *, gangs: bool) -> Iterable[_Draft]:
@@ -166,15 +167,17 @@ def _split(draft: _Draft) -> Iterator[_Draft]:
 
 
 def _min_member(draft: _Draft) -> int:
+    if draft.minimum is not None:
+        return min(draft.minimum, len(draft.pods))
     text = annotations(draft.pods[0]).get(MIN_MEMBER, "")
     stated = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
     return min(stated or len(draft.pods), len(draft.pods)) if draft.gang else 1
 
 
-def _group(draft: _Draft, pools: Mapping[str, str] | None, *, whole: bool) -> PodGroup:
+def _group(draft: _Draft, shards: _Shards | None, *, whole: bool) -> PodGroup:
     first = draft.pods[0]
     spec, meta = first["spec"], first["metadata"]
-    queue = labels(first).get(QUEUE_LABEL, DEFAULT_QUEUE) if pools is not None else ""
+    queue = shards.named(first) if shards else ""
     core = draft.gang and preemptibility_of(first) is Preemptibility.SEMI_PREEMPTIBLE
     starts = [start for pod in draft.pods if (start := _started(pod)) is not None]
     return PodGroup(
@@ -186,8 +189,8 @@ def _group(draft: _Draft, pools: Mapping[str, str] | None, *, whole: bool) -> Po
         pods=tuple(_pod(pod) for pod in draft.pods),
         min_member=_min_member(draft),
         started=min(starts, default=None),
-        created=min(_micros(pod["metadata"].get("creationTimestamp")) for pod in draft.pods),
-        pool=ANY_POOL if pools is None else pools.get(queue, _pool_of(first)),
+        created=min(micros(pod["metadata"].get("creationTimestamp")) for pod in draft.pods),
+        pool=shards.pools.get(queue, pool_of(first)) if shards else ANY_POOL,
         never_preempts=spec.get("preemptionPolicy") == "Never",
         node_selector=spec.get("nodeSelector") or {},
         tolerations=tolerations_of(spec),
@@ -214,9 +217,4 @@ def _pod(pod: Manifest) -> Pod:
 def _started(pod: Manifest) -> int | None:
     found = condition(pod, "PodScheduled")
     bound = found is not None and found["status"] == "True"
-    return _micros(found["lastTransitionTime"]) if found and bound else None
-
-
-def _micros(text: object) -> int:
-    moment = moment_of(text)
-    return 0 if moment is None else int(moment.timestamp() * 1_000_000)
+    return micros(found["lastTransitionTime"]) if found and bound else None

@@ -1,4 +1,4 @@
-"""One step of the sandbox's time: kubelets, controllers, scheduler, in one transaction.
+"""One step of the sandbox's time: kubelets, queues of jobs, controllers, scheduler, in one transaction.
 
 Killed in the middle, nothing of the step is left. Two tickers never do the same step twice: the first one moves the
 clock's `ticked_at` forward under its lock, the other one finds nothing to do.
@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from clusters.models import Cluster, SandboxClock
-from clusters.sandbox import controllers, kubelet, scheduler
+from clusters.sandbox import controllers, kubelet, kueue, scheduler
 from clusters.sandbox.store import Store
 from scheduling.model import Strategy
 
@@ -39,9 +39,10 @@ def tick(cluster: Cluster, *, now: datetime) -> TickResult:
         store = Store.open(cluster, now=now)
         store.load()
         kubelet.run(store)
+        queued = kueue.run(store, flavour=cluster.flavour)
         controllers.run(store)
         strategies = {pool.name: Strategy(pool.gpu_placement) for pool in cluster.node_pools.all()}
-        counts = scheduler.run(store, flavour=cluster.flavour, strategies=strategies)
+        counts = queued + scheduler.run(store, flavour=cluster.flavour, strategies=strategies)
         written = store.flush()
         if written:
             store.prune()

@@ -1,6 +1,6 @@
 """What the simulated scheduler says, worded as the real one of its flavour words it. Pure.
 
-Sources: messages recorded from KAI 0.17 and kube-scheduler 1.36.
+Sources: messages recorded from KAI 0.17, kube-scheduler 1.36, Volcano 1.15 and Kueue 0.19.
 """
 
 from collections import Counter
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from clusters.pods import GPU_RESOURCE
+from scheduling.decisions import Cause, Wait
 from scheduling.model import Node, Queue
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import Limit, Resources, decimal_text
@@ -19,6 +20,7 @@ DIMENSIONS: Final[Mapping[str, tuple[str, str, int]]] = {
     "cpu": ("CPU cores", "cores", 1000),
     "memory": ("memory", "GB", GIGABYTE),
 }
+ONCE: Final = "once resource is released and minAvailable is satisfied"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod."
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling."
 
@@ -113,6 +115,64 @@ def waiting_in_kube(pend: Pend, causes: Counter[str], *, nodes: int) -> str:
         return f"{head}not eligible due to preemptionPolicy=Never."
     why = NOT_HELPFUL if pend.reason is Reason.NEVER_FITS else NO_VICTIMS
     return f"{head}0/{nodes} nodes are available: {nodes} {why}"
+
+
+def evicted_by_volcano(cause: Cause) -> str:
+    """On the victim: by which of its actions."""
+    return f"Pod is evicted, because of {cause}"
+
+
+def waiting_in_volcano(wait: Wait, pod: str, causes: Counter[str], *, nodes: int, nominated: str) -> str:
+    """A promise; else what the pod's group waits for, with the nodes counted where any was tried."""
+    if nominated:
+        return f"Pod {pod} can possibly be assigned to {nominated}, {ONCE}"
+    if wait.pend.reason is Reason.QUEUE_MISSING:
+        return f"queue {wait.pend.queue} does not exist"
+    pending = len(wait.group.waiting)
+    head = (
+        f"pod group is not ready, {pending} Pending, {wait.group.min_member} minAvailable; Pending: {pending} "
+        "Unschedulable"
+    )
+    if wait.pend.reason is Reason.OVER_LIMIT:
+        return head
+    counted = ", ".join(f"{number} {cause}" for cause, number in sorted(causes.items(), key=lambda item: item[0]))
+    name = pod.partition("/")[2]
+    return f"{head}. Origin reason is {name}: 0/{nodes} nodes are unavailable: {counted or 'no nodes registered'}."
+
+
+def preempted_by_kueue(*, workload: str, job: str, cause: Cause, queues: tuple[str, str]) -> str:
+    """On the victim: the Workload and the job that gain, how, and both queues, who gains first."""
+    why = "prioritization in the ClusterQueue" if cause is Cause.PREEMPT else "reclamation within the cohort"
+    return (
+        f"Preempted to accommodate a workload (UID: {workload}, JobUID: {job}) due to {why}; "
+        f"preemptor path: /{queues[0]}; preemptee path: /{queues[1]}"
+    )
+
+
+def waiting_in_kueue(pend: Pend, *, queue: str, flavor: str, evicts: int) -> str:
+    """Why a job is held back. `evicts`: how many workloads have to end for it."""
+    part = _dimension(pend)
+    resource = {"gpu": GPU_RESOURCE}.get(part, part)
+    head, there = "couldn't assign flavors to pod set main: ", f"for {resource} in flavor {flavor}"
+    missing, asked, most = (_counted(part, each) for each in (pend.missing, pend.needed, pend.allowed))
+    match pend.reason:
+        case Reason.EVICTING:
+            return f"{head}insufficient unused quota {there}. Pending the preemption of {evicts} workload(s)"
+        case Reason.QUEUE_MISSING:
+            return f"LocalQueue {queue} doesn't exist"
+        case Reason.EXCEEDS_MAX_QUOTA:
+            return (
+                f"{head}insufficient quota {there}, previously considered podsets requests (0) + current podset "
+                f"request ({asked}) > maximum capacity ({most})"
+            )
+        case _:
+            return f"{head}insufficient unused quota {there}, {missing} more needed"
+
+
+def _counted(part: str, amounts: Resources | Limit) -> str:
+    """GPUs and cores whole or in parts, bytes as they are."""
+    amount = getattr(amounts, part) or 0
+    return str(amount) if part == "memory" else decimal_text(amount)
 
 
 def shortfalls(asked: Resources, free: Resources) -> list[str]:

@@ -2,6 +2,7 @@
 
 Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and the plugins priority, gang (not asked
 about preemption), conformance, predicates, capacity, nodeorder, binpack; and recorded decisions of it (docs/model.md).
+What a cluster's configuration does not have (as shipped: preempt and reclaim) the snapshot leaves out.
 
 - A gang gets its minimum or nothing; what it is refused in one action it asks for in the next. Only the minimum evicts.
 - Preempt: strictly lower, preemptible work of the same queue, also to get below the queue's limit. Node by node in the
@@ -80,17 +81,20 @@ class _VolcanoCycle:
             case.pend = self._nowhere(case)
         ready = [case for case in cases if case.pend is None]
         self._allocate(ready)
-        hungry = [case for case in ready if self._starving(case)]
-        for queue_cases in self._by_queue(hungry):
+        for queue_cases in self._by_queue(self._hungry(ready, Cause.PREEMPT)):
             for case in queue_cases:
                 self._evict_for(case, Cause.PREEMPT, self._preempt)
             for case in queue_cases:
                 self._fill(case)
-        for queue_cases in self._by_queue([case for case in hungry if self._starving(case)]):
+        for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM)):
             for case in queue_cases:
                 self._evict_for(case, Cause.RECLAIM, self._reclaim)
         for case in cases:
             yield from self._decisions(case)
+
+    def _hungry(self, cases: list[_Case], action: Cause) -> list[_Case]:
+        """Whom an action is for; nobody where the configuration leaves it out."""
+        return [] if action in self.snapshot.leaves_out else [case for case in cases if self._starving(case)]
 
     def _nowhere(self, case: _Case) -> Pend | None:
         """A pool without nodes, no queue, or pods still to come: nothing is even tried."""

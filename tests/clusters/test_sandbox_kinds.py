@@ -14,7 +14,7 @@ from clusters.ports import Manifest
 from clusters.sandbox.runtime import ENDLESS, run_seconds
 from tests.clusters.samples import sample
 from tests.clusters.sandboxes import Sandbox
-from tests.clusters.specs import WORKLOAD, job
+from tests.clusters.specs import POOL, WORKLOAD, job, project, queue, state
 
 pytestmark = pytest.mark.django_db
 
@@ -23,6 +23,9 @@ every_flavour = pytest.mark.parametrize("flavour", sorted(FLAVOURS))
 suspendable = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.suspend], ids=lambda kind: kind.name)
 
 SPACE = "runai-team"
+WANTED = state(
+    project("team", deserved=64), departments=(queue("department.1", parent=None, deserved=64),), pools=(POOL,)
+)
 SELECTS: dict[str, Any] = {"selector": {"matchLabels": {}}}
 
 
@@ -32,8 +35,9 @@ def prepared(flavour: str) -> Sandbox:
     sandbox.node(gpus=64, pool="a100")
     sandbox.levels()
     sandbox.namespace(SPACE)
-    if flavour == "kai":
-        sandbox.queue("project.1.a100", deserved=64, **{"rung.dev/node-pool": "a100"})
+    for manifest in flavour_for(flavour).objects_for(WANTED):
+        if manifest["kind"] in {"Queue", "ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor"}:
+            sandbox.create(manifest)
     return sandbox
 
 
