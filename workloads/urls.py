@@ -12,6 +12,7 @@ from workloads.views import (
     notifications,
     plans,
     policies,
+    reports,
     submit,
     types,
 )
@@ -43,6 +44,9 @@ pages = [
     path("notifications/channels/<slug:name>/", channels.edit, name="channel"),
     path("notifications/channels/<slug:name>/test/", channels.try_it, name="channel-test"),
     path("notifications/channels/<slug:name>/delete/", channels.remove, name="channel-delete"),
+    path("reports/", reports.reports, name="reports"),
+    path("reports/<uuid:report_id>/file/", reports.file, name="report-file"),
+    path("reports/<uuid:report_id>/delete/", reports.delete, name="report-delete"),
     path("plans/<uuid:plan_id>/", plans.show, name="plan"),
     path("plans/<uuid:plan_id>/apply/", plans.apply, name="plan-apply"),
     path("plans/<uuid:plan_id>/discard/", plans.discard, name="plan-discard"),

@@ -18,6 +18,7 @@ MENU: Final = (
     ("workloads:priorities", gettext_noop("Priorities"), "stairs"),
     ("workloads:types", gettext_noop("Types"), "category"),
     ("tenants:clusters", gettext_noop("Clusters"), "server-2"),
+    ("workloads:reports", gettext_noop("Reports"), "archive"),
     ("tenants:audit", gettext_noop("Audit"), "history"),
 )
 
