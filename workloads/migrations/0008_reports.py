@@ -60,7 +60,9 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField()),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="When a worker may take it; null: nothing is left to do.", null=True),
+                    models.DateTimeField(
+                        help_text="When a worker may take it; null: nothing is left to do.", null=True
+                    ),
                 ),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 (
