@@ -40,7 +40,7 @@ class ClusterAdmin(ReadOnly):
 class NodePoolAdmin(ReadOnly):
     """Node pools and the label that makes them."""
 
-    list_display = ["name", "cluster", "label_key", "label_value", "is_default", "gpu_placement"]
+    list_display = ["name", "cluster", "label_key", "label_value", "is_default", "gpu_placement", "topology_levels"]
     list_filter = ["cluster"]
     list_select_related = ["cluster"]
 

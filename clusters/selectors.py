@@ -10,7 +10,7 @@ from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from clusters.flavours import flavour_for
-from clusters.models import Cluster, Drift, DriftKind, LeftBehind, Node, ObservedPod, SyncOutcome, SyncRun
+from clusters.models import Cluster, Drift, DriftKind, LeftBehind, Node, NodePool, ObservedPod, SyncOutcome, SyncRun
 
 MILLI: Final = 1000
 STALE_AFTER: Final = timedelta(seconds=30)
@@ -52,6 +52,15 @@ class PoolRow:
     held: int
     free: int
     largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """A topology level of a pool as its nodes carry it: how many domains there are, and nodes that are in none."""
+
+    key: str
+    domains: int
+    without: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +142,20 @@ def pool_rows(nodes: Iterable[NodeRow]) -> list[PoolRow]:
         )
         for name, rows in pools.items()
     ]
+
+
+def level_rows(pools: Iterable[NodePool]) -> Mapping[int, list[LevelRow]]:
+    """The levels of each pool by its id, widest first."""
+    named = [pool for pool in pools if pool.topology_levels]
+    labels: dict[int, list[Mapping[str, str]]] = defaultdict(list)
+    for pool_id, found in Node.objects.filter(pool__in=named).values_list("pool_id", "labels"):
+        labels[pool_id].append(found)
+    return {pool.pk: [_level(key, labels[pool.pk]) for key in pool.topology_levels] for pool in named}
+
+
+def _level(key: str, nodes: Iterable[Mapping[str, str]]) -> LevelRow:
+    values = [labels.get(key) for labels in nodes]
+    return LevelRow(key, len({*values} - {None}), values.count(None))
 
 
 def cluster_rows() -> list[ClusterRow]:

@@ -1,5 +1,6 @@
 """Forms of the clusters' pages. They carry what was typed; what it means is decided by the services."""
 
+import re
 from typing import Any, Final
 
 from django import forms
@@ -9,9 +10,11 @@ from django.utils.translation import gettext_lazy as _
 from clusters.entered import Entered
 from clusters.flavours import FLAVOURS
 from clusters.flavours.kube import Kube
-from clusters.models import ClusterCredential, MetricsSource
+from clusters.models import ClusterCredential, MetricsSource, NodePool
 from clusters.models.gpu_use import METRIC
+from clusters.ports import SchedulerFlavour
 from clusters.services.estate import POOL_LABEL
+from clusters.topologies import MOST
 from portal.core.errors import Problem, RungError
 from portal.core.pageforms import NOTHING, PageForm
 
@@ -168,15 +171,55 @@ class MetricsForm(PageForm):
         super().__init__(*args, initial=known, **kwargs)
 
 
-class PoolForm(PageForm):
-    """A node pool: its name and the label of its nodes."""
+LEVELS: Final = {f"/topology_levels/{index}": "topology_levels" for index in range(MOST + 1)}
+"""Where refusals of single levels are shown."""
+
+
+class PoolFields(PageForm):
+    """What makes a node pool: the label of its nodes and, where the scheduler knows such, its topology levels."""
+
+    label_key = forms.CharField(max_length=317, initial=POOL_LABEL, label=_("Label of its nodes"))
+    label_value = forms.CharField(max_length=63, label=_("Value of the label"))
+    topology_levels = forms.CharField(
+        required=False,
+        max_length=4000,
+        label=_("Topology levels"),
+        widget=forms.Textarea(attrs={"class": "mono", "rows": 3, "spellcheck": "false", "autocapitalize": "off"}),
+        help_text=_(
+            "Keys of node labels, widest first, one a line, such as topology.kubernetes.io/zone. A gang may ask for "
+            "one domain of a level: nodes that carry the same value."
+        ),
+    )
+    is_default = forms.BooleanField(required=False, label=_("Use it where nobody names a pool"))
+
+    def __init__(self, *args: Any, flavour: SchedulerFlavour, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not flavour.traits.knows_domains:
+            del self.fields["topology_levels"]
+
+    def clean_topology_levels(self) -> list[str]:
+        """One a line; commas do as well."""
+        return re.findall(r"[^\s,]+", str(self.cleaned_data["topology_levels"]))
+
+
+class PoolForm(PoolFields):
+    """A new one, with its name."""
 
     name = forms.CharField(
         max_length=63, label=_("Name"), help_text=_("Lower-case letters, digits and inner dashes; it stays.")
     )
-    label_key = forms.CharField(max_length=317, initial=POOL_LABEL, label=_("Label of its nodes"))
-    label_value = forms.CharField(max_length=63, label=_("Value of the label"))
-    is_default = forms.BooleanField(required=False, label=_("Use it where nobody names a pool"))
+    field_order = ("name",)
+
+
+class PoolChangeForm(PoolFields):
+    """One that is there: its name stays, and it is the default until another one is."""
+
+    def __init__(self, *args: Any, pool: NodePool, **kwargs: Any) -> None:
+        said = {"label_key": pool.label_key, "label_value": pool.label_value}
+        initial = {**said, "topology_levels": "\n".join(pool.topology_levels)}
+        super().__init__(*args, initial=initial, **kwargs)
+        if pool.is_default:
+            del self.fields["is_default"]
 
 
 class LeaveForm(PageForm):

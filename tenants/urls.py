@@ -34,6 +34,7 @@ urlpatterns = [
     path("clusters/<slug:name>/gpu-use/", metrics.source, name="metrics"),
     path("clusters/<slug:name>/gpu-use/remove/", metrics.remove, name="remove-metrics"),
     path("clusters/<slug:name>/pools/", pools.pools, name="pools"),
+    path("clusters/<slug:name>/pools/<slug:pool>/", pools.change, name="pool"),
     path("clusters/<slug:name>/pools/<slug:pool>/remove/", pools.remove, name="remove-pool"),
     path("connect-cluster/", connections.connect, name="connect"),
     path("connect-cluster/rights/<slug:flavour>.yaml", connections.rights, name="rights"),

@@ -47,7 +47,7 @@ class Kai:
         return (PRIORITY_CLASS, NAMESPACE, KAI_TOPOLOGY, KAI_QUEUE)
 
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
-        """PriorityClasses, namespaces, a Topology per pool that has levels, a Queue per department and project in each."""
+        """PriorityClasses, namespaces, a Topology per pool with levels, a Queue per department and project in each."""
         yield from common.shared_objects(state)
         yield from (
             common.topology(KAI_TOPOLOGY, _topology(each), each) for each in state.pools if each.topology_levels
@@ -200,6 +200,14 @@ PROMISES: Final = (
         "those are KAI takes from the object: all pods of a PyTorchJob or a JobSet, of a Ray cluster its head and "
         "minReplicas, of a LeaderWorkerSet each group of its size; of a Job, which it would start pod by pod, as many "
         "as Rung says.",
+    ),
+    Promise(
+        "topology",
+        "A gang keeps to one domain of close nodes",
+        "yes",
+        "The pool's levels become a Topology of KAI's; all pods of a gang that names a level run in one of its "
+        "domains, else the gang waits, or evicts for it as for any room. Nodes without all labels of the levels "
+        "take none of such gangs.",
     ),
     Promise(
         "quota_per_node_pool",

@@ -34,7 +34,10 @@ OVER_LIMIT: Final = re.compile(
     r"Limit is (?P<limit>[\d.]+) [\w ()]+?, currently (?P<used>[\d.]+) [\w ()]+? allocated "
     r"and workload requested (?P<requested>[\d.]+)"
 )
-PENDING: Final = (("NonPreemptibleOverQuota", OVER_QUOTA), ("OverLimit", OVER_LIMIT))
+NO_DOMAIN: Final = re.compile(
+    r"topology (?P<topology>[\w.-]{1,253}), requirement (?P<level>[\w./-]{1,317}) couldn't be satisfied"
+)
+PENDING: Final = (("NonPreemptibleOverQuota", OVER_QUOTA), ("OverLimit", OVER_LIMIT), ("NoDomain", NO_DOMAIN))
 
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:

@@ -114,6 +114,14 @@ _OWN: Final = {
             "Operators whose resource definition does not know schedulingGroup drop it: their pods start one by one.",
             "Give single pods lower priorities than the gangs that they must not break.",
         ),
+        Promise(
+            "topology",
+            "A gang keeps to one domain of close nodes",
+            "yes",
+            "All pods of a PodGroup that asks for a node label run on nodes with one value of it, or the gang waits. "
+            "Such a gang never evicts anybody, whatever its priority. Where the pool names levels, it has to be one "
+            "of them.",
+        ),
     )
 }
 PROMISES: Final = tuple(_OWN.get(promise.code, promise) for promise in KUBE_PROMISES)

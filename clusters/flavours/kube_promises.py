@@ -94,6 +94,13 @@ PROMISES: Final = (
         "Choose KAI for distributed jobs.",
     ),
     Promise(
+        "topology",
+        "A gang keeps to one domain of close nodes",
+        "no",
+        "The kube-scheduler places pods one by one and is told of no domain: asking for one is refused at submission.",
+        "Choose KAI, Kueue or kube-scheduler with gangs.",
+    ),
+    Promise(
         "quota_per_node_pool",
         "Quotas hold per node pool",
         "no",

@@ -182,7 +182,7 @@ def _flavor(pool: PoolSpec) -> Manifest:
 
 
 def _flavor_name(pool: PoolSpec) -> str:
-    """Of its topology too. A flavor that has one never changes: with other levels or another label it is another one."""
+    """Of its topology too. A flavor that has one never changes: with other levels or another label it is another."""
     name = pool.name.lower()
     return f"{name}.{pool.topology_revision}" if pool.topology_revision else name
 

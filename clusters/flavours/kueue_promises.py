@@ -87,8 +87,17 @@ PROMISES: Final = (
         "partly",
         "A job is admitted with all its pods or waits with all of them. Whether its nodes have room is the "
         "kube-scheduler's affair, pod by pod, and kinds that Kueue does not know are queued pod by pod.",
-        "Keep the sum of deserved quotas within the nodes of each pool, or give the pool a Topology: then Kueue admits "
-        "only what finds its places on nodes.",
+        "Keep the sum of deserved quotas within the nodes of each pool, or give the pool topology levels: "
+        "Kueue then admits only what finds its places on nodes.",
+    ),
+    Promise(
+        "topology",
+        "A gang keeps to one domain of close nodes",
+        "yes",
+        "The pool's levels become a Topology of Kueue's. A gang that names a level is admitted only where one "
+        "domain has places for all its pods; with levels every other job of the pool is given places on nodes as "
+        "well. Nodes without all labels of the levels take no jobs at all. Kueue brings two roles together at "
+        "most, one of them of a single pod: others are refused.",
     ),
     Promise(
         "quota_per_node_pool",

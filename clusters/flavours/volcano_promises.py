@@ -84,6 +84,14 @@ PROMISES: Final = (
         "reclaim take single pods out of it. Kinds without pod templates of their own start one by one.",
     ),
     Promise(
+        "topology",
+        "A gang keeps to one domain of close nodes",
+        "no",
+        "Volcano's hyper nodes name every single domain as an object of its own. Rung writes none, so asking for "
+        "a domain is refused at submission.",
+        "Choose KAI, Kueue or kube-scheduler with gangs.",
+    ),
+    Promise(
         "quota_per_node_pool",
         "Quotas hold per node pool",
         "yes",

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from clusters.flavours import flavour_for
 from clusters.models import Node, NodePool
 from clusters.services.estate import create_node_pool, delete_node_pool, update_node_pool
+from clusters.topologies import MOST
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema, ErrorSchema, checked
 from portal.core.errors import Absent, Refused, RungError
 from portal.core.filtering import Column, as_time, as_uuid, filters, ordering, page_of
@@ -38,6 +39,8 @@ POINTERS: Final = {
     "/label_key": "/labelKey",
     "/label_value": "/labelValue",
     "/gpu_placement": "/schedulingConfiguration/placementStrategy/gpu",
+    "/topology_levels": "/topologyLevels",
+    **{f"/topology_levels/{index}": f"/topologyLevels/{index}" for index in range(MOST + 1)},
 }
 NO_TIME: Final = frozenset({"", "0", "0s"})
 
@@ -79,6 +82,7 @@ class NodePools(Route):
                 label_key=body["labelKey"],
                 label_value=body["labelValue"],
                 gpu_placement=_placement(body),
+                topology_levels=body.get("topologyLevels") or (),
                 actor=actor,
             )
         return Response(pool_json(_pool(pool.pk)), status=201)
@@ -151,6 +155,7 @@ def _change(request: Request, pool_id: int) -> Response:
             label_key=body.get("labelKey"),
             label_value=body.get("labelValue"),
             gpu_placement=_placement(body),
+            topology_levels=body.get("topologyLevels"),
         )
     return Response(pool_json(_pool(pool_id)))
 
@@ -206,6 +211,7 @@ def pool_json(pool: NodePool) -> dict[str, Any]:
         "updatedBy": pool.updated_by,
         "updatedAt": stamp(pool.updated_at),
         **settings,
+        "topologyLevels": pool.topology_levels,
         "status": {**settings, "conditions": [], "nodes": [node.name for node in pool.nodes.all()]},
     }
 
@@ -256,12 +262,14 @@ def refuse_unsupported(body: Mapping[str, Any]) -> None:
         "/overProvisioningRatio": body.get("overProvisioningRatio") not in {None, 1},
         "/gpuNetworkAccelerationDetection": body.get("gpuNetworkAccelerationDetection") == "Use",
         "/gpuNetworkAccelerationLabelKey": bool(body.get("gpuNetworkAccelerationLabelKey")),
-        "/networkTopologyId": bool(body.get("networkTopologyId")),
         "/gpuResourceOptimization/swapEnabled": bool(optimization.get("swapEnabled")),
         "/gpuResourceOptimization/nodeLevelSchedulerEnabled": bool(optimization.get("nodeLevelSchedulerEnabled")),
     }
     for pointer in (name for name, wrong in bad.items() if wrong):
         raise Refused.at(pointer, "unsupported", _("Rung does not do this; leave it out."))
+    if body.get("networkTopologyId"):
+        text = _("A node pool says the levels of its topology itself: in topologyLevels.")
+        raise Refused.at("/networkTopologyId", "unsupported", text)
     if told not in NO_TIME:
         text = _("A guaranteed run time is set for a department or a project, not for a node pool.")
         raise Refused.at("/schedulingConfiguration/minGuaranteedRuntime", "unsupported", text)

@@ -103,7 +103,16 @@ class PoolChange(serializers.Serializer[Any]):
         choices=["Use", "DontUse", "Auto"], required=False, allow_null=True
     )
     gpuNetworkAccelerationLabelKey = serializers.CharField(max_length=317, required=False, allow_null=True)
-    networkTopologyId = serializers.CharField(max_length=64, required=False, allow_null=True)
+    networkTopologyId = serializers.CharField(
+        max_length=64, required=False, allow_null=True, help_text="A pool says its levels itself: `topologyLevels`."
+    )
+    topologyLevels = serializers.ListField(
+        child=serializers.CharField(max_length=317),
+        max_length=100,
+        required=False,
+        allow_null=True,
+        help_text="Beyond Run:ai: keys of node labels, widest first; a gang may ask for one value. [] takes them away.",
+    )
 
 
 class NewPool(PoolChange):
@@ -133,6 +142,9 @@ class PoolSchema(serializers.Serializer[Any]):
     updatedBy = serializers.CharField(allow_blank=True)
     updatedAt = serializers.DateTimeField()
     schedulingConfiguration = SchedulingSchema(required=False)
+    topologyLevels = serializers.ListField(
+        child=serializers.CharField(), help_text="Beyond Run:ai: keys of node labels, widest first."
+    )
     status = serializers.DictField()
 
 

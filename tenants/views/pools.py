@@ -7,12 +7,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool
-from clusters.services.estate import create_node_pool, delete_node_pool
+from clusters.selectors import level_rows
+from clusters.services.estate import create_node_pool, delete_node_pool, update_node_pool
 from portal.core.errors import RungError
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
-from tenants.forms import PoolForm
+from tenants.forms import LEVELS, PoolChangeForm, PoolForm
 from tenants.permissions import Verb, require
 
 
@@ -23,17 +25,40 @@ def pools(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     require(actor, Verb.MANAGE_CLUSTERS)
     cluster = get_object_or_404(Cluster, name=name)
-    form = PoolForm(sent(request))
+    form = PoolForm(sent(request), flavour=flavour_for(cluster.flavour))
     if request.method == "POST" and form.is_valid():
         try:
             pool = create_node_pool(cluster=cluster, actor=actor, **form.cleaned_data)
         except RungError as error:
-            form.show(error)
+            form.show(error, LEVELS)
         else:
             messages.success(request, _("The node pool %(name)s is there.") % {"name": pool.name})
             return redirect("tenants:pools", name=cluster.name)
-    context = {"cluster": cluster, "pools": cluster.node_pools.all(), "form": form}
+    rows = list(cluster.node_pools.all())
+    levels = level_rows(rows)
+    context = {"cluster": cluster, "pools": [(each, levels.get(each.pk, [])) for each in rows], "form": form}
     return render(request, "tenants/pools.html", context, status=422 if form.errors else 200)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def change(request: HttpRequest, name: str, pool: str) -> HttpResponse:
+    """The label that makes a pool, its topology levels, whether it is the default."""
+    actor = actor_of(request)
+    require(actor, Verb.MANAGE_CLUSTERS)
+    row = get_object_or_404(NodePool.objects.select_related("cluster"), cluster__name=name, name=pool)
+    form = PoolChangeForm(sent(request), pool=row, flavour=flavour_for(row.cluster.flavour))
+    levels = level_rows([row]).get(row.pk, [])
+    if request.method == "POST" and form.is_valid():
+        try:
+            update_node_pool(pool=row, actor=actor, **form.cleaned_data)
+        except RungError as error:
+            form.show(error, LEVELS)
+        else:
+            messages.success(request, _("The node pool %(name)s is changed.") % {"name": row.name})
+            return redirect("tenants:pools", name=name)
+    context = {"cluster": row.cluster, "pool": pool, "form": form, "levels": levels}
+    return render(request, "tenants/pool.html", context, status=422 if form.errors else 200)
 
 
 @login_required

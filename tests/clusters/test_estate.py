@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from clusters.models import Cluster, ClusterState, NodePool
+from clusters.flavours import FLAVOURS
+from clusters.models import Cluster, ClusterState, NodePool, ObservedPod
 from clusters.services.estate import (
     create_cluster,
     create_node_pool,
@@ -19,6 +20,7 @@ from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
 from portal.core.errors import Conflict, Refused, RungError
 from tenants.models import Department, DepartmentQuota
+from tests.factories.clusters import ObservedPodFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -102,6 +104,65 @@ def test_the_first_pool_is_the_default_and_made_by_rungs_label(cluster: Cluster)
     cluster.refresh_from_db()
     assert cluster.generation == 3
     assert audited() == ["node_pool.create", "node_pool.create"]
+
+
+RACK = "example.com/rack"
+
+
+@pytest.mark.parametrize(
+    ("levels", "pointer", "code"),
+    [
+        (["a b"], "/topology_levels/0", "invalid"),
+        (["x", "-.y/z"], "/topology_levels/1", "invalid"),
+        (["x" * 254], "/topology_levels/0", "invalid"),
+        ([RACK, "x", RACK], "/topology_levels/2", "repeated"),
+        (["kubernetes.io/hostname", RACK], "/topology_levels/0", "not_last"),
+        ([f"level-{number}" for number in range(9)], "/topology_levels", "too_many"),
+    ],
+)
+def test_t_levels_that_no_scheduler_takes_are_refused_at_their_place(
+    cluster: Cluster, levels: list[str], pointer: str, code: str
+) -> None:
+    Cluster.objects.update(flavour="kai")
+    cluster.refresh_from_db()
+    with pytest.raises(Refused) as error:
+        pool(cluster, topology_levels=levels)
+    assert code_of(error) == (pointer, code)
+
+
+@pytest.mark.parametrize("flavour", ["kube", "volcano"])
+def test_levels_are_refused_with_the_name_of_a_scheduler_that_knows_none(cluster: Cluster, flavour: str) -> None:
+    pool(cluster)
+    Cluster.objects.update(flavour=flavour)
+    found = NodePool.objects.get()
+    with pytest.raises(Refused, match=f"{FLAVOURS[flavour].title} on ") as error:
+        update_node_pool(pool=found, topology_levels=[RACK], actor=SYSTEM)
+    assert code_of(error) == ("/topology_levels", "topology_unsupported")
+
+
+def test_levels_are_told_in_the_audit_and_count_where_a_scheduler_never_changes_them(cluster: Cluster) -> None:
+    Cluster.objects.update(flavour="kueue")
+    pool(cluster)
+    told: list[tuple[list[str], int]] = []
+    racked: dict[str, Any] = {"topology_levels": [RACK]}
+    for change in (racked, racked, {"label_value": "b"}, {"topology_levels": []}):
+        found = update_node_pool(pool=NodePool.objects.get(), actor=SYSTEM, **change)
+        told.append((found.topology_levels, found.topology_revision))
+    assert told == [([RACK], 0), ([RACK], 0), ([RACK], 1), ([], 2)]
+    last = AuditRecord.objects.order_by("pk").last()
+    assert last is not None
+    assert [last.detail[when]["topology_levels"] for when in ("before", "after")] == [[RACK], []]
+
+
+def test_levels_that_kueue_counts_by_change_only_once_nothing_runs_under_them(cluster: Cluster) -> None:
+    Cluster.objects.update(flavour="kueue")
+    ObservedPodFactory(cluster=cluster, pool_name=pool(cluster).name, owner_id="w1", node_name="n", phase="Running")
+    update_node_pool(pool=NodePool.objects.get(), topology_levels=[RACK], actor=SYSTEM)
+    with pytest.raises(Conflict, match="1 workloads run in a100") as error:
+        update_node_pool(pool=NodePool.objects.get(), topology_levels=["x", RACK], actor=SYSTEM)
+    assert error.value.code == "pool_busy"
+    ObservedPod.objects.update(phase="Succeeded")
+    assert update_node_pool(pool=NodePool.objects.get(), topology_levels=["x"], actor=SYSTEM).topology_revision == 1
 
 
 def test_there_is_one_default(cluster: Cluster) -> None:

@@ -163,6 +163,7 @@ def organisation(
         "connection": "/clusters/lab/connection/",
         "gpu use": "/clusters/lab/gpu-use/",
         "node pools": "/clusters/lab/pools/",
+        "a node pool": "/clusters/lab/pools/h100/",
         "leave": "/clusters/lab/leave/",
         "connect": "/connect-cluster/",
         "audit": "/audit/",

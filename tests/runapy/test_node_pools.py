@@ -71,6 +71,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "/placementStrategy/gpu",
     ),
     ({"overProvisioningRatio": 3}, "/overProvisioningRatio"),
+    ({"networkTopologyId": "7"}, "/networkTopologyId"),
     ({"gpuResourceOptimization": {"swapEnabled": True}}, "/gpuResourceOptimization/swapEnabled"),
     ({"labelKey": "not a label"}, "/labelKey"),
     ({"name": "Not a name"}, "/name"),
@@ -90,6 +91,35 @@ def test_a_scheduler_without_a_placement_of_its_own_per_pool_says_so(runai: Runa
     with pytest.raises(UnprocessableEntityException) as refused:
         runai.organizations.node_pools.create_nodepool(wanted(cluster, placementStrategy={"gpu": "spread"}))
     assert refused.value.data["details"] == "placement_unsupported"
+
+
+def test_a_pool_names_its_topology_levels_beyond_what_their_model_knows(
+    runai: RunaiClient, cluster: Cluster, h100: NodePool
+) -> None:
+    Cluster.objects.update(flavour="kai")
+
+    def patch(levels: object, **query: str) -> Any:
+        where, body = f"/api/v1/node-pools/{h100.pk}", {"topologyLevels": levels}
+        return runai.organizations.node_pools._api_client.call_api(
+            resource_path=where, method="PATCH", query_params=list(query.items()), body=body
+        )
+
+    assert patch(["zone", "rack"], dryRun="true").data["topologyLevels"] == ["zone", "rack"]
+    assert runai.organizations.node_pools.get_nodepool(str(h100.pk)).data["topologyLevels"] == []
+    assert patch(["zone", "rack"]).data["topologyLevels"] == ["zone", "rack"]
+    change = models.NodepoolUpdateFields(label_value="h100-sxm")
+    assert runai.organizations.node_pools.patch_nodepool(str(h100.pk), change).data["topologyLevels"] == [
+        "zone",
+        "rack",
+    ]
+    with pytest.raises(UnprocessableEntityException) as refused:
+        patch(["zone", "zone"])
+    assert refused.value.data["errors"][0]["pointer"] == "/topologyLevels/1"
+    Cluster.objects.update(flavour="volcano")
+    with pytest.raises(UnprocessableEntityException) as refused:
+        patch(["rack"])
+    assert "Volcano on lab" in refused.value.data["message"]
+    assert patch([]).data["topologyLevels"] == []
 
 
 def test_a_member_looks_and_changes_nothing(live_server: object, llm_team: Project, h100: NodePool) -> None:

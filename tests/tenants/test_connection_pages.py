@@ -17,6 +17,7 @@ from portal.audit.models import AuditRecord
 from tenants.models import Project, User
 from tests.clusters.answering import SERVER, Answering, entered
 from tests.clusters.kubeconfigs import TOKEN, kubeconfig, text
+from tests.factories.clusters import NodeFactory
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -33,6 +34,8 @@ PAGES = [
     ("post", "/clusters/lab/leave/"),
     ("get", "/clusters/lab/pools/"),
     ("post", "/clusters/lab/pools/"),
+    ("get", "/clusters/lab/pools/h100/"),
+    ("post", "/clusters/lab/pools/h100/"),
     ("post", "/clusters/lab/pools/h100/remove/"),
 ]
 
@@ -200,6 +203,35 @@ def test_pools_are_added_and_removed(client_of: Clients, admin: User, cluster: C
     assert client_of(admin).post("/clusters/lab/pools/", wanted).status_code == 422
     assert client_of(admin).post("/clusters/lab/pools/b200/remove/").status_code == 302
     assert not NodePool.objects.filter(name="b200").exists()
+
+
+def test_a_pools_label_and_topology_are_changed_and_its_levels_shown_as_its_nodes_carry_them(
+    client_of: Clients, admin: User, cluster: Cluster, h100: NodePool
+) -> None:
+    Cluster.objects.update(flavour="kai")
+    for number, labels in enumerate(({"rack": "r1"}, {"rack": "r2"}, {})):
+        NodeFactory(cluster=cluster, pool=h100, name=f"racked-{number}", labels=labels)
+    page, client = "/clusters/lab/pools/h100/", client_of(admin)
+    wanted = {"label_key": "gpu", "label_value": "h100", "topology_levels": "zone\nrack\n"}
+    assert client.post(page, wanted).status_code == 302
+    h100.refresh_from_db()
+    assert (h100.label_key, h100.topology_levels, h100.is_default) == ("gpu", ["zone", "rack"], True)
+    for where in (page, "/clusters/lab/pools/"):
+        said = words(client.get(where).content)
+        assert "zone</code> on no node yet" in said
+        assert "rack</code> in 2 domains" in said
+    answer = client.post(page, {**wanted, "topology_levels": "rack, rack, a b/c"})
+    assert (answer.status_code, "rack is a level above already." in words(answer.content)) == (422, True)
+    h100.refresh_from_db()
+    assert h100.topology_levels == ["zone", "rack"]
+
+
+def test_where_the_scheduler_knows_no_topology_nobody_is_asked_for_one(
+    client_of: Clients, admin: User, cluster: Cluster, h100: NodePool
+) -> None:
+    Cluster.objects.update(flavour="volcano")
+    for page in ("/clusters/lab/pools/", "/clusters/lab/pools/h100/"):
+        assert "Topology levels" not in words(client_of(admin).get(page).content)
 
 
 def test_a_form_that_was_filled_names_no_secret() -> None:
