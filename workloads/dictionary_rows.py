@@ -40,6 +40,7 @@ def _type_entry(row: WorkloadType) -> TypeEntry:
         priority=row.priority.name if row.priority else "",
         preemptibility=row.preemptibility,
         fixed=row.fixed,
+        withdrawn=row.withdrawn_at is not None,
     )
 
 
@@ -50,7 +51,8 @@ def facts_of(draft: Draft) -> dict[str, str]:
         for each in draft.entries.values()
     }
     types = {
-        f"type {each.name}": f"{each.category} {each.priority} {each.preemptibility}" for each in draft.types.values()
+        f"type {each.name}": f"{each.category} {each.priority} {each.preemptibility}{' withdrawn' * each.withdrawn}"
+        for each in draft.types.values()
     }
     return {**entries, **types, **{f"category {name}": held for name, held in draft.categories.items()}}
 
@@ -80,7 +82,7 @@ def save_draft(before: Draft, after: Draft, *, by: str) -> None:
     for name, priority in after.categories.items():
         if before.categories.get(name) != priority:
             Category.objects.filter(name=name).update(priority=rows[priority])
-    _save_types([each for name, each in after.types.items() if before.types.get(name) != each], rows, by)
+    _save_types(before, after, rows, by)
 
 
 def _save_entry(entry: Entry) -> None:
@@ -108,13 +110,18 @@ def _save_aliases(changed: list[Entry]) -> None:
             Priority.objects.filter(name=entry.name).update(alias_of=rows[entry.alias_of], retired_at=retired_at)
 
 
-def _save_types(types: list[TypeEntry], priorities: Mapping[str, Priority], by: str) -> None:
+def _save_types(before: Draft, after: Draft, priorities: Mapping[str, Priority], by: str) -> None:
     categories = {row.name: row for row in Category.objects.all()}
-    for each in types:
+    for name, each in after.types.items():
+        old = before.types[name]
+        if each == old:
+            continue
+        moved = {"withdrawn_at": timezone.now() if each.withdrawn else None} if each.withdrawn != old.withdrawn else {}
         WorkloadType.objects.filter(name=each.name).update(
             category=categories.get(each.category),
             priority=priorities.get(each.priority),
             preemptibility=each.preemptibility,
             updated_by=by,
             updated_at=timezone.now(),
+            **moved,
         )

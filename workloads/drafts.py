@@ -51,6 +51,7 @@ class TypeEntry:
     priority: str = ""
     preemptibility: str = ""
     fixed: bool = False
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +154,42 @@ def change_type(
 ) -> Answer:
     """A type's defaults; None leaves a field."""
     old = draft.types[name]
+    if old.withdrawn:
+        return [_withdrawn(old)]
     given = {"priority": priority, "preemptibility": preemptibility, "category": category}
     problems = [*_fixed(old), *_type_problems(draft, given)]
-    wanted = replace(
-        old,
-        priority=old.priority if priority is None else priority,
-        preemptibility=old.preemptibility if preemptibility is None else preemptibility,
-        category=old.category if category is None else category,
-    )
-    return problems or draft.with_types(wanted)
+    return problems or draft.with_types(_with(old, given))
+
+
+def withdraw_type(draft: Draft, name: str) -> Answer:
+    """No more submissions of a type. It keeps its defaults, and its workloads everything."""
+    old = draft.types[name]
+    return [_withdrawn(old)] if old.withdrawn else draft.with_types(replace(old, withdrawn=True))
+
+
+def offer_type(
+    draft: Draft,
+    name: str,
+    *,
+    priority: str | None = None,
+    preemptibility: str | None = None,
+    category: str | None = None,
+) -> Answer:
+    """A withdrawn type back with these defaults; None leaves what it had, if that is still there."""
+    old = draft.types[name]
+    wanted = _with(old, {"priority": priority, "preemptibility": preemptibility, "category": category})
+    said = {"priority": wanted.priority, "preemptibility": wanted.preemptibility, "category": wanted.category}
+    problems = _type_problems(draft, {field: value or None for field, value in said.items()})
+    problems += _fixed(old) if wanted != old else []
+    return problems or draft.with_types(replace(wanted, withdrawn=False))
+
+
+def _with(old: TypeEntry, given: Mapping[str, str | None]) -> TypeEntry:
+    return replace(old, **{field: value for field, value in given.items() if value is not None})
+
+
+def _withdrawn(old: TypeEntry) -> Problem:
+    return Problem("", "type_withdrawn", f"{old.name} is withdrawn.")
 
 
 def _fixed(old: TypeEntry) -> list[Problem]:

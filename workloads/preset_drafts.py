@@ -25,11 +25,11 @@ def load(draft: Draft, preset: presets.Preset, preemptibilities: Mapping[str, st
 
 
 def mapped_types(draft: Draft, preset: presets.Preset) -> dict[str, str]:
-    """Type name to priority: a type's own line beats its category's. Fixed types are left alone."""
+    """Type name to priority: a type's own line beats its category's. Fixed and withdrawn types are left alone."""
     found = {}
     for type_ in draft.types.values():
         priority = preset.types.get(type_.name) or preset.types.get(type_.category)
-        if priority and not type_.fixed:
+        if priority and not type_.fixed and not type_.withdrawn:
             found[type_.name] = priority
     return found
 

@@ -18,10 +18,13 @@ from workloads.intake import Explicit, FormFields, WorkloadSpec
 from workloads.intake.form_fields import ENGINES
 from workloads.intake.forms import FRAMEWORKS, RUNS_AS
 from workloads.models import Priority
+from workloads.native_bodies import native_spec, says_the_same
 from workloads.policies import policy_for
 from workloads.policy_rules import imposed
+from workloads.services.reading import scope_of
 
 POINTERS: Final[Mapping[str, str]] = {
+    "/kind": "type",
     "/priority": "priority",
     "/preemptibility": "preemptibility",
     "/nodePools": "node_pool",
@@ -234,6 +237,13 @@ class FieldsForm(SubmitBase):
         given = getattr(self, "cleaned_data", {})
         project = self._projects.get(given.get("project", ""))
         return list(imposed(policy_for(given.get("type", ""), project))) if project else []
+
+    def raws(self, specs: Sequence[WorkloadSpec]) -> list[dict[str, Any]]:
+        """With the native fields that say the same, where there are any: a template can be made of them."""
+        fields, (spec,) = self.fields_for_intake, specs
+        native = native_spec(fields)
+        same = native is not None and says_the_same(fields, native, spec, scope_of(self.chosen_project))
+        return [{**raw, **({"native": native} if same else {})} for raw in super().raws(specs)]
 
     def clean_environment(self) -> tuple[tuple[str, str], ...]:
         """The lines as pairs; a line without an equals sign is refused with its number."""

@@ -11,6 +11,7 @@ from rung_cli.signing import Api
 
 UNIT_PATHS: Final = {DEPARTMENT: "v1/org-unit/departments", PROJECT: "v1/org-unit/projects"}
 PRIORITIES: Final = "v1/workload-priorities"
+TYPES: Final = "v1/workload-types"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Organisation:
     clusters: Mapping[str, str]
     pools: Mapping[str, Mapping[str, str]]
     categories: Mapping[str, str]
+    withdrawn: Mapping[Key, Thing]
+    """Types that are not there until they are offered again."""
 
     def id_of(self, key: Key) -> str:
         """The id of a thing that another one names. Refused while there is none: it was to be made, and was not."""
@@ -30,19 +33,21 @@ class Organisation:
 
 
 def read(api: Api) -> Organisation:
-    """In six requests and the pages of two lists."""
+    """In seven requests and the pages of two lists."""
     clusters = {each["uuid"]: each["name"] for each in api.get("v1/clusters")}
     pools: dict[str, dict[str, str]] = {name: {} for name in clusters.values()}
     for each in rows(api, "v1/node-pools", "nodepools", query={}):
         pools.setdefault(each["clusterName"], {})[each["name"]] = each["id"]
     found = [_priority(each) for each in api.get(PRIORITIES)["priorities"]]
-    found += [_type(each) for each in api.get("v1/workload-types")["types"]]
+    found += [_type(each) for each in api.get(TYPES)["types"]]
+    withdrawn = [_type(each) for each in api.get(TYPES, withdrawn=True)["types"]]
     for kind, path in UNIT_PATHS.items():
         units = rows(api, path, path.rpartition("/")[2], query={"sortBy": "name"})
         found += [_unit(kind, each, clusters) for each in units]
     categories = {each["name"]: each["id"] for each in api.get("v1/workload-categories")["categories"]}
     by_name = {name: cluster_id for cluster_id, name in clusters.items()}
-    return Organisation({each.key: each for each in found}, by_name, pools, categories)
+    away = {each.key: each for each in withdrawn}
+    return Organisation({each.key: each for each in found}, by_name, pools, categories, away)
 
 
 def refuse_unknown(thing: Thing, known: Organisation, *, coming: Collection[Key]) -> None:
@@ -76,9 +81,18 @@ def create(api: Api, thing: Thing, known: Organisation) -> None:
     """Make it; what comes after it may name it."""
     if thing.key.kind == PRIORITY:
         path, body = PRIORITIES, {"name": thing.key.name, **thing.spec}
+    elif thing.key.kind == TYPE:
+        path, body = TYPES, _offered_type(thing, known)
     else:
         path, body = UNIT_PATHS[thing.key.kind], _new_unit(thing, known)
     known.things[thing.key] = replace(thing, extra=api.post(path, body))
+
+
+def _offered_type(thing: Thing, known: Organisation) -> dict[str, Any]:
+    """A withdrawn type again; what the document leaves out is as it was."""
+    was = known.withdrawn[thing.key].extra
+    kept = {name: was[name] for name in ("name", "group", "categoryId", "priorityId")}
+    return kept | _type_body(thing, known)
 
 
 def _new_unit(thing: Thing, known: Organisation) -> dict[str, Any]:
@@ -108,13 +122,17 @@ def _change_priority(api: Api, thing: Thing, now: Thing, _known: Organisation) -
 
 
 def _change_type(api: Api, thing: Thing, now: Thing, known: Organisation) -> None:
+    api.put(f"{TYPES}/{now.extra['id']}", _type_body(thing, known))
+
+
+def _type_body(thing: Thing, known: Organisation) -> dict[str, Any]:
     spec = thing.spec
     body: dict[str, Any] = {name: spec[name] for name in ("preemptibility",) if name in spec}
     if spec.get("category"):
         body["categoryId"] = known.categories[spec["category"]]
     if spec.get("priority"):
         body["priorityId"] = known.id_of(Key(PRIORITY, spec["priority"]))
-    api.put(f"v1/workload-types/{now.extra['id']}", body)
+    return body
 
 
 def _change_unit(api: Api, thing: Thing, now: Thing, known: Organisation) -> None:

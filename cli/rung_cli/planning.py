@@ -98,7 +98,7 @@ def _round(api: Api, steps: Sequence[Step], known: Organisation) -> tuple[list[S
 def _step(thing: Thing, known: Organisation) -> Step | None:
     now = known.things.get(thing.key)
     if now is None:
-        if thing.key.kind == TYPE:
+        if thing.key.kind == TYPE and thing.key not in known.withdrawn:
             raise Misused(f"{thing.source}: there is no {thing.key}, and types are not made: rung types")
         return Step(Act.CREATE, thing, tuple(Difference(*each) for each in _flat(thing.spec)))
     if thing.department and thing.department != now.department:

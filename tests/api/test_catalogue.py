@@ -82,13 +82,6 @@ def test_a_types_preemptibility_is_taken_and_told_back(robot: Robot) -> None:
     assert types(robot)["Job"]["preemptibility"] == "preemptible"
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_types_are_neither_made_nor_deleted(robot: Robot, method: str) -> None:
-    path = "v1/workload-types" if method == "POST" else f"v1/workload-types/{types(robot)['Job']['id']}"
-    assert robot.send(method, path, {}).status_code == 405
-    assert "Job" in types(robot)
-
-
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from django.utils import timezone
 
 from portal.audit.models import AuditRecord
 from tenants.models import Department, Project, ProjectQuota, TimeLimit
@@ -177,3 +178,29 @@ def test_however_a_value_is_written_it_settles(rung: Rung, admin: None, before: 
     assert before in NEW
     assert rung("apply", "-f", "-", "--yes", stdin=NEW.replace(before, after)).code == 0
     assert rung("apply", "-f", "-", "--plan", stdin=NEW.replace(before, after)).code == 0
+
+
+class TestAWithdrawnType:
+    """It is not exported; declared nevertheless, it is offered again, once."""
+
+    @pytest.fixture(autouse=True)
+    def _withdrawn(self, rung: Rung, admin: None) -> None:
+        WorkloadType.objects.filter(name="PyTorchJob").update(withdrawn_at=timezone.now())
+
+    def test_an_export_leaves_it_out_and_applies_as_it_is(self, rung: Rung, tmp_path: Path) -> None:
+        file = tmp_path / "all.yaml"
+        file.write_text(rung("export").out)
+        assert "PyTorchJob" not in file.read_text()
+        assert rung("apply", "-f", str(file), "--plan", "--prune").out == "Everything is as declared.\n"
+
+    def test_a_document_that_names_it_offers_it_again_and_then_changes_nothing(self, rung: Rung) -> None:
+        text = yaml.safe_dump({**yaml.safe_load(NEW.split("---")[1]), "spec": {"preemptibility": "non-preemptible"}})
+        assert "+ WorkloadType PyTorchJob" in rung("apply", "-f", "-", "--plan", stdin=text).out
+        assert rung("apply", "-f", "-", "--yes", stdin=text).code == 0
+        row = WorkloadType.objects.get(name="PyTorchJob")
+        assert (row.withdrawn_at, row.priority.name if row.priority else "", row.preemptibility) == (
+            None,
+            "low",
+            "non-preemptible",
+        )
+        assert rung("apply", "-f", "-", "--plan", stdin=text).out == "Everything is as declared.\n"

@@ -1,7 +1,7 @@
 """Categories and workload types as Run:ai's clients read them.
 
-Types are neither made nor deleted: a kind is served only where intake can read it and every scheduler's objects are
-known for it, so a type of anybody's own would be a promise that nothing keeps.
+Nobody makes a type of their own: a kind is served only where intake can read it and every scheduler's objects are known
+for it. Deleting one withdraws it from submission, making one offers a withdrawn one again.
 """
 
 from typing import Any
@@ -19,13 +19,16 @@ from portal.core.routes import Route, Rule
 from workloads.api.schemas import (
     CategoriesSchema,
     CategorySchema,
+    NewType,
     TypeChange,
     TypeSchema,
     TypesSchema,
 )
 from workloads.api.shapes import category_json, type_json
 from workloads.models import Category, Priority, WorkloadType
-from workloads.services.types import update_type
+from workloads.permissions import require_dictionary
+from workloads.selectors import workload_types
+from workloads.services.types import offer_type, update_type, withdraw_type
 
 TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
 
@@ -62,28 +65,49 @@ class OneCategory(Route):
 class Types(Route):
     """Workload types with their default mapping."""
 
-    access = {"GET": Rule()}
+    access = {"GET": Rule(), "POST": Rule("manage_dictionary", "installation")}
 
     @extend_schema(
         operation_id="list_workload_types",
         summary="List workload types",
-        parameters=[OpenApiParameter("externalTypesOnly", bool), *FILTERS],
+        parameters=[
+            OpenApiParameter("externalTypesOnly", bool),
+            OpenApiParameter("withdrawn", bool, description="Those that can be offered again, instead."),
+            *FILTERS,
+        ],
         responses={200: TypesSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
-        """Every type; `externalTypesOnly=true` leaves the native ones out."""
+        """Every type that is offered; `externalTypesOnly=true` leaves the native ones out."""
         query = request.query_params
-        rows = _types().filter(filters(query.get("filterBy", ""), TYPE_COLUMNS))
+        rows = workload_types(withdrawn=flag_in(query, "withdrawn")).filter(
+            filters(query.get("filterBy", ""), TYPE_COLUMNS)
+        )
         rows = rows.order_by(ordering(query, TYPE_COLUMNS, "name"))
         if flag_in(query, "externalTypesOnly"):
             rows = rows.filter(native=False)
         return Response({"types": [type_json(row) for row in rows]})
 
+    @extend_schema(
+        operation_id="create_workload_type",
+        summary="Offer a withdrawn workload type again",
+        description="Of the kinds that Rung reads; one that is offered is 409. Platform admins only.",
+        request=NewType,
+        responses={201: TypeSchema, 409: ErrorSchema, 422: ErrorSchema, **REFUSALS},
+    )
+    def post(self, request: Request) -> Response:
+        """It is submitted again, with this category, priority and preemptibility."""
+        actor = actor_of(request)
+        require_dictionary(actor)
+        body = checked(NewType, request.data)
+        offered = offer_type(name=body["name"], group=body["group"], actor=actor, **_mapping(body))
+        return Response(type_json(offered), status=201)
+
 
 class OneType(Route):
     """A workload type by id."""
 
-    access = {"GET": Rule(), "PUT": Rule("manage_dictionary", "installation")}
+    access = {"GET": Rule(), **dict.fromkeys(("PUT", "DELETE"), Rule("manage_dictionary", "installation"))}
 
     @extend_schema(
         operation_id="get_workload_type", summary="Read a workload type", responses={200: TypeSchema, **REFUSALS}
@@ -103,25 +127,34 @@ class OneType(Route):
         """Set category, priority, preemptibility; what is absent stays."""
         kind = _type_or_404(type_id)
         change = checked(TypeChange, request.data)
-        changed = update_type(
-            type=kind,
-            category=_chosen(Category.objects.all(), "categoryId", change),
-            priority=_chosen(Priority.objects.filter(retired_at__isnull=True), "priorityId", change),
-            preemptibility=change.get("preemptibility"),
-            actor=actor_of(request),
-        )
-        return Response(type_json(changed))
+        return Response(type_json(update_type(type=kind, actor=actor_of(request), **_mapping(change))))
 
-
-def _types() -> QuerySet[WorkloadType]:
-    return WorkloadType.objects.select_related("category", "priority")
+    @extend_schema(
+        operation_id="delete_workload_type",
+        summary="Withdraw a workload type",
+        description="No more submissions of it, through any door. What there is of it goes on. Platform admins only.",
+        responses={204: None, **REFUSALS},
+    )
+    def delete(self, request: Request, type_id: str) -> Response:
+        """It leaves the lists until it is offered again."""
+        withdraw_type(type=_type_or_404(type_id), actor=actor_of(request))
+        return Response(status=204)
 
 
 def _type_or_404(type_id: str) -> WorkloadType:
-    found = _types().filter(pk=type_id).first()
+    found = workload_types().filter(pk=type_id).first()
     if found is None:
         raise Absent
     return found
+
+
+def _mapping(body: dict[str, Any]) -> dict[str, str | None]:
+    """Category, priority and preemptibility by name; None where they are absent."""
+    return {
+        "category": _chosen(Category.objects.all(), "categoryId", body),
+        "priority": _chosen(Priority.objects.filter(retired_at__isnull=True), "priorityId", body),
+        "preemptibility": body.get("preemptibility"),
+    }
 
 
 def _chosen(rows: QuerySet[Any], field: str, change: dict[str, Any]) -> str | None:

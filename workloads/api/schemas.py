@@ -94,6 +94,15 @@ class TypeChange(serializers.Serializer[Any]):
     resourceInterfaces = serializers.ListField(required=False, max_length=4, help_text="Accepted, not used by Rung.")
 
 
+class NewType(TypeChange):
+    """A withdrawn type that is offered again; without `preemptibility` it has the one it had."""
+
+    name = serializers.CharField(max_length=63)
+    group = serializers.CharField(max_length=100)
+    categoryId = serializers.UUIDField()
+    priorityId = serializers.UUIDField()
+
+
 class NewWorkloadMetadata(serializers.Serializer[Any]):
     """Where the workload goes and what it asks for; these beat the labels of the manifest."""
 

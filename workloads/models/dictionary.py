@@ -82,6 +82,9 @@ class WorkloadType(models.Model):
     category = models.ForeignKey(Category, on_delete=models.PROTECT, null=True, blank=True, related_name="types")
     priority = models.ForeignKey(Priority, on_delete=models.PROTECT, null=True, blank=True, related_name="types")
     preemptibility = models.CharField(max_length=30, blank=True, help_text="Empty: the type has no default.")
+    withdrawn_at = models.DateTimeField(
+        null=True, blank=True, help_text="Withdrawn: neither listed nor submitted; what there is goes on."
+    )
     updated_by = models.CharField(max_length=254, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -1,6 +1,6 @@
 """Reads for pages, the API and the command line. Nothing here writes; every list takes a constant number of queries."""
 
-from workloads.selectors.dictionary import dictionary_rows, sync_state_of_priorities, type_rows
+from workloads.selectors.dictionary import dictionary_rows, sync_state_of_priorities, type_rows, workload_types
 from workloads.selectors.history import containers_of, events_of, logs, pods_of, timeline
 from workloads.selectors.listing import visible_workloads, workload_or_404
 from workloads.selectors.places import Place, told_place
@@ -26,4 +26,5 @@ __all__ = [
     "visible_workloads",
     "why_waiting",
     "workload_or_404",
+    "workload_types",
 ]

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, OuterRef, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from clusters.models import Cluster, ClusterState, Drift
@@ -58,7 +58,7 @@ def dictionary_rows() -> list[DictionaryRow]:
             source=row.source,
             alias_of=row.alias_of.name if row.alias_of else "",
             retired=row.retired_at is not None,
-            types=tuple(sorted(type_.title for type_ in row.types.all())),
+            types=tuple(sorted(type_.title for type_ in row.types.all() if type_.withdrawn_at is None)),
             dots=tuple(_dot(cluster, drifts[cluster.pk].get(row.name, "")) for cluster in clusters),
         )
         for row in rows
@@ -91,9 +91,20 @@ def _dot(cluster: Cluster, drift: str) -> Dot:
     return Dot(cluster.name, state, detail, cluster.is_simulated, cluster.synced_at)
 
 
-def type_rows() -> list[WorkloadType]:
-    """Every type with category and priority, and `used_by`: how many workloads exist of it."""
-    of_type = Workload.objects.filter(type=OuterRef("pk"), deleted_at__isnull=True).order_by().values("type")
-    live = Coalesce(Subquery(of_type.annotate(count=Count("pk")).values("count")), 0)
-    rows = WorkloadType.objects.select_related("category", "priority").annotate(used_by=live)
+def workload_types(*, withdrawn: bool = False) -> QuerySet[WorkloadType]:
+    """The types that are offered, or those that are withdrawn, with category and priority."""
+    return WorkloadType.objects.filter(withdrawn_at__isnull=not withdrawn).select_related("category", "priority")
+
+
+def type_rows(*, withdrawn: bool = False) -> list[WorkloadType]:
+    """The same, with how many workloads exist of each (`used_by`) and have running pods (`running`)."""
+    there = Workload.objects.filter(deleted_at__isnull=True)
+    rows = workload_types(withdrawn=withdrawn).annotate(
+        used_by=_count(there), running=_count(there.filter(running_pods__gt=0))
+    )
     return list(rows.order_by("-native", "category__name", "name"))
+
+
+def _count(workloads: QuerySet[Workload]) -> Coalesce:
+    of_type = workloads.filter(type=OuterRef("pk")).order_by().values("type")
+    return Coalesce(Subquery(of_type.annotate(count=Count("pk")).values("count")), 0)

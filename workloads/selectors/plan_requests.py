@@ -6,6 +6,8 @@ from workloads.models import Category, Plan, Priority, WorkloadType
 from workloads.recipes import Request
 
 PRIORITIES = "/api/v1/workload-priorities"
+TYPES = "/api/v1/workload-types"
+METHODS = {"type": "update_workload_type", "withdraw": "delete_workload_type", "offer": "create_workload_type"}
 KEYS = {"value": "value", "preemption_policy": "preemptionPolicy", "description": "description"}
 
 
@@ -21,7 +23,7 @@ def plan_requests(plan: Plan) -> list[Request]:
             return _of_priority(change["name"], "PATCH", {"name": change["new_name"]})
         case "retire":
             return _of_priority(change["name"], "DELETE", None)
-        case "type":
+        case "type" | "withdraw" | "offer":
             return _of_type(change)
         case _:
             return []
@@ -38,7 +40,24 @@ def _of_priority(name: str, verb: str, body: dict[str, Any] | None) -> list[Requ
 
 def _of_type(change: dict[str, Any]) -> list[Request]:
     """By ids, as Run:ai's client sends it."""
-    key = WorkloadType.objects.filter(name=change["name"]).values_list("pk", flat=True).first()
+    row = WorkloadType.objects.filter(name=change["name"]).select_related("category", "priority").first()
+    if row is None:
+        return []
+    one, method = f"{TYPES}/{row.pk}", f"workloads.workload_properties.{METHODS[change['op']]}"
+    if change["op"] == "withdraw":
+        return [Request("DELETE", one, None, method, (str(row.pk),))]
+    if change["op"] == "offer":
+        body = {"name": row.name, "group": row.group, **_mapping({**_kept(row), **change})}
+        return [Request("POST", TYPES, body, method)]
+    return [Request("PUT", one, _mapping(change), method, (str(row.pk),))]
+
+
+def _kept(row: WorkloadType) -> dict[str, str]:
+    """What a plan leaves out stays, and the call must say it."""
+    return {name: value.name for name, value in (("category", row.category), ("priority", row.priority)) if value}
+
+
+def _mapping(change: dict[str, Any]) -> dict[str, Any]:
     named = {"categoryId": (Category.objects.all(), "category"), "priorityId": (Priority.objects.all(), "priority")}
     body = {
         field: str(rows.filter(name=change[name]).values_list("pk", flat=True).first())
@@ -47,7 +66,4 @@ def _of_type(change: dict[str, Any]) -> list[Request]:
     }
     if change.get("preemptibility"):
         body["preemptibility"] = change["preemptibility"]
-    if key is None:
-        return []
-    method = "workloads.workload_properties.update_workload_type"
-    return [Request("PUT", f"/api/v1/workload-types/{key}", body, method, (str(key),))]
+    return body

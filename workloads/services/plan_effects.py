@@ -156,6 +156,9 @@ def _types(before: Draft, after: Draft) -> Iterator[dict[str, Any]]:
                 "before": {"category": old.category, "priority": old.priority, "preemptibility": old.preemptibility},
                 "after": {"category": new.category, "priority": new.priority, "preemptibility": new.preemptibility},
                 "used_by": used.filter(type__name=name).count(),
+                "running": used.filter(type__name=name, running_pods__gt=0).count(),
+                "withdrawn": new.withdrawn,
+                "turned": new.withdrawn != old.withdrawn,
             }
 
 
@@ -207,8 +210,14 @@ def _workload_words(workloads: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _type_words(types: list[dict[str, Any]]) -> Iterator[str]:
-    if types:
-        yield f"{_count(len(types), 'workload type')} get new defaults for submissions from now on"
+    for each in (each for each in types if each["turned"]):
+        if each["withdrawn"]:
+            there = f"{_count(each['used_by'], 'workload')} of it, {each['running']} with running pods, go on"
+            yield f"{each['name']} is no longer submitted; {there}"
+        else:
+            yield f"{each['name']} is submitted again"
+    if changed := [each for each in types if not each["turned"]]:
+        yield f"{_count(len(changed), 'workload type')} get new defaults for submissions from now on"
 
 
 def _count(number: int, noun: str) -> str:

@@ -12,7 +12,18 @@ from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
 from workloads.dictionary_rows import current_draft, facts_of, fingerprint_of, save_draft, what_moved
-from workloads.drafts import Answer, Draft, Entry, add, change, change_type, rename, retire
+from workloads.drafts import (
+    Answer,
+    Draft,
+    Entry,
+    add,
+    change,
+    change_type,
+    offer_type,
+    rename,
+    retire,
+    withdraw_type,
+)
 from workloads.models import Plan, PlanState, WorkloadType
 from workloads.permissions import require_dictionary
 from workloads.preset_drafts import load
@@ -35,7 +46,10 @@ def plan_priority_change(*, change: Change, actor: Actor) -> Plan:
 
 
 def plan_type_change(*, type: WorkloadType, change: Change, actor: Actor) -> Plan:  # noqa: A002 - the house's word
-    """Plan other defaults for a type: priority, preemptibility, category by name; absent is unchanged."""
+    """Plan other defaults for a type: priority, preemptibility, category by name; absent is unchanged.
+
+    `change["op"]` may be withdraw, or offer with the defaults it comes back with.
+    """
     return _planned("type", {"op": "type", "name": type.name, **change}, actor)
 
 
@@ -111,6 +125,8 @@ def title_of(change: Change) -> str:
         "rename": "Rename priority {name} to {new_name}",
         "retire": "Retire priority {name}",
         "type": "Change the defaults of {name}",
+        "withdraw": "Withdraw {name}",
+        "offer": "Offer {name} again",
         "preset": "Load the preset {preset}",
     }
     return words[change["op"]].format(**change)[:254]
@@ -186,6 +202,22 @@ def _type(draft: Draft, wanted: Change) -> Answer:
     )
 
 
+def _withdraw(draft: Draft, wanted: Change) -> Answer:
+    return withdraw_type(draft, wanted["name"])
+
+
+def _offer(draft: Draft, wanted: Change) -> Answer:
+    if not draft.types[wanted["name"]].withdrawn:
+        raise Conflict.at("/name", "type_offered", f"{wanted['name']} is offered already.")
+    return offer_type(
+        draft,
+        wanted["name"],
+        priority=wanted.get("priority"),
+        preemptibility=wanted.get("preemptibility"),
+        category=wanted.get("category"),
+    )
+
+
 def _preset(draft: Draft, wanted: Change) -> Answer:
     return load(draft, preset_named(wanted["preset"]), wanted["preemptibilities"])
 
@@ -203,5 +235,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Draft, Change], Answer]]] = {
     "rename": _rename,
     "retire": _retire,
     "type": _type,
+    "withdraw": _withdraw,
+    "offer": _offer,
     "preset": _preset,
 }

@@ -121,6 +121,7 @@ def _read_types() -> Mapping[str, WorkloadType]:
 
 def _resolved(spec: WorkloadSpec, type_: WorkloadType, project: Project) -> Effective:
     """Policies fill in before the type's defaults do; their rules are checked against what came out."""
+    _refuse_withdrawn(type_)
     policy = policy_for(type_.name, project)
     answer = resolve(
         spec.request, defaults=defaults_of(type_), dictionary=current_dictionary(), policy=defaults_in(policy)
@@ -132,6 +133,12 @@ def _resolved(spec: WorkloadSpec, type_: WorkloadType, project: Project) -> Effe
         raise Refused.at("/kind", "not_submittable", f"{type_.title} workloads are not submitted here.")
     refuse_noncompliant(answer, type_, policy)
     return answer
+
+
+def _refuse_withdrawn(type_: WorkloadType) -> None:
+    if type_.withdrawn_at is not None:
+        text = f"{type_.title} workloads ({type_.name}) are no longer submitted here: the type was withdrawn."
+        raise Refused.at("/kind", "type_withdrawn", text)
 
 
 def _tickets(specs: Sequence[WorkloadSpec], project: Project, actor: Actor, key: str | None) -> list[Ticket | None]:

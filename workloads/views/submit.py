@@ -20,8 +20,8 @@ from tenants.models import Project
 from tenants.permissions import Verb, standing_of
 from workloads.examples import EXAMPLES, example_text
 from workloads.intake import WorkloadSpec
-from workloads.models import Workload, WorkloadType
-from workloads.selectors import workload_or_404
+from workloads.models import Workload
+from workloads.selectors import workload_or_404, workload_types
 from workloads.services.preview import forecast
 from workloads.services.reading import read_fields, read_text
 from workloads.services.submission import submit_all
@@ -48,7 +48,7 @@ CARDS: Final = (
 def submit_form(request: HttpRequest) -> HttpResponse:
     """Fill in a form; only the fields that the type needs."""
     actor = actor_of(request)
-    types = {row.name: row for row in WorkloadType.objects.filter(name__in=CARDS).select_related("priority")}
+    types = {row.name: row for row in workload_types().filter(name__in=CARDS)}
     choices = [(name, types[name].title) for name in CARDS if name in types]
     form = FieldsForm(sent(request), projects=_projects(actor), types=choices, initial=_initial(request))
 
