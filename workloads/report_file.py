@@ -3,7 +3,7 @@
 Hours are of covered time only. A cell without a number: it is not known there, which is not the same as 0.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -103,3 +103,11 @@ COLUMNS: Final[Mapping[str, Read]] = {
 def file_of(lines: Iterable[Line]) -> str:
     """The whole file."""
     return sheet(tuple(COLUMNS), ([read(line) for read in COLUMNS.values()] for line in lines))
+
+
+def words_of_cover(lines: Sequence[Line]) -> str:
+    """How much of the time was measured, in a sentence: the mean of the lines."""
+    if not any(line.total.samples for line in lines):
+        return "Nothing was measured in that time: the file holds no hours."
+    share = sum(line.total.covered / line.stretch.seconds for line in lines) / len(lines)
+    return f"{100 * share:.1f} % of that time was measured."

@@ -21,7 +21,6 @@ GROUPS: Final = (
     (ReportGroup.CLUSTER.value, _("cluster")),
 )
 DAY: Final = timedelta(days=1)
-WEEK: Final = timedelta(days=7)
 
 
 FIRST: Final = date(YEARS.start, 1, 1)
@@ -45,7 +44,7 @@ class ReportForm(PageForm):
 
     def __init__(self, *args: Any, standing: Standing, now: datetime, **kwargs: Any) -> None:
         today = now.astimezone(UTC).date()
-        kwargs.setdefault("initial", {"start": today - WEEK, "end": today - DAY, "group_by": GROUPS[0][0]})
+        kwargs.setdefault("initial", {"start": today - 6 * DAY, "end": today, "group_by": GROUPS[0][0]})
         super().__init__(*args, **kwargs)
         self._now = now
         cast("forms.ChoiceField", self.fields["filter_by"]).choices = _places(standing)

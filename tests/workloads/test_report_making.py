@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from clusters.models import Sample
 from portal.core.actors import Actor
 from tenants.models import Membership, Project
 from tests.factories.workloads import ReportFactory
@@ -177,3 +178,16 @@ def test_a_file_is_kept_for_thirty_days(db: None, status: str, days: int, left: 
     ReportFactory(status=status, status_at=timezone.now() - timedelta(days=days))
     report_making.forget_old()
     assert Report.objects.count() == left
+
+
+def test_a_ready_one_says_how_much_of_the_time_was_measured(asked: Report, llm_team: Project) -> None:
+    report_making.sweep()
+    asked.refresh_from_db()
+    assert asked.message.startswith("Nothing was measured in that time")
+    since = {"due_at": asked.created_at, "status": "Pending", "start": asked.end - timedelta(minutes=4)}
+    Report.objects.filter(pk=asked.pk).update(**since)
+    at = asked.end.replace(second=0, microsecond=0) - timedelta(minutes=2)
+    Sample.objects.create(cluster=llm_team.cluster, kind="project", owner=str(llm_team.pk), at=at, figures={})
+    report_making.sweep()
+    asked.refresh_from_db()
+    assert asked.message == "25.0 % of that time was measured."

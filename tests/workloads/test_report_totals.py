@@ -2,13 +2,15 @@
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from clusters.samples import ALL, Owner
-from workloads.report_file import Line, Place, file_of
+from tests.support.repository import ROOT
+from workloads.report_file import COLUMNS, Line, Place, file_of
 from workloads.report_totals import Sampled, Stretch, Total, total_of
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -120,3 +122,8 @@ def test_t59_no_cell_is_a_formula() -> None:
         "'-1",
         "'+1",
     ]
+
+
+def test_every_column_is_documented_and_no_other() -> None:
+    rows = [line for line in (ROOT / "docs/usage.md").read_text().splitlines() if line.startswith("| `")]
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])] == list(COLUMNS)

@@ -44,7 +44,9 @@ class ReportSchema(serializers.Serializer[Any]):
     tenantId = serializers.IntegerField()
     status = serializers.ChoiceField(choices=ReportStatus.values)
     statusUpdatedAt = serializers.DateTimeField()
-    statusMessage = serializers.CharField(allow_null=True, help_text="Why there is no file.")
+    statusMessage = serializers.CharField(
+        allow_null=True, help_text="How much of the time was measured, or why there is no file."
+    )
 
 
 class ReportsSchema(serializers.Serializer[Any]):

@@ -56,7 +56,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("status_at", models.DateTimeField()),
-                ("message", models.CharField(blank=True, help_text="Why there is no file.", max_length=300)),
+                (
+                    "message",
+                    models.CharField(
+                        blank=True, help_text="How much was measured, or why there is no file.", max_length=300
+                    ),
+                ),
                 ("created_at", models.DateTimeField()),
                 (
                     "due_at",

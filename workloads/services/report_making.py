@@ -15,7 +15,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from workloads.models import Report, ReportStatus
-from workloads.report_file import file_of
+from workloads.report_file import file_of, words_of_cover
 from workloads.selectors.reports import lines_of, places_of, stretch_of, told_by
 
 log = structlog.get_logger(__name__)
@@ -80,11 +80,12 @@ def _make(row: Report, now: datetime) -> None:
     if not places:
         _fail(row, "What it should tell of is gone, or whoever asked may not see it any more.")
         return
-    text = file_of(lines_of(places, stretch_of(row, places, now=now)))
+    lines = list(lines_of(places, stretch_of(row, places, now=now)))
+    text = file_of(lines)
     if len(text) > LARGEST:
         _fail(row, "The file would be too large: ask for fewer places.")
         return
-    _end(row, status=ReportStatus.READY, content=text, told=told_by(places))
+    _end(row, status=ReportStatus.READY, message=words_of_cover(lines), content=text, told=told_by(places))
 
 
 def _fail(row: Report, message: str) -> None:
