@@ -20,7 +20,7 @@ from tenants.models import Project, User
 from tests.e2e.estate import differences, on_kube
 from tests.e2e.mail import told_by_mail
 from tests.factories.tenants import AccessKeyFactory
-from tests.factories.workloads import ObservedPodFactory, PolicyFactory, WorkloadFactory
+from tests.factories.workloads import ObservedPodFactory, PolicyFactory, ReportFactory, WorkloadFactory
 from tests.support import real
 from workloads.models import (
     Phase,
@@ -130,6 +130,7 @@ def organisation(
     _evicted_by(evicted, running)
     _synced(cluster)
     _keys_of(admin, llm_team)
+    _reports_of(admin)
     return {
         "home": "/",
         "workloads": "/workloads/",
@@ -163,9 +164,9 @@ def organisation(
         "connection": "/clusters/lab/connection/",
         "gpu use": "/clusters/lab/gpu-use/",
         "node pools": "/clusters/lab/pools/",
-        "a node pool": "/clusters/lab/pools/h100/",
         "leave": "/clusters/lab/leave/",
         "connect": "/connect-cluster/",
+        "reports": "/reports/",
         "audit": "/audit/",
         **told_by_mail(admin),
         "access keys": "/access-keys/",
@@ -225,6 +226,13 @@ def _keys_of(user: User, project: Project) -> None:
     ends = now + timedelta(days=5)
     AccessKeyFactory(owner=user, name="dashboard", project=project, read_only=True, expires_at=ends)
     AccessKeyFactory(owner=user, name="old-pipeline", department=project.department, expires_at=now)
+
+
+def _reports_of(user: User) -> None:
+    """One with a file, and one that failed."""
+    own = {"subject_id": str(user.pk), "due_at": None}
+    ReportFactory(**own, name="June", status="Ready", message="98.2 % of that time was measured.", content="cluster")
+    ReportFactory(**own, group_by="Project", filter_by=["projectName==llm-team"], status="Failed", message="No luck.")
 
 
 def _evicted_by(victim: Workload, preemptor: Workload) -> None:
