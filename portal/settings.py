@@ -264,6 +264,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "ENUM_NAME_OVERRIDES": {
         "NotificationChannelType": "workloads.api.notification_schemas.CHANNEL_TYPES",
         "PermissionAction": "tenants.roles.ACTIONS",
+        "PlaceScope": "workloads.api.policy_schemas.SCOPES",
         "RuleBatchAction": "tenants.api.access_schemas.BATCH_ACTIONS",
         "RuleScopeType": "tenants.services.access_rules.SCOPE_TYPES",
         "RuleSubjectType": "tenants.services.access_rules.SUBJECT_TYPES",

@@ -37,6 +37,15 @@ def reaching(owner: Owner) -> Q:
     return where
 
 
+def below(owner: Owner) -> Q:
+    """Rows of what is inside the owner; everything for the installation."""
+    if isinstance(owner, Cluster):
+        return Q(department__cluster=owner) | Q(project__cluster=owner)
+    if isinstance(owner, Department):
+        return Q(project__department=owner)
+    return Q(pk__in=()) if isinstance(owner, Project) else Q()
+
+
 def place_of(owner: Owner) -> Place:
     """The scope as a value, with its id and name as text."""
     return Place(scope_for(owner), str(owner.pk), owner.name) if owner else Place()

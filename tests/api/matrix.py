@@ -7,14 +7,29 @@ from uuid import uuid4
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from portal.core.actors import SYSTEM
+from portal.core.actors import SYSTEM, Actor
 from portal.core.routes import Route, Rule
 from tenants.models import Project
 from tenants.services.roles import create_role
 from tests.api.conftest import Person
+from tests.factories.cast import acting
 from tests.factories.tenants import AccessKeyFactory, MembershipFactory, ServiceAccountFactory, UserFactory
-from tests.factories.workloads import ObservedPodFactory, ReportFactory, WorkloadFactory
-from workloads.models import Category, NotificationChannel, Priority, Subscription, WorkloadType
+from tests.factories.workloads import (
+    AssetFactory,
+    ObservedPodFactory,
+    ReportFactory,
+    WorkloadFactory,
+    WorkloadTemplateFactory,
+)
+from workloads.models import (
+    Asset,
+    Category,
+    NotificationChannel,
+    Priority,
+    Subscription,
+    WorkloadTemplate,
+    WorkloadType,
+)
 
 ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
 _PARAMETER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>")
@@ -57,7 +72,14 @@ BODIES: Mapping[str, str] = {
     "PATCH v1/org-unit/departments/<int:unit_id>/resources": "[]",
 }
 """Bodies that are good; every other write is sent without one."""
-WORDS = {"native": "trainings", "stoppable": "trainings", "policy": "trainings"}
+WORDS = {
+    "native": "trainings",
+    "stoppable": "trainings",
+    "policy": "trainings",
+    "template": "trainings",
+    "changeable": "trainings",
+    "asset": "compute",
+}
 """Path converters that choose a kind, and one of their words."""
 
 
@@ -95,6 +117,16 @@ class World:
         return {"unit_id": str(unit), **self.ids}
 
 
+def prepared_for(project: Project, keeper: Actor) -> Mapping[str, Asset | WorkloadTemplate]:
+    """A template of a training, one of an inference, and a size, as somebody keeps them in the project."""
+    kept = {"project": project, "scope": "project", "created_by_kind": str(keeper.kind), "created_by_id": keeper.id}
+    return {
+        "template": WorkloadTemplateFactory(kind="trainings", **kept),
+        "inference_template": WorkloadTemplateFactory(kind="inferences", **kept),
+        "asset": AssetFactory(**kept),
+    }
+
+
 def world_of(project: Project, person: Person | None = None) -> World:
     """A project with native workloads in it, and an access key: the person's, or somebody else's."""
     by = {"submitted_by_kind": "user", "submitted_by_id": str(person.user.pk)} if person else {}
@@ -120,5 +152,7 @@ def world_of(project: Project, person: Person | None = None) -> World:
         subject_kind="user", subject_id=str(person.user.pk) if person else "0"
     )
     first["report_id"] = ReportFactory(subject_id=str(person.user.pk) if person else "0")
+    keeper = acting(person.user) if person else SYSTEM
+    first |= {f"{name}_id": row for name, row in prepared_for(project, keeper).items()}
     words["pod_id"] = ObservedPodFactory(workload=workload).uid
     return World({**words, **{name: str(row.pk) for name, row in first.items()}}, project)

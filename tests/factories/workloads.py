@@ -13,7 +13,7 @@ from clusters.models import ObservedPod
 from scheduling.priority import Request
 from tests.factories.tenants import GPU, ProjectFactory
 from workloads.intake import Explicit, Scope, WorkloadSpec, read_object
-from workloads.models import Phase, Policy, Priority, Report, Workload, WorkloadType
+from workloads.models import Asset, Phase, Policy, Priority, Report, Workload, WorkloadTemplate, WorkloadType
 
 IMAGE = "registry.example/team/train:1"
 
@@ -175,3 +175,33 @@ class ReportFactory(DjangoModelFactory[Report]):
 
     class Meta:
         model = Report
+
+
+class AssetFactory(DjangoModelFactory[Asset]):
+    """One GPU, for everybody."""
+
+    name = factory.Sequence(lambda number: f"asset-{number}")
+    kind = "compute"
+    scope = "tenant"
+    spec = factory.LazyFunction(lambda: {"gpuDevicesRequest": 1})
+    created_by = updated_by = "somebody"
+    created_at = factory.LazyFunction(timezone.now)
+    updated_at = factory.LazyFunction(timezone.now)
+
+    class Meta:
+        model = Asset
+
+
+class WorkloadTemplateFactory(DjangoModelFactory[WorkloadTemplate]):
+    """A training of an image, for everybody."""
+
+    name = factory.Sequence(lambda number: f"template-{number}")
+    kind = "trainings"
+    scope = "tenant"
+    spec = factory.LazyFunction(lambda: {"image": "docker.io/team/train:1"})
+    created_by = updated_by = "somebody"
+    created_at = factory.LazyFunction(timezone.now)
+    updated_at = factory.LazyFunction(timezone.now)
+
+    class Meta:
+        model = WorkloadTemplate

@@ -23,6 +23,7 @@ from tenants.permissions import grants_read_once
 from workloads.api.native_schemas import SubmissionErrorSchema, native_schema, new_schema
 from workloads.api.native_shapes import native_json
 from workloads.api.submitting import ANSWERS, NATIVE_TYPES, Submission, project_named, told_at
+from workloads.api.templated import from_template, naming_sources
 from workloads.intake import Native, WorkloadSpec
 from workloads.intake.native import TYPES, native_pointer
 from workloads.models import Workload
@@ -55,14 +56,16 @@ class NativeSubmission(Submission):
         body, actor = checked(new_schema(self.kind), request.data), actor_of(request)
         with steady(marks_of(request)), grants_read_once():
             project = project_named(actor, body["projectId"], body.get("clusterId"))
-            spec = read_body(self.kind, body, project, actor)
-            workload = self.taken(request, spec, project)
+            filled = from_template(self.kind, body, project)
+            with naming_sources(filled):
+                spec = read_body(self.kind, {**body, **filled}, project, actor)
+                workload = self.taken(request, spec, project, filled)
         return Response(native_json(workload) | self.foreseen, status=202)
 
-    def taken(self, request: Request, spec: WorkloadSpec, project: Project) -> Workload:
+    def taken(self, request: Request, spec: WorkloadSpec, project: Project, filled: Mapping[str, Any]) -> Workload:
         """Submitted; what is refused then is said of the native fields."""
         try:
-            return self.accept(request, spec=spec, project=project, raw=dict(request.data))
+            return self.accept(request, spec=spec, project=project, raw={**request.data, **filled})
         except (BadRequest, Refused, Conflict) as error:
             raise at_native_fields(error) from error
 
@@ -205,8 +208,6 @@ def read_body(
     kind: str, body: Mapping[str, Any], project: Project, actor: Actor, *, workload: Workload | None = None
 ) -> WorkloadSpec:
     """What a native body asks for; `workload` is the one that is to become it."""
-    if body.get("templateId"):
-        raise Refused.at("/templateId", "not_offered", "There are no workload templates here: write the fields.")
     native = Native(
         kind=kind,
         name=body["name"],
@@ -230,7 +231,7 @@ class NativeRefused(BadRequest):
     @property
     def beside(self) -> Mapping[str, Any]:
         """Run:ai's list, beside the problems."""
-        return {"complianceIssues": [_issue(problem) for problem in self.problems]}
+        return {"complianceIssues": [issue_json(problem) for problem in self.problems]}
 
 
 def as_bad_request(error: Refused) -> RungError:
@@ -240,7 +241,8 @@ def as_bad_request(error: Refused) -> RungError:
     return NativeRefused(error.message, code=error.code, problems=error.problems)
 
 
-def _issue(problem: Problem) -> dict[str, str]:
+def issue_json(problem: Problem) -> dict[str, str]:
+    """A refused field in Run:ai's words."""
     rule = RULES.get(problem.code)
     field = problem.pointer.lstrip("/").replace("/", ".")
     return {"field": field, "details": problem.message, **({"rule": rule} if rule else {})}

@@ -58,7 +58,9 @@ class NewNative(serializers.Serializer[Any]):
     useGivenNameAsPrefix = serializers.BooleanField(required=False, allow_null=True, default=False)
     projectId = serializers.CharField(max_length=20)
     clusterId = serializers.UUIDField(required=False, help_text="That of the project.")
-    templateId = serializers.CharField(required=False, allow_null=True, help_text="Refused: there are no templates.")
+    templateId = serializers.UUIDField(
+        required=False, allow_null=True, help_text="Of a template that holds in the project: it says what is left out."
+    )
 
 
 @cache
@@ -97,6 +99,11 @@ class NativeSchema(serializers.Serializer[Any]):
     preemptibilitySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, type or threshold.")
     discarded = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai: values that lost.")
     warnings = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai.")
+    templateId = serializers.UUIDField(allow_null=True)
+    templateSources = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="Beyond Run:ai: by pointer, such as /spec/image, which template or asset said it.",
+    )
     forecast = RehearsedForecastSchema(required=False)
 
 

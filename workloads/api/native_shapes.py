@@ -43,6 +43,8 @@ def native_json(workload: Workload) -> dict[str, Any]:
         "preemptibilitySource": workload.preemptibility_source,
         "discarded": workload.discarded,
         "warnings": workload.warnings,
+        "templateId": sent.get("templateId"),
+        "templateSources": sent.get("templateSources", {}),
     }
     if workload.type.name == "Distributed":
         body["masterSpec"] = sent.get("masterSpec")

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from portal.core.actors import Actor
 from portal.core.attempts import attempt
 from portal.core.bodies import REFUSALS, ErrorSchema, checked
-from portal.core.errors import Absent, BadRequest, Refused
+from portal.core.errors import Absent
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
 from portal.core.marks import steady
@@ -20,6 +20,7 @@ from portal.core.routes import Route, Rule
 from tenants.api.authentication import marks_of
 from workloads.api.policy_schemas import SCOPES, NewPolicy, PoliciesSchema, PolicyChange, PolicySchema
 from workloads.api.policy_shapes import entry_json, holding_json
+from workloads.api.scopes import missing, owner_of_meta, word_in
 from workloads.models import Policy
 from workloads.policy_rules import Kind, Scope
 from workloads.selectors.policies import holding_at, visible_policies
@@ -83,8 +84,8 @@ class Policies(Route):
         query = request.query_params
         flag_in(query, "includeFallbackPolicies")
         wanted = {column: query[name] for name, column in _COLUMN.items() if query.get(name)}
-        wanted["kind"] = _word(query, "workloadType", [str(each) for each in Kind])
-        wanted["scope"] = _word(query, "scope", SCOPES)
+        wanted["kind"] = word_in(query, "workloadType", [str(each) for each in Kind])
+        wanted["scope"] = word_in(query, "scope", SCOPES)
         with steady(marks_of(request)):
             rows = list(visible_policies(actor_of(request)))
             found = [row for row in rows if all(str(getattr(row, of)) == key for of, key in wanted.items() if key)]
@@ -167,22 +168,13 @@ def _done(request: Request, target: Target, work: Callable[[], Policy]) -> Respo
     return Response(body)
 
 
-def _word(query: Mapping[str, str], name: str, known: list[str]) -> str:
-    """One of the words, however their client writes it: `Scope.PROJECT`, `DistributedInference`."""
-    asked = query.get(name, "").rpartition(".")[2].replace("_", "").lower()
-    found = next((each for each in known if each.lower() == asked), "")
-    if asked and not found:
-        raise BadRequest.at(f"/{name}", "out_of_range", f"{name} is one of {', '.join(known)}.", allowed=known)
-    return found
-
-
 def _named(request: Request, kind: Kind) -> Target:
     """What the query names; Absent where it is absent or foreign."""
     query = request.query_params
-    scope = Scope(_word(query, "scope", SCOPES) or _missing("/scope", "scope"))
+    scope = Scope(word_in(query, "scope", SCOPES) or missing("/scope"))
     key = query.get(f"{scope}Id", "")
     if scope is not Scope.TENANT and not key:
-        _missing(f"/{scope}Id", f"{scope}Id")
+        missing(f"/{scope}Id")
     try:
         return Target(kind, owner_at(actor_of(request), scope, key))
     except LookupError:
@@ -190,17 +182,4 @@ def _named(request: Request, kind: Kind) -> Target:
 
 
 def _target(actor: Actor, kind: Kind, meta: Mapping[str, Any]) -> Target:
-    """What the body names; absent and foreign are refused alike, at the field."""
-    scope = Scope(meta["scope"])
-    given = meta.get(f"{scope}Id")
-    if scope is not Scope.TENANT and given is None:
-        _missing(f"/meta/{scope}Id", f"{scope}Id")
-    try:
-        return Target(kind, owner_at(actor, scope, str(given)))
-    except LookupError:
-        message = f"{scope}Id names no {scope} of yours."
-        raise Refused.at(f"/meta/{scope}Id", "unknown_id", message) from None
-
-
-def _missing(pointer: str, name: str) -> str:
-    raise BadRequest.at(pointer, "required", f"{name} is needed.")
+    return Target(kind, owner_of_meta(actor, meta))

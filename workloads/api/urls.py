@@ -26,6 +26,7 @@ register_converter(policies.PolicyKind, "policy")
 urlpatterns = [
     path("", include("workloads.api.measured_urls")),
     path("", include("workloads.api.notification_urls")),
+    path("", include("workloads.api.template_urls")),
     path("", include("workloads.api.report_urls")),
     path("v1/workload-priorities", priorities.Priorities.as_view()),
     path("v1/workload-priorities/<uuid:priority_id>", priorities.OnePriority.as_view()),

@@ -246,6 +246,8 @@ def _tell(workload: Workload, effective: Effective, actor: Actor) -> None:
         detail=resolved,
     )
     detail = {**resolved, "type": workload.type.name, "gpu_milli": workload.gpu_milli, "pool": workload.pool_name}
+    if template := workload.raw.get("templateId"):
+        detail["template"] = template
     record(actor, "workload.submit", workload, detail=detail, project_id=str(workload.project_id))
     wake_apply(workload.pk)
 

@@ -4,16 +4,17 @@ What they say is checked as a submission's fields are, and kept as it was sent: 
 are asked when somebody submits with them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
 from portal.core.actors import Actor
-from portal.core.errors import Absent, Refused
+from portal.core.errors import Absent, BadRequest, Conflict, Problem, Refused
 from tenants.models import Project
 from tenants.permissions import Verb
-from workloads.intake.native import Native, check_template, lacking
+from workloads.intake import IntakeRefused
+from workloads.intake.native import Native, check_template, lacking, native_pointer, read_native
 from workloads.models import Asset, WorkloadTemplate
 from workloads.models.scoped import Owner
 from workloads.models.template import TemplateKind
@@ -23,7 +24,8 @@ from workloads.prepared import Filled, combined, filled
 from workloads.scopes import columns_of
 from workloads.selectors.templates import usable_assets, usable_templates
 from workloads.services.preparing import asked, describe, read_as, refuse_more, remove, store, told
-from workloads.services.reading import scope_of
+from workloads.services.reading import as_rung_error, scope_of
+from workloads.services.submission import resolve_for
 
 NAME: Final = "template"
 """Under this name an unfinished body is looked at."""
@@ -86,6 +88,18 @@ def fill_from_template(*, kind: str, body: Mapping[str, Any], template_id: UUID,
 def runnable(template: WorkloadTemplate) -> str:
     """What a submission of it as it stands would be refused for, first of all; empty for nothing."""
     return lacking(combined(template).native(template.kind, NAME), scope=scope_of(None))
+
+
+def issues_in(template: WorkloadTemplate, project: Project) -> Sequence[Problem]:
+    """What a submission of it to the project, as it stands, would be refused for by intake, dictionary or policy."""
+    native = combined(template).native(template.kind, NAME)
+    try:
+        resolve_for(read_native(native, scope=scope_of(project)), project)
+    except IntakeRefused as refusal:
+        return as_rung_error(refusal).problems
+    except (BadRequest, Refused, Conflict) as error:
+        return [replace(each, pointer=native_pointer(each.pointer)) for each in error.problems]
+    return ()
 
 
 def _locked(template: WorkloadTemplate) -> WorkloadTemplate:
