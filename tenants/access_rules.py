@@ -1,4 +1,4 @@
-"""Access rules to read: memberships with subject, role and scope as columns, as far as somebody rules over them.
+"""Access rules to read: memberships with subject, role and scope as columns, as far as somebody may look at them.
 
 Run:ai's words: a membership is an access rule, the whole installation the scope `tenant`.
 """
@@ -31,14 +31,14 @@ _PLACES: Final = ("project", "department", "cluster")
 
 
 def visible_rules(actor: Actor) -> QuerySet[Membership]:
-    """Rules of the places where the actor gives and takes roles; everybody's rules for platform admins."""
+    """Rules of the places where the actor may look at access; everybody's for those who may look everywhere."""
     standing = standing_of(actor)
-    if standing.can(Verb.MANAGE_ACCESS):
+    if standing.can(Verb.VIEW_ACCESS):
         return Membership.objects.all()
     return Membership.objects.filter(
-        Q(project__in=standing.projects(Verb.MANAGE_MEMBERS))
-        | Q(department__in=standing.departments(Verb.MANAGE_MEMBERS))
-        | Q(cluster__in=standing.clusters(Verb.MANAGE_ACCESS))
+        Q(project__in=standing.projects(Verb.VIEW_ACCESS))
+        | Q(department__in=standing.departments(Verb.VIEW_ACCESS))
+        | Q(cluster__in=standing.clusters(Verb.VIEW_ACCESS))
     )
 
 

@@ -18,6 +18,7 @@ class Verb(StrEnum):
     SUBMIT = "submit"
     MANAGE_WORKLOAD = "manage_workload"  # one's own
     MANAGE_ANY_WORKLOAD = "manage_any_workload"
+    VIEW_ACCESS = "view_access"
     MANAGE_MEMBERS = "manage_members"
     VIEW_AUDIT = "view_audit"
     VIEW_DEPARTMENT = "view_department"
@@ -33,7 +34,7 @@ class Verb(StrEnum):
 
 Verbs = frozenset[Verb]
 EVERY: Final[Verbs] = frozenset(Verb)
-LOOKING: Final[Verbs] = frozenset({Verb.VIEW_PROJECT, Verb.VIEW_DEPARTMENT, Verb.VIEW_AUDIT})
+LOOKING: Final[Verbs] = frozenset({Verb.VIEW_PROJECT, Verb.VIEW_DEPARTMENT, Verb.VIEW_AUDIT, Verb.VIEW_ACCESS})
 """Verbs that change nothing: all that a read-only credential keeps."""
 ACTIONS: Final = ("create", "read", "update", "delete")
 _ANYBODY: Final[Verbs] = frozenset()
@@ -66,9 +67,10 @@ _WORKLOADS: Final = _needing(
     update=frozenset({Verb.MANAGE_ANY_WORKLOAD}),
     delete=frozenset({Verb.MANAGE_ANY_WORKLOAD}),
 )
-"""Whoever submits may also change, stop and delete their own; update and delete are about anybody's."""
+"""Of workloads, templates and assets: whoever makes them may change and delete their own; these are anybody's."""
 _ACCESS: Final = frozenset({Verb.MANAGE_ACCESS})
 _MEMBERS: Final = frozenset({Verb.MANAGE_MEMBERS})
+_SEEING: Final = frozenset({Verb.VIEW_ACCESS})
 _PROJECTS: Final = frozenset({Verb.MANAGE_PROJECT, Verb.MANAGE_PROJECT_QUOTA})
 _DEPARTMENTS: Final = frozenset({Verb.MANAGE_ORGANISATION, Verb.MANAGE_DEPARTMENT_QUOTA})
 
@@ -94,15 +96,18 @@ RESOURCES: Final = (
     Resource("cluster", "Clusters", "physical-resource", _written_with(Verb.MANAGE_CLUSTERS, read=_ANYBODY)),
     Resource("nodepools", "Node pools", "physical-resource", _written_with(Verb.MANAGE_CLUSTERS, read=_ANYBODY)),
     Resource("nodes", "Nodes", "physical-resource", _needing(read=_ANYBODY)),
-    Resource("users", "Users", "iam", _written_with(Verb.MANAGE_ACCESS, read=_ACCESS)),
-    Resource("service-account", "Service accounts", "iam", _written_with(Verb.MANAGE_ACCESS, read=_ACCESS)),
-    Resource("access-keys", "Access keys of others", "iam", _needing(read=_ACCESS, delete=_ACCESS)),
+    Resource("users", "Users", "iam", _written_with(Verb.MANAGE_ACCESS, read=_SEEING)),
+    Resource("service-account", "Service accounts", "iam", _written_with(Verb.MANAGE_ACCESS, read=_SEEING)),
+    Resource("access-keys", "Access keys of others", "iam", _needing(read=_SEEING, delete=_ACCESS)),
     Resource("roles", "Roles", "iam", _written_with(Verb.MANAGE_ACCESS, read=_ANYBODY)),
-    Resource("access_rules", "Access rules", "iam", _needing(create=_MEMBERS, read=_MEMBERS, delete=_MEMBERS)),
+    Resource("access_rules", "Access rules", "iam", _needing(create=_MEMBERS, read=_SEEING, delete=_MEMBERS)),
     Resource("workloads", "Workloads", "workload", _WORKLOADS),
     Resource("workspaces", "Workspaces", "workload", _WORKLOADS),
     Resource("trainings", "Trainings", "workload", _WORKLOADS),
     Resource("inferences", "Inferences", "workload", _WORKLOADS),
+    Resource("templates", "Workload templates", "workload-asset", _WORKLOADS),
+    Resource("compute-resources", "Compute resources", "workload-asset", _WORKLOADS),
+    Resource("environments", "Environments", "workload-asset", _WORKLOADS),
     Resource("policies", "Policies", "workload", _written_with(Verb.MANAGE_PROJECT, read=_ANYBODY)),
     Resource(
         "workload-properties",
@@ -144,10 +149,16 @@ SETS: Final[Mapping[str, PermissionSet]] = {
             _SIGHT | {Verb.MANAGE_ANY_WORKLOAD},
         ),
         PermissionSet(
+            "view-access",
+            "View access",
+            "See access rules; with a role everywhere also people, service accounts and access keys.",
+            _SIGHT | _SEEING,
+        ),
+        PermissionSet(
             "manage-access-rules",
             "Manage access rules",
             "Give and take roles within reach, never more than one holds.",
-            _SIGHT | {Verb.MANAGE_MEMBERS},
+            _SIGHT | _SEEING | {Verb.MANAGE_MEMBERS},
         ),
         PermissionSet(
             "view-event-history", "View event history", "Read the audit trail.", frozenset({Verb.VIEW_AUDIT})
@@ -183,7 +194,7 @@ SETS: Final[Mapping[str, PermissionSet]] = {
             "manage-access",
             "Manage access",
             "People, service accounts, roles, and access rules of clusters and of the whole installation.",
-            frozenset({Verb.MANAGE_ACCESS}),
+            _ACCESS | _SEEING,
         ),
     )
 }
@@ -191,7 +202,7 @@ SETS: Final[Mapping[str, PermissionSet]] = {
 _MEMBER: Final = ("view", "submit-workloads")
 _OWNER: Final = (*_MEMBER, "manage-workloads", "manage-access-rules", "view-event-history")
 PREDEFINED: Final[Mapping[str, tuple[str, ...]]] = {
-    "viewer": ("view",),
+    "viewer": ("view", "view-access"),
     "member": _MEMBER,
     "owner": _OWNER,
     "department-admin": (*_OWNER, "manage-projects", "edit-departments"),

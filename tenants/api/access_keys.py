@@ -95,7 +95,7 @@ class AccessKeySecret(Route):
 class AdministeredKeys(Route):
     """Everybody's keys."""
 
-    access = {"GET": Rule("manage_access", "installation")}
+    access = {"GET": Rule("view_access", "installation")}
     listed_as = "accessKeys"
 
     @extend_schema(

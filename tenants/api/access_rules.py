@@ -31,14 +31,14 @@ LARGEST: Final = 18
 
 
 class AccessRules(Route):
-    """Rules of the places where the caller gives and takes roles; new ones."""
+    """Rules of the places where the caller may look at access; new ones."""
 
     access = {"GET": Rule(), "POST": Rule("manage_members", "project")}
 
     @extend_schema(
         operation_id="get_access_rules",
         summary="List access rules",
-        description="Those of the places where you may give roles; your own are under `me`. Deleted rules are not "
+        description="Those of the places where you may look at access; your own are under `me`. Deleted rules are not "
         "kept as rules, whatever `includeDeleted` says: the audit log tells of them.",
         parameters=LISTED,
         responses={200: access_schemas.RulesSchema, **REFUSALS},
@@ -74,7 +74,7 @@ class AccessRules(Route):
 class OneAccessRule(Route):
     """A rule by id."""
 
-    access = dict.fromkeys(("GET", "DELETE"), Rule("manage_members", "project"))
+    access = {"GET": Rule("view_access", "project"), "DELETE": Rule("manage_members", "project")}
 
     @extend_schema(
         operation_id="get_access_rule",

@@ -1,4 +1,4 @@
-"""Service accounts, as Run:ai's clients ask for them: for platform admins."""
+"""Service accounts, as Run:ai's clients ask for them: for those who look at access and those who manage it."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -20,12 +20,13 @@ from tenants.services import service_accounts
 
 WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
 ADMINS: Final = Rule("manage_access", "installation")
+LOOKING: Final = Rule("view_access", "installation")
 
 
 class ServiceAccounts(Route):
     """Every service account; new ones."""
 
-    access = {"GET": ADMINS, "POST": ADMINS}
+    access = {"GET": LOOKING, "POST": ADMINS}
     shown_once = ("clientSecret",)
 
     @extend_schema(
@@ -35,7 +36,7 @@ class ServiceAccounts(Route):
     )
     def get(self, request: Request) -> Response:
         """All of them, by name."""
-        require(actor_of(request), Verb.MANAGE_ACCESS)
+        require(actor_of(request), Verb.VIEW_ACCESS)
         return Response([account_json(each) for each in ServiceAccount.objects.all()])
 
     @extend_schema(
@@ -57,14 +58,14 @@ class ServiceAccounts(Route):
 class OneServiceAccount(Route):
     """A service account by id."""
 
-    access = dict.fromkeys(("GET", "PATCH", "DELETE"), ADMINS)
+    access = {"GET": LOOKING, "PATCH": ADMINS, "DELETE": ADMINS}
 
     @extend_schema(
         operation_id="get_service_account", summary="Read a service account", responses={200: AccountSchema, **REFUSALS}
     )
     def get(self, request: Request, account_id: UUID) -> Response:
         """The account without its secret."""
-        return Response(account_json(_account(actor_of(request), account_id)))
+        return Response(account_json(_account(actor_of(request), account_id, Verb.VIEW_ACCESS)))
 
     @extend_schema(
         operation_id="update_service_account",
@@ -124,8 +125,8 @@ def account_json(account: ServiceAccount) -> dict[str, Any]:
     }
 
 
-def _account(actor: Actor, account_id: UUID) -> ServiceAccount:
-    require(actor, Verb.MANAGE_ACCESS)
+def _account(actor: Actor, account_id: UUID, verb: Verb = Verb.MANAGE_ACCESS) -> ServiceAccount:
+    require(actor, verb)
     found = ServiceAccount.objects.filter(pk=account_id).first()
     if found is None:
         raise Absent

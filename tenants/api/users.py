@@ -1,4 +1,7 @@
-"""People, as Run:ai's clients ask for them: for platform admins; one's own password for everybody."""
+"""People, as Run:ai's clients ask for them: for those who look at access and those who manage it.
+
+One's own password is everybody's to change.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,6 +27,7 @@ from tenants.services import people
 
 WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
 ADMINS: Final = Rule("manage_access", "installation")
+LOOKING: Final = Rule("view_access", "installation")
 SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 
 
@@ -46,7 +50,7 @@ COLUMNS: Final = {
 class Users(Route):
     """Everybody who signs in; new people."""
 
-    access = {"GET": ADMINS, "POST": ADMINS}
+    access = {"GET": LOOKING, "POST": ADMINS}
     shown_once = ("tempPassword",)
 
     @extend_schema(
@@ -84,12 +88,12 @@ class Users(Route):
 class OneUser(Route):
     """A person by id."""
 
-    access = {"GET": ADMINS, "DELETE": ADMINS}
+    access = {"GET": LOOKING, "DELETE": ADMINS}
 
     @extend_schema(operation_id="get_user", summary="Read a person", responses={200: UserSchema, **REFUSALS})
     def get(self, request: Request, user_id: int) -> Response:
         """The person."""
-        return Response(user_json(_user(actor_of(request), user_id)))
+        return Response(user_json(_user(actor_of(request), user_id, Verb.VIEW_ACCESS)))
 
     @extend_schema(operation_id="delete_user", summary="Remove a person", responses={204: None, **WRITES})
     def delete(self, request: Request, user_id: int) -> Response:
@@ -102,7 +106,7 @@ class OneUser(Route):
 class UserCount(Route):
     """How many people the same filter finds."""
 
-    access = {"GET": ADMINS}
+    access = {"GET": LOOKING}
 
     @extend_schema(
         operation_id="count_users",
@@ -190,7 +194,7 @@ def _refuse_unsupported(body: Mapping[str, Any]) -> None:
 
 
 def _wanted(request: Request) -> QuerySet[User]:
-    require(actor_of(request), Verb.MANAGE_ACCESS)
+    require(actor_of(request), Verb.VIEW_ACCESS)
     query = request.query_params
     if query.get("filter"):
         raise BadRequest.at("/filter", "unsupported", _("Use filterBy."))
@@ -201,8 +205,8 @@ def _wanted(request: Request) -> QuerySet[User]:
     return rows.filter(username__icontains=query.get("search", "").replace("\x00", "")).prefetch_related("groups")
 
 
-def _user(actor: Actor, user_id: int) -> User:
-    require(actor, Verb.MANAGE_ACCESS)
+def _user(actor: Actor, user_id: int, verb: Verb = Verb.MANAGE_ACCESS) -> User:
+    require(actor, verb)
     found = User.objects.filter(pk=user_id).first()
     if found is None:
         raise Absent

@@ -1,5 +1,5 @@
 """Keys of people for their own programs: made, given new secrets, revoked. Each is the business of its owner alone;
-platform admins may see whose keys there are, and revoke them.
+those who look at access see whose keys there are, those who manage it revoke them.
 """
 
 import secrets as randomness
@@ -30,8 +30,8 @@ def keys_of(actor: Actor) -> QuerySet[AccessKey]:
 
 
 def all_keys(actor: Actor) -> QuerySet[AccessKey]:
-    """Everybody's keys, for platform admins. Denied for others."""
-    require(actor, Verb.MANAGE_ACCESS)
+    """Everybody's keys, for those who look at access. Denied for others."""
+    require(actor, Verb.VIEW_ACCESS)
     return AccessKey.objects.all()
 
 
@@ -97,7 +97,8 @@ def revoke(*, key: AccessKey, actor: Actor) -> None:
 
 @transaction.atomic
 def revoke_any(*, key: AccessKey, actor: Actor) -> None:
-    """Take somebody's key away, as a platform admin."""
+    """Take somebody's key away. Denied for those who may not manage access."""
+    require(actor, Verb.MANAGE_ACCESS)
     row = _locked(all_keys(actor), key)
     record(actor, "access-key.revoke", row, detail={**_told(row), "owner": row.owner.username})
     row.delete()

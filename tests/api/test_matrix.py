@@ -81,6 +81,26 @@ def test_a_platform_admin_is_refused_nothing(llm_team: Project) -> None:
     assert wrong((cell, status, answered(cell, status)) for cell, status in answers) == []
 
 
+def test_a_viewer_of_the_whole_installation_is_answered_all_that_looks_and_no_more(llm_team: Project) -> None:
+    person = Person("looking", role=Role.VIEWER)
+    world = world_of(llm_team, person)
+
+    def answers() -> Answers:
+        for cell in CELLS:
+            status = ask(person.client, cell, world.of(cell.path))
+            right = answered if allowed(cell, MAY[Role.VIEWER], everywhere=True) else refused
+            yield cell, status, right(cell, status)
+
+    assert wrong(answers()) == []
+
+
+def test_the_right_to_look_at_access_opens_every_reading_route_about_access_and_no_writing_one() -> None:
+    looking = {str(cell) for cell in CELLS if cell.rule.verb == Verb.VIEW_ACCESS}
+    assert all(cell.startswith("GET ") for cell in looking)
+    assert {"GET v1/users", "GET v1/service-accounts", "GET v1/authorization/access-rules/<int:rule_id>"} <= looking
+    assert not {cell for cell in looking if "password" in cell or "secret" in cell}
+
+
 def test_a_key_that_only_reads_is_refused_every_write_and_what_needs_the_right_to_write(llm_team: Project) -> None:
     person = Person("reading", role=Role.PLATFORM_ADMIN, read_only=True)
     world = world_of(llm_team, person)
