@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from portal.audit.models import AuditRecord
 from tenants.models import Project, Role
@@ -73,7 +74,11 @@ def test_what_would_be_refused_is_refused_with_its_line_and_leaves_no_record(mem
     [
         ({"manifestBase64Encoded": "%%%"}, 400, "/manifestBase64Encoded"),
         ({"manifest": {"kind": "Job"}}, 400, "/manifest"),
-        ({"manifestBase64Encoded": encoded(f"{MANIFEST}\n---{MANIFEST.replace('sweep', 'other')}")}, 422, "/manifest"),
+        (
+            {"manifestBase64Encoded": encoded(f"{MANIFEST}\n---{MANIFEST.replace('sweep', 'other')}")},
+            422,
+            "/manifestBase64Encoded",
+        ),
         ({"surplus": 1}, 422, "/surplus"),
     ],
 )
@@ -82,6 +87,29 @@ def test_one_manifest_is_explained_at_a_time(
 ) -> None:
     answer = member.send("POST", "v2/workloads/explain", asked(llm_team) | change)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (status, pointer)
+
+
+@pytest.mark.parametrize("path", ["v2/workloads", "v2/workloads/explain"])
+@pytest.mark.parametrize(
+    ("field", "value"), [("clusterId", "11111111-1111-4111-8111-111111111111"), ("category", "Deploy")]
+)
+def test_what_submission_refuses_beside_the_manifest_explanation_refuses_too(
+    member: Robot, llm_team: Project, path: str, field: str, value: str
+) -> None:
+    answer = member.send("POST", path, asked(llm_team, **{field: value}))
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, f"/metadata/{field}")
+
+
+@pytest.mark.parametrize("manifest", ["manifest", "manifestBase64Encoded"])
+def test_a_name_beside_the_manifest_is_name_enough(member: Robot, llm_team: Project, manifest: str) -> None:
+    text = MANIFEST.replace("  name: sweep\n", "")
+    given = {"manifest": yaml.safe_load(text), "manifestBase64Encoded": encoded(text)}[manifest]
+    metadata = {"projectId": str(llm_team.pk), "name": "mine", "useGivenNameAsPrefix": True}
+    body = {"metadata": metadata, manifest: given}
+    assert member.send("POST", "v2/workloads/explain", body).json()["name"] == "mine"
+    made = member.send("POST", "v2/workloads", body)
+    assert made.status_code == 202, made.content
+    assert made.json()["metadata"]["name"].startswith("mine-")
 
 
 def test_other_projects_are_not_there_to_be_asked_about(member: Robot, vision_team: Project) -> None:

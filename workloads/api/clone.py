@@ -8,16 +8,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, ErrorSchema, checked
-from portal.core.errors import Refused
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
-from tenants.models import Project
-from tenants.permissions import Verb, can
-from tenants.selectors import project_by_id
 from workloads.api.schemas import NAME, WorkloadV2Schema
 from workloads.api.shapes import workload_v2_json
+from workloads.api.submitting import project_named
 from workloads.intake import WorkloadSpec
 from workloads.selectors import workload_or_404
 from workloads.services.lifecycle import clone_spec
@@ -50,21 +46,12 @@ class Clone(Route):
         actor = actor_of(request)
         original = workload_or_404(actor, workload_id)
         wanted = checked(CloneRequest, request.data)
-        project = _project(actor, wanted.get("projectId"), original.project)
+        project = project_named(actor, wanted["projectId"], None) if "projectId" in wanted else original.project
         spec = _changed(clone_spec(workload=original, actor=actor), wanted, moved=project != original.project)
         made = submit(spec=spec, project=project, actor=actor)
         group, _, version = spec.api_version.rpartition("/")
         body = workload_v2_json(made, manifest=made.spec["manifest"], group_version=(group, version))
         return Response(body, status=202)
-
-
-def _project(actor: Actor, wanted: str | None, own: Project) -> Project:
-    if wanted is None:
-        return own
-    found = project_by_id(int(wanted)) if wanted.isascii() and wanted.isdigit() else None
-    if found is None or not can(actor, Verb.VIEW_PROJECT, project=found):
-        raise Refused.at("/projectId", "unknown_id", "projectId names no project of yours.")
-    return found
 
 
 def _changed(spec: WorkloadSpec, wanted: dict[str, Any], *, moved: bool) -> WorkloadSpec:

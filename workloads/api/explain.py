@@ -1,8 +1,5 @@
 """What a manifest would become and what would happen to it, without submitting it. Beyond Run:ai."""
 
-import base64
-import binascii
-import json
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -12,20 +9,16 @@ from rest_framework.response import Response
 
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, ErrorSchema, checked
-from portal.core.errors import BadRequest, Refused
 from portal.core.http import actor_of
 from portal.core.routes import Rule
 from scheduling.priority import Effective
 from tenants.models import Project
-from tenants.permissions import Verb, can
-from tenants.selectors import project_by_id
 from workloads.api.forecasts import ForecastSchema, forecast_json
 from workloads.api.schemas import NewWorkload
 from workloads.api.shapes import gpus
-from workloads.api.submitting import BesideAManifest
-from workloads.intake import Explicit, WorkloadSpec
+from workloads.api.submitting import BesideAManifest, project_named, read_submitted
+from workloads.intake import WorkloadSpec
 from workloads.services.preview import forecast
-from workloads.services.reading import read_text
 from workloads.services.submission import category_of, type_of
 
 
@@ -87,38 +80,10 @@ class Explain(BesideAManifest):
     def post(self, request: Request) -> Response:
         """The explanation; refused as a submission would be, and not recorded."""
         body, actor = checked(NewWorkload, request.data), actor_of(request)
-        project = _project(actor, body["metadata"]["projectId"])
-        spec = _spec(body, project, actor)
+        metadata = body["metadata"]
+        project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
+        spec = read_submitted(body, project, actor, keep=False)
         return Response(_explained(spec, project, actor))
-
-
-def _project(actor: Actor, wanted: str) -> Project:
-    found = project_by_id(int(wanted)) if wanted.isascii() and wanted.isdigit() else None
-    if found is None or not can(actor, Verb.VIEW_PROJECT, project=found):
-        raise Refused.at("/metadata/projectId", "unknown_id", "projectId names no project of yours.")
-    return found
-
-
-def _spec(body: dict[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
-    metadata = body["metadata"]
-    explicit = Explicit(priority=metadata.get("priority"), preemptibility=metadata.get("preemptibility"))
-    specs = read_text(data=_text(body), project=project, actor=actor, explicit=explicit, keep=False)
-    if len(specs) != 1:
-        raise Refused.at("/manifest", "one_document", f"One document is taken here, not {len(specs)}.")
-    return specs[0].named(metadata["name"]) if metadata.get("name") else specs[0]
-
-
-def _text(body: dict[str, Any]) -> bytes:
-    """The manifest as YAML, which JSON is."""
-    if ("manifest" in body) == ("manifestBase64Encoded" in body):
-        message = "Exactly one of manifest and manifestBase64Encoded is needed."
-        raise BadRequest.at("/manifest", "one_manifest", message)
-    if "manifest" in body:
-        return json.dumps(body["manifest"]).encode()
-    try:
-        return base64.b64decode(body["manifestBase64Encoded"], validate=True)
-    except (binascii.Error, ValueError):
-        raise BadRequest.at("/manifestBase64Encoded", "not_base64", "This is not Base64.") from None
 
 
 def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, Any]:

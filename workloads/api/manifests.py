@@ -1,7 +1,5 @@
 """Any Kubernetes kind as a manifest: Run:ai's v2 submission, read, change and delete."""
 
-import base64
-import binascii
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -10,23 +8,20 @@ from rest_framework.response import Response
 
 from portal.core.actors import Actor
 from portal.core.bodies import checked
-from portal.core.errors import BadRequest, Refused
+from portal.core.errors import Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
 from portal.core.routes import Rule
 from tenants.api.authentication import marks_of
-from tenants.models import Project
 from tenants.permissions import grants_read_once
 from workloads.api.schemas import NewWorkload, WorkloadUpdate, WorkloadV2Schema, WorkloadV2WithSync
 from workloads.api.shapes import workload_v2_json
-from workloads.api.submitting import ANSWERS, BesideAManifest, Submission, project_named
-from workloads.intake import Explicit, WorkloadSpec
+from workloads.api.submitting import ANSWERS, BesideAManifest, Submission, project_named, read_submitted
 from workloads.models import DesiredPhase, Workload
 from workloads.selectors import workload_or_404
 from workloads.services import lifecycle
 from workloads.services.changing import Change, change
-from workloads.services.reading import read_manifest, read_text, refusals
-from workloads.services.submission import category_of, type_of
+from workloads.services.reading import refusals, refuse_category
 
 
 class Manifests(BesideAManifest, Submission):
@@ -46,8 +41,7 @@ class Manifests(BesideAManifest, Submission):
         metadata, actor = body["metadata"], actor_of(request)
         with steady(marks_of(request)), grants_read_once():
             project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
-            spec = _read(body, metadata, project, actor)
-            _refuse_category(metadata.get("category"), category_of(type_of(spec)))
+            spec = read_submitted(body, project, actor)
             workload = self.accept(request, spec=spec, project=project, raw=body.get("manifest") or {})
         return Response(_answer(workload) | self.foreseen, status=202)
 
@@ -96,30 +90,23 @@ class OneManifest(BesideAManifest):
         return Response(_answer(workload), status=202)
 
 
-def _refuse_category(wanted: str | None, own: str) -> None:
-    """Time limits go by category, so a workload cannot choose another than its type's."""
-    if wanted is not None and wanted.casefold() != own.casefold():
-        message = f"A workload of this type is {own or 'of no category'}."
-        raise Refused.at("/metadata/category", "category_of_type", message, allowed=(own,))
-
-
 def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> Change:
     """What is to be another: the same workload as the new manifest has it, under its own name."""
-    metadata, named = body.get("metadata") or {}, {"name": workload.name, "useGivenNameAsPrefix": False}
-    priority, described = metadata.get("priority"), not {"manifest", "manifestBase64Encoded"}.isdisjoint(body)
+    metadata, described = body.get("metadata") or {}, not {"manifest", "manifestBase64Encoded"}.isdisjoint(body)
+    priority = metadata.get("priority")
     with refusals(project=workload.project, actor=actor, workload=workload):
-        _refuse_category(metadata.get("category"), workload.category)
-        _refuse_native(workload, described=described)
-    if not described:
-        return Change(priority=priority)
-    spec = _read(body, named, workload.project, actor, workload)
-    with refusals(project=workload.project, actor=actor, workload=workload):
+        refuse_category(metadata.get("category"), workload.category)
+        if not described:
+            return Change(priority=priority)
+        _refuse_native(workload)
+        named = {**body, "metadata": {"name": workload.name}}
+        spec = read_submitted(named, workload.project, actor, keep=False, workload=workload)
         _refuse_wish(spec.request.label_priority, workload, priority)
-    return Change(spec, body.get("manifest"), priority, ["/manifest"])
+        return Change(spec, body.get("manifest"), priority, ["/manifest"])
 
 
-def _refuse_native(workload: Workload, *, described: bool) -> None:
-    if described and workload.type.native:
+def _refuse_native(workload: Workload) -> None:
+    if workload.type.native:
         message = f"{workload.name} is a {workload.type.title}: it is changed by the route of its kind."
         raise Refused.at("/manifest", "native", message)
 
@@ -128,39 +115,6 @@ def _refuse_wish(wished: str | None, workload: Workload, priority: str | None) -
     if priority is None and wished is not None and wished != workload.priority.name:
         message = "Another priority is named in metadata.priority: a label of a submitted workload is read no more."
         raise Refused.at("/metadata/labels/priorityClassName", "fixed", message, allowed=(workload.priority.name,))
-
-
-def _read(
-    body: dict[str, Any], metadata: dict[str, Any], project: Project, actor: Actor, workload: Workload | None = None
-) -> WorkloadSpec:
-    explicit = Explicit(priority=metadata.get("priority"), preemptibility=metadata.get("preemptibility"))
-    common: dict[str, Any] = {"project": project, "actor": actor, "explicit": explicit, "workload": workload}
-    if ("manifest" in body) == ("manifestBase64Encoded" in body):
-        message = "Exactly one of manifest and manifestBase64Encoded is needed."
-        raise BadRequest.at("/manifest", "one_manifest", message)
-    if "manifest" in body:
-        manifest = _with_name(body["manifest"], metadata)
-        return read_manifest(manifest=manifest, **common)
-    specs = read_text(data=_decoded(body["manifestBase64Encoded"]), **common)
-    if len(specs) != 1:
-        raise Refused.at("/manifestBase64Encoded", "one_document", f"One document is taken here, not {len(specs)}.")
-    return specs[0].named(metadata["name"]) if metadata.get("name") else specs[0]
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise BadRequest.at("/manifestBase64Encoded", "not_base64", "This is not Base64.") from None
-
-
-def _with_name(manifest: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
-    """`metadata.name` beats the manifest's own; as a prefix it is completed at submission. Intake judges it."""
-    name, own = metadata.get("name"), manifest.get("metadata", {})
-    if not name or not isinstance(own, dict):
-        return manifest
-    kept = {key: value for key, value in own.items() if key not in {"name", "generateName"}}
-    return {**manifest, "metadata": {**kept, "generateName" if metadata["useGivenNameAsPrefix"] else "name": name}}
 
 
 def _answer(workload: Workload) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""What every submission over REST shares: the project it names, its key, and the forecast of a rehearsal."""
+"""What every submission over REST shares: the project and manifest it names, its key, the forecast of a rehearsal."""
 
+import base64
+import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -12,7 +14,7 @@ from rest_framework.response import Response
 from portal.core.actors import Actor
 from portal.core.attempts import attempt
 from portal.core.bodies import REFUSALS, ErrorSchema
-from portal.core.errors import Refused, RungError
+from portal.core.errors import BadRequest, Refused, RungError
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
 from portal.core.repeats import checked_key
@@ -21,10 +23,11 @@ from tenants.models import Project
 from tenants.permissions import Verb, can
 from tenants.selectors import project_by_id
 from workloads.api.forecasts import ForecastSchema, forecast_json
-from workloads.intake import WorkloadSpec
+from workloads.intake import Explicit, WorkloadSpec
 from workloads.models import Workload
 from workloads.services.preview import forecast
-from workloads.services.submission import submit
+from workloads.services.reading import read_manifest, read_text, refusals, refuse_category
+from workloads.services.submission import category_of, submit, type_of
 
 ANSWERS: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **REFUSALS}
 NATIVE_TYPES: Final[Mapping[str, frozenset[str]]] = {
@@ -41,6 +44,7 @@ NATIVE_TYPES: Final[Mapping[str, frozenset[str]]] = {
 _IN_METADATA: Final[Mapping[str, str]] = {
     "/priority": "/metadata/priority",
     "/preemptibility": "/metadata/preemptibility",
+    "/category": "/metadata/category",
 }
 
 
@@ -110,6 +114,47 @@ def project_named(actor: Actor, project_id: str, cluster_id: object, *, at: str 
     if cluster_id is not None and str(cluster_id) != str(found.cluster_id):
         raise Refused.at(f"{at}/clusterId", "wrong_cluster", f"{found.name} is on cluster {found.cluster_id}.")
     return found
+
+
+def read_submitted(
+    body: Mapping[str, Any], project: Project, actor: Actor, *, keep: bool = True, workload: Workload | None = None
+) -> WorkloadSpec:
+    """The one manifest of a body with what its `metadata` asks for outright; `workload` is the one to become it.
+
+    `keep=False`: refusals are not recorded, or by the caller.
+    """
+    metadata = body["metadata"]
+    with refusals(project=project, actor=actor, keep=keep, workload=workload):
+        spec = _read(body, project, actor, workload)
+        refuse_category(metadata.get("category"), category_of(type_of(spec)))
+        return spec
+
+
+def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Workload | None) -> WorkloadSpec:
+    metadata = body["metadata"]
+    explicit = Explicit(
+        metadata.get("priority"),
+        metadata.get("preemptibility"),
+        name=metadata.get("name"),
+        prefix=metadata.get("useGivenNameAsPrefix", False),
+    )
+    how: dict[str, Any] = {"project": project, "actor": actor, "explicit": explicit, "keep": False}
+    if ("manifest" in body) == ("manifestBase64Encoded" in body):
+        message = "Exactly one of manifest and manifestBase64Encoded is needed."
+        raise BadRequest.at("/manifest", "one_manifest", message)
+    if "manifest" in body:
+        return read_manifest(manifest=body["manifest"], workload=workload, **how)
+    specs = read_text(data=_decoded(body["manifestBase64Encoded"]), workload=workload, **how)
+    if len(specs) != 1:
+        raise Refused.at("/manifestBase64Encoded", "one_document", f"One document is taken here, not {len(specs)}.")
+    return specs[0]
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadRequest.at("/manifestBase64Encoded", "not_base64", "This is not Base64.") from None
 
 
 def _forecast(spec: WorkloadSpec, project: Project, actor: Actor, *, refused: bool = False) -> dict[str, Any]:

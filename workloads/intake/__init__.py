@@ -7,6 +7,7 @@ JSON pointer. Pure: no database, no cluster, no clock.
 from portal.core.strict.documents import Limits
 from workloads.intake.form_fields import FormFields
 from workloads.intake.forms import read_form
+from workloads.intake.metadata import another_category
 from workloads.intake.native import Native, read_count, read_native
 from workloads.intake.problems import IntakeRefused, Problem
 from workloads.intake.read import read_json, read_object, read_yaml
@@ -23,6 +24,7 @@ __all__ = [
     "Problem",
     "Scope",
     "WorkloadSpec",
+    "another_category",
     "check_pod_classes",
     "read_count",
     "read_form",

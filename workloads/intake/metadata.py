@@ -34,6 +34,13 @@ def preemptibility(value: Any, place: Place) -> Any:
     return place.refuse("preemptibility_unknown", message, PREEMPTIBILITIES)
 
 
+def another_category(wanted: str | None, own: str) -> str:
+    """Why it cannot be chosen; empty where it can. Time limits go by category, so a workload has that of its type."""
+    if wanted is None or wanted.casefold() == own.casefold():
+        return ""
+    return f"A workload of this type is {own or 'of no category'}."
+
+
 def namespace(value: Any, place: Place) -> Any:
     """The project's own namespace, which is then left out: Rung writes it."""
     if value != place.scope.namespace:

@@ -1,6 +1,7 @@
 """The one door: form, JSON and YAML come in, a WorkloadSpec or IntakeRefused comes out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from clusters.kinds import KINDS, WorkloadKind, kind_for
@@ -56,6 +57,8 @@ def read_object(
 def _read_all(documents: list[Document], scope: Scope, explicit: Explicit, source: Source) -> tuple[WorkloadSpec, ...]:
     if not documents:
         raise refused(422, "empty", "There is no document in the text.")
+    if len(documents) > 1:
+        explicit = replace(explicit, name=None)
     specs: list[WorkloadSpec] = []
     problems: list[Problem] = []
     for index, document in enumerate(documents):
@@ -88,7 +91,7 @@ def _read(
     place = Place("", report, scope)
     _refuse_explicit(explicit, place)
     kind = _kind_of(document.value, place)
-    manifest = ABSENT if kind is None else OBJECTS[kind.name](document.value, place)
+    manifest = ABSENT if kind is None else OBJECTS[kind.name](_named(document.value, explicit), place)
     report.settle()
     assert kind is not None  # noqa: S101  # settled above: no kind is a problem
     return _compose(manifest, kind, explicit, source, type_name or kind.name, report)
@@ -99,6 +102,15 @@ def _refuse_explicit(explicit: Explicit, place: Place) -> None:
         priority_class(explicit.priority, place.at("priority"))
     if explicit.preemptibility is not None:
         preemptibility(explicit.preemptibility, place.at("preemptibility"))
+
+
+def _named(value: Any, explicit: Explicit) -> Any:
+    """The object under the name that was asked for outright. One without metadata is refused as it is."""
+    own = value.get("metadata", {}) if explicit.name else None
+    if not isinstance(own, Mapping):
+        return value
+    kept = {name: given for name, given in own.items() if name not in {"name", "generateName"}}
+    return {**value, "metadata": {**kept, "generateName" if explicit.prefix else "name": explicit.name}}
 
 
 def _kind_of(value: Any, place: Place) -> WorkloadKind | None:

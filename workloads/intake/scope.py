@@ -20,7 +20,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Explicit:
-    """What the form, the API or the command line asked for outright; it beats the manifest's labels."""
+    """What the form, the API or the command line asked for outright; it beats the manifest's labels and name."""
 
     priority: str | None = None
     preemptibility: str | None = None
+    name: str | None = None
+    prefix: bool = False
+    """The name, of the one document that there is, is completed at submission."""

@@ -64,10 +64,11 @@ def read_manifest(
     project: Project,
     actor: Actor,
     explicit: Explicit = NOTHING_EXPLICIT,
+    keep: bool = True,
     workload: Workload | None = None,
 ) -> WorkloadSpec:
     """The workload of an already parsed object."""
-    with refusals(project=project, actor=actor, workload=workload):
+    with refusals(project=project, actor=actor, keep=keep, workload=workload):
         return intake.read_object(manifest, scope=scope_of(project), explicit=explicit)
 
 
@@ -101,6 +102,12 @@ def _counted(raw: Mapping[str, Any], count: int) -> Mapping[str, Any]:
         return raw
     kept = {name: value for name, value in raw["spec"].items() if name not in COUNTS}
     return {**raw, "spec": {**kept, "replicas": count}}
+
+
+def refuse_category(wanted: str | None, own: str) -> None:
+    """Refused where a workload asks for another category than its own."""
+    if why := intake.another_category(wanted, own):
+        raise Refused.at("/category", "category_of_type", why, allowed=(own,))
 
 
 @contextmanager

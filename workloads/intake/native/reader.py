@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from portal.core.strict.documents import Limits, measure
+from workloads.intake.metadata import another_category
 from workloads.intake.native.fields import FIELDS, MASTER, object_rule
 from workloads.intake.native.objects import BUILDERS, Built, Checked, has_leader
 from workloads.intake.problems import IntakeRefused, Report
@@ -22,12 +23,12 @@ COUNTS: Final = frozenset({"replicas", "autoscaling"})
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A native submission as it was sent. `kind` is the word in the address, `category` that of its type."""
+    """A native submission as it was sent. `kind` is the word in the address, `category` that of its type, if known."""
 
     kind: str
     name: str
     spec: Mapping[str, Any]
-    category: str = ""
+    category: str | None = None
     prefix: bool = False
     master: Mapping[str, Any] | None = None
     master_same: bool | None = None
@@ -83,11 +84,9 @@ def _part(rule: Rule, given: Mapping[str, Any], place: Place) -> Mapping[str, An
     return {} if found is ABSENT else found
 
 
-def _refuse_category(part: Mapping[str, Any], own: str, place: Place) -> None:
-    """Time limits go by category, so a workload cannot choose another than its type's."""
-    wanted = part.get("category")
-    if wanted is not None and own and wanted.casefold() != own.casefold():
-        place.at("category").refuse("category_of_type", f"A workload of this kind is {own}.", (own,))
+def _refuse_category(part: Mapping[str, Any], own: str | None, place: Place) -> None:
+    if own is not None and (why := another_category(part.get("category"), own)):
+        place.at("category").refuse("category_of_type", why, (own,))
 
 
 def _check_image(asked: Checked, _native: Native, place: Place) -> None:
