@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from portal.audit.models import Result
 from portal.audit.services import record
 from portal.core.actors import Actor, ActorKind, Channel
-from portal.core.http import origin_of, request_id
+from portal.core.http import arrival_of, request_id
 
 
 @receiver(user_logged_in)
@@ -41,4 +41,4 @@ def _actor(request: HttpRequest | None, user: AbstractBaseUser | None) -> Actor:
     key = str(user.pk) if user is not None else ""
     if request is None:
         return Actor(ActorKind.USER, key, name, Channel.COMMAND, request_id=request_id())
-    return Actor(ActorKind.USER, key, name, **origin_of(request))
+    return Actor(ActorKind.USER, key, name, **arrival_of(request))

@@ -42,7 +42,7 @@ class Limits:
         return self.project_id is not None or self.department_id is not None
 
 
-class Origin(TypedDict):
+class Arrival(TypedDict):
     """Where an action comes from: the door, and the request that asked, as keywords of `Actor`."""
 
     channel: Channel
@@ -52,7 +52,7 @@ class Origin(TypedDict):
     url: str
 
 
-OVER_REST: Final[Origin] = {
+OVER_REST: Final[Arrival] = {
     "channel": Channel.API,
     "source_ip": None,
     "request_id": "",

@@ -9,7 +9,7 @@ import structlog
 from django.conf import settings
 from django.http import HttpRequest
 
-from portal.core.actors import Actor, ActorKind, Channel, Origin
+from portal.core.actors import Actor, ActorKind, Arrival, Channel
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 API_PREFIX = "/api/"
@@ -28,11 +28,11 @@ def actor_of(request: HttpRequest) -> Actor:
         kind=ActorKind.USER,
         id=str(user.pk) if user is not None and signed_in else "",
         name=user.get_username() if user is not None and signed_in else "anonymous",
-        **origin_of(request),
+        **arrival_of(request),
     )
 
 
-def origin_of(request: HttpRequest) -> Origin:
+def arrival_of(request: HttpRequest) -> Arrival:
     """Door, address, id, method and path. Query strings stay out: they may carry codes and secrets."""
     return {
         "channel": channel_of(request),

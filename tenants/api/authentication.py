@@ -9,7 +9,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from portal.core.actors import Actor
-from portal.core.http import origin_of
+from portal.core.http import arrival_of
 from portal.core.marks import Marks, steady
 from tenants.services.token_exchange import Subject, subject_of_token
 
@@ -56,7 +56,7 @@ class BearerAuthentication(BaseAuthentication):
             subject = subject_of_token(parts[1].decode("latin-1")) if len(parts) == 2 else None
         if subject is None:
             raise AuthenticationFailed("This token is not valid, or no longer.", code="bad_token")
-        actor = subject.actor(origin_of(request))
+        actor = subject.actor(arrival_of(request))
         return Caller(subject), Credential(actor, marks)
 
     def authenticate_header(self, request: Request) -> str:

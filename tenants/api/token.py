@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.errors import BadRequest, RungError
-from portal.core.http import client_ip, origin_of
+from portal.core.http import arrival_of, client_ip
 from portal.core.routes import Route, Rule
 from portal.core.wire import FormBody
 from tenants.api.schemas import (
@@ -100,7 +100,7 @@ def granted(request: Request, client_id: str, secret: str) -> Given:
     """A token for the right secret. Raises BadRequest for a wrong one, TooMany for one too many."""
     address = client_ip(request) or ""
     with guess("token", name=client_id, address=address):
-        return exchange(client_id, secret, origin=origin_of(request))
+        return exchange(client_id, secret, arrival=arrival_of(request))
 
 
 def credentials_in(body: object) -> tuple[str, str]:

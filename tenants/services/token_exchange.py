@@ -17,7 +17,7 @@ from django.utils.crypto import constant_time_compare
 from django.utils.translation import gettext as _
 
 from portal.audit.services import record, record_refusal
-from portal.core.actors import OVER_REST, Actor, ActorKind, Limits, Origin
+from portal.core.actors import OVER_REST, Actor, ActorKind, Arrival, Limits
 from portal.core.errors import BadRequest
 from portal.core.marks import Kept
 from tenants import secrets, tokens
@@ -41,24 +41,24 @@ class Subject:
     expires_at: datetime | None
     limits: Limits | None = None
 
-    def actor(self, origin: Origin = OVER_REST) -> Actor:
+    def actor(self, arrival: Arrival = OVER_REST) -> Actor:
         """The subject as it acts over REST."""
-        return Actor(self.kind, self.id, self.name, limits=self.limits, **origin)
+        return Actor(self.kind, self.id, self.name, limits=self.limits, **arrival)
 
 
-def exchange(client_id: str, secret: str, *, origin: Origin = OVER_REST) -> tokens.Token:
+def exchange(client_id: str, secret: str, *, arrival: Arrival = OVER_REST) -> tokens.Token:
     """A token for the right secret. BadRequest for everything else, always with the same words; both are recorded."""
     row = _holder_of(client_id)
     genuine = secrets.matches(secret, row.secret_hash if row else UNKNOWN_CLIENT)
     subject = subject_of(row) if row and genuine else None
     if row is None or subject is None or _over(subject):
         refusal = BadRequest(_("The client id or the secret is wrong."), code="invalid_client")
-        stranger = Actor(ActorKind.SERVICE_ACCOUNT, "", "unknown", **origin)
+        stranger = Actor(ActorKind.SERVICE_ACCOUNT, "", "unknown", **arrival)
         record_refusal(stranger, "session.start", refusal, entity=row, entity_type="" if row else "serviceaccount")
         raise refusal
     with transaction.atomic():
         type(row)._default_manager.filter(pk=row.pk).update(last_login=timezone.now())
-        record(subject.actor(origin), "session.start", row)
+        record(subject.actor(arrival), "session.start", row)
     return tokens.issue(tokens.Claims(_sort_of(row), str(row.pk), subject.stamp), until=subject.expires_at)
 
 

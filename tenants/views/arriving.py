@@ -12,7 +12,7 @@ from django.utils.crypto import constant_time_compare
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from portal.core.actors import Actor, ActorKind
-from portal.core.http import origin_of
+from portal.core.http import arrival_of
 from tenants.middleware import MARK
 from tenants.models import User
 from tenants.services import second_factor
@@ -78,5 +78,5 @@ def person(request: HttpRequest, user: User) -> Actor:
         kind=ActorKind.USER,
         id=str(user.pk),
         name=user.get_username(),
-        **origin_of(request),
+        **arrival_of(request),
     )

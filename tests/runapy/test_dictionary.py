@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 from runai import models
-from runai.exceptions import ApiException, ConflictException, NotFoundException
+from runai.exceptions import BadRequestException, ConflictException, NotFoundException
 from runai.runai_client import RunaiClient
 
 
@@ -40,13 +40,20 @@ def test_a_plain_body_sets_a_types_preemptibility_which_their_model_lacks(runai:
     assert (changed["preemptibility"], changed["priorityName"]) == ("preemptible", "high")
 
 
-def test_types_of_ones_own_are_not_taken(runai: RunaiClient) -> None:
+def test_a_type_is_withdrawn_and_offered_again_and_one_of_ones_own_is_not_taken(runai: RunaiClient) -> None:
     properties = runai.workloads.workload_properties
-    (kind,) = properties.list_workload_types(filter_by=["name==Job"]).data["types"]
-    fields = {name: kind[name] for name in ("categoryId", "priorityId")}
-    with pytest.raises(ApiException) as refused:
-        properties.create_workload_type({**fields, "name": "Robot", "group": "example.com"})
-    assert refused.value.status == 405
+    (kind,) = properties.list_workload_types(filter_by=["name==RayJob"]).data["types"]
+    fields = {"category_id": kind["categoryId"], "priority_id": kind["priorityId"]}
+    again = models.WorkloadTypeCreateFields(name="RayJob", group="ray.io", **fields)
+    with pytest.raises(ConflictException):
+        properties.create_workload_type(again)
+    assert properties.delete_workload_type(kind["id"]).status_code == 204
+    with pytest.raises(NotFoundException):
+        properties.get_workload_type(kind["id"])
+    assert models.WorkloadTypeConfig.from_dict(properties.create_workload_type(again).data).id == kind["id"]
+    with pytest.raises(BadRequestException) as refused:
+        properties.create_workload_type(models.WorkloadTypeCreateFields(name="Robot", group="example.com", **fields))
+    assert refused.value.data["errors"][0]["pointer"] == "/name"
 
 
 def test_the_dictionary_is_written_by_the_same_wire(runai: RunaiClient) -> None:
