@@ -74,6 +74,7 @@ class Board:
                 self.rooms.change(seat.room, idle=taken, future=taken if stays else ZERO, pods=-stays)
                 self.seats_on[seat.room.node.name].append(seat)
                 self._stand(group, seat.room, 1)
+                self._dwell(group, seat.room, not seat.leaving)
 
     def sizes(self, group: PodGroup) -> tuple[frozenset[Resources], Resources]:
         """Sizes of the nodes the group may use, ready or not, and their sum."""
@@ -110,6 +111,7 @@ class Board:
         seat.leaving = leaving
         if seat.room is not None and self._counts_on_leaving:
             self.rooms.change(seat.room, future=freed, pods=1 if leaving else -1)
+        self._dwell(seat.group, seat.room, -1 if leaving else 1)
         self._count(seat.group, ZERO - freed, -1 if leaving else 1)
 
     def place(self, group: PodGroup, pod: Pod, room: Room, *, now: bool) -> None:
@@ -122,13 +124,17 @@ class Board:
         self.rooms.change(room, idle=change if now else ZERO, future=change, pods=-sign)
         self._count(group, asked * sign, sign)
         self._stand(group, room, sign)
+        self._dwell(group, room, sign)
 
     def _stand(self, group: PodGroup, room: Room, pods: int) -> None:
-        """Count where pods are whose kin wants to be near them, or far; and in which domain its pods are."""
-        if group.topology is not None:
-            self._homes[group.name][room.node.labels.get(group.topology, "")] += pods
+        """Count where pods are whose kin wants to be near them, or far."""
         if group.placement is not None:
             self._own[group.kin or group.name][room.index] += pods
+
+    def _dwell(self, group: PodGroup, room: Room | None, pods: int) -> None:
+        """Count in which domain pods of a group are that all have to be in one."""
+        if group.topology is not None and room is not None:
+            self._homes[group.name][room.node.labels.get(group.topology, "")] += pods
 
     def _count(self, group: PodGroup, amount: Resources, pods: int) -> None:
         self.active[group.name] += pods

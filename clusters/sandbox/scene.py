@@ -198,7 +198,7 @@ def _group(draft: _Draft, shards: _Shards | None, *, whole: bool) -> PodGroup:
         whole=whole and draft.gang,
         placement=_placement(spec),
         kin=labels(first).get(OWNER, ""),
-        topology=(annotations(first).get(TOPOLOGY_KEY) or None) if whole and draft.gang else None,
+        topology=(annotations(first).get(TOPOLOGY_KEY) or None) if draft.gang else None,
     )
 
 

@@ -220,22 +220,25 @@ class _Trial:
         return True
 
     def _put_back(self, group: PodGroup, seats: Sequence[Seat]) -> None:
-        """All of them or none: back on their own node, or moved to another one."""
+        """All of them or none: back on their own node, or moved to another one; in one domain where they want one."""
+        if not self._board.refusal(group, held(seats)):
+            any(self._put_into(domain, seats) for domain in self._board.domains(group))
+
+    def _put_into(self, domain: PodGroup, seats: Sequence[Seat]) -> bool:
         start = self._board.mark()
-        if self._board.refusal(group, held(seats)):
-            return
         moves: dict[Seat, str] = {}
         for seat in seats:
-            room = self._room(group, seat.pod.requests)
+            room = self._room(domain, seat.pod.requests)
             if room is None:
                 self._board.undo(start)
-                return
+                return False
             if room is seat.room:
                 self._board.keep(seat)
             else:
-                self._board.place(group, seat.pod, room, now=False)
+                self._board.place(domain, seat.pod, room, now=False)
                 moves[seat] = room.node.name
         self.moves |= moves
+        return True
 
     def _room(self, group: PodGroup, asked: Resources) -> Room | None:
         """A node with room at once is preferred to one that is being emptied."""

@@ -1,0 +1,137 @@
+"""Gangs that ask for one domain of a pool's topology: foretold, kept together, waiting with numbers, or refused."""
+
+import pytest
+
+from clusters.models import Cluster, Node, NodePool, ObservedPod
+from clusters.ports import Manifest
+from clusters.services.estate import update_node_pool
+from portal.core.actors import SYSTEM
+from portal.core.errors import Refused
+from tenants.models import Project
+from tests.factories.workloads import pytorch_job, spec_of
+from tests.workloads.lab import Lab, fresh
+from workloads.forecasts import Forecast, Verdict
+from workloads.models import Phase, PreemptionRecord, Workload
+from workloads.services.preview import forecast
+
+pytestmark = pytest.mark.django_db
+NOTE = "/metadata/annotations/rung.dev~1topology-key"
+
+
+def racked(name: str, *, workers: int = 1, gpus: int = 8, key: str = "rack") -> Manifest:
+    """A gang of a leader and its workers that wants one rack."""
+    manifest = pytorch_job(name, gpus=gpus, workers=workers)
+    manifest["metadata"]["annotations"] = {"rung.dev/topology-key": key}
+    return manifest
+
+
+def racks(flavour: str) -> Lab:
+    """A small rack of one node and a large one of three, whose pool says so."""
+    lab = Lab(flavour, nodes=0)
+    for number, rack in enumerate(("large", "small", "large", "large")):
+        lab.node(f"node-{number}", rack=rack)
+    update_node_pool(pool=NodePool.objects.get(), topology_levels=["rack"], actor=SYSTEM)
+    return lab
+
+
+def asked(team: Project, manifest: Manifest, *, priority: str = "low") -> Forecast:
+    team = Project.objects.select_related("cluster", "department").get(pk=team.pk)
+    spec = spec_of(manifest, namespace=team.namespace, priority=priority)
+    return forecast(spec=spec, project=team, actor=SYSTEM)
+
+
+def racks_of(workload: Workload) -> set[str]:
+    names = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None).exclude(node_name="")
+    return {node.labels["rack"] for node in Node.objects.filter(name__in=names.values("node_name"))}
+
+
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai"])
+def test_a_gang_of_one_domain_runs_in_one_that_holds_all_of_it(flavour: str) -> None:
+    lab = racks(flavour)
+    team = lab.project("llm-team", deserved=64)
+    lab.settle()
+    foretold = asked(team, racked("train"))
+    train = lab.submit(team, "train", manifest=racked("train"), priority="low")
+    lab.settle()
+    assert (foretold.verdict, fresh(train).phase, racks_of(train)) == (Verdict.STARTS, Phase.RUNNING, {"large"})
+
+
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai"])
+def test_one_that_fits_no_domain_waits_with_what_the_emptiest_has(flavour: str) -> None:
+    lab = racks(flavour)
+    team = lab.project("llm-team", deserved=64)
+    lab.submit(team, "first", manifest=racked("first"), priority="low")
+    lab.settle()
+    foretold = asked(team, racked("second"))
+    assert (foretold.verdict, foretold.reason) == (Verdict.WAITS, "NoDomain")
+    assert foretold.sentence == (
+        "Waits: it needs 16 GPUs on nodes of h100 with one value of rack; 16 GPUs free, at most 8 GPUs with one value "
+        "(large), and nobody is evicted for it."
+    )
+    second = lab.submit(team, "second", manifest=racked("second"), priority="low")
+    lab.settle()
+    assert (fresh(second).phase, racks_of(second)) == (Phase.PENDING, set())
+    plain = lab.submit(team, "plain", manifest=pytorch_job("plain", gpus=8, workers=1), priority="low")
+    lab.settle()
+    assert racks_of(plain) == {"large", "small"}, "who asks for none takes what is free"
+
+
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai"])
+def test_one_that_no_domain_could_ever_hold_is_told_so(flavour: str) -> None:
+    lab = racks(flavour)
+    team = lab.project("llm-team", deserved=64)
+    lab.settle()
+    foretold = asked(team, racked("train", workers=3))
+    assert foretold.verdict is Verdict.WAITS
+    assert "no value has so much even when all of its nodes are empty" in foretold.sentence
+
+
+def test_kai_evicts_for_a_gang_of_one_domain_inside_that_domain() -> None:
+    lab = racks("kai")
+    team = lab.project("llm-team", deserved=64)
+    weak = lab.submit(team, "weak", manifest=racked("weak"), priority="low")
+    lab.settle()
+    foretold = asked(team, racked("strong"), priority="high")
+    assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.EVICTS, [weak])
+    strong = lab.submit(team, "strong", manifest=racked("strong"), priority="high")
+    lab.settle(rounds=8, seconds=20)
+    assert (fresh(strong).phase, racks_of(strong)) == (Phase.RUNNING, {"large"})
+    assert {each.preemptor for each in PreemptionRecord.objects.filter(victim=weak)} == {strong}
+
+
+@pytest.mark.parametrize(
+    ("flavour", "levels", "key", "code", "said"),
+    [
+        pytest.param("kai", ["zone", "rack"], "row", "topology_not_a_level", "zone, rack", id="another label"),
+        pytest.param(
+            "kube-gangs", ["zone"], "rack", "topology_not_a_level", "no topology level", id="where any would do"
+        ),
+        pytest.param("kai", [], "rack", "topology_not_a_level", "names no topology levels", id="no levels"),
+        pytest.param("kai", ["zone"], "zone", "topology_unknown", "no node of h100 carries zone", id="no node"),
+        pytest.param("kube", [], "rack", "topology_unsupported", "kube-scheduler on", id="plain pods"),
+        pytest.param("volcano", [], "rack", "topology_unsupported", "Volcano on", id="hyper nodes"),
+    ],
+)
+def test_a_key_that_cannot_be_shared_is_refused_at_its_field_with_the_levels_there_are(
+    flavour: str, levels: list[str], key: str, code: str, said: str
+) -> None:
+    lab = Lab(flavour)
+    team = lab.project("llm-team", deserved=64)
+    NodePool.objects.update(topology_levels=levels)
+    lab.settle()
+    with pytest.raises(Refused) as error:
+        lab.submit(team, "train", manifest=racked("train", key=key))
+    [problem] = error.value.problems
+    assert (problem.pointer, problem.code, list(problem.allowed)) == (NOTE, code, levels)
+    assert said in problem.message
+    assert not Workload.objects.exists()
+
+
+def test_every_pool_that_it_may_go_to_has_the_level() -> None:
+    lab = racks("kai")
+    team = lab.project("llm-team", deserved=64)
+    lab.settle()
+    pool = NodePool.objects.get()
+    NodePool.objects.create(cluster=Cluster.objects.get(), name="a100", label_key=pool.label_key, label_value="a100")
+    with pytest.raises(Refused, match="the node pool a100 names no topology levels"):
+        lab.submit(team, "train", manifest=racked("train"), node_pools=("h100", "a100"))
