@@ -65,4 +65,8 @@ def _kind(victims: tuple[Evict, ...], start: Start | None, pend: Pend | None) ->
     return Kind.PLACED if placed else Kind.PENDING
 
 
-_BY_CAUSE: Final = {Cause.PREEMPT: Kind.PREEMPTS, Cause.RECLAIM: Kind.RECLAIMS}
+_BY_CAUSE: Final = {
+    Cause.PREEMPT: Kind.PREEMPTS,
+    Cause.RECLAIM: Kind.RECLAIMS,
+    Cause.CONSOLIDATE: Kind.CONSOLIDATES,
+}

@@ -9,10 +9,13 @@ from scheduling.reasons import Pend
 
 
 class Cause(StrEnum):
-    """Why a victim goes: for a stronger workload of its queue (on kube: of any), or for another queue's share."""
+    """Why a victim goes: for a stronger workload of its queue (on kube: of any), for another queue's share, or only to
+    another node, so that what is free is in one piece.
+    """
 
     PREEMPT = "preempt"
     RECLAIM = "reclaim"
+    CONSOLIDATE = "consolidate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Kind(StrEnum):
     PLACED = "placed"
     PREEMPTS = "preempts"
     RECLAIMS = "reclaims"
+    CONSOLIDATES = "consolidates"
     PREEMPTS_AND_RECLAIMS = "preempts+reclaims"
     PENDING = "pending"
 

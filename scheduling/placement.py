@@ -109,6 +109,10 @@ class Rooms:
             self._free[key] = known
         return known[1]
 
+    def future_gpus(self) -> int:
+        """Free now or in the future, in sum; an overfull node counts as nothing."""
+        return sum(gpu for gpu, _index in self._fullest[bisect_left(self._fullest, (1, -1)) :])
+
     def capacity(self) -> Resources:
         """Everything the ready nodes have."""
         return sum((room.node.capacity for room in self._rooms), ZERO)

@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ForecastVictim:
     """Who would be evicted. `workload` is None for a pod that is no workload's, then named in `label`, and for what is
-    not the reader's to see: "another project", "another tenant's pod"."""
+    not the reader's to see: "another project", "another tenant's pod". moved: all of it finds its place elsewhere."""
 
     workload: Workload | None
     label: str
@@ -34,6 +34,7 @@ class ForecastVictim:
     value: int
     gpu_milli: int
     gpu_hours_at_risk: float
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,10 @@ def eviction_sentence(verdict: Verdict, pool: str, victims: Sequence[ForecastVic
     gpus = gpus_text(sum(victim.gpu_milli for victim in victims))
     hours = sum(victim.gpu_hours_at_risk for victim in victims)
     number = f"{len(victims)} workload{'' if len(victims) == 1 else 's'}"
+    if all(victim.moved for victim in victims):
+        again = "ends and starts" if len(victims) == 1 else "end and start"
+        moved = f"{number} ({gpus}), which {again} again on other nodes"
+        return f"Starts in {pool} after moving {moved}: {hours:.1f} GPU-hours at risk."
     if verdict is Verdict.RECLAIMS:
         return f"Takes back its queue's share in {pool}: evicts {number} ({gpus}), {hours:.1f} GPU-hours at risk."
     return f"Starts in {pool} after evicting {number} ({gpus}), {hours:.1f} GPU-hours at risk."

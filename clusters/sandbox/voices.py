@@ -84,6 +84,8 @@ class KaiVoice(Voice):
 
     def evicted(self, eviction: Evict, pod: Manifest) -> str:
         taker = self.scene.titles[eviction.for_group]
+        if eviction.cause is Cause.CONSOLIDATE:
+            return wordings.moved_by_kai(title_of(pod))
         if eviction.cause is Cause.PREEMPT:
             return wordings.preempted_by_kai(title_of(pod), taker)
         queues = (eviction.victim.queue, self.scene.snapshot.group_by_name[eviction.for_group].queue)

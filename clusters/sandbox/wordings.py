@@ -35,6 +35,11 @@ def reclaimed_by_kai(pod: str, taker: str, queues: Iterable[str]) -> str:
     return "\n".join([f"Pod {pod} was preempted by workload {taker}.", *queues])
 
 
+def moved_by_kai(pod: str) -> str:
+    """Consolidation, on what is moved; nobody is named."""
+    return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
+
+
 def queue_standing(queue: Queue, used: Resources, fair: Resources) -> str:
     """One queue's use, quota, fair share and rank as KAI's reclaim message gives them."""
     quota = Limit(queue.deserved.gpu, queue.deserved.cpu, queue.deserved.memory)

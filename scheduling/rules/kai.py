@@ -1,16 +1,19 @@
-"""KAI: every node pool on its own; allocate, then reclaim across queues, then preempt inside a queue.
+"""KAI: every node pool on its own; allocate, consolidate, then reclaim across queues, then preempt inside a queue.
 
 Source: KAI 0.17 and recorded decisions of it (docs/model.md).
 
 - Reclaim comes before preempt and ignores priority; preempt takes strictly lower, preemptible work of its own queue.
 - A queue at its limit evicts to get below it; non-preemptible work over quota never evicts.
 - Work younger than its queue's min guaranteed runtime is not taken (`kai_min_runtime`).
-- preemptionPolicy is ignored. Consolidation is not simulated: it comes before reclaim and preempt when it is on, and
-  may move running pods where this model evicts or waits.
+- preemptionPolicy is ignored.
+- Consolidation makes room in one piece for preemptible work where enough GPUs are free in all: preemptible work of any
+  queue and priority is moved if all of it finds room elsewhere. Of more than 17 groups KAI tries 17 by chance; here it
+  is those that reclaim would take first.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from typing import Final
 
 from scheduling.board import Board, Placed
@@ -26,6 +29,7 @@ from scheduling.rules.kai_reclaim import Reclaim, may_reclaim
 from scheduling.rules.kai_solver import Solution, Solver, Unit, by_unit
 from scheduling.victims import evictions
 
+MOST_MOVED: Final = 17
 MANY_VICTIMS: Final = 200
 """Above this, queues that would be served before the candidate anyway are not searched."""
 
@@ -71,6 +75,7 @@ class _KaiCycle:
         self._victim_groups: dict[str, list[PodGroup]] = {}
         self._protection = Protection(snapshot, self.board.ledger.path)
         self._leaves: dict[str, dict[int, Leaf[Unit]]] = {}
+        self._moves: dict[str, Leaf[Unit]] | None = None
         for group in snapshot.groups:
             if group.preemptible and group.queue in snapshot.queue_by_name:
                 self._victim_groups.setdefault(group.queue, []).append(group)
@@ -81,8 +86,9 @@ class _KaiCycle:
             case.pend = self._nowhere(case)
         ready = [case for case in self.cases.values() if case.pend is None]
         self._allocate(ready)
-        self._evict(ready, Cause.RECLAIM)
-        self._evict(ready, Cause.PREEMPT)
+        for cause in (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT):
+            if cause not in self.snapshot.leaves_out:
+                self._evict(ready, cause)
         for case in self.cases.values():
             yield from self._decisions(case)
 
@@ -141,6 +147,8 @@ class _KaiCycle:
                 hopeless.add(group, chunk)
 
     def _eligible(self, group: PodGroup, asked: Resources, cause: Cause) -> bool:
+        if cause is Cause.CONSOLIDATE:
+            return group.preemptible and self._enough(asked) and not self.board.refusal(group, asked)
         if cause is Cause.RECLAIM:
             return may_reclaim(self.standing, group, asked)
         pend = fits_quota(
@@ -148,7 +156,13 @@ class _KaiCycle:
         )
         return pend is None or pend.reason is Reason.OVER_LIMIT
 
+    def _enough(self, asked: Resources) -> bool:
+        """Are there that many GPUs free in all, now or once who is leaving is gone?"""
+        return asked.gpu <= self.board.rooms.future_gpus()
+
     def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver:
+        if cause is Cause.CONSOLIDATE:
+            return Solver(self.standing, self._movable(group), lambda _asked, gone: not gone)
         if cause is Cause.PREEMPT:
             return Solver(self.standing, self._weaker(group), lambda _asked, _gone: True)
         reclaim = Reclaim(self.standing, group)
@@ -167,6 +181,19 @@ class _KaiCycle:
             return others
         return {name: leaf for name, leaf in others.items() if leaf and not reclaim.comes_first(name, asked)}
 
+    def _movable(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
+        """Consolidation: some preemptible work of any queue; until somebody goes."""
+        if self._moves is None:
+            running = (each for groups in self._victim_groups.values() for each in groups if self._runs(each))
+            chosen: dict[str, list[PodGroup]] = {}
+            for each in nsmallest(MOST_MOVED, running, key=lambda each: (each.priority, -each.created, each.name)):
+                chosen.setdefault(each.queue, []).append(each)
+            self._moves = {name: by_unit(self.board, found, spares=_nobody) for name, found in chosen.items()}
+        return {name: [unit for unit in leaf if unit[0][0].group is not group] for name, leaf in self._moves.items()}
+
+    def _runs(self, group: PodGroup) -> bool:
+        return self.board.active[group.name] > 0
+
     def _evictable(self, queue: str, taker: str, cause: Cause) -> Leaf[Unit]:
         """A queue's preemptible work in victim order, by how long it must have run; until the queue loses something."""
         least = self._protection.least(queue, taker, cause)
@@ -178,6 +205,7 @@ class _KaiCycle:
 
     def _adopt(self, case: _Case, solution: Solution, cause: Cause) -> None:
         case.accept(Placed(solution.nominated, now=False))
+        self._moves = None
         for seat in solution.victims:
             self._leaves.pop(seat.group.queue, None)
         case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
@@ -191,6 +219,10 @@ class _KaiCycle:
             case.pend = no_room(self.board, case.group, coming, Reason.EVICTING)
         if case.pend is not None:
             yield Wait(case.group, case.pend, case.nominated)
+
+
+def _nobody(_group: PodGroup) -> bool:
+    return False
 
 
 class _Hopeless:

@@ -3,7 +3,8 @@
 Source: KAI 0.17, its plugin `minruntime` as shipped (no defaults, reclaim resolved at the lowest common ancestor).
 Preempt asks the victim's queue, or the nearest above that says something. Reclaim asks the queue just below the one
 that both have in common, or the nearest above; between two departments that is the victim's department alone, so what
-a project guarantees itself never holds against other departments. Pods above a group's minimum are not protected.
+a project guarantees itself never holds against other departments. Pods above a group's minimum are not protected, and
+nobody is from being moved.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +26,7 @@ class Protection:
 
     def least(self, victims: str, taker: str, cause: Cause) -> int:
         """How long work of the queue `victims` must have run before the queue `taker` may take it."""
-        if self._now is None:
+        if self._now is None or cause is Cause.CONSOLIDATE:
             return 0
         path = self._path(victims)
         if cause is Cause.PREEMPT:

@@ -1,5 +1,7 @@
 """KAI takes from other queues: for deserved quota and fair share, at the level where the paths part."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduling.cycle import cycle, preview
@@ -163,5 +165,6 @@ def test_work_of_a_queue_that_may_lose_nothing_is_not_even_moved_out_of_the_way(
     """There would be room for it on the other node, to which one at its deserved quota is moved."""
     queues = (DEP, queue("mine", "dep", deserved=2), queue("other", "dep", deserved=deserved))
     work = running("theirs", "n1", queue="other", priority="low")
-    found = outcome(gang("new", gpus=2, queue="mine"), node("n0", 1), node("n1", 2), *queues, work)
+    world = replace(snapshot(node("n0", 1), node("n1", 2), *queues, work), leaves_out=frozenset({Cause.CONSOLIDATE}))
+    found = preview(world, gang("new", gpus=2, queue="mine"), flavour="kai")
     assert victims(found) == taken

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from clusters.backends.sandbox import SandboxGateway
+from clusters.flavours.volcano_conf import CONF, KEY
 from clusters.models import Cluster, SandboxClock
 from clusters.sandbox.tick import tick
 from clusters.services.observe import observe_cluster
@@ -75,6 +76,13 @@ class Lab:
     def look(self) -> None:
         """What the observer does."""
         observe_cluster(Cluster.objects.get(pk=self.cluster.pk))
+
+
+def configure(lab: Lab, text: str) -> None:
+    """Volcano's configuration on the cluster."""
+    gateway, metadata = SandboxGateway(lab.cluster), {"name": CONF.name, "namespace": CONF.namespace}
+    gateway.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONF.namespace}})
+    gateway.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}})
 
 
 def fresh(workload: Workload) -> Workload:

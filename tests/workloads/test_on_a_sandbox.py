@@ -6,15 +6,18 @@ from django.test.utils import CaptureQueriesContext
 
 from clusters.backends.sandbox import SandboxGateway
 from clusters.kinds_core import WORKLOAD_KINDS, ref_of
-from portal.core.actors import Actor
+from clusters.models import ObservedPod
+from portal.core.actors import SYSTEM, Actor
 from tenants.models import ProjectQuota
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, UserFactory
-from tests.factories.workloads import bare_pod, deployment, pytorch_job
+from tests.factories.workloads import bare_pod, deployment, pytorch_job, spec_of
 from tests.workloads.lab import Lab, fresh
-from workloads.models import Phase, PreemptionRecord
+from workloads.forecasts import Verdict
+from workloads.models import Phase, PreemptionRecord, Workload
 from workloads.selectors import preemption_story, queue_position, stories_of, timeline, why_waiting
 from workloads.services.lifecycle import delete, resume, stop
+from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
 
@@ -239,3 +242,36 @@ def test_a_finished_workload_is_completed(lab: Lab) -> None:
     lab.settle(3, seconds=40)
     assert fresh(workload).phase == Phase.COMPLETED
     assert fresh(workload).completed_at is not None
+
+
+def test_what_is_moved_together_is_told_before_and_after(kai: Lab) -> None:
+    kai.node("node-1")
+    team, other = kai.project("llm-team", deserved=16), kai.project("other", deserved=16)
+    fill = []
+    for number in range(4):
+        fill.append(kai.submit(team, f"fill-{number}", gpus=4))
+        kai.settle(2)
+    for each in (fill[0], next(row for row in fill[1:] if nodes_of(row) != nodes_of(fill[0]))):
+        delete(workload=fresh(each), actor=SYSTEM)
+    kai.settle(4, seconds=40)
+    wanted = pytorch_job("whole", gpus=8)
+    spec = spec_of(wanted, namespace=other.namespace, priority="very-low")
+    said = forecast(spec=spec, project=other, actor=SYSTEM)
+    assert (said.verdict, [victim.moved for victim in said.victims]) == (Verdict.EVICTS, [True])
+    assert "after moving 1 workload (4 GPUs)" in said.sentence
+    whole = kai.submit(other, "whole", manifest=wanted, priority="very-low")
+    kai.settle(3)
+    record = PreemptionRecord.objects.get()
+    moved = said.victims[0].workload
+    assert (record.victim, record.preemptor) == (moved, None)
+    [story] = stories_of(fresh(record.victim), acting(UserFactory(is_superuser=True)))
+    assert story.sentence.startswith("Moved ")
+    assert "Moved" in [entry.reason for entry in timeline(record.victim)]
+    kai.settle(4, seconds=40)
+    assert (fresh(whole).phase, fresh(record.victim).phase) == (Phase.RUNNING, Phase.RUNNING)
+    assert PreemptionRecord.objects.count() == 1
+
+
+def nodes_of(workload: Workload) -> set[str]:
+    """Where its pods are."""
+    return set(ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None).values_list("node_name", flat=True))

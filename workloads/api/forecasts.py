@@ -18,6 +18,7 @@ class VictimSchema(serializers.Serializer[Any]):
     priorityValue = serializers.IntegerField()
     gpus = serializers.FloatField()
     gpuHoursAtRisk = serializers.FloatField()
+    moved = serializers.BooleanField(help_text="It ends and starts again on other nodes, where it has its place.")
 
 
 class AlternativeSchema(serializers.Serializer[Any]):
@@ -79,6 +80,7 @@ def _victim(victim: ForecastVictim) -> dict[str, Any]:
         "priorityValue": victim.value,
         "gpus": gpus(victim.gpu_milli),
         "gpuHoursAtRisk": round(victim.gpu_hours_at_risk, 3),
+        "moved": victim.moved,
     }
 
 

@@ -9,6 +9,7 @@ from clusters.flavours import flavour_for
 from portal.core.actors import Actor
 from tenants.permissions import Verb, can
 from workloads.models import EventType, Phase, PreemptionCause, PreemptionRecord, Workload
+from workloads.moved import was_moved
 from workloads.selectors.history import OTHERS
 from workloads.selectors.waiting import queue_position
 from workloads.sentences import duration_text, gpus_text
@@ -100,7 +101,10 @@ def _by(record: PreemptionRecord, *, shown: bool) -> str:
 
 def _sentences(records: Sequence[PreemptionRecord], *, shown: bool, newest: bool) -> Iterator[str]:
     record = records[0]
-    yield f"Evicted {record.at:%H:%M} UTC by {_by(record, shown=shown)}."
+    if was_moved(records):
+        yield f"Moved {record.at:%H:%M} UTC by the scheduler, so that free room is in one piece: it starts elsewhere."
+    else:
+        yield f"Evicted {record.at:%H:%M} UTC by {_by(record, shown=shown)}."
     ran = duration_text(timedelta(seconds=max(each.ran_seconds for each in records)))
     held = gpus_text(sum(each.gpu_milli for each in records))
     pods = f" in {len(records)} pods" if len(records) > 1 else ""

@@ -19,6 +19,7 @@ from clusters.models import Cluster, ClusterEvent, ObservedPod
 from clusters.ports import Manifest, Reading
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.models import EventType, PreemptionCause, PreemptionRecord, Workload, WorkloadEvent
+from workloads.moved import was_moved
 from workloads.sentences import gpus_text
 from workloads.services.moves import note
 from workloads.services.preemptors import UID, Taker, objects_among, taker_of
@@ -270,14 +271,17 @@ def _retell(entry: WorkloadEvent, victim: Workload, keys: list[int]) -> None:
 def _words(victim: Workload, records: list[PreemptionRecord]) -> tuple[str, str]:
     """In one word, and in a sentence without the name of somebody else's workload."""
     first = records[0]
-    own = first.preemptor is not None and first.preemptor.project_id == victim.project_id
-    by = f"{first.preemptor_name} ({first.preemptor_priority} {first.preemptor_value})" if own else "another project"
-    by = by if first.preemptor_name else "the scheduler"
     nodes = sorted({each.node_name for each in records})
     where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
     gpus, lost = sum(each.gpu_milli for each in records), sum(each.lost_gpu_seconds for each in records)
+    what = f"{gpus_text(gpus)} on {where}; about {lost / 3600:.1f} GPU-hours lost."
+    if was_moved(records):
+        return "Moved", f"Moved to another node, so that free room is in one piece: {what}"
+    own = first.preemptor is not None and first.preemptor.project_id == victim.project_id
+    by = f"{first.preemptor_name} ({first.preemptor_priority} {first.preemptor_value})" if own else "another project"
+    by = by if first.preemptor_name else "the scheduler"
     word = "Reclaimed" if first.cause == PreemptionCause.RECLAIM else "Preempted"
-    return word, f"{word} by {by}: {gpus_text(gpus)} on {where}; about {lost / 3600:.1f} GPU-hours lost."
+    return word, f"{word} by {by}: {what}"
 
 
 def _counted_already(victim: Workload, at: datetime, records: list[PreemptionRecord]) -> bool:

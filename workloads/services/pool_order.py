@@ -34,6 +34,7 @@ WORDS: Final = {
     Kind.PLACED: "it starts there now",
     Kind.PREEMPTS: "it starts there after an eviction",
     Kind.RECLAIMS: "it takes its share back there",
+    Kind.CONSOLIDATES: "it starts there after others have been moved together",
     Kind.PREEMPTS_AND_RECLAIMS: "it starts there after an eviction",
 }
 

@@ -1,7 +1,7 @@
 """Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -14,7 +14,7 @@ from clusters.sources import desired_state
 from portal.core.actors import Actor
 from portal.core.errors import RungError
 from scheduling.cycle import FLAVOURS, preview
-from scheduling.decisions import Evict, Kind, Outcome
+from scheduling.decisions import Cause, Evict, Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Effective, Preemptibility
 from tenants.models import Project
@@ -51,6 +51,7 @@ VERDICTS: Final = {
     Kind.PLACED: Verdict.STARTS,
     Kind.PREEMPTS: Verdict.EVICTS,
     Kind.RECLAIMS: Verdict.RECLAIMS,
+    Kind.CONSOLIDATES: Verdict.EVICTS,
     Kind.PREEMPTS_AND_RECLAIMS: Verdict.EVICTS,
     Kind.PENDING: Verdict.WAITS,
 }
@@ -60,6 +61,9 @@ NO_CLASS: Final = "no class"
 BREAKS: Final = (
     "It takes single pods out of a running gang, whose other pods stay and hold their GPUs: on this scheduler only a "
     "gang evicts a gang whole."
+)
+UNCONFIGURED: Final = (
+    "Nobody is evicted for it: as it is shipped, the configuration of this scheduler lacks preempt and reclaim."
 )
 RIGID: Final = "It asks for one topology domain: this scheduler evicts nobody for such a gang, whatever its priority."
 
@@ -179,7 +183,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         reason=str(pend.reason) if pend else "",
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
-        cautions=(*base.cautions, *((BREAKS,) if _breaks_a_gang(outcome) else ())),
+        cautions=(*base.cautions, *_cautions(snapshot, outcome)),
         over_quota=outcome.over_quota,
         assurances=(*base.assurances, *(_held_off(stage, pool, snapshot) if verdict is Verdict.WAITS else ())),
         nodes=tuple(sorted(set(outcome.placements.values()))),
@@ -188,6 +192,13 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
     if flavour_for(stage.project.cluster.flavour).traits.queues_jobs:
         return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome, aware=bool(pool.topology_levels))
     return found
+
+
+def _cautions(snapshot: Snapshot, outcome: Outcome) -> Iterator[str]:
+    if _breaks_a_gang(outcome):
+        yield BREAKS
+    if outcome.kind is Kind.PENDING and snapshot.leaves_out & {Cause.PREEMPT, Cause.RECLAIM}:
+        yield UNCONFIGURED
 
 
 def _held_off(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:
@@ -260,16 +271,22 @@ def _foreign_victim(stage: _Stage, pod: ObservedPod | None, evicts: list[Evict])
     label = f"{pod.namespace}/{pod.name}" if pod else FOREIGN
     priority = (pod.priority_class or NO_CLASS) if pod else ""
     hours = _at_risk(stage, None, group, group.total.gpu)
-    return ForecastVictim(None, label, "", priority, group.priority, group.total.gpu, hours)
+    return ForecastVictim(None, label, "", priority, group.priority, group.total.gpu, hours, _moved(evicts))
 
 
 def _victim(stage: _Stage, row: Workload | None, evicts: list[Evict], visible: set[int]) -> ForecastVictim:
     gpus = sum(pod.requests.gpu for evict in evicts for pod in evict.victim.pods if pod.name in evict.pods)
     group = evicts[0].victim
     hours = _at_risk(stage, row, group, gpus)
+    moved = _moved(evicts)
     if row is None or row.project_id not in visible:
-        return ForecastVictim(None, OTHERS, "", "", group.priority, gpus, hours)
-    return ForecastVictim(row, row.name, row.project.name, row.priority.name, row.priority_value, gpus, hours)
+        return ForecastVictim(None, OTHERS, "", "", group.priority, gpus, hours, moved)
+    return ForecastVictim(row, row.name, row.project.name, row.priority.name, row.priority_value, gpus, hours, moved)
+
+
+def _moved(evicts: list[Evict]) -> bool:
+    """Has the scheduler found another place for every pod?"""
+    return all(pod in evict.moves_to for evict in evicts for pod in evict.pods)
 
 
 def _at_risk(stage: _Stage, row: Workload | None, group: PodGroup, gpus: int) -> float:

@@ -1,0 +1,75 @@
+"""KAI moves running work together before it takes any: where enough is free in all, and everybody finds a place."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduling.cycle import preview
+from scheduling.decisions import Cause, Kind, Outcome
+from scheduling.model import Node, PodGroup, Queue
+from tests.builders import gang, node, queue, running, snapshot
+
+DEP = queue("dep", deserved=None)
+QUEUES = (DEP, queue("mine", "dep", deserved=4), queue("theirs", "dep", deserved=8))
+NODES = (node("n0", 4), node("n1", 4))
+WORK = (
+    running("left", "n0", gpus=2, queue="theirs", priority="high", preemptible=True, start=1),
+    running("right", "n1", gpus=2, queue="theirs", priority="high", preemptible=True),
+)
+WHOLE = gang("new", gpus=4, queue="mine", priority="very-low")
+
+
+def outcome(candidate: PodGroup, *items: Node | Queue | PodGroup, leaves_out: frozenset[str] = frozenset()) -> Outcome:
+    return preview(replace(snapshot(*items), leaves_out=leaves_out), candidate, flavour="kai")
+
+
+def moves(found: Outcome) -> dict[str, str]:
+    return {pod: node for evict in found.victims for pod, node in evict.moves_to.items()}
+
+
+def test_work_of_any_queue_and_priority_is_moved_to_where_it_fits() -> None:
+    found = outcome(WHOLE, *NODES, *QUEUES, *WORK)
+    assert (found.kind, found.victims[0].cause) == (Kind.CONSOLIDATES, Cause.CONSOLIDATE)
+    assert moves(found) == {"left-0": "n1"}
+    assert set(found.placements.values()) == {"n0"}
+
+
+def test_without_it_somebody_is_evicted_or_it_waits() -> None:
+    assert outcome(WHOLE, *NODES, *QUEUES, *WORK, leaves_out=frozenset({Cause.CONSOLIDATE})).kind is Kind.PENDING
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        pytest.param(gang("new", gpus=4, queue="mine", preemptible=False), id="non-preemptible"),
+        pytest.param(gang("new", gpus=2, pods=3, min_member=3, queue="mine"), id="more than is free in all"),
+        pytest.param(gang("new", gpus=4, queue="full"), id="beyond its limit"),
+    ],
+)
+def test_nobody_is_moved_for_what_is(candidate: PodGroup) -> None:
+    full = queue("full", "dep", deserved=2, limit=2)
+    assert outcome(candidate, *NODES, *QUEUES, full, *WORK).kind is not Kind.CONSOLIDATES
+
+
+def test_what_may_not_be_evicted_is_not_moved() -> None:
+    fixed = [replace(each, preemptible=False) for each in WORK]
+    assert outcome(WHOLE, *NODES, *QUEUES, *fixed).victims == ()
+
+
+def test_a_gang_is_moved_whole_or_not_at_all() -> None:
+    pair = gang("pair", gpus=1, pods=2, min_member=2, queue="theirs", nodes=("n0", "n1"), started=0)
+    fixed = (
+        running("a", "n0", gpus=1, queue="theirs", preemptible=False),
+        running("b", "n1", gpus=1, queue="theirs", preemptible=False),
+    )
+    nodes = (node("n0", 3), node("n1", 3))
+    found = outcome(gang("new", gpus=2, queue="mine", priority="very-low"), *nodes, *QUEUES, pair, *fixed)
+    assert found.kind in {Kind.CONSOLIDATES, Kind.PENDING}
+    assert {pod for evict in found.victims for pod in evict.pods} == set(moves(found))
+
+
+def test_a_move_is_preferred_to_an_eviction() -> None:
+    weak = running("weak", "n0", gpus=2, queue="mine", priority="very-low")
+    strong = gang("strong", gpus=4, queue="mine", priority="medium")
+    found = outcome(strong, *NODES, *QUEUES, weak, WORK[1])
+    assert found.kind is Kind.CONSOLIDATES
