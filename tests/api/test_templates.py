@@ -152,3 +152,13 @@ def test_the_record_of_a_submission_names_its_template(member: Robot, llm_team: 
     assert member.send("POST", "v1/workloads/trainings", submission(llm_team, template)).status_code == 202
     record = AuditRecord.objects.get(action="workload.submit")
     assert record.detail["template"] == str(template.pk)
+
+
+def test_a_later_change_is_no_longer_the_templates_word(robot: Robot, llm_team: Project) -> None:
+    served = {"image": IMAGE, "autoscaling": {"minReplicas": 1, "maxReplicas": 1}}
+    template = WorkloadTemplateFactory(kind="inferences", spec=served)
+    made = robot.send("POST", "v1/workloads/inferences", submission(llm_team, template)).json()
+    assert set(made["templateSources"]) == {"/spec/image", "/spec/autoscaling"}
+    change = {"spec": {"autoscaling": {"minReplicas": 2, "maxReplicas": 2}}}
+    answer = robot.send("PATCH", f"v1/workloads/inferences/{made['workloadId']}", change)
+    assert (answer.status_code, set(answer.json()["templateSources"])) == (202, {"/spec/image"}), answer.content

@@ -65,7 +65,7 @@ class NativeSubmission(Submission):
     def taken(self, request: Request, spec: WorkloadSpec, project: Project, filled: Mapping[str, Any]) -> Workload:
         """Submitted; what is refused then is said of the native fields."""
         try:
-            return self.accept(request, spec=spec, project=project, raw={**request.data, **filled})
+            return self.accept(request, spec=spec, project=project, raw={**dict(request.data), **filled})
         except (BadRequest, Refused, Conflict) as error:
             raise at_native_fields(error) from error
 

@@ -17,6 +17,7 @@ from workloads.api.native import act, at_native_fields, of_kind, read_body
 from workloads.api.native_schemas import change_schema, native_schema
 from workloads.api.native_shapes import effective_spec, native_body, native_json
 from workloads.api.submitting import ANSWERS
+from workloads.api.templated import still_said
 from workloads.intake.native import TYPES
 from workloads.intake.native.reader import COUNTS
 from workloads.models import Workload
@@ -115,7 +116,8 @@ def _reshaped(kind: str, workload: Workload, named: Mapping[str, Any], actor: Ac
     sent, fields = native_body(workload), [f"/spec/{name}" for name in named]
     if not sent or workload.type.name != TYPES[kind]:
         return Change(*read_scaled(workload=workload, kind=kind, spec=named, actor=actor), fields=fields)
-    body = {**sent, "spec": {**_without_counts(sent["spec"], named), **named}}
+    spec_now = {**_without_counts(sent["spec"], named), **named}
+    body = {**sent, **still_said(sent, named), "spec": spec_now}
     spec = read_body(kind, body, workload.project, actor, workload=workload).named(workload.name)
     return Change(spec, body, fields=fields)
 

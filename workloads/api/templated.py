@@ -1,6 +1,6 @@
 """A native submission that names a template: what it leaves out is filled in, and who said it is told."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,14 @@ def from_template(kind: str, body: Body, project: Project) -> dict[str, Any]:
     if kind == "distributed":
         filled |= {"masterSpec": found.master, "masterSpecSameAsWorker": found.master_same}
     return filled
+
+
+def still_said(sent: Body, changed: Container[str]) -> dict[str, Any]:
+    """The sources of what was sent, without those of fields of its `spec` that are another now."""
+    if "templateSources" not in sent:
+        return {}
+    sources: Mapping[str, str] = sent["templateSources"]
+    return {"templateSources": {at: who for at, who in sources.items() if at.split("/")[2] not in changed}}
 
 
 @contextmanager
