@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 from scheduling.cycle import preview
-from scheduling.decisions import Outcome
+from scheduling.decisions import Cause, Outcome
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
 from scheduling.reasons import Reason
 from scheduling.resources import Limit, Resources
@@ -179,7 +179,8 @@ def _outcome(plan: Plan) -> Outcome:
     )
     queues = tuple(map(_queue, plan.queues, range(len(plan.queues))))
     running = tuple(map(_group, plan.work, range(len(plan.work))))
-    return preview(Snapshot(nodes, queues, running), _group(plan.candidate, LATER), flavour="kai")
+    without = frozenset({Cause.CONSOLIDATE})  # as the lab runs it
+    return preview(Snapshot(nodes, queues, running, leaves_out=without), _group(plan.candidate, LATER), flavour="kai")
 
 
 def _queue(share: Share, created: int) -> Queue:
