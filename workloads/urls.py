@@ -14,6 +14,7 @@ from workloads.views import (
     policies,
     reports,
     submit,
+    templates,
     types,
 )
 
@@ -40,6 +41,10 @@ pages = [
     path("policies/add/", policies.add, name="policy-add"),
     path("policies/<uuid:policy_id>/", policies.edit, name="policy"),
     path("policies/<uuid:policy_id>/lift/", policies.lift, name="policy-lift"),
+    path("templates/", templates.templates, name="templates"),
+    path("templates/add/", templates.add, name="template-add"),
+    path("templates/<uuid:template_id>/", templates.one, name="template"),
+    path("templates/<uuid:template_id>/delete/", templates.delete, name="template-delete"),
     path("notifications/", notifications.mine, name="notifications"),
     path("notifications/switch/", notifications.switch, name="mail-switch"),
     path("notifications/add-channel/", channels.add, name="channel-add"),

@@ -19,6 +19,7 @@ from portal.core.actors import SYSTEM
 from tenants.models import Project, User
 from tests.e2e.estate import differences, on_kube
 from tests.e2e.mail import told_by_mail
+from tests.e2e.templates import kept_templates
 from tests.factories.tenants import AccessKeyFactory
 from tests.factories.workloads import ObservedPodFactory, PolicyFactory, ReportFactory, WorkloadFactory
 from tests.support import real
@@ -164,11 +165,13 @@ def organisation(
         "connection": "/clusters/lab/connection/",
         "gpu use": "/clusters/lab/gpu-use/",
         "node pools": "/clusters/lab/pools/",
+        "a node pool": "/clusters/lab/pools/h100/",
         "leave": "/clusters/lab/leave/",
         "connect": "/connect-cluster/",
         "reports": "/reports/",
         "audit": "/audit/",
         **told_by_mail(admin),
+        **kept_templates(llm_team, alice),
         "access keys": "/access-keys/",
         "security": "/security/",
         "second factor": "/security/second-factor/",

@@ -30,6 +30,7 @@ from workloads.selectors import (
 )
 from workloads.selectors.protection import protection_of
 from workloads.services.limits import end_of
+from workloads.template_starts import keepable
 from workloads.views.manifests import applied_yaml, sent_yaml
 from workloads.views.questions import before_delete, before_stop
 
@@ -73,6 +74,7 @@ def _actions(workload: Workload, actor: Actor) -> dict[str, Any]:
         "may_delete": mine,
         "may_stop": mine and running and workload.phase in STOPPABLE,
         "may_resume": mine and not running and workload.phase in RESUMABLE,
+        "may_keep": keepable(workload.type.name, workload.raw) is not None,
         "questions": {"stop": before_stop(workload), "delete": before_delete(workload)},
         "may_reprioritise": mine and not workload.type.fixed and workload.phase not in ENDED,
     }

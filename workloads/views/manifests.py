@@ -1,10 +1,15 @@
 """A workload's texts: what was sent, and what Rung makes of it for the cluster."""
 
 import yaml
+from django.utils.text import slugify
 
 from clusters.flavours import flavour_for
-from workloads.models import Workload
+from workloads.intake import IntakeRefused, read_native
+from workloads.models import Workload, WorkloadTemplate
+from workloads.prepared import combined
 from workloads.queues import job_spec
+from workloads.services.reading import scope_of
+from workloads.submit_recipes import manifest_of
 
 
 def sent_yaml(workload: Workload) -> str:
@@ -19,6 +24,16 @@ def clone_text(workload: Workload) -> str:
     """Its rebuilt manifest under a free name, for the submit page."""
     manifest = workload.spec["manifest"]
     return as_yaml({**manifest, "metadata": {**manifest["metadata"], "name": f"{workload.name[:58]}-copy"}})
+
+
+def template_text(template: WorkloadTemplate) -> str:
+    """What it says with its assets, as a manifest; nothing where a submission would still have to say more."""
+    name = slugify(template.name)[:58] or "copy"
+    try:
+        spec = read_native(combined(template).native(template.kind, name), scope=scope_of(None))
+    except IntakeRefused:
+        return ""
+    return as_yaml(manifest_of(spec))
 
 
 def applied_yaml(workload: Workload) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from django.contrib import messages
@@ -18,20 +19,20 @@ from portal.core.http import actor_of
 from portal.core.pageforms import sent
 from tenants.models import Project
 from tenants.permissions import Verb, standing_of
-from workloads.examples import EXAMPLES, example_text
+from workloads.examples import EXAMPLES
 from workloads.intake import WorkloadSpec
 from workloads.models import Workload
-from workloads.selectors import workload_or_404, workload_types
+from workloads.selectors import workload_types
 from workloads.services.preview import forecast
 from workloads.services.reading import read_fields, read_text
 from workloads.services.submission import submit_all
 from workloads.submit_forms import FieldsForm, ManifestForm, SubmitBase
+from workloads.views import starting
 from workloads.views.copies import submit_recipes
-from workloads.views.manifests import as_yaml, clone_text
+from workloads.views.manifests import as_yaml
 
 Read = Callable[[bool], Sequence[WorkloadSpec]]
 MOST_FORECASTS: Final = 3
-PREFILLED: Final = ("project", "type", "priority", "preemptibility", "node_pool")
 CARDS: Final = (
     "Training",
     "Workspace",
@@ -50,12 +51,15 @@ def submit_form(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     types = {row.name: row for row in workload_types().filter(name__in=CARDS)}
     choices = [(name, types[name].title) for name in CARDS if name in types]
-    form = FieldsForm(sent(request), projects=_projects(actor), types=choices, initial=_initial(request))
+    template = starting.chosen_template(request, actor)
+    start = starting.started(request, template)
+    form = FieldsForm(sent(request), projects=_projects(actor), types=choices, initial=dict(start.initial))
 
     def read(keep: bool) -> Sequence[WorkloadSpec]:  # noqa: FBT001 - one flag, passed by this module only
         return [read_fields(fields=form.fields_for_intake, project=form.chosen_project, actor=actor, keep=keep)]
 
-    return _answer(request, form, actor, read, "workloads/submit.html", {"types": types})
+    begun = {"template": template, "start": start, "offered": partial(starting.offered, actor)}
+    return _answer(request, form, actor, read, "workloads/submit.html", {"types": types, **begun})
 
 
 @login_required
@@ -63,7 +67,7 @@ def submit_form(request: HttpRequest) -> HttpResponse:
 def submit_text(request: HttpRequest) -> HttpResponse:
     """Paste a manifest, start from an example, or from a copy of a workload."""
     actor = actor_of(request)
-    form = ManifestForm(sent(request), projects=_projects(actor), initial=_initial_text(request, actor))
+    form = ManifestForm(sent(request), projects=_projects(actor), initial=starting.initial_text(request, actor))
 
     def read(keep: bool) -> Sequence[WorkloadSpec]:  # noqa: FBT001 - one flag, passed by this module only
         project = form.chosen_project
@@ -77,30 +81,19 @@ def _projects(actor: Actor) -> list[Project]:
     return list(standing_of(actor).projects(Verb.SUBMIT).select_related("department", "cluster").order_by("name"))
 
 
-def _initial(request: HttpRequest) -> dict[str, str]:
-    """Choices named in the URL; the form knows nothing but its own."""
-    return {name: chosen[:63] for name in PREFILLED if (chosen := request.GET.get(name, ""))}
-
-
-def _initial_text(request: HttpRequest, actor: Actor) -> dict[str, str]:
-    """An example or a clone named in the URL; a foreign clone is absent."""
-    if clone := request.GET.get("clone"):
-        workload = workload_or_404(actor, clone)
-        chosen = {"priority": workload.priority.name, "preemptibility": workload.preemptibility}
-        return {"project": workload.project.name, "text": clone_text(workload), **chosen, **_initial(request)}
-    return {**_initial(request), "text": example_text(request.GET.get("example", ""))}
-
-
 def _answer(
     request: HttpRequest, form: SubmitBase, actor: Actor, read: Read, template: str, context: Mapping[str, Any]
 ) -> HttpResponse:
-    """1. read what was sent  2. check it for the panel, or submit it  3. show a refusal, losing nothing."""
+    """1. read what was sent  2. check it for the panel, keep it, or submit it  3. show a refusal, losing nothing."""
     checking = wanted_part(request) == "forecast"
+    keeping = not checking and "keep" in request.POST
     shown: dict[str, Any] = {"form": form, "checking": checking, **context}
     status = 200
     if request.method == "POST" and form.is_valid():
         try:
-            specs = read(not checking)
+            specs = read(not (checking or keeping))
+            if keeping and isinstance(form, FieldsForm):
+                return starting.keep(request, form, specs[0])
             if not checking:
                 return _submitted(request, _submit(form, actor, specs))
             shown |= _foretold(form, actor, specs) | {"recipes": submit_recipes(request, form, specs)}

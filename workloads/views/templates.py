@@ -1,0 +1,141 @@
+"""Templates: which there are, what each says, and the forms to keep, change and delete them."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.core.actors import Actor
+from portal.core.errors import Absent, BadRequest, Conflict, Refused, TooLarge
+from portal.core.http import actor_of
+from portal.core.keyset import page_of
+from portal.core.pageforms import sent
+from tenants.models import Project
+from tenants.permissions import Verb, grants_read_once
+from workloads.models import WorkloadTemplate
+from workloads.permissions import may_keep, require_keep, require_scope
+from workloads.prepared import combined
+from workloads.scopes import place_of_row
+from workloads.selectors import workload_or_404
+from workloads.selectors.scopes import chosen_owner, manageable_owners
+from workloads.selectors.templates import template_or_404, usable_assets, visible_assets, visible_templates
+from workloads.services.templates import change_template, create_template, delete_template, runnable
+from workloads.template_forms import POINTERS, TemplateForm, yaml_of
+from workloads.template_starts import keepable
+
+LIST: Final = "workloads:templates"
+ONE: Final = "workloads:template"
+PAGE_SIZE: Final = 50
+REFUSALS: Final = (BadRequest, Conflict, Refused, TooLarge)
+
+
+@login_required
+@require_safe
+def templates(request: HttpRequest) -> HttpResponse:
+    """Every template that the reader may see, by name."""
+    actor = actor_of(request)
+    page = page_of(visible_templates(actor), column="name", after=request.GET.get("after", ""), size=PAGE_SIZE)
+    with grants_read_once():
+        rows = [(row, place_of_row(row).words, may_keep(actor, row)) for row in page.rows]
+        places = manageable_owners(actor, in_project=Verb.SUBMIT)
+    return render(request, "workloads/templates.html", {"page": page, "rows": rows, "may_add": bool(places)})
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def add(request: HttpRequest) -> HttpResponse:
+    """Keep a new one."""
+    actor = actor_of(request)
+    form = form_for_new(actor, data=sent(request), initial=_copied(request, actor))
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        try:
+            owner = chosen_owner(actor, given["place"])
+            row = create_template(kind=given["kind"], owner=owner, draft=form.draft, actor=actor)
+        except REFUSALS as error:
+            form.show(error, POINTERS)
+        else:
+            messages.success(request, _("Kept: the submit page offers it from now on."))
+            return redirect(ONE, template_id=row.pk)
+    return _page(request, form, None)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def one(request: HttpRequest, template_id: UUID) -> HttpResponse:
+    """What it says; for whoever may change it, the form to do so."""
+    actor = actor_of(request)
+    row = template_or_404(actor, template_id)
+    if request.method == "POST":
+        require_keep(actor, row)
+    form = TemplateForm(sent(request), places=[], assets=list(usable_assets(row.owner)), old=row)
+    if request.method == "POST" and form.is_valid():
+        try:
+            change_template(template=row, draft=form.draft, actor=actor)
+        except REFUSALS as error:
+            form.show(error, POINTERS)
+        else:
+            messages.success(request, _("Saved. What was submitted with it stays as it is."))
+            return redirect(ONE, template_id=row.pk)
+    return _page(request, form, row)
+
+
+@login_required
+@require_POST
+def delete(request: HttpRequest, template_id: UUID) -> HttpResponse:
+    """Gone. What was submitted with it stays."""
+    actor = actor_of(request)
+    row = template_or_404(actor, template_id)
+    delete_template(template=row, actor=actor)
+    messages.success(request, _("Deleted: %(name)s. What was submitted with it stays.") % {"name": row.name})
+    return redirect(LIST)
+
+
+def form_for_new(actor: Actor, **kwargs: Any) -> TemplateForm:
+    """The form of a template that is not kept yet. Denied for whoever may keep none."""
+    places = manageable_owners(actor, in_project=Verb.SUBMIT)
+    if not places:
+        require_scope(actor, None)
+    return TemplateForm(places=places, assets=list(visible_assets(actor)), **kwargs)
+
+
+def first_values(found: tuple[str, Mapping[str, Any]], *, name: str, project: Project) -> dict[str, Any]:
+    """What the form of a template begins with: kind and spec of a submission, its name and its project."""
+    kind, spec = found
+    return {"kind": kind, "name": name, "place": f"project:{project.pk}", "text": yaml_of(spec)}
+
+
+def show_form(request: HttpRequest, form: TemplateForm) -> HttpResponse:
+    """A form that something else has filled in."""
+    return _page(request, form, None)
+
+
+def _copied(request: HttpRequest, actor: Actor) -> dict[str, Any]:
+    """The workload that the URL names; absent where it is foreign, or no template can say it."""
+    key = request.GET.get("workload", "")
+    if not key:
+        return {}
+    workload = workload_or_404(actor, key)
+    found = keepable(workload.type.name, workload.raw)
+    if found is None:
+        raise Absent
+    return first_values(found, name=workload.name, project=workload.project)
+
+
+def _page(request: HttpRequest, form: TemplateForm, row: WorkloadTemplate | None) -> HttpResponse:
+    context: dict[str, Any] = {"form": form, "template": row}
+    if row is not None:
+        whole = combined(row)
+        context |= {
+            "place": place_of_row(row).words,
+            "may_keep": may_keep(actor_of(request), row),
+            "lacking": runnable(row),
+            "whole": yaml_of({"spec": whole.spec, **({"masterSpec": whole.master} if whole.master else {})}),
+        }
+    return render(request, "workloads/template.html", context, status=422 if form.errors else 200)
