@@ -305,15 +305,81 @@ def test_only_platform_admins_manage_channels_and_everybody_only_their_own_subsc
     assert server.connections == 0
 
 
-def test_what_ended_long_ago_is_dropped_but_never_told_again(
+def test_what_ended_long_ago_is_dropped_and_never_told_again(
     server: MailServer, wish: Subscription, training: Workload
 ) -> None:
     happens(training)
     turn()
     Delivery.objects.update(done_at=timezone.now() - timedelta(days=30))
-    assert delivery.forget_old() == 0, "it is still read again"
+    happens(training, "Failed")
+    delivery.collect()
+    assert delivery.forget_old() == 1
     turn()
-    assert len(server.arrived) == 1
+    assert [mail["Subject"].rpartition(" ")[2] for mail in server.arrived] == ["Running", "Failed"]
+
+
+def test_who_comes_later_is_told_nothing_of_before(
+    server: MailServer, wish: Subscription, llm_team: Project, vision_team: Project, carol: User, training: Workload
+) -> None:
+    happens(training)
+    happens(WorkloadFactory(project=vision_team, name="theirs", phase="Running"))
+    turn()
+    row = notifications.channel_named(name="email", actor=SYSTEM)
+    notifications.change_channel(
+        row=row, type_="email", config={"recipients": ["ops@example.org"]}, actor=SYSTEM, merge=True
+    )
+    MembershipFactory(user=carol, role=Role.MEMBER, project=vision_team)
+    happens(training, "Failed")
+    turn()
+    told = [(mail["To"], mail["Subject"].rpartition(" ")[2]) for mail in server.arrived]
+    assert sorted(told) == [
+        ("carol@example.org", "Failed"), ("carol@example.org", "Running"), ("ops@example.org", "Failed"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("leaves", ["unsubscribes", "loses the project"])
+def test_a_shared_mailbox_is_told_as_long_as_one_of_its_subscribers_may(
+    server: MailServer, wish: Subscription, carol: User, llm_team: Project, training: Workload, leaves: str
+) -> None:
+    row = notifications.channel_named(name="email", actor=SYSTEM)
+    shared = config(server.port, recipients=["ops@example.org"], directNotifications=False)
+    notifications.change_channel(row=row, type_="email", config=shared, actor=SYSTEM, merge=False)
+    dora = mailed("dora", llm_team)
+    notifications.subscribe(events=EVENTS, names=["email"], actor=acting(dora))
+    happens(training)
+    delivery.collect()
+    if leaves == "unsubscribes":
+        notifications.unsubscribe(key=wish.pk, actor=acting(carol))
+    else:
+        Membership.objects.filter(user=carol).delete()
+    turn()
+    assert server.envelopes == ["ops@example.org"]
+    happens(training, "Failed")
+    delivery.collect()
+    Membership.objects.filter(user=dora).delete()
+    turn()
+    assert server.envelopes == ["ops@example.org"]
+
+
+def test_more_subscribers_cost_a_reading_no_more_queries_each(
+    channel: NotificationChannel, llm_team: Project, training: Workload, django_assert_max_num_queries: Any
+) -> None:
+    carol = mailed("carol", llm_team)
+    for _ in range(12):
+        notifications.subscribe(events=EVENTS, names=["email"], actor=acting(carol))
+    happens(training)
+    with django_assert_max_num_queries(14):
+        delivery.collect()
+    assert Delivery.objects.count() == 1
+
+
+def test_wishes_of_people_who_are_gone_go_too(wish: Subscription, carol: User) -> None:
+    Subscription.objects.create(subject_kind="service_account", subject_id="x", subject_name="x")
+    delivery.forget_old()
+    assert Subscription.objects.filter(pk=wish.pk).exists()
+    User.objects.filter(pk=carol.pk).delete()
+    delivery.forget_old()
+    assert [each.subject_kind for each in Subscription.objects.all()] == ["service_account"]
 
 
 @pytest.mark.postgres

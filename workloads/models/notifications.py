@@ -14,7 +14,7 @@ class NotificationState(models.Model):
     email = models.BooleanField(default=False)
     since_event = models.BigIntegerField(default=0, help_text="Events up to this one tell nobody: it was off.")
     read_to = models.BigIntegerField(default=0)
-    last_read = models.CharField(max_length=64, blank=True, help_text="Digest of the events that were read last.")
+    read = models.JSONField(default=list, help_text="Numbers of the latest events that were read: none is read twice.")
 
     def __str__(self) -> str:
         return "notifications"
@@ -72,10 +72,13 @@ class DeliveryState(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """One message about one event to one address by one channel. There is never a second."""
+    """One message about one event to one address by one channel. There is never a second.
+
+    `subscription`: the first that asked for it. To a mailbox of the channel it goes as long as any of them does.
+    """
 
     event = models.ForeignKey(WorkloadEvent, on_delete=models.CASCADE, related_name="+")
-    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="deliveries")
+    subscription = models.ForeignKey(Subscription, on_delete=models.SET_NULL, null=True, related_name="deliveries")
     channel = models.ForeignKey(NotificationChannel, on_delete=models.CASCADE, related_name="deliveries")
     address = models.CharField(max_length=254)
     state = models.CharField(max_length=8, choices=DeliveryState.choices, default=DeliveryState.WAITING)

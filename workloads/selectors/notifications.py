@@ -1,7 +1,8 @@
 """Entries of timelines that somebody may want to be told of, and what became of telling them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet
 
@@ -13,6 +14,7 @@ from workloads.models import (
     DeliveryState,
     EventType,
     NotificationChannel,
+    Subscription,
     Workload,
     WorkloadEvent,
 )
@@ -48,10 +50,19 @@ def tellable(after: int) -> QuerySet[WorkloadEvent]:
 
 def own_address(kind: str, key: str) -> str:
     """A subject's own mail address; programs have none."""
-    if kind != ActorKind.USER:
-        return ""
-    found = User.objects.filter(pk=key, is_active=True).values_list("email", flat=True).first() or ""
-    return found if is_mail_address(found) else ""
+    return _addresses({key}).get(key, "") if kind == ActorKind.USER else ""
+
+
+def own_addresses(wishes: Sequence[Subscription]) -> dict[UUID, str]:
+    """The own mail addresses of those who wish, by wish."""
+    people = {each.pk: each.subject_id for each in wishes if each.subject_kind == ActorKind.USER}
+    found = _addresses(people.values())
+    return {wish: found[person] for wish, person in people.items() if person in found}
+
+
+def _addresses(people: Collection[str]) -> dict[str, str]:
+    rows = User.objects.filter(pk__in=people, is_active=True).values_list("pk", "email")
+    return {str(person): address for person, address in rows if is_mail_address(address)}
 
 
 def deliveries_of(actor: Actor) -> QuerySet[Delivery]:

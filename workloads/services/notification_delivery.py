@@ -1,11 +1,10 @@
 """From entries of the timeline to mails: one per event, channel and address; slow servers hold up nothing but mail.
 
-1. collect: entries that somebody wants and may see become rows, once each: the database keeps the second one out
+1. collect: each entry is read once; where somebody wants it and may see it, it becomes rows
 2. deliver: rows that are due are taken with a lease, then sent without any transaction; a failed one comes later again
 A worker that dies between the server's yes and the row's leaves a lease that runs out: that one message comes twice.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,11 +12,14 @@ from typing import Final
 
 from django.core.mail import EmailMessage
 from django.db import transaction
+from django.db.models import Min, QuerySet
 from django.utils import timezone
 
 from clusters.logtext import clean_message
-from portal.core.actors import Actor
-from tenants.permissions import visible_projects
+from portal.core.actors import Actor, ActorKind
+from tenants.models import Project, User
+from tenants.permissions import grants_read_once, visible_projects
+from workloads import mailing
 from workloads.mailing import Connection, MailTrouble, message_of
 from workloads.models import (
     Delivery,
@@ -30,7 +32,7 @@ from workloads.models import (
 from workloads.notification_config import server_for, subject_of
 from workloads.notification_types import Kind, kind_of, wanted_of
 from workloads.selectors.history import hidden_namespaces, quietly
-from workloads.selectors.notifications import own_address, tellable
+from workloads.selectors.notifications import own_addresses, tellable
 from workloads.services.notifications import password_of
 
 OVERLAP: Final = 500
@@ -53,16 +55,16 @@ def collect() -> None:
         row = NotificationState.objects.select_for_update().filter(pk=1, email=True).first()
         if row is None:
             return
-        found = list(tellable(max(row.since_event, row.read_to - OVERLAP))[: BATCH + OVERLAP])
-        digest = hashlib.sha256(",".join(str(each.pk) for each in found).encode()).hexdigest()
-        if digest == row.last_read:
+        known, found = set(row.read), tellable(max(row.since_event, row.read_to - OVERLAP))[: BATCH + OVERLAP]
+        fresh = [each for each in found if each.pk not in known]
+        if not fresh:
             return
-        if found:
-            row.read_to = max(row.read_to, found[-1].pk)
-        row.last_read = digest
-        row.save(update_fields=["read_to", "last_read"])
-        moments = [(each, kind) for each in found if (kind := kind_of(each.type, each.phase, each.reason))]
-        _queue(moments, timezone.now())
+        row.read_to = max(row.read_to, fresh[-1].pk)
+        row.read = sorted(each for each in known.union(each.pk for each in fresh) if each > row.read_to - OVERLAP)
+        row.save(update_fields=["read_to", "read"])
+        moments = [(each, kind) for each in fresh if (kind := kind_of(each.type, each.phase, each.reason))]
+        with grants_read_once():
+            _queue(moments, timezone.now())
 
 
 def deliver(now: datetime | None = None) -> int:
@@ -71,19 +73,22 @@ def deliver(now: datetime | None = None) -> int:
     if not NotificationState.objects.filter(pk=1, email=True).exists():
         return 0
     due = Delivery.objects.filter(state=DeliveryState.WAITING, due_at__lte=moment)
-    waiting = due.order_by().values_list("channel_id", flat=True).distinct()
+    longest_waiting = due.order_by().values("channel").annotate(first=Min("due_at")).order_by("first")
+    known = NotificationChannel.objects.in_bulk()
     sent = 0
-    for channel in NotificationChannel.objects.filter(pk__in=list(waiting)).order_by("updated_at"):
-        if timezone.now() - began < RUN:
-            sent += _by(channel, moment)
+    for key in list(longest_waiting.values_list("channel", flat=True)):
+        if key in known and timezone.now() - began < RUN:
+            sent += _by(known[key], moment)
     return sent
 
 
 def forget_old() -> int:
-    """Drop what ended long ago, but nothing that is still read again; answers how many."""
-    row = NotificationState.objects.filter(pk=1).first()
+    """Drop what ended long ago, and the wishes of people who are gone; answers how many messages."""
+    people = {str(each) for each in User.objects.values_list("pk", flat=True)}
+    gone = Subscription.objects.filter(subject_kind=ActorKind.USER).exclude(subject_id__in=people)
+    gone.delete()
     ended = Delivery.objects.exclude(state=DeliveryState.WAITING).filter(done_at__lt=timezone.now() - KEPT)
-    return ended.filter(event__lt=row.read_to - BATCH).delete()[0] if row else 0
+    return ended.delete()[0]
 
 
 def _queue(moments: Sequence[Moment], now: datetime) -> None:
@@ -91,19 +96,29 @@ def _queue(moments: Sequence[Moment], now: datetime) -> None:
         return
     projects = {event.workload.project_id for event, _kind in moments}
     rows: list[Delivery] = []
-    for wish in Subscription.objects.prefetch_related("channels"):
-        wanted = wanted_of(wish.events)
-        since = wish.since_event
-        mine = [event for event, kind in moments if event.pk > since and (kind.category, kind.type) in wanted]
+    seen: dict[tuple[object, ...], set[int]] = {}
+    wishes = list(Subscription.objects.prefetch_related("channels"))
+    addresses = own_addresses(wishes)
+    for wish in wishes:
+        mine = [event for event, kind in moments if _wants(wish, event, kind)]
         if not mine:
             continue
-        seen = set(visible_projects(wish.asker).filter(pk__in=projects).values_list("pk", flat=True))
-        own = own_address(wish.subject_kind, wish.subject_id)
+        who = (wish.subject_kind, wish.subject_id, wish.project_id, wish.department_id)
+        if who not in seen:
+            seen[who] = set(_seen_by(wish).filter(pk__in=projects).values_list("pk", flat=True))
         for channel in wish.channels.all():
             for event in mine:
-                if event.workload.project_id in seen:
-                    rows += _rows(event, wish, channel, own, now)
+                if event.workload.project_id in seen[who]:
+                    rows += _rows(event, wish, channel, addresses.get(wish.pk, ""), now)
     Delivery.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
+
+
+def _wants(wish: Subscription, event: WorkloadEvent, kind: Kind) -> bool:
+    return event.pk > wish.since_event and (kind.category, kind.type) in wanted_of(wish.events)
+
+
+def _seen_by(wish: Subscription) -> QuerySet[Project]:
+    return visible_projects(wish.asker)
 
 
 def _rows(
@@ -122,7 +137,7 @@ def _by(channel: NotificationChannel, now: datetime) -> int:
     sent, began = 0, timezone.now()
     try:
         with Connection(server_for(channel.config, password_of(channel))) as connection:
-            while mine and not connection.lost and timezone.now() - began < RUN:
+            while mine and not connection.lost and timezone.now() - began < timedelta(seconds=mailing.LONGEST / 2):
                 sent += _send(connection, channel, mine.pop(0), now)
     except MailTrouble as trouble:
         _later(mine, str(trouble), now)
@@ -144,17 +159,27 @@ def _taken(row: Delivery, now: datetime) -> bool:
 
 
 def _send(connection: Connection, channel: NotificationChannel, row: Delivery, now: datetime) -> bool:
-    actor, workload = row.subscription.asker, row.event.workload
-    if not visible_projects(actor).filter(pk=workload.project_id).exists():
+    wish = next(_still_wanted_by(row, channel), None)
+    if wish is None:
         _end(row, DeliveryState.DROPPED, "The subscriber may not see the workload any more.", now)
         return False
     try:
-        connection.send(_message(channel, row, actor))
+        connection.send(_message(channel, row, wish.asker))
     except MailTrouble as trouble:
         _fail(row, trouble, now)
         return False
     _end(row, DeliveryState.SENT, "", now)
     return True
+
+
+def _still_wanted_by(row: Delivery, channel: NotificationChannel) -> Iterator[Subscription]:
+    """Whose message it is, if they want it and may see what it is about: by now rights and wishes may be others."""
+    event = row.event
+    kind = kind_of(event.type, event.phase, event.reason)
+    asked = [row.subscription] if row.subscription else []
+    for wish in channel.subscriptions.all() if row.address in channel.config["recipients"] else asked:
+        if kind and _wants(wish, event, kind) and _seen_by(wish).filter(pk=event.workload.project_id).exists():
+            yield wish
 
 
 def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> EmailMessage:
