@@ -1,6 +1,6 @@
 """Which policies hold for a project: rows as values, kept in this process for as long as no rule has changed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from portal.core.marks import Kept
@@ -33,21 +33,21 @@ def policies_reaching(owner: Owner) -> Iterable[Policy]:
     return Policy.objects.filter(reaching(owner)).select_related("cluster", "department", "project").order_by()
 
 
-def reaching_among(rows: Iterable[Policy], row: Policy) -> list[Policy]:
-    """Of these, the ones of the same kind that hold where this one does: its own and those of wider scopes."""
-    return [each for each in rows if each.kind == row.kind and _covers(each, row)]
+def reaching_among(rows: Iterable[Policy]) -> Callable[[Policy], list[Policy]]:
+    """Of these rows: those of the same kind that hold where one of them does, its own and those of wider scopes."""
+    at = {(row.kind, row.scope, row.project_id or row.department_id or row.cluster_id): row for row in rows}
 
+    def reaching_it(row: Policy) -> list[Policy]:
+        near = row.project or row.department
+        places = (
+            (Scope.TENANT, None),
+            (Scope.CLUSTER, near.cluster_id if near else row.cluster_id),
+            (Scope.DEPARTMENT, row.project.department_id if row.project else row.department_id),
+            (Scope.PROJECT, row.project_id),
+        )
+        return [at[key] for scope, owner in places if (key := (row.kind, str(scope), owner)) in at]
 
-def _covers(wide: Policy, row: Policy) -> bool:
-    near = row.project or row.department
-    departments = {row.department_id, row.project.department_id if row.project else None}
-    clusters = {row.cluster_id, near.cluster_id if near else None}
-    return (
-        wide.scope == Scope.TENANT
-        or (wide.scope == Scope.CLUSTER and wide.cluster_id in clusters)
-        or (wide.scope == Scope.DEPARTMENT and wide.department_id in departments)
-        or wide.pk == row.pk
-    )
+    return reaching_it
 
 
 def merged_of(rows: Iterable[Policy]) -> Merged:

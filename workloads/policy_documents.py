@@ -169,7 +169,7 @@ def part_of(kind: Kind, place: Place, document: Document, known: Known) -> Part:
     def own(name: str, value: str) -> str:
         return (known(value) or value) if name == PRIORITY else value
 
-    defaults, rules = (_flat(kind, document.get(each, {})) for each in ("defaults", "rules"))
+    defaults, rules = (flat(kind, document.get(each, {})) for each in ("defaults", "rules"))
     return Part(
         place,
         defaults={name: own(name, value) for name, value in defaults.items()},
@@ -255,7 +255,8 @@ def _rule_json(policy: FieldPolicy) -> Document:
     return body
 
 
-def _flat(kind: Kind, part: Document) -> Document:
+def flat(kind: Kind, part: Document) -> Document:
+    """Defaults or rules by field, wherever this kind keeps them."""
     found: Document = part.get(WORKER, {}) if kind is Kind.DISTRIBUTED else part
     return found
 

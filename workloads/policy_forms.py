@@ -8,8 +8,9 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.core.pageforms import PageForm
 from workloads.models import Policy, Priority
-from workloads.policy_documents import WORKER, Document
-from workloads.policy_rules import FIELDS, MODES, PREEMPTIBILITY, PRIORITY, Kind
+from workloads.policies import known_priorities
+from workloads.policy_documents import WORKER, Document, flat, part_of
+from workloads.policy_rules import FIELDS, MODES, PREEMPTIBILITY, PRIORITY, FieldRule, Kind, Place
 
 KINDS: Final[Mapping[Kind, Any]] = {
     Kind.WORKSPACE: _("Workspace"),
@@ -61,9 +62,13 @@ class PolicyForm(PageForm):
     WORDS: Final = {PRIORITY: "priority", PREEMPTIBILITY: "preemptibility"}
 
     def __init__(self, *args: Any, places: Choices, old: Policy | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, initial=self.of(old) if old else None, **kwargs)
+        initial = self.of(old) if old else {}
+        super().__init__(*args, initial=initial, **kwargs)
         offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
         levels = [(each.name, f"{each.name} {each.value}") for each in offered]
+        named = {initial.get("priority_default"), *initial.get("priority_options", ())} - {None, "", *dict(levels)}
+        levels += [(each, _("%(name)s, no longer offered") % {"name": each}) for each in sorted(named)]
+        self._shown = _shown_in(old) if old else {}
         self._choices("place", places)
         self._choices("priority_default", [("", _("the type's default")), *levels])
         self._choices("priority_options", levels)
@@ -79,18 +84,14 @@ class PolicyForm(PageForm):
     def of(cls, row: Policy) -> dict[str, Any]:
         """What the fields hold for a policy that is there."""
         found: dict[str, Any] = {"name": row.name}
-        nested = row.kind == Kind.DISTRIBUTED
-        defaults, rules = (
-            part.get(WORKER, {}) if nested else part
-            for part in (row.document.get(each, {}) for each in ("defaults", "rules"))
-        )
+        part = part_of(Kind(row.kind), Place(), row.document, known_priorities())
         for name, word in cls.WORDS.items():
-            rule = rules.get(name, {})
+            rule = part.rules.get(name, FieldRule())
             found |= {
-                f"{word}_default": defaults.get(name, ""),
-                f"{word}_options": [each["value"] for each in rule.get("options", [])],
-                f"{word}_required": rule.get("required", False),
-                f"{word}_locked": not rule.get("canEdit", True),
+                f"{word}_default": part.defaults.get(name, ""),
+                f"{word}_options": list(rule.options or ()),
+                f"{word}_required": rule.required,
+                f"{word}_locked": not rule.can_edit,
             }
         return found
 
@@ -107,12 +108,19 @@ class PolicyForm(PageForm):
         given = self.cleaned_data
         rule: Document = {}
         if chosen := given[f"{word}_options"]:
-            rule["options"] = [{"value": value} for value in chosen]
+            rule["options"] = [self._shown.get(value, {}) | {"value": value} for value in chosen]
         if given[f"{word}_required"]:
             rule["required"] = True
         if given[f"{word}_locked"]:
             rule["canEdit"] = False
         return rule
+
+
+def _shown_in(row: Policy) -> dict[str, Document]:
+    """Options as they are kept, with the texts that clients show for them; by the dictionary's own names."""
+    known = known_priorities()
+    rules = flat(Kind(row.kind), row.document.get("rules", {})).values()
+    return {known(each["value"]) or each["value"]: each for rule in rules for each in rule.get("options", ())}
 
 
 POINTERS: Final[Mapping[str, str]] = {

@@ -6,12 +6,15 @@ from typing import Any
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from clusters.models import Cluster
-from tenants.models import Department, Project, Role, User
+from tenants.models import AccessRole, Department, Project, Role, User
+from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import PolicyFactory
-from workloads.models import Policy, Workload
+from workloads.models import Policy, Priority, Workload
+from workloads.services.dictionary import rename_priority
 
 Clients = Callable[[User], Client]
 LIST, ADD = "/policies/", "/policies/add/"
@@ -61,6 +64,30 @@ def test_the_form_comes_back_as_it_was_set_and_sets_it_anew(
     client.post(f"{LIST}{row.pk}/", {"name": "looser"})
     row.refresh_from_db()
     assert (row.name, row.document, row.department) == ("looser", {}, research)
+
+
+def test_the_form_loosens_nothing_of_what_was_renamed_or_retired_meanwhile(client_of: Clients, admin: User) -> None:
+    shown = [{"value": "medium", "displayed": "As usual"}, {"value": "low"}, {"value": "very-low"}]
+    row = PolicyFactory(document={"rules": {"priorityClass": {"options": shown}}})
+    rename_priority(name="medium", new_name="normal", actor=acting(admin))
+    Priority.objects.filter(name="very-low").update(retired_at=timezone.now())
+    client = client_of(admin)
+    page = words(client, f"{LIST}{row.pk}/")
+    assert page.count("checked") == 3
+    assert "very-low, no longer offered" in page
+    client.post(f"{LIST}{row.pk}/", {"name": "x", "priority_options": ["normal", "low"]})
+    row.refresh_from_db()
+    kept = [{"value": "low"}, {"value": "normal", "displayed": "As usual"}]
+    assert sorted(row.document["rules"]["priorityClass"]["options"], key=lambda each: each["value"]) == kept
+
+
+def test_an_edit_is_offered_to_whoever_may_make_it(client_of: Clients, bob: User, research: Department) -> None:
+    names = AccessRole.objects.create(key="levels", name="Levels", permission_sets=["manage-workload-properties"])
+    MembershipFactory(user=bob, project=None, department=None, role=names.key)
+    everywhere, below = PolicyFactory(), PolicyFactory(scope="department", department=research)
+    page = words(client_of(bob), LIST)
+    assert f"{LIST}{everywhere.pk}/" in page
+    assert f"{LIST}{below.pk}/" not in page
 
 
 def test_a_policy_that_is_there_is_opened_and_not_overwritten(client_of: Clients, admin: User) -> None:

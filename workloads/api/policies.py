@@ -22,6 +22,7 @@ from workloads.api.policy_schemas import SCOPES, NewPolicy, PoliciesSchema, Poli
 from workloads.api.policy_shapes import entry_json, holding_json
 from workloads.api.scopes import missing, owner_of_meta, word_in
 from workloads.models import Policy
+from workloads.policies import reaching_among
 from workloads.policy_rules import Kind, Scope
 from workloads.selectors.policies import holding_at, visible_policies
 from workloads.selectors.scopes import owner_at
@@ -89,7 +90,8 @@ class Policies(Route):
         with steady(marks_of(request)):
             rows = list(visible_policies(actor_of(request)))
             found = [row for row in rows if all(str(getattr(row, of)) == key for of, key in wanted.items() if key)]
-            return Response({"policies": [entry_json(row, rows) for row in found]})
+            reaching = reaching_among(rows)
+            return Response({"policies": [entry_json(row, reaching(row)) for row in found]})
 
 
 class OnePolicy(Route):

@@ -5,7 +5,7 @@ from typing import Any
 
 from portal.core.wire import TENANT_ID, stamp
 from workloads.models import Policy
-from workloads.policies import merged_of, reaching_among
+from workloads.policies import merged_of
 from workloads.policy_documents import merged_json, place_json
 from workloads.policy_rules import Kind, contradiction
 from workloads.scopes import place_of_row
@@ -38,9 +38,9 @@ def meta_json(row: Policy) -> dict[str, Any]:
     }
 
 
-def entry_json(row: Policy, among: Iterable[Policy]) -> dict[str, Any]:
-    """PolicyListEntry; `among`: all that may hold beside it. Rung itself holds people to it: no cluster has a part."""
-    status = {"clusters": [], **_status(contradiction(merged_of(reaching_among(among, row))))}
+def entry_json(row: Policy, reaching: Iterable[Policy]) -> dict[str, Any]:
+    """PolicyListEntry; `reaching`: all that hold there. Rung itself holds people to it: no cluster has a part."""
+    status = {"clusters": [], **_status(contradiction(merged_of(reaching)))}
     return {"type": str(Kind(row.kind)), "meta": meta_json(row), "status": status}
 
 

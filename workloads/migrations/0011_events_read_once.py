@@ -18,7 +18,7 @@ def take_over(apps: Apps, _editor: BaseDatabaseSchemaEditor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("workloads", "0009_templates")]
+    dependencies = [("workloads", "0010_withdrawn_types")]
 
     operations = [
         migrations.AddField(

@@ -12,7 +12,7 @@ from tenants.permissions import Verb, standing_of
 from workloads.models import Policy
 from workloads.models.scoped import Owner
 from workloads.policies import merged_of, policies_reaching, reaching_among
-from workloads.policy_rules import WIDTH, Kind, Merged, Place, contradiction, imposed
+from workloads.policy_rules import WIDTH, Kind, Merged, Place, Scope, contradiction, imposed
 from workloads.scopes import place_of_row
 from workloads.selectors.scopes import seen_by
 
@@ -56,13 +56,14 @@ def policy_rows(actor: Actor) -> list[PolicyRow]:
     standing = standing_of(actor)
     projects = set(standing.projects(Verb.MANAGE_PROJECT).values_list("pk", flat=True))
     departments = set(standing.departments(Verb.MANAGE_DEPARTMENT).values_list("pk", flat=True))
-    everything = standing.can(Verb.MANAGE_DICTIONARY)
+    everything, reaching = standing.can(Verb.MANAGE_DICTIONARY), reaching_among(rows)
 
     def row_of(row: Policy) -> PolicyRow:
         place = place_of_row(row)
-        problem = contradiction(merged_of(reaching_among(rows, row)))
+        problem = contradiction(merged_of(reaching(row)))
         mine = row.project_id in projects or row.department_id in departments
-        return PolicyRow(row, place, tuple(said_by(row)), problem, everything or mine)
+        wide = place.scope in {Scope.TENANT, Scope.CLUSTER}
+        return PolicyRow(row, place, tuple(said_by(row)), problem, everything if wide else mine)
 
     return sorted(map(row_of, rows), key=lambda each: (each.row.kind, WIDTH[each.place.scope], each.place.name))
 
