@@ -17,6 +17,7 @@ from tests.factories.cast import acting
 from tests.support.authority import authority
 from tests.support.mail import mail_server
 from tests.workloads.mailed import config, signing_in
+from workloads.services import notification_trials as trials
 from workloads.services import notifications
 
 pytestmark = pytest.mark.enable_socket
@@ -71,16 +72,19 @@ def test_a_password_goes_only_to_a_server_whose_certificate_is_trusted(
     root, context = authority()
     with mail_server(tls=context) as server:
         right, wrong = (signing_in(smtpPort=server.port, password=each) for each in ("right", "wrong"))
-        assert not notifications.works(type_="email", config=right, actor=SYSTEM)
+        assert not trials.works(type_="email", config=right, actor=SYSTEM)
         assert server.passwords == []
         (tmp_path / "root.pem").write_text(root)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "root.pem"))
-        assert notifications.works(type_="email", config=right, actor=SYSTEM)
-        assert not notifications.works(type_="email", config=wrong, actor=SYSTEM)
+        assert trials.works(type_="email", config=right, actor=SYSTEM)
+        assert not trials.works(type_="email", config=wrong, actor=SYSTEM)
         assert server.passwords == ["\0u\0right", "\0u\0wrong"]
         server.tls, server.passwords = None, []
-        assert not notifications.works(type_="email", config=right, actor=SYSTEM), "it offers no TLS"
+        assert not trials.works(type_="email", config=right, actor=SYSTEM), "it offers no TLS"
         assert server.passwords == []
+    told = AuditRecord.objects.filter(action="notifications.try_channel")
+    assert sorted(each.result for each in told) == ["Failed", "Failed", "Failed", "Succeeded"]
+    assert not any("right" in json.dumps(each.detail) for each in told)
 
 
 def test_a_password_is_sealed_anew_with_the_credentials_of_clusters(db: None, settings: Any) -> None:

@@ -22,6 +22,7 @@ from workloads import mailing
 from workloads.models import Delivery, DeliveryState, EventType, NotificationChannel, Subscription, Workload
 from workloads.notification_types import EVICTION, LIMITS, STATUS
 from workloads.services import notification_delivery as delivery
+from workloads.services import notification_trials as trials
 from workloads.services import notifications
 from workloads.services.moves import note
 from workloads.tasks import notify
@@ -260,7 +261,7 @@ def test_an_address_out_of_bounds_is_not_asked(
     turn()
     assert server.connections == 0
     assert "RUNG_CLUSTER_ADDRESSES does not allow it" in Delivery.objects.get().trouble
-    assert not notifications.works(type_="email", config=config(server.port), actor=SYSTEM)
+    assert not trials.works(type_="email", config=config(server.port), actor=SYSTEM)
 
 
 def test_t57_what_workloads_say_breaks_no_header_and_fills_no_place(
@@ -297,7 +298,7 @@ def test_only_platform_admins_manage_channels_and_everybody_only_their_own_subsc
     with pytest.raises(Denied):
         notifications.channel_named(name="email", actor=actor)
     with pytest.raises(Denied):
-        notifications.works(type_="email", config=config(server.port), actor=actor)
+        trials.works(type_="email", config=config(server.port), actor=actor)
     with pytest.raises(Denied):
         notifications.set_state(actor=actor, enabled=False)
     with pytest.raises(Absent):

@@ -1,17 +1,19 @@
-"""A message by hand: does a channel's mail arrive? Whether mail is on or off makes no difference to it."""
+"""Does mail arrive by a channel, or would it by one to be? Whether mail is on or off makes no difference to it."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django.core.mail import EmailMessage
 
 from portal.audit.denials import recorded
 from portal.audit.models import Result
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Refused
-from workloads.mailing import Connection, MailTrouble, message_of
+from workloads.mailing import Connection, MailTrouble, Server, message_of
 from workloads.models import NotificationChannel
 from workloads.notification_config import is_mail_address, server_for
-from workloads.services.notifications import password_of, require_channels
+from workloads.services.notifications import checked_config, password_of, refuse_type, require_channels
 
 ACTION: Final = "notifications.try_channel"
 _HEADERS: Final[Mapping[str, str]] = {"Auto-Submitted": "auto-generated"}
@@ -30,12 +32,37 @@ def send_trial(*, row: NotificationChannel, to: str, actor: Actor) -> str:
     return trouble
 
 
+def works(*, type_: str, config: Mapping[str, Any], actor: Actor) -> bool:
+    """Can this server be reached, and does it let us in? Sends no mail and keeps no configuration."""
+    about = {"entity_type": "notification-channel", "entity_name": str(config.get("smtpHost", ""))[:200]}
+    password = str(config.get("password") or "")
+    with recorded(actor=actor, action=ACTION, **about):
+        require_channels(actor)
+        refuse_type(type_)
+        server = server_for(checked_config(config, password), password)
+    trouble = _tried(server, ())
+    result = Result.FAILED if trouble else Result.SUCCEEDED
+    detail = {"port": server.port, "username": server.username, "answer": trouble}
+    record(actor, ACTION, None, result=result, detail=detail, **about)
+    return not trouble
+
+
 def _sent(row: NotificationChannel, to: str, actor: Actor) -> str:
     body = f"{actor.name} sent this by hand, to see whether mail by the channel {row.name} of Rung arrives. It does."
     message = message_of(row.config, to=to, subject=f"Rung: a test of {row.name}", body=body, headers=_HEADERS)
     try:
-        with Connection(server_for(row.config, password_of(row))) as connection:
-            connection.send(message)
+        server = server_for(row.config, password_of(row))
+    except MailTrouble as trouble:
+        return str(trouble)
+    return _tried(server, [message])
+
+
+def _tried(server: Server, messages: Sequence[EmailMessage]) -> str:
+    """Why it did not take them, or us; empty where it did."""
+    try:
+        with Connection(server) as connection:
+            for each in messages:
+                connection.send(each)
     except MailTrouble as trouble:
         return str(trouble)
     return ""

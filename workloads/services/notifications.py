@@ -14,9 +14,9 @@ from portal.audit.services import record
 from portal.core.actors import Actor, ActorKind
 from portal.core.errors import Absent, Conflict, Refused
 from tenants.permissions import Verb, require
-from workloads.mailing import Connection, MailTrouble
+from workloads.mailing import MailTrouble
 from workloads.models import NotificationChannel, NotificationState, Subscription, WorkloadEvent
-from workloads.notification_config import NO_SIGN_IN, TYPES, completed, problems_of, server_for
+from workloads.notification_config import NO_SIGN_IN, TYPES, completed, problems_of
 from workloads.notification_types import KNOWN
 from workloads.services.denials import verb
 
@@ -72,7 +72,7 @@ def add_channel(*, name: str, type_: str, config: Mapping[str, Any], actor: Acto
     """A new channel, called after its type unless it is given a name. Conflict where the name is taken."""
     with verb(actor=actor, action="notifications.add_channel", **_entity("notification-channel", name or type_)):
         require_channels(actor)
-        _refuse_type(type_)
+        refuse_type(type_)
         if not _NAME.fullmatch(name or type_):
             raise Refused.at("/name", "bad_name", "Small letters, digits and dashes are taken, up to 63.")
         row = NotificationChannel(name=name or type_, type=type_)
@@ -95,7 +95,7 @@ def change_channel(
     """
     with verb(actor=actor, action="notifications.change_channel", **_entity("notification-channel", row.name)):
         require_channels(actor)
-        _refuse_type(type_)
+        refuse_type(type_)
         kept = _locked(row)
         before, password = kept.bound_to, _password(kept)
         given = {**kept.config, **{key: value for key, value in config.items() if value is not None}}
@@ -115,19 +115,6 @@ def remove_channel(*, row: NotificationChannel, actor: Actor) -> None:
         kept = _locked(row)
         _record(actor, "notifications.remove_channel", kept)
         kept.delete()
-
-
-def works(*, type_: str, config: Mapping[str, Any], actor: Actor) -> bool:
-    """Can its server be reached, and does it let us in? Sends nothing, keeps nothing."""
-    require_channels(actor)
-    _refuse_type(type_)
-    password = str(config.get("password") or "")
-    wanted = _checked(config, password)
-    try:
-        with Connection(server_for(wanted, password)):
-            return True
-    except MailTrouble:
-        return False
 
 
 def password_of(row: NotificationChannel) -> str:
@@ -213,12 +200,14 @@ def _channel_at(place: int, name: str) -> NotificationChannel:
     return found
 
 
-def _refuse_type(type_: str) -> None:
+def refuse_type(type_: str) -> None:
+    """Refused for everything but mail."""
     if type_ not in TYPES:
         raise Refused.at("/type", "unsupported", _ONLY_MAIL, allowed=TYPES)
 
 
-def _checked(config: Mapping[str, Any], password: str) -> dict[str, Any]:
+def checked_config(config: Mapping[str, Any], password: str) -> dict[str, Any]:
+    """All that a channel needs, with its defaults. Refused with a problem per field."""
     wanted = completed(config)
     if problems := problems_of(wanted, config, password):
         raise Refused(problems[0].message, code=problems[0].code, problems=problems)
@@ -226,7 +215,7 @@ def _checked(config: Mapping[str, Any], password: str) -> dict[str, Any]:
 
 
 def _fill(row: NotificationChannel, config: Mapping[str, Any], *, password: str) -> None:
-    row.config = _checked(config, password)
+    row.config = checked_config(config, password)
     row.sealed = row.key_id = ""
     if password and row.config["authType"] not in NO_SIGN_IN:
         try:
