@@ -247,11 +247,11 @@ class Traits:
     """What it is asked again and again while something waits."""
 
     @property
-    @property
     def knows_domains(self) -> bool:
         """A gang may ask for nodes with one value of a label."""
         return self.whole_gangs or self.topologies is not None
 
+    @property
     def names_objects(self) -> bool:
         """It says who gained by the uid of a workload's object, not of a pod."""
         return self.whole_gangs or self.queues_jobs or self.retells is not None
