@@ -3,19 +3,22 @@
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from django.db.models import QuerySet
 
+from clusters.diff import is_leaving
 from clusters.flavours import FLAVOURS
 from clusters.kinds_core import KUEUE_COHORT, KUEUE_FLAVOR, KUEUE_QUEUE, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, ref_of
-from clusters.models import Cluster, NodePool
+from clusters.models import Cluster, Drift, DriftKind, NodePool, ObservedPod
 from clusters.ports import Kind, Manifest, ObjectRef
+from clusters.services.estate import update_node_pool
 from clusters.services.inquiries import door_of
 from clusters.services.reconcile import reconcile
 from clusters.services.registration import try_stored
 from portal.core.actors import SYSTEM
-from portal.core.errors import Refused
+from portal.core.errors import Conflict, Refused
 from tenants.models import Project
 from tests.clusters.streaming import Watching, streaming
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, NodePoolFactory, ProjectQuotaFactory
@@ -244,17 +247,15 @@ def test_a_job_set_waits_whole_starts_whole_and_ends(product: Product) -> None:
 
 @contextmanager
 def racks(product: Product) -> Iterator[NodePool]:
-    """A pool of three nodes: one in the rack small, two in the rack large. An admin has made a Topology of its name."""
+    """A pool of three nodes: one in the rack small, two in the rack large. No node says in which row it stands."""
     pool: NodePool = NodePoolFactory(cluster=product.cluster, name="racks", label_value="racks")
-    for name, rack in zip(product.admin.gpu_nodes(3, 8, "racks"), ("small", "large", "large"), strict=True):
+    nodes = list(product.admin.gpu_nodes(3, 8, "racks"))
+    for name, rack in zip(nodes, ("small", "large", "large"), strict=True):
         product.admin.patch(ObjectRef(NODE, name), {"metadata": {"labels": {RACK: rack}}})
-    levels = [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
-    body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Topology", "metadata": {"name": "racks"}}
-    product.admin.apply({**body, "spec": {"levels": levels}})
     yield pool
     product.end(KUEUE_WORKLOAD)
-    left = [ref_of(queue) for queue in product.admin.list(KUEUE_QUEUE)]
-    for ref in (*left, ObjectRef(KUEUE_FLAVOR, "racks"), ObjectRef(KUEUE_TOPOLOGY, "racks")):
+    left = [ref_of(each) for kind in (KUEUE_QUEUE, KUEUE_FLAVOR, KUEUE_TOPOLOGY) for each in product.admin.list(kind)]
+    for ref in (*left, *(ObjectRef(NODE, name) for name in nodes)):
         product.admin.delete(ref)
         product.admin.wait_gone(ref)
 
@@ -267,10 +268,10 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
         near = a_job("near", pods=2)
         near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
         asked = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(Refused, match="the node pool racks names no topology levels"):
             product.submit(project, near, **asked)
-        assert refusal.value.code == "topology_unsupported", "before the cluster was asked"
         product.reconcile()
+        give_levels(product, RACK)
         with streaming(product.cluster, product.gateway) as watching:
             first = product.submit(fresh_project(project), near, **asked)
             watching.until(in_phase(first, "Running"), seconds=PATIENCE)
@@ -284,8 +285,55 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
             watching.until(in_phase(second, "Pending", "NoDomain"), seconds=PATIENCE)
         elsewhere = a_job("row", pods=2)
         elsewhere["metadata"]["annotations"] = {"rung.dev/topology-key": "rung.dev/node-pool"}
-        with pytest.raises(Refused, match="no level of the pool's Topology"):
+        with pytest.raises(Refused, match="is no topology level of the node pool racks"):
             product.submit(fresh_project(project), elsewhere, **asked)
+
+
+def give_levels(product: Product, *levels: str) -> set[str]:
+    """What an admin does on the pool's page, and the next run; names of the topologies that Kueue then has."""
+    update_node_pool(pool=NodePool.objects.get(name="racks"), topology_levels=levels, actor=SYSTEM)
+    product.reconcile()
+    assert not Drift.objects.filter(cluster=product.cluster, category=DriftKind.CONFLICT).exists()
+    return {each["metadata"]["name"] for each in product.admin.list(KUEUE_TOPOLOGY) if not is_leaving(each)}
+
+
+def holds_nothing(workload: Workload) -> bool:
+    """No node is held by it as far as Rung has seen."""
+    return not ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None).exclude(node_name="").exists()
+
+
+def test_levels_come_change_and_go_though_kueue_never_changes_a_flavor(product: Product) -> None:
+    with racks(product) as pool:
+        DepartmentQuotaFactory(department=product.department, node_pool=pool, gpu_deserved=64 * GPU)
+        project = product.project("one")
+        ProjectQuotaFactory(project=project, node_pool=pool, gpu_deserved=64 * GPU)
+        product.reconcile()
+        assert give_levels(product, RACK) == {"racks"}
+        topology = product.admin.must(ObjectRef(KUEUE_TOPOLOGY, "racks"))
+        assert topology["spec"]["levels"] == [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
+        assert product.admin.must(ObjectRef(KUEUE_FLAVOR, "racks"))["spec"]["topologyName"] == "racks"
+        near = a_job("near", pods=2)
+        near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
+        asked = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
+        with streaming(product.cluster, product.gateway) as watching:
+            first = product.submit(fresh_project(project), near, **asked)
+            watching.until(in_phase(first, "Running"), seconds=PATIENCE)
+            with pytest.raises(Conflict, match="1 workloads run in racks"):
+                give_levels(product, "example.com/row", RACK)
+            stop(workload=fresh(first), actor=SYSTEM)
+            product.apply(first)
+            watching.until(partial(holds_nothing, first), seconds=PATIENCE)
+            assert give_levels(product, RACK, "kubernetes.io/hostname") == {"racks.1"}
+            for ref in (ObjectRef(KUEUE_FLAVOR, "racks"), ObjectRef(KUEUE_TOPOLOGY, "racks")):
+                product.admin.wait_gone(ref)
+            near["metadata"]["name"] = "again"
+            again = product.submit(fresh_project(project), near, **asked)
+            watching.until(in_phase(again, "Running"), seconds=PATIENCE)
+            stop(workload=fresh(again), actor=SYSTEM)
+            product.apply(again)
+            watching.until(partial(holds_nothing, again), seconds=PATIENCE)
+        assert give_levels(product) == set()
+        assert "topologyName" not in product.admin.must(ObjectRef(KUEUE_FLAVOR, "racks.2"))["spec"]
 
 
 def fresh_project(project: Project) -> Project:
