@@ -185,7 +185,13 @@ def offer_type(
 
 
 def _with(old: TypeEntry, given: Mapping[str, str | None]) -> TypeEntry:
-    return replace(old, **{field: value for field, value in given.items() if value is not None})
+    said = {field: value for field, value in given.items() if value is not None}
+    return replace(
+        old,
+        priority=said.get("priority", old.priority),
+        preemptibility=said.get("preemptibility", old.preemptibility),
+        category=said.get("category", old.category),
+    )
 
 
 def _withdrawn(old: TypeEntry) -> Problem:

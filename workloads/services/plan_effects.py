@@ -212,12 +212,17 @@ def _workload_words(workloads: Mapping[str, Any]) -> Iterator[str]:
 def _type_words(types: list[dict[str, Any]]) -> Iterator[str]:
     for each in (each for each in types if each["turned"]):
         if each["withdrawn"]:
-            there = f"{_count(each['used_by'], 'workload')} of it, {each['running']} with running pods, go on"
-            yield f"{each['name']} is no longer submitted; {there}"
+            yield f"{each['name']} is no longer submitted; {_left(each['used_by'], each['running'])}"
         else:
             yield f"{each['name']} is submitted again"
     if changed := [each for each in types if not each["turned"]]:
         yield f"{_count(len(changed), 'workload type')} get new defaults for submissions from now on"
+
+
+def _left(there: int, running: int) -> str:
+    if not there:
+        return "there is no workload of it"
+    return f"{_count(there, 'workload')} of it {'goes' if there == 1 else 'go'} on, {running} with running pods"
 
 
 def _count(number: int, noun: str) -> str:
