@@ -21,6 +21,7 @@ from clusters.kinds import kind_named, templates_in
 from clusters.kinds_core import (
     CONFIG_MAP,
     KAI_QUEUE,
+    KAI_TOPOLOGY,
     NAMESPACE,
     PRIORITY_CLASS,
     VOLCANO_POD_GROUP,
@@ -119,7 +120,8 @@ class Real:
         projects[1] = replace(projects[1], queues=(leaf,), generation=generation)
         department = queue("department.1", parent=None, deserved=8, limit=32)
         levels = (level(self.level("high"), 125), level(self.level("low"), 40))
-        self.wanted.state = state(*projects, levels=levels, departments=(department,))
+        racked = replace(POOL, topology_levels=("example.com/block", "example.com/rack"))
+        self.wanted.state = state(*projects, levels=levels, departments=(department,), pools=(racked,))
         return self.wanted.state
 
     def furnish(self) -> None:
@@ -158,7 +160,7 @@ class Real:
 
     def end(self) -> None:
         """Nothing of it is left in the way of the next flavour."""
-        _clear(self.lab, QUEUES[self.flavour], NAMESPACE, PRIORITY_CLASS)
+        _clear(self.lab, QUEUES[self.flavour], KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS)
         forget_gateways()
 
 
@@ -195,6 +197,41 @@ def test_the_schema_refuses_what_the_scheduler_does_not_know(real: Real) -> None
     for wrong in ({"invented": 1}, {"priority": "high"}):
         with pytest.raises(ClusterRefused):
             real.gateway.create({**manifest, "spec": {**manifest["spec"], **wrong}})
+
+
+@pytest.mark.parametrize("real", ["kai"], indirect=True)
+def test_levels_that_change_are_a_topology_made_anew_since_none_is_ever_changed(real: Real) -> None:
+    real.hold()
+    reconcile(real.cluster)
+    for levels in (("example.com/rack",), ("example.com/rack", "kubernetes.io/hostname"), ()):
+        pools = (replace(POOL, topology_levels=levels),)
+        real.wanted.state = replace(real.wanted.state, pools=pools)
+        touch(real.cluster)
+        reconcile(real.cluster)
+        wanted = [each["spec"] for each in flavour_for("kai").objects_for(DesiredState(pools=pools))]
+        assert [each["spec"] for name, each in real.live().items() if name.startswith("Topology/")] == wanted
+        assert reconcile(real.cluster).written == 0
+    for wrong in (
+        [],
+        [{"nodeLabel": "x"}, {"nodeLabel": "x"}],
+        [{"nodeLabel": "kubernetes.io/hostname"}, {"nodeLabel": "x"}],
+    ):
+        body = {"apiVersion": KAI_TOPOLOGY.api_version, "kind": "Topology", "metadata": {"name": real.mark}}
+        with pytest.raises(KubeError):
+            real.lab.admin.create({**body, "spec": {"levels": wrong}})
+
+
+@pytest.mark.parametrize("real", ["kai"], indirect=True)
+def test_a_gang_of_one_domain_names_it_where_kais_pod_grouper_reads_it(real: Real) -> None:
+    real.furnish()
+    spec = real.submitted("PyTorchJob")
+    spec.manifest["metadata"]["annotations"] = {"rung.dev/topology-key": "example.com/rack"}
+    apply_job(real.cluster, spec)
+    found = real.gateway.get(ObjectRef(kind_of(spec.manifest), spec.name, spec.namespace))
+    assert found is not None
+    notes = found["metadata"]["annotations"]
+    named = notes["kai.scheduler/topology"], notes["kai.scheduler/topology-required-placement"]
+    assert named == (POOL.name, "example.com/rack")
 
 
 @pytest.mark.parametrize("real", ["volcano"], indirect=True)
