@@ -111,6 +111,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
+    "portal.audit.middleware.record_denials",
     "portal.core.middleware.AnswerErrors",
     "portal.core.htmx.FitHtmx",
     "tenants.middleware.ask_for_second_factor",

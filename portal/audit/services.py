@@ -69,6 +69,7 @@ def record_refusal(
 
     But for an attempt (`portal.core.attempts`): it commits when something is refused.
     """
+    error.recorded = True
     problems = [problem.as_json() for problem in error.problems]
     with transaction.atomic(durable=not within_attempt()):
         return record(

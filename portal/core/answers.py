@@ -1,11 +1,15 @@
 """One error, one answer: the API's JSON shape below /api/, otherwise a page. Neither ever shows internals."""
 
+import structlog
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
 from portal.core.api import error_body
-from portal.core.errors import RungError
+from portal.core.errors import RungError, Unavailable
 from portal.core.http import is_api
+
+log = structlog.get_logger(__name__)
 
 
 def answer(request: HttpRequest, error: RungError) -> HttpResponse:
@@ -14,6 +18,12 @@ def answer(request: HttpRequest, error: RungError) -> HttpResponse:
     if error.retry_after is not None:
         response["Retry-After"] = str(error.retry_after)
     return response
+
+
+def without_database(request: HttpRequest, error: OperationalError) -> HttpResponse:
+    """The response where the database is away, full or read-only."""
+    log.error("database.unavailable", error=str(error))
+    return answer(request, Unavailable("The database cannot take this now; nothing was stored.", retry_after=2))
 
 
 def as_json(error: RungError) -> HttpResponse:

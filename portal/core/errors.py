@@ -37,6 +37,8 @@ class RungError(Exception):
 
     status: ClassVar[int] = 500
     code: str = "error"
+    recorded: bool = False
+    """Does the audit trail tell of it already?"""
 
     def __init__(
         self, message: str, *, code: str | None = None, problems: Iterable[Problem] = (), retry_after: int | None = None

@@ -4,18 +4,16 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
-import structlog
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
 
-from portal.core.answers import answer
-from portal.core.errors import RungError, Unavailable
+from portal.core.answers import answer, without_database
+from portal.core.errors import RungError
 from portal.core.http import is_api, is_trusted_proxy
-
-log = structlog.get_logger(__name__)
+from portal.core.refusals import note
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP")
@@ -94,6 +92,6 @@ class AnswerErrors:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """The answer to an error of ours, or to a database that is away, full or read-only."""
         if isinstance(error, OperationalError):
-            log.error("database.unavailable", error=str(error))
-            return answer(request, Unavailable("The database cannot take this now; nothing was stored.", retry_after=2))
+            return without_database(request, error)
+        note(request, error)
         return answer(request, error) if isinstance(error, RungError) else None

@@ -5,6 +5,7 @@
 - `?dryRun=true` on any write runs it whole and takes everything back: the answer is what it would have been, as 200.
 - `Idempotency-Key` on a POST: see `portal.core.repeats`.
 - A read-only credential is refused every method that writes.
+- A write that its actor may not do is kept for the audit trail.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +24,9 @@ from portal.core.attempts import attempt
 from portal.core.errors import Denied
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
+from portal.core.refusals import READING, note
 from portal.core.repeats import checked_key
 
-READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 REHEARSED: Final = "Rung-Dry-Run"
 REPLAYED: Final = "Idempotent-Replayed"
 Handler = Callable[..., Response]
@@ -59,9 +60,17 @@ class Route(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """After the subject is known: a read-only credential ends here."""
         super().initial(request, *args, **kwargs)
-        rule = self.access.get(str(request.method), Rule())
-        if request.method not in READING and not rule.reads and getattr(request.auth, "read_only", False):
+        if self._writes(request) and getattr(request.auth, "read_only", False):
             raise Denied(_("This access key only reads."), code="read_only_key")
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Whatever a service refuses, for a whole request, comes by here, outside of every transaction."""
+        if self._writes(self.request):
+            note(self.request, exc)
+        return super().handle_exception(exc)
+
+    def _writes(self, request: Request) -> bool:
+        return request.method not in READING and not self.access.get(str(request.method), Rule()).reads
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Every writing method is wrapped once, here, so that none can forget it."""

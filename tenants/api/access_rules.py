@@ -15,6 +15,7 @@ from portal.core.bodies import REFUSALS, CountSchema, ErrorSchema, checked
 from portal.core.errors import Absent, Refused, RungError
 from portal.core.filtering import flag_in, ordering, page_of
 from portal.core.http import actor_of
+from portal.core.refusals import note
 from portal.core.routes import Route, Rule
 from tenants.access_rules import visible_rules, with_words
 from tenants.api import access_schemas
@@ -132,6 +133,7 @@ class AccessRuleBatch(Route):
                 act(membership=_rule(actor, _number(key)), actor=actor)
                 done.append(key)
             except RungError as refusal:
+                note(request, refusal, {"rule": key})
                 failed.append({"id": key, "code": refusal.status, "message": refusal.message})
         return Response({"id": str(uuid.uuid4()), "succeeded": done, "failed": failed})
 
@@ -155,6 +157,8 @@ class AccessRuleBatchCreate(Route):
             raise Refused.at("/payload", "too_many", _("At most %(most)s rules at once.") % {"most": MOST}, most=MOST)
         asked = [_asked({**shared, **who, **where}) for who in body["subjects"] for where in body["scopes"]]
         made, refused = access_rules.create_rules(asked=asked, actor=actor_of(request))
+        for each, no in refused:
+            note(request, no, each.as_json())
         failed = [{"payload": each.as_json(), "code": no.status, "message": no.message} for each, no in refused]
         return Response({"succeeded": [rule_json(each) for each in made], "failed": failed})
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from django.test import Client
 
-from portal.core.routes import READING
+from portal.core.refusals import READING
 from tenants.models import Project, Role
 from tenants.permissions import MAY, Verb
 from tenants.roles import LOOKING

@@ -97,7 +97,9 @@ class BesideAManifest(Route):
 def told_at(error: RungError, place: Callable[[str], str]) -> RungError:
     """The same error with the pointers of the body that was sent."""
     problems = [replace(each, pointer=place(each.pointer)) for each in error.problems]
-    return type(error)(error.message, code=error.code, problems=problems, retry_after=error.retry_after)
+    told = type(error)(error.message, code=error.code, problems=problems, retry_after=error.retry_after)
+    told.recorded = error.recorded
+    return told
 
 
 def key_of(request: Request) -> str | None:
