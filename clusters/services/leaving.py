@@ -37,13 +37,23 @@ def forget_cluster(*, cluster: Cluster, actor: Actor) -> None:
     Conflict, with the list, while departments, projects or records name it.
     """
     with verb(actor=actor, action="cluster.forget", entity_type="cluster", entity_name=cluster.name):
-        row = Cluster.objects.select_for_update().get(pk=cluster.pk)
-        record(actor, "cluster.forget", row, detail={"flavour": row.flavour, "backend": row.backend, "uid": row.uid})
-        try:
-            with transaction.atomic():
-                row.delete()
-        except ProtectedError as error:
-            raise _in_use(row, error) from None
+        forget(Cluster.objects.select_for_update().get(pk=cluster.pk), actor)
+
+
+def forget(row: Cluster, actor: Actor) -> None:
+    """The same for a cluster that the caller has locked, in its transaction."""
+    record(actor, "cluster.forget", row, detail={"flavour": row.flavour, "backend": row.backend, "uid": row.uid})
+    try:
+        with transaction.atomic():
+            row.delete()
+    except ProtectedError as error:
+        raise _in_use(row, _named(error)) from None
+
+
+def refuse_in_use(cluster: Cluster) -> None:
+    """Conflict, with the list, while departments, projects or records name it."""
+    if names := users_of(cluster):
+        raise _in_use(cluster, names)
 
 
 def users_of(cluster: Cluster) -> list[str]:
@@ -55,8 +65,7 @@ def users_of(cluster: Cluster) -> list[str]:
     return []
 
 
-def _in_use(cluster: Cluster, error: ProtectedError) -> Conflict:
-    names = _named(error)
+def _in_use(cluster: Cluster, names: list[str]) -> Conflict:
     return Conflict(f"{cluster.name} is still in use: {'; '.join(names)}.", code="cluster_in_use")
 
 

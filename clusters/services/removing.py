@@ -25,7 +25,7 @@ from clusters.models import Cluster, ClusterState, SyncRun, SyncState
 from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef
 from clusters.services import runs
 from clusters.services.estate import pause
-from clusters.services.leaving import managed_objects
+from clusters.services.leaving import forget, managed_objects, refuse_in_use
 from clusters.services.runs import Journal, RunLost
 from clusters.services.writing import threads_of
 from portal.audit.denials import verb
@@ -55,12 +55,29 @@ def request_removal(*, cluster: Cluster, actor: Actor) -> SyncRun:
         return _begin(Cluster.objects.select_for_update().get(pk=cluster.pk), actor)
 
 
-def start_leaving(*, cluster: Cluster, actor: Actor) -> SyncRun:
-    """Pause the cluster and have a worker delete everything of Rung's there, or neither. Conflict as above."""
-    with verb(actor=actor, action="cluster.remove_traces", entity_type="cluster", entity_name=cluster.name):
+def leave_cluster(*, cluster: Cluster, actor: Actor, force: bool = False) -> bool:
+    """Forget the cluster if nothing of Rung's is left there, or by force; else pause it and have a worker delete that.
+
+    True: it is forgotten. Conflict as above, and while departments, projects or records name it.
+    """
+    with verb(actor=actor, action="cluster.forget", entity_type="cluster", entity_name=cluster.name):
         row = Cluster.objects.select_for_update().get(pk=cluster.pk)
+        if force or _is_emptied(row):
+            forget(row, actor)
+            return True
+        refuse_in_use(row)
         pause(cluster=row, reason="It is being left.", actor=actor)
-        return _begin(row, actor)
+        removal = removal_of(row)
+        if removal is None or removal.state != SyncState.RUNNING:
+            _begin(row, actor)
+        return False
+
+
+def _is_emptied(row: Cluster) -> bool:
+    """Did a removal succeed, and has Rung made nothing there since?"""
+    latest = SyncRun.objects.filter(cluster=row, dry_run=False).first()
+    emptied = latest is not None and latest.trigger == TRIGGER and latest.state == SyncState.SUCCEEDED
+    return emptied and row.state == ClusterState.PAUSED
 
 
 def _begin(row: Cluster, actor: Actor) -> SyncRun:

@@ -12,12 +12,11 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.models import Cluster, SyncRun, SyncState
+from clusters.models import Cluster
 from clusters.services.estate import rename_cluster
-from clusters.services.leaving import forget_cluster, users_of
-from clusters.services.removing import removal_of, start_leaving
+from clusters.services.removing import leave_cluster
 from portal.core.bodies import REFUSALS, AcceptedSchema, ErrorSchema, checked
-from portal.core.errors import Absent, BadRequest, Conflict, Refused
+from portal.core.errors import Absent, BadRequest, Refused
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
@@ -104,26 +103,17 @@ class OneCluster(Route):
         responses={202: AcceptedSchema, 204: None, **ANSWERED},
     )
     def delete(self, request: Request, cluster_id: UUID) -> Response:
-        """First a worker deletes what Rung made there (202); asked again after that, the cluster is forgotten (204).
+        """First a worker deletes what Rung made there (202); asked again after that, the cluster is forgotten (204),
+        unless Rung was let at it again meanwhile.
 
         409 while departments, projects or records name it. With `force` it is forgotten at once.
         """
         actor = actor_of(request)
         cluster, force = _cluster(cluster_id), flag_in(request.query_params, "force")
         require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
-        removal = removal_of(cluster)
-        if force or (removal is not None and removal.state == SyncState.SUCCEEDED):
-            forget_cluster(cluster=cluster, actor=actor)
+        if leave_cluster(cluster=cluster, actor=actor, force=force):
             return Response(status=204)
-        if users := users_of(cluster):
-            raise Conflict(f"{cluster.name} is still in use: {'; '.join(users)}.", code="cluster_in_use")
-        if not _is_going(removal):
-            start_leaving(cluster=cluster, actor=actor)
         return Response(_accepted(cluster), status=202)
-
-
-def _is_going(removal: SyncRun | None) -> bool:
-    return removal is not None and removal.state == SyncState.RUNNING
 
 
 def _accepted(cluster: Cluster) -> dict[str, Any]:

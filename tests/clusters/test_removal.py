@@ -18,7 +18,7 @@ from clusters.services import removing
 from clusters.services.estate import pause, unpause
 from clusters.services.leaving import traces_of
 from clusters.services.reconcile import reconcile
-from clusters.services.removing import carry_on, removal_of, request_removal
+from clusters.services.removing import carry_on, leave_cluster, removal_of, request_removal
 from clusters.services.sweep import sweep
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
@@ -71,6 +71,33 @@ def test_only_a_paused_cluster_is_cleared_and_only_once_at_a_time(left: Cluster)
     request_removal(cluster=left, actor=SYSTEM)
     with pytest.raises(Conflict, match="at work"):
         request_removal(cluster=left, actor=SYSTEM)
+
+
+def emptied(cluster: Cluster) -> None:
+    """Asked to be left, and a worker has deleted everything."""
+    assert not leave_cluster(cluster=cluster, actor=SYSTEM)
+    tasks.remove_traces(str(cluster.pk))
+    run = removal_of(cluster)
+    assert run is not None
+    assert run.state == "succeeded"
+
+
+def test_an_emptied_cluster_is_forgotten_when_it_is_left_again(left: Cluster) -> None:
+    emptied(left)
+    assert leave_cluster(cluster=left, actor=SYSTEM)
+    assert not Cluster.objects.filter(pk=left.pk).exists()
+
+
+def test_a_cluster_that_rung_was_let_at_again_is_emptied_again(left: Cluster) -> None:
+    emptied(left)
+    unpause(cluster=left, actor=SYSTEM)
+    assert not leave_cluster(cluster=left, actor=SYSTEM), "it is at work there"
+    assert SyncRun.objects.filter(cluster=left, trigger="removal").count() == 2
+    tasks.remove_traces(str(left.pk))
+    unpause(cluster=left, actor=SYSTEM)
+    reconcile(left)
+    pause(cluster=left, reason="again", actor=SYSTEM)
+    assert not leave_cluster(cluster=left, actor=SYSTEM), "it was at work there"
 
 
 def test_asking_deletes_nothing_and_a_worker_everything_of_rungs(left: Cluster) -> None:

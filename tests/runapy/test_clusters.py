@@ -10,8 +10,10 @@ from runai.exceptions import ConflictException, ForbiddenException, NotFoundExce
 from runai.runai_client import RunaiClient
 
 from clusters.models import Cluster, ClusterState, Node, SyncRun, SyncState
+from clusters.services.estate import unpause
 from clusters.services.removing import TRIGGER
 from portal.audit.models import AuditRecord
+from portal.core.actors import SYSTEM
 from tenants.models import Project, Role
 from tests.factories.clusters import ClusterFactory, NodeFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
@@ -99,6 +101,10 @@ def test_a_cluster_is_left_in_two_steps(runai: RunaiClient, seen: Cluster) -> No
     (row,) = [each for each in clusters.get_clusters(include_requested_for_delete=True).data if each["name"] == "spare"]
     assert models.DisplayedCluster.from_dict(row).delete_requested_at == run.started_at
     SyncRun.objects.filter(pk=run.pk).update(state=SyncState.SUCCEEDED)
+    unpause(cluster=spare, actor=SYSTEM)
+    assert clusters.delete_cluster(str(spare.pk)).status_code == 202
+    assert Cluster.objects.filter(pk=spare.pk, state=ClusterState.PAUSED).exists()
+    SyncRun.objects.filter(cluster=spare, trigger=TRIGGER).update(state=SyncState.SUCCEEDED)
     assert clusters.delete_cluster(str(spare.pk)).status_code == 204
     assert not Cluster.objects.filter(pk=spare.pk).exists()
 
