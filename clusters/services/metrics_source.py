@@ -1,6 +1,7 @@
 """Where a cluster's Prometheus is: tried before it is kept, its token sealed and never shown."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from django.core.exceptions import ValidationError
@@ -16,6 +17,7 @@ from clusters.gateways import gpu_readings_of
 from clusters.models import Cluster, MetricsSource
 from clusters.models.gpu_use import METRIC, METRIC_NAME
 from clusters.sealing import NoKey
+from clusters.services.stored_secrets import stored
 from portal.audit.denials import recorded
 from portal.audit.services import record
 from portal.core.actors import Actor
@@ -63,10 +65,8 @@ def _connection(source: MetricsSource, entered: Entered) -> Connection:
     found = connection_from(entered, now=timezone.now(), needs_secret=False)
     if found.token or not source.sealed:
         return found
-    if server_of(found.server).url != source.server:
-        text = "Enter the token again: a stored one is never sent to another address."
-        raise Refused.at("/token", "secret_needed", text)
-    return Connection(found.server, ca=found.ca, token=metrics_connection_of(source).token)
+    old = stored(partial(metrics_connection_of, source), same_place=server_of(found.server).url == source.server)
+    return Connection(found.server, ca=found.ca, token=old.token)
 
 
 def _metric(name: str) -> str:

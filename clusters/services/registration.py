@@ -4,6 +4,7 @@ A stored secret only ever goes where it was entered for: another address, server
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from django.conf import settings
@@ -21,6 +22,7 @@ from clusters.sealing import NoKey
 from clusters.services.connection_test import ConnectionReport, Opens, identify, open_gateway, try_connection
 from clusters.services.estate import create_cluster, pause, touch
 from clusters.services.leases import forget_versions
+from clusters.services.stored_secrets import stored
 from portal.audit.denials import recorded
 from portal.audit.services import record
 from portal.core.actors import Actor
@@ -114,14 +116,9 @@ def _with_secret(row: ClusterCredential, connection: Connection) -> Connection:
     """The stored secret, where none was entered and it still goes to the same place."""
     if connection.token or connection.key:
         return connection
-    same = (row.server, row.tls_server_name, row.insecure)
-    if (connection.server, connection.tls_server_name, connection.insecure) != same:
-        message = "Enter the credential again: a stored one is never sent to another address."
-        raise Refused.at("/token", "secret_needed", message)
-    try:
-        old = opened(row)
-    except CredentialUnreadable as error:
-        raise Refused.at("/token", error.code, error.message) from error
+    asked = (connection.server, connection.tls_server_name, connection.insecure)
+    same = asked == (row.server, row.tls_server_name, row.insecure)
+    old = stored(partial(opened, row), same_place=same)
     return replace(connection, token=old.token, certificate=old.certificate, key=old.key)
 
 

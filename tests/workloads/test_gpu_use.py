@@ -201,6 +201,15 @@ def test_a_stored_token_goes_only_where_it_was_entered_for(
     assert other.requests == []
 
 
+def test_a_stored_token_whose_key_is_lost_is_asked_for_again(
+    prometheus: ApiServer, source: MetricsSource, cluster: Cluster, settings: Any
+) -> None:
+    settings.RUNG_CREDENTIAL_KEYS = [new_key()]
+    with pytest.raises(Refused) as refused:
+        set_metrics_source(cluster=cluster, server=prometheus.url, ca=prometheus.authority.pem, actor=SYSTEM)
+    assert (refused.value.problems[0].pointer, refused.value.code) == ("/token", "credential_unreadable")
+
+
 def test_its_token_is_sealed_anew_with_the_others(source: MetricsSource, settings: Any) -> None:
     settings.RUNG_CREDENTIAL_KEYS = [new_key(), *settings.RUNG_CREDENTIAL_KEYS]
     assert rotate_credentials(actor=SYSTEM).renewed == 1
