@@ -67,7 +67,7 @@ def _busiest(series: Iterator[tuple[dict[str, Any], float]]) -> list[GpuReading]
     found: dict[tuple[str, str], float] = {}
     for labels, value in series:
         key = _label(labels, NAMESPACE), _label(labels, POD)
-        if all(key) and math.isfinite(value):
+        if all(key) and 0 <= value < math.inf:
             found[key] = max(value, found.get(key, 0.0))
     return [GpuReading(namespace, pod, min(100, math.ceil(value))) for (namespace, pod), value in found.items()]
 

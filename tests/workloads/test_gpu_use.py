@@ -162,6 +162,12 @@ def test_hostile_labels_and_values_are_passed_over(
     assert list(GpuUse.objects.values_list("percent", flat=True)) == [100]
 
 
+def test_less_than_nothing_is_no_measurement(prometheus: ApiServer, source: MetricsSource, pod: ObservedPod) -> None:
+    prometheus.answers = lambda _: vector(series("train-0", "-1"))
+    measure(source, now=NOW)
+    assert not GpuUse.objects.exists()
+
+
 @pytest.mark.parametrize(
     ("asked", "pointer"),
     [
