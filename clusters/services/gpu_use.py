@@ -4,7 +4,7 @@ Silence is not idleness: a pod that was not measured for `LATE` has no idle time
 measured again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from clusters.abreast import abreast, nothing
 from clusters.credentials import metrics_connection_of
 from clusters.errors import ClusterError
 from clusters.gateways import gpu_readings_of
@@ -20,30 +21,37 @@ from clusters.ports import GpuReading
 
 LATE: Final = timedelta(minutes=5)
 BATCH: Final = 1000
-Reads = Callable[[MetricsSource], list[GpuReading]]
-
-
-def read_source(source: MetricsSource) -> list[GpuReading]:
-    """What it says now. Raises ClusterError."""
-    return gpu_readings_of(metrics_connection_of(source), source.metric)
+ABREAST: Final = 8
+"""Sources asked at the same time: a slow one takes half a minute, and all of them have two."""
+Said = list[GpuReading] | ClusterError
 
 
 def measure_all() -> None:
     """One look at every source of a cluster that Rung works with; one that fails says so in its row."""
-    for source in MetricsSource.objects.filter(cluster__state=ClusterState.ACTIVE):
-        measure(source)
+    sources = list(MetricsSource.objects.filter(cluster__state=ClusterState.ACTIVE))
+    for source, said in abreast(sources, _ask, threads=ABREAST, idle=nothing):
+        _take(source, said, timezone.now())
 
 
-def measure(source: MetricsSource, *, reads: Reads = read_source, now: datetime | None = None) -> None:
+def measure(source: MetricsSource, *, now: datetime | None = None) -> None:
     """Ask one source and keep what it says of pods that run. What fails is kept as a sentence."""
-    now = now or timezone.now()
+    _take(source, _ask(source), now or timezone.now())
+
+
+def _ask(source: MetricsSource) -> Said:
+    """In any thread: it asks no database."""
     try:
-        readings = reads(source)
+        return gpu_readings_of(metrics_connection_of(source), source.metric)
     except ClusterError as error:
-        MetricsSource.objects.filter(pk=source.pk).update(error=error.message[:500])
-        return
-    known = _keep(source.cluster_id, readings, now)
-    MetricsSource.objects.filter(pk=source.pk).update(error="", read_at=now, pods=known)
+        return error
+
+
+def _take(source: MetricsSource, said: Said, now: datetime) -> None:
+    row = MetricsSource.objects.filter(pk=source.pk)
+    if isinstance(said, ClusterError):
+        row.update(error=said.message[:500])
+    else:
+        row.update(error="", read_at=now, pods=_keep(source.cluster_id, said, now))
 
 
 def idle_since(owners: Iterable[str], *, now: datetime) -> Mapping[str, datetime]:

@@ -1,5 +1,6 @@
 """How busy GPUs are, asked of a Prometheus over TLS; and where it is, kept like any credential."""
 
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,12 +13,13 @@ from django.utils import timezone
 from clusters.models import Cluster, GpuUse, MetricsSource, ObservedPod
 from clusters.sealing import new_key
 from clusters.services.credentials import rotate_credentials
-from clusters.services.gpu_use import LATE, idle_since, measure
+from clusters.services.gpu_use import LATE, idle_since, measure, measure_all
 from clusters.services.metrics_source import remove_metrics_source, set_metrics_source
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Project
+from tests.factories.clusters import ClusterFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support.listeners import ApiServer, Request, api_server
 
@@ -150,6 +152,22 @@ def test_what_is_no_prometheus_is_said_and_changes_nothing(
     assert source.error
     assert TOKEN not in source.error
     assert not GpuUse.objects.exists()
+
+
+def test_sources_are_asked_side_by_side(prometheus: ApiServer, source: MetricsSource, tmp_path: Path) -> None:
+    both = threading.Barrier(2, timeout=5)
+
+    def together(_: Request) -> tuple[int, Any]:
+        both.wait()
+        return vector()
+
+    far = ClusterFactory.create(name="far", backend="kubernetes")
+    with api_server(tmp_path) as other:
+        other.answers = prometheus.answers
+        set_metrics_source(cluster=far, server=other.url, ca=other.authority.pem, actor=SYSTEM)
+        prometheus.answers = other.answers = together
+        measure_all()
+    assert list(MetricsSource.objects.values_list("error", flat=True)) == ["", ""]
 
 
 def test_hostile_labels_and_values_are_passed_over(
