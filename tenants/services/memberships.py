@@ -64,7 +64,7 @@ def change_role(*, membership: Membership, role: AccessRole | str, actor: Actor)
         return row
     _refuse_stronger(actor, row)
     checked(row)
-    with an_admin_stays():
+    with an_admin_stays(taken=before == Role.PLATFORM_ADMIN):
         row.save(update_fields=["role", "updated_at"])
     _record(actor, "membership.change", row, {"before": before, "after": row.role.key})
     return row
@@ -77,7 +77,7 @@ def revoke(*, membership: Membership, actor: Actor) -> None:
     require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
     _refuse_stronger(actor, row)
     _record(actor, "membership.revoke", row, {"role": row.role.key})
-    with an_admin_stays():
+    with an_admin_stays(taken=row.role.key == Role.PLATFORM_ADMIN):
         row.delete()
 
 
@@ -121,9 +121,12 @@ def require_over(actor: Actor, subject: User | ServiceAccount) -> None:
 
 
 @contextmanager
-def an_admin_stays() -> Iterator[None]:
-    """Around what may take somebody's power: Conflict where nobody would be left who lets others in, but was before."""
-    led = _is_led()
+def an_admin_stays(*, taken: bool = False) -> Iterator[None]:
+    """Around what may take somebody's power: Conflict where nobody would be left who lets others in, but was before.
+
+    `taken`: this very power is, be it from a program.
+    """
+    led = taken or _is_led()
     yield
     if led and not _is_led():
         raise Conflict.at("", "last_platform_admin", _("This would leave the installation without a platform admin."))
