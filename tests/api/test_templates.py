@@ -4,6 +4,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from portal.audit.models import AuditRecord
 from tenants.models import Project
@@ -120,6 +122,21 @@ def test_a_bad_change_is_refused_at_its_field(robot: Robot, change: dict[str, An
     row = WorkloadTemplateFactory()
     answer = robot.send("PATCH", f"v1/workload-templates/trainings/{row.pk}", change)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer), answer.content
+
+
+@pytest.mark.parametrize("path", ["v1/workload-templates?complyToProject={}", "v1/asset/compute?usageInfo=true"])
+def test_a_long_list_asks_no_more_questions_than_a_short_one(robot: Robot, llm_team: Project, path: str) -> None:
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert robot.get(path.format(llm_team.pk)).status_code == 200
+        return len(queries)
+
+    WorkloadTemplateFactory(compute=AssetFactory())
+    robot.get(path.format(llm_team.pk))
+    short = asked()
+    for _ in range(5):
+        WorkloadTemplateFactory(scope="project", project=llm_team, compute=AssetFactory())
+    assert asked() == short
 
 
 def submission(project: Project, template: WorkloadTemplate, **spec: Any) -> dict[str, Any]:

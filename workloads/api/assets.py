@@ -1,6 +1,6 @@
 """Assets: an image with its command and settings (environment), or a size (compute), under a name for a scope."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from workloads.models import Asset, AssetKind
 from workloads.policy_rules import Scope
 from workloads.scopes import below, reaching
 from workloads.selectors.scopes import owner_at
-from workloads.selectors.templates import asset_or_404, referring_to, visible_assets, visible_templates
+from workloads.selectors.templates import asset_or_404, users_of, visible_assets
 from workloads.services.assets import AssetDraft, change_asset, create_asset, delete_asset
 
 WRITES: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **REFUSALS}
@@ -70,8 +70,7 @@ class Assets(Route):
         rows = _named(actor, visible_assets(actor).filter(kind=kind), query)
         if name := query.get("name", ""):
             rows = rows.filter(name=name.replace("\x00", ""))
-        told = _shape(actor, query)
-        return Response({"entries": [told(row) for row in _meant(rows, query)]})
+        return Response({"entries": _told(actor, _meant(rows, query), query)})
 
     @extend_schema(
         operation_id="create_asset",
@@ -105,7 +104,8 @@ class OneAsset(Route):
     def get(self, request: Request, kind: str, asset_id: UUID) -> Response:
         """404 if it is absent, foreign or of another kind."""
         actor = actor_of(request)
-        return Response(_shape(actor, request.query_params)(asset_or_404(actor, asset_id, kind=kind)))
+        (told,) = _told(actor, [asset_or_404(actor, asset_id, kind=kind)], request.query_params)
+        return Response(told)
 
     @extend_schema(
         operation_id="update_asset",
@@ -135,11 +135,12 @@ def _draft(body: Mapping[str, Any], supports: Mapping[str, Any]) -> AssetDraft:
     return AssetDraft(meta["name"], meta.get("description") or "", body.get("spec") or {}, supports)
 
 
-def _shape(actor: Actor, query: Mapping[str, str]) -> Callable[[Asset], dict[str, Any]]:
-    """How an asset is told: with the templates that refer to it, where the query asks for them."""
+def _told(actor: Actor, rows: Sequence[Asset], query: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The assets, with the templates that refer to them where the query asks for those."""
     if not flag_in(query, "usageInfo"):
-        return asset_json
-    return lambda row: asset_json(row, visible_templates(actor).filter(referring_to(row)))
+        return [asset_json(row) for row in rows]
+    users = users_of(actor, rows)
+    return [asset_json(row, users[row.pk]) for row in rows]
 
 
 def _named(actor: Actor, rows: QuerySet[Asset], query: Mapping[str, str]) -> QuerySet[Asset]:
