@@ -36,7 +36,7 @@ def of_manifests(address: str, specs: Sequence[WorkloadSpec], home: Home) -> lis
     """A file's workloads, or a form's that only a manifest says."""
     requests = [_as_manifest(spec, home) for spec in specs[:MOST]]
     notes = "".join(dict.fromkeys(map(_note, specs)))
-    return recipes(address, requests, document=_document(specs), command=_from_document(specs, home), note=notes)
+    return recipes(address, requests, document=document_of(specs), command=_from_document(specs, home), note=notes)
 
 
 def of_form(address: str, fields: FormFields, spec: WorkloadSpec, home: Home, scope: Scope) -> list[Recipe]:
@@ -50,14 +50,15 @@ def of_form(address: str, fields: FormFields, spec: WorkloadSpec, home: Home, sc
     request = Request("POST", f"/api/{version}/workloads/{kind}", body, METHODS[kind])
     flags = flags_of(fields, native)
     command = rung_text(["submit", "--project", home.project, *flags]) if flags else _from_document([spec], home)
-    return recipes(address, [request], document=_document([spec]), command=command)
+    return recipes(address, [request], document=document_of([spec]), command=command)
 
 
 def _from_document(specs: Sequence[WorkloadSpec], home: Home) -> str:
-    return rung_text(["submit", "--project", home.project, "-f", "-"], _document(specs))
+    return rung_text(["submit", "--project", home.project, "-f", "-"], document_of(specs))
 
 
-def _document(specs: Sequence[WorkloadSpec]) -> str:
+def document_of(specs: Sequence[WorkloadSpec]) -> str:
+    """As YAML, with a line on what a manifest cannot say."""
     texts = (_note(spec) + yaml_text([manifest_of(spec)]) for spec in specs[:MOST])
     return "---\n".join(texts)
 

@@ -31,6 +31,7 @@ PAGES = [
     "/security/",
     "/security/second-factor/",
     "/notifications/",
+    "/templates/",
 ]
 
 
@@ -60,6 +61,8 @@ def verbs(workload: Workload) -> list[str]:
         reverse("workloads:mail-switch"),
         reverse("workloads:channel-add"),
         *(reverse(f"workloads:channel{verb}", kwargs={"name": "email"}) for verb in ("", "-test", "-delete")),
+        reverse("workloads:template-add"),
+        *(reverse(f"workloads:template{verb}", kwargs={"template_id": uuid.uuid4()}) for verb in ("", "-delete")),
         reverse("tenants:reconcile", kwargs={"name": "lab"}),
         reverse("tenants:second-factor"),
         *(reverse("tenants:security-act", kwargs={"name": name}) for name in ("remove-app", "recovery-codes")),

@@ -11,8 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from portal.core.actors import SYSTEM
-from tenants.models import Department, Project, User
+from tenants.models import Department, Project, Role, User
 from tests.factories.cast import acting
+from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import WorkloadFactory
 from workloads.models import Workload, WorkloadTemplate
 from workloads.models.scoped import Owner
@@ -125,6 +126,7 @@ def test_what_the_form_cannot_show_is_named_and_a_manifest_has_it(
     assert f"{TEXT}?template={row.pk}" in page
     text = client.get(TEXT, {"template": str(row.pk)}).context["form"]["text"].value()
     assert "workingDir: /data" in text
+    assert text.startswith("# A manifest runs as type Job, not Training")
     assert "two" in text
 
 
@@ -165,6 +167,14 @@ def test_a_workload_of_the_form_becomes_a_template(client_of: Clients, bob: User
         "cpuCoreRequest": 4,
         "cpuMemoryRequest": "16Gi",
     }
+
+
+def test_who_only_looks_is_not_asked_to_keep_any(client_of: Clients, bob: User, llm_team: Project) -> None:
+    client_of(bob).post(SUBMIT, FILLED)
+    viewer = client_of(MembershipFactory(user__username="vera", role=Role.VIEWER, project=llm_team).user)
+    workload = Workload.objects.get()
+    assert ADD not in words(viewer, f"/workloads/{workload.pk}/")
+    assert viewer.get(ADD, {"workload": str(workload.pk)}).status_code == 403
 
 
 def test_t53_no_template_comes_of_a_foreign_workload_or_of_a_manifest(

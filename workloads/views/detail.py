@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from portal.core.actors import Actor
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
+from tenants.permissions import Verb, can
 from workloads.lifecycle import ENDED, RESUMABLE, STOPPABLE
 from workloads.models import DesiredPhase, Priority, Workload
 from workloads.permissions import may_manage
@@ -74,10 +75,16 @@ def _actions(workload: Workload, actor: Actor) -> dict[str, Any]:
         "may_delete": mine,
         "may_stop": mine and running and workload.phase in STOPPABLE,
         "may_resume": mine and not running and workload.phase in RESUMABLE,
-        "may_keep": keepable(workload.type.name, workload.raw) is not None,
+        "may_keep": _may_keep(workload, actor),
         "questions": {"stop": before_stop(workload), "delete": before_delete(workload)},
         "may_reprioritise": mine and not workload.type.fixed and workload.phase not in ENDED,
     }
+
+
+def _may_keep(workload: Workload, actor: Actor) -> bool:
+    """As a template in its project."""
+    said = keepable(workload.type.name, workload.raw) is not None
+    return said and can(actor, Verb.SUBMIT, project=workload.project)
 
 
 def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from workloads.models import Workload, WorkloadTemplate
 from workloads.prepared import combined
 from workloads.queues import job_spec
 from workloads.services.reading import scope_of
-from workloads.submit_recipes import manifest_of
+from workloads.submit_recipes import document_of
 
 
 def sent_yaml(workload: Workload) -> str:
@@ -33,7 +33,7 @@ def template_text(template: WorkloadTemplate) -> str:
         spec = read_native(combined(template).native(template.kind, name), scope=scope_of(None))
     except IntakeRefused:
         return ""
-    return as_yaml(manifest_of(spec))
+    return document_of([spec])
 
 
 def applied_yaml(workload: Workload) -> str:
