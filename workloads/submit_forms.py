@@ -64,7 +64,9 @@ class SubmitBase(PageForm):
         self._projects = {project.name: project for project in projects}
         offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
         pools = NodePool.objects.filter(cluster__in={project.cluster_id for project in projects})
-        names = sorted(set(pools.values_list("name", flat=True)))
+        named = list(pools.values_list("name", "topology_levels"))
+        names = sorted({name for name, _levels in named})
+        self._levels = list(dict.fromkeys(key for _name, levels in named for key in levels))
         self._choices("project", [(name, name) for name in self._projects])
         self._choices("node_pool", [("", self.NO_POOL), *((name, name) for name in names)])
         for field in LATER_POOLS:
@@ -221,6 +223,9 @@ class FieldsForm(SubmitBase):
         self._choices("secret", secrets)
         self._choices("pull_secret", secrets)
         clusters = {project.cluster_id for project in self._projects.values()}
+        if self._levels:
+            told = _("A topology level of its node pools: %(levels)s; of gangs only.")
+            self.fields["topology_key"].help_text = told % {"levels": ", ".join(self._levels)}
         if largest := Node.objects.filter(cluster__in=clusters).aggregate(most=Max("gpu_milli"))["most"]:
             shape = _("A whole number, or a share of one such as 0.5. The largest node has %(gpus)s.")
             self.fields["gpus"].help_text = shape % {"gpus": gpus_text(largest)}
