@@ -1,13 +1,20 @@
-"""Credentials of profiles, in `credentials.json` of mode 0600: for which address, and never in the configuration."""
+"""Credentials of profiles, in `credentials.json` of mode 0600: for which address, and never in the configuration.
+
+Where the machine has a keyring, secret and token are in it and the file says so.
+"""
 
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from rung_cli import keyrings
 from rung_cli.errors import Misused
 from rung_cli.files import folder, read, refuse_foreign, shut, write_private
 from rung_cli.notes import warn
+
+HIDDEN: Final = ("secret", "token")
+IN_KEYRING: Final = "keyring"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +44,28 @@ def load(profile: str) -> Credentials | None:
     """What was kept for the profile."""
     found = _all().get(profile)
     try:
+        if found and found.pop(IN_KEYRING, False):
+            found |= json.loads(keyrings.take(profile, folder()))
         return Credentials(**found) if found else None
-    except TypeError:
+    except (TypeError, ValueError):
         raise Misused(f"{path_of()} is not understood.", hint="Sign in again: rung login") from None
 
 
 def save(profile: str, credentials: Credentials) -> None:
     """Keep them, in place of what was kept before."""
-    _write({**_all(), profile: asdict(credentials)})
+    said = asdict(credentials)
+    if keyrings.put(profile, folder(), json.dumps({name: said[name] for name in HIDDEN})):
+        said |= {**dict.fromkeys(HIDDEN, ""), IN_KEYRING: True}
+    _write({**_all(), profile: said})
 
 
 def forget(profile: str) -> bool:
     """Drop them; False where there were none."""
     kept = _all()
-    if kept.pop(profile, None) is None:
+    if (dropped := kept.pop(profile, None)) is None:
         return False
+    if dropped.get(IN_KEYRING):
+        keyrings.drop(profile, folder())
     _write(kept)
     return True
 

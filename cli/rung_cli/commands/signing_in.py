@@ -42,7 +42,7 @@ def login(
     """Sign in, and remember it for this profile.
 
     The secret is typed, piped or taken from RUNG_CLIENT_SECRET; it is never an argument.
-    What is kept stands in a file that only you can read.
+    What is kept stands in your keyring, if rung was installed with one, else in a file that only you can read.
     """
     if ctx.args:
         raise Misused("rung login takes an address and nothing else; secrets are never arguments.", hint=WAYS)
