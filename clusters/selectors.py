@@ -106,11 +106,9 @@ def leavings_of(cluster: Cluster) -> list[Leaving]:
 
 def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tuple[int, int]]:
     """(all, non-preemptible) GPU thousandths of bound pods that have not gone, per cluster and node."""
-    live = ObservedPod.objects.filter(
-        cluster__in=list(clusters), gone_at__isnull=True, phase__in=("Pending", "Running")
-    )
     rows = (
-        live.exclude(node_name="")
+        ObservedPod.objects.holding()
+        .filter(cluster__in=list(clusters))
         .values_list("cluster_id", "node_name")
         .annotate(held=Sum("gpu_milli"), fixed=Sum("gpu_milli", filter=Q(preemptible=False)))
     )

@@ -39,12 +39,10 @@ def _held(project_ids: Collection[int]) -> Iterable[tuple[Key, Resources, bool]]
             "pk", "cluster", "namespace"
         )
     }
-    pods = ObservedPod.objects.filter(
+    pods = ObservedPod.objects.holding().filter(
         cluster__in={cluster for cluster, _namespace in projects},
         namespace__in={namespace for _cluster, namespace in projects},
-        gone_at__isnull=True,
-        phase__in=["Pending", "Running"],
-    ).exclude(node_name="")
+    )
     for row in pods.values("cluster", "namespace", "pool_name", "preemptible").annotate(**AMOUNTS).order_by():
         project = projects.get((row["cluster"], row["namespace"]))
         if project is not None:

@@ -1,8 +1,22 @@
 """What the observer saw: pods, events, and who holds the right to watch which cluster."""
 
+from typing import Self
+
 from django.db import models
 
 from clusters.models.estate import Cluster
+
+
+class ObservedPodQuerySet(models.QuerySet["ObservedPod"]):
+    """Pods by what they do to a cluster."""
+
+    def live(self) -> Self:
+        """Neither ended nor gone."""
+        return self.filter(gone_at__isnull=True, phase__in=("Pending", "Running"))
+
+    def holding(self) -> Self:
+        """Live and bound to a node: what they ask for is taken."""
+        return self.live().exclude(node_name="")
 
 
 class ObservedPod(models.Model):
@@ -45,6 +59,8 @@ class ObservedPod(models.Model):
     gone_at = models.DateTimeField(null=True, blank=True)
     resource_version = models.CharField(max_length=32, blank=True)
     observed_at = models.DateTimeField()
+
+    objects = ObservedPodQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="clusters_pod_uid_once")]

@@ -14,7 +14,6 @@ from clusters.order import body_of
 from clusters.ownership import is_managed, owner_of
 from clusters.ports import ObjectRef, PriorityLevel
 
-LIVE_PHASES: Final = ("Pending", "Running")
 NAMED: Final = 20
 """How many pods are named in one sentence."""
 LATER: Final = (
@@ -78,7 +77,7 @@ def stale_pods(cluster: Cluster, levels: Sequence[PriorityLevel]) -> Iterator[tu
     for name, value in values.items():
         differs |= Q(priority_class=name) & ~Q(priority=value)
     if differs:
-        pods = ObservedPod.objects.filter(differs, cluster=cluster, gone_at=None, phase__in=LIVE_PHASES)
+        pods = ObservedPod.objects.live().filter(differs, cluster=cluster)
         yield from ((pod, values[pod.priority_class]) for pod in pods.order_by("namespace", "name", "-created_at"))
 
 

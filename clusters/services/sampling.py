@@ -108,8 +108,8 @@ def _nodes(cluster: Cluster) -> Iterable[tuple[str, Mapping[Name, float]]]:
 
 
 def _held(cluster: Cluster) -> Iterable[tuple[str, Mapping[Name, float]]]:
-    live = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True, phase__in=("Pending", "Running"))
-    rows = live.exclude(node_name="").values_list("pool_name").order_by()
+    held = ObservedPod.objects.holding().filter(cluster=cluster)
+    rows = held.values_list("pool_name").order_by()
     for name, *numbers in rows.annotate(gpu=Sum("gpu_milli"), cpu=Sum("cpu_milli"), memory=Sum("memory_bytes")):
         yield name, dict(zip(_MEASURED[4:], numbers, strict=True))
 

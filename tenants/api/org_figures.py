@@ -51,8 +51,8 @@ def with_figures(rows: QuerySet[M], query: Mapping[str, str]) -> QuerySet[M]:
 
 
 def _held_in_namespace() -> Any:
-    pods = ObservedPod.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"), gone_at=None)
-    held = pods.filter(phase__in=("Pending", "Running")).exclude(node_name="").order_by()
+    pods = ObservedPod.objects.holding().order_by()
+    held = pods.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
     return Coalesce(Subquery(held.values("namespace").annotate(sum=Sum("gpu_milli")).values("sum")), 0)
 
 

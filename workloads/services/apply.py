@@ -221,9 +221,7 @@ def _after_delete(workload: Workload) -> None:
 
 
 def _live_pods(workload: Workload) -> bool:
-    return ObservedPod.objects.filter(
-        owner_id=str(workload.pk), gone_at__isnull=True, phase__in=["Pending", "Running"]
-    ).exists()
+    return ObservedPod.objects.live().filter(owner_id=str(workload.pk)).exists()
 
 
 def _done(workload: Workload) -> None:
