@@ -22,6 +22,8 @@ M = TypeVar("M", bound=Model)
 LARGEST_PAGE: Final = 500
 PAGE: Final = 50
 LARGEST_OFFSET: Final = 10**9
+LONGEST_NUMBER: Final = 18
+YEARS: Final = range(1900, 3000)
 
 # Operator -> (lookup, negated). The longest match wins, so the order does not matter.
 OPERATORS: Final[Mapping[str, tuple[str, bool]]] = {
@@ -57,9 +59,9 @@ def as_uuid(value: str) -> UUID:
 
 
 def as_time(value: str) -> datetime:
-    """ISO 8601; a time without a zone is UTC."""
+    """ISO 8601; a time without a zone is UTC. None near the ends of the calendar, which other zones do not have."""
     found = parse_datetime(value.replace(" ", "+"))
-    if found is None:
+    if found is None or found.year not in YEARS:
         raise ValueError(value)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
@@ -126,6 +128,19 @@ def number_in(query: Mapping[str, str], name: str, default: int, lowest: int, hi
         message = f"{name} is a whole number from {lowest} to {highest}."
         raise BadRequest.at(f"/{name}", "out_of_range", message)
     return int(text)
+
+
+def id_number(text: str) -> int | None:
+    """The number that an id is; None for a text that is none, or one longer than any."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER else None
+
+
+def time_in(query: Mapping[str, str], name: str) -> datetime:
+    """A time that the query string must name. Raises BadRequest."""
+    try:
+        return as_time(query.get(name, ""))
+    except ValueError:
+        raise BadRequest.at(f"/{name}", "not_a_time", f"{name} is a time as ISO 8601 writes it.") from None
 
 
 def flag_in(query: Mapping[str, str], name: str, *, default: bool = False) -> bool:

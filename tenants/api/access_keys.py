@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, ErrorSchema, checked
 from portal.core.errors import Absent, Refused
+from portal.core.filtering import id_number
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from portal.core.wire import stamp
@@ -162,7 +163,8 @@ def _made(actor: Actor, body: Mapping[str, Any]) -> tuple[AccessKey, str]:
 def _seen(rows: QuerySet[Unit], pointer: str, key: str | None) -> Unit | None:
     if not key:
         return None
-    found = rows.filter(pk=int(key)).first() if key.isascii() and key.isdigit() else None
+    number = id_number(key)
+    found = rows.filter(pk=number).first() if number is not None else None
     if found is None:
         raise Refused.at(pointer, "unknown_id", _("There is no such project or department."))
     return found

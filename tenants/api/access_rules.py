@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, CountSchema, ErrorSchema, checked
 from portal.core.errors import Absent, Refused, RungError
-from portal.core.filtering import flag_in, ordering, page_of
+from portal.core.filtering import flag_in, id_number, ordering, page_of
 from portal.core.http import actor_of
 from portal.core.refusals import note
 from portal.core.routes import Route, Rule
@@ -28,7 +28,6 @@ from tenants.services.access_rules import Asked
 WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
 MOST: Final = 500
 """Rules that one batch makes."""
-LARGEST: Final = 18
 
 
 class AccessRules(Route):
@@ -175,9 +174,10 @@ def _rule(actor: Actor, rule_id: int) -> Membership:
 
 
 def _number(key: str) -> int:
-    if not (key.isascii() and key.isdigit() and len(key) <= LARGEST):
+    number = id_number(key)
+    if number is None:
         raise Absent
-    return int(key)
+    return number
 
 
 def _asked(body: Mapping[str, Any]) -> Asked:

@@ -1,7 +1,6 @@
 """The audit trail as Run:ai's clients read it: by time, filtered, paged, or as a file."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from django.db.models import QuerySet
@@ -16,7 +15,7 @@ from portal.audit.models import AuditRecord
 from portal.core.bodies import FILTERS as FILTERED
 from portal.core.bodies import REFUSALS
 from portal.core.errors import BadRequest
-from portal.core.filtering import as_time, filters, number_in, ordering
+from portal.core.filtering import filters, number_in, ordering, time_in
 from portal.core.http import actor_of
 from portal.core.paging import AFTER, ListSchema, part_of, without_cursor
 from portal.core.routes import Route, Rule
@@ -120,7 +119,7 @@ def _wanted(request: Request) -> QuerySet[AuditRecord]:
     """Readable records of the period, as the query narrows them."""
     query = request.query_params
     rows = told(readable_records(actor_of(request), {}))
-    rows = rows.filter(at__gte=_time(query, "start"), at__lte=_time(query, "end"))
+    rows = rows.filter(at__gte=time_in(query, "start"), at__lte=time_in(query, "end"))
     return rows.filter(filters(query.get("filterBy", ""), FILTERS))
 
 
@@ -130,13 +129,6 @@ def _sorted(rows: QuerySet[AuditRecord], query: Mapping[str, str]) -> QuerySet[A
 
 def _samples(query: Mapping[str, str]) -> int:
     return number_in(query, "numberOfSamples", SAMPLES, 0, MOST_SAMPLES)
-
-
-def _time(query: Mapping[str, str], name: str) -> datetime:
-    try:
-        return as_time(query.get(name, ""))
-    except (ValueError, OverflowError):
-        raise BadRequest.at(f"/{name}", "bad_time", f"{name} is a time in ISO 8601.") from None
 
 
 def _kind(query: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from clusters.series import Point, Window
 from portal.core.errors import BadRequest
-from portal.core.filtering import as_time, number_in
+from portal.core.filtering import id_number, number_in, time_in
 from portal.core.wire import stamp
 
 Reading = Callable[[Mapping[str, float]], float | None]
@@ -32,7 +32,6 @@ SAMPLES: Final = 20
 MOST_SAMPLES: Final = 1000
 LONGEST: Final = timedelta(days=400)
 """Nothing older is kept."""
-YEARS: Final = range(2000, 3000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +47,12 @@ def asked_metrics(query: QueryDict, types: Collection[str]) -> Asked:
     chosen = words_in(query, "metricType", types)
     if not chosen:
         raise BadRequest.at("/metricType", "required", "Name at least one metricType.", allowed=types)
-    start, end = _time_in(query, "start"), _time_in(query, "end")
+    start, end = time_in(query, "start"), time_in(query, "end")
     if not start < end:
         raise BadRequest.at("/end", "out_of_range", "end is after start.")
     if end - start > LONGEST:
         raise BadRequest.at("/start", "out_of_range", f"At most {LONGEST.days} days lie between start and end.")
     return Asked(chosen, Window(start, end, number_in(query, "numberOfSamples", SAMPLES, 0, MOST_SAMPLES)))
-
-
-def _time_in(query: QueryDict, name: str) -> datetime:
-    try:
-        found = as_time(query.get(name, ""))
-    except (ValueError, OverflowError):
-        found = None
-    if found is None or found.year not in YEARS:
-        raise BadRequest.at(f"/{name}", "not_a_time", f"{name} is a time as ISO 8601 writes it.")
-    return found
 
 
 def words_in(query: QueryDict, name: str, allowed: Collection[str], *, most: int | None = None) -> tuple[str, ...]:
@@ -107,9 +96,10 @@ def key_in(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     if not text:
         return None
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
+    key = id_number(text)
+    if key is None:
         raise BadRequest.at(f"/{name}", "not_an_id", f"{name} is an id.")
-    return int(text)
+    return key
 
 
 def metrics(asked: Asked, types: Types, parts: Iterable[tuple[Sequence[Group], Sequence[Point]]]) -> Response:

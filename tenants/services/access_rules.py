@@ -13,13 +13,13 @@ from django.utils.translation import gettext as _
 from clusters.models import Cluster
 from portal.core.actors import Actor
 from portal.core.errors import Absent, RungError
+from portal.core.filtering import id_number
 from portal.core.wire import TENANT_ID
 from tenants.models import AccessRole, Membership, ServiceAccount, User
 from tenants.permissions import visible_departments, visible_projects
 from tenants.services import memberships
 
 WHOLE: Final = frozenset({"system", "tenant"})
-DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ SUBJECT_TYPES: Final = tuple(_SUBJECTS)
 
 
 def _by_number(rows: QuerySet[Any], key: str) -> QuerySet[Any]:
-    readable = key.isascii() and key.isdigit() and len(key) <= DIGITS
-    return rows.filter(pk=int(key)) if readable else rows.none()
+    number = id_number(key)
+    return rows.none() if number is None else rows.filter(pk=number)
 
 
 def _by_uuid(rows: QuerySet[Any], key: str) -> QuerySet[Any]:

@@ -89,6 +89,7 @@ def test_both_names_of_the_file_type_are_understood(robot: Robot, parameter: str
         ("v1/audit/log", f"{PERIOD}&sortBy=digest", "/sortBy"),
         ("v1/audit/log/file", f"{PERIOD}&fileType=XML", "/fileType"),
         ("v1/audit/log/file", "start=9999999-01-01&end=2100-01-01", "/start"),
+        ("v1/audit/log", "start=0001-01-01T00:00:00%2B14:00&end=2100-01-01", "/start"),
     ],
 )
 def test_t51_what_is_no_parameter_of_it_is_400_at_its_name(robot: Robot, path: str, query: str, pointer: str) -> None:

@@ -11,6 +11,7 @@ from clusters.logtext import clean_message
 from portal.core.bodies import REFUSALS, ErrorSchema
 from portal.core.errors import BadRequest, RungError, TooMany
 from portal.core.eventstream import OpenStreams, end, frame, stream
+from portal.core.filtering import id_number
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from portal.core.wire import stamp
@@ -129,6 +130,7 @@ def _since(request: Request, workload: Workload) -> int:
     newest, said = newest_entry(workload.pk), request.headers.get("Last-Event-ID", "")
     if not said:
         return newest
-    if not (said.isascii() and said.isdigit() and len(said) <= 18):
+    entry = id_number(said)
+    if entry is None:
         raise BadRequest.at("/Last-Event-ID", "bad_event_id", _("This is no id of an event."))
-    return min(int(said), newest)
+    return min(entry, newest)

@@ -15,7 +15,7 @@ from portal.core.actors import Actor
 from portal.core.attempts import attempt
 from portal.core.bodies import REFUSALS, ErrorSchema
 from portal.core.errors import BadRequest, Refused, RungError
-from portal.core.filtering import flag_in
+from portal.core.filtering import flag_in, id_number
 from portal.core.http import actor_of
 from portal.core.repeats import checked_key
 from portal.core.routes import Route, Rule
@@ -110,7 +110,8 @@ def key_of(request: Request) -> str | None:
 
 def project_named(actor: Actor, project_id: str, cluster_id: object, *, at: str = "") -> Project:
     """The project a body names; one that is absent or foreign is refused alike, at its field below `at`."""
-    found = project_by_id(int(project_id)) if project_id.isascii() and project_id.isdigit() else None
+    number = id_number(project_id)
+    found = project_by_id(number) if number is not None else None
     if found is None or not can(actor, Verb.VIEW_PROJECT, project=found):
         raise Refused.at(f"{at}/projectId", "unknown_id", "projectId names no project of yours.")
     if cluster_id is not None and str(cluster_id) != str(found.cluster_id):

@@ -6,6 +6,7 @@ from django.db.models import Q, QuerySet
 from clusters.models import Cluster
 from portal.core.actors import Actor
 from portal.core.errors import Absent
+from portal.core.filtering import id_number
 from tenants.models import Department, Project
 from tenants.permissions import Standing, Verb, standing_of
 from workloads.models.scoped import Owner
@@ -69,7 +70,7 @@ def _departments(standing: Standing) -> QuerySet[Department]:
 
 def _is_key(scope: Scope, key: str) -> bool:
     if scope is not Scope.CLUSTER:
-        return key.isascii() and key.isdigit() and len(key) < 19
+        return id_number(key) is not None
     field = Cluster._meta.pk
     try:
         return field.to_python(key) is not None
