@@ -17,6 +17,7 @@ from tenants import secrets
 from tenants.models import AccessKey, Department, Project, User
 from tenants.permissions import Verb, require
 from tenants.services.checks import checked, in_the_future, unless_taken
+from tenants.services.memberships import require_over
 
 MOST: Final = 100
 """Keys of one person."""
@@ -97,9 +98,9 @@ def revoke(*, key: AccessKey, actor: Actor) -> None:
 
 @transaction.atomic
 def revoke_any(*, key: AccessKey, actor: Actor) -> None:
-    """Take somebody's key away. Denied for those who may not manage access."""
-    require(actor, Verb.MANAGE_ACCESS)
+    """Take somebody's key away. Denied for those who do not manage access, and for keys of who may do more."""
     row = _locked(all_keys(actor), key)
+    require_over(actor, row.owner)
     record(actor, "access-key.revoke", row, detail={**_told(row), "owner": row.owner.username})
     row.delete()
 

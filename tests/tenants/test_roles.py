@@ -19,12 +19,13 @@ from tenants.api.access_queries import COLUMNS
 from tenants.models import AccessRole, Membership, Project, Role, User
 from tenants.permissions import MAY, Verb, can, standing_of, visible_departments, visible_projects
 from tenants.roles import EVERY, LOOKING, NEEDS, PREDEFINED, SETS, verbs_of
-from tenants.services import people, service_accounts
+from tenants.services import access_keys, people, service_accounts
 from tenants.services.memberships import change_role, grant, group_named, revoke
 from tenants.services.roles import create_role, delete_role, update_role
 from tests.factories.cast import acting
 from tests.factories.clusters import ClusterFactory
 from tests.factories.tenants import (
+    AccessKeyFactory,
     DepartmentFactory,
     MembershipFactory,
     ProjectFactory,
@@ -184,6 +185,11 @@ class TestNobodyHandsOutMoreThanTheyHold:
             with pytest.raises(Denied):
                 people.reset_password(user=stronger, actor=acting(keeper))
         assert people.reset_password(user=UserFactory(), actor=acting(keeper))
+
+    def test_a_stronger_ones_key_is_not_revoked(self, keeper: User, admin: User) -> None:
+        with pytest.raises(Denied):
+            access_keys.revoke_any(key=AccessKeyFactory(owner=admin), actor=acting(keeper))
+        access_keys.revoke_any(key=AccessKeyFactory(owner=UserFactory()), actor=acting(keeper))
 
     def test_nobody_makes_themselves_a_superuser(self, keeper: User) -> None:
         keeper.is_superuser = True
