@@ -55,7 +55,10 @@ class Token(Route):
 
 
 class OAuthToken(Route):
-    """The client-credentials grant of OAuth2, for any library of it: a form in, its own errors out, always 400."""
+    """The client-credentials grant of OAuth2, for any library of it: a form in, its own errors out, as 400.
+
+    But too large a body is 413 and too many tries are 429, with codes of ours.
+    """
 
     access = {"POST": Rule(at="nowhere", reads=True)}
 

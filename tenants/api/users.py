@@ -187,7 +187,7 @@ def user_json(user: User) -> dict[str, Any]:
 def _refuse_unsupported(body: Mapping[str, Any]) -> None:
     """What would be lost without a word."""
     if body.get("notify"):
-        raise Refused.at("/notify", "unsupported", _("Rung sends no mail: hand the temporary password over yourself."))
+        raise Refused.at("/notify", "unsupported", _("Rung mails no passwords: hand the temporary one over yourself."))
     if body.get("resetPassword"):
         text = _("Rung cannot enforce another password at the first sign-in; leave this out.")
         raise Refused.at("/resetPassword", "unsupported", text)
