@@ -4,7 +4,7 @@ Verbs are what every policy question asks for; permissions are what clients of R
 permissions for roles. Only what Rung has is in the table. Pure: no rows, no requests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -222,8 +222,3 @@ def permissions_of(verbs: Verbs) -> list[tuple[Resource, list[str]]]:
     """The table's rows with the actions that these verbs allow; rows without any are left out."""
     found = ((each, [name for name, needed in each.needs.items() if needed <= verbs]) for each in RESOURCES)
     return [(resource, actions) for resource, actions in found if actions]
-
-
-def unknown_sets(ids: Iterable[str]) -> list[str]:
-    """Those that name no permission set."""
-    return [each for each in ids if each not in SETS]

@@ -8,7 +8,7 @@ from portal.core.wire import TENANT_ID, stamp
 from tenants.access_rules import INSTALLATION
 from tenants.models import AccessRole, Membership
 from tenants.permissions import Grant
-from tenants.roles import PREDEFINED, SETS, PermissionSet, Verbs, permissions_of, verbs_of
+from tenants.roles import PREDEFINED, SETS, PermissionSet, Verbs, permissions_of
 
 ROOT: Final = "rung"
 
@@ -34,18 +34,14 @@ def set_json(each: PermissionSet) -> dict[str, Any]:
 
 def role_v1(role: AccessRole) -> dict[str, Any]:
     """As Run:ai's client reads roles."""
-    return {**_role(role), "permissions": permissions_json(_verbs(role)), "kubernetesPermissions": None}
+    return {**_role(role), "permissions": permissions_json(role.verbs), "kubernetesPermissions": None}
 
 
 def role_v2(role: AccessRole) -> dict[str, Any]:
     """As Run:ai's second version says it."""
     sets = PREDEFINED.get(role.key, tuple(role.permission_sets))
     chosen = [{"id": each, "name": SETS[each].name} for each in sets if each in SETS]
-    return {**_role(role), "permissionSets": chosen, "permissions": plain_permissions(_verbs(role))}
-
-
-def _verbs(role: AccessRole) -> Verbs:
-    return verbs_of(role.key, tuple(role.permission_sets))
+    return {**_role(role), "permissionSets": chosen, "permissions": plain_permissions(role.verbs)}
 
 
 def _role(role: AccessRole) -> dict[str, Any]:

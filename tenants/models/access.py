@@ -6,10 +6,11 @@ from django.contrib.auth.models import AbstractUser, Group
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
-from django.utils.crypto import salted_hmac
+from django.utils.crypto import get_random_string, salted_hmac
 
 from clusters.models import Cluster
 from tenants.models.organisation import Department, Project
+from tenants.roles import Verbs, verbs_of
 
 ACCOUNT_NAME = RegexValidator(
     r"^[a-z][-_a-z0-9]*[a-z0-9]\Z", "Start with a letter; then lower-case letters, digits, dashes and underscores."
@@ -24,6 +25,11 @@ class User(AbstractUser):
     created_by = models.CharField(max_length=254, blank=True, editable=False)
     session_stamp = models.CharField(max_length=32, blank=True, editable=False)
     """Part of what every session is bound to: another one ends them all."""
+
+    def end_sessions(self) -> None:
+        """Sign them out of every browser."""
+        self.session_stamp = get_random_string(32)
+        self.save(update_fields=["session_stamp"])
 
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
         """Django's, which ends sessions with a changed password, and the stamp."""
@@ -93,6 +99,11 @@ class AccessRole(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def verbs(self) -> Verbs:
+        """What it allows where it is held, be it enabled or not."""
+        return verbs_of(self.key, tuple(self.permission_sets))
 
 
 SCOPES: dict[str, Q] = {

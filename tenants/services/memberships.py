@@ -14,7 +14,7 @@ from portal.core.actors import Actor
 from portal.core.errors import Conflict, Denied, Refused
 from tenants.models import AccessRole, Department, Membership, Project, Role, ServiceAccount, User
 from tenants.permissions import Verb, require, standing_of
-from tenants.roles import EVERY, verbs_of
+from tenants.roles import EVERY
 from tenants.services.checks import checked, readable, unless_taken
 
 Subject = User | ServiceAccount | Group
@@ -110,7 +110,7 @@ def is_over(actor: Actor, subject: User | ServiceAccount) -> bool:
     else:
         about, given = Q(service_account=subject), frozenset()
     roles = AccessRole.objects.filter(memberships__in=Membership.objects.filter(about))
-    return given.union(*(verbs_of(role.key, tuple(role.permission_sets)) for role in roles)) <= own
+    return given.union(*(role.verbs for role in roles)) <= own
 
 
 def require_over(actor: Actor, subject: User | ServiceAccount) -> None:
@@ -160,7 +160,7 @@ def _refuse_stronger(actor: Actor, membership: Membership) -> None:
     own = standing_of(actor).verbs_in(
         project=membership.project, department=membership.department, cluster=membership.cluster
     )
-    if not verbs_of(role.key, tuple(role.permission_sets)) <= own:
+    if not role.verbs <= own:
         raise Denied(_("You hold a weaker role here than this one."))
 
 

@@ -83,8 +83,7 @@ def change_own_password(*, current: str, new: str, actor: Actor) -> None:
 def end_sessions(*, user: User, actor: Actor) -> None:
     """Sign somebody out of every browser. Their access keys go on: revoke these, or shut the person out."""
     require_over(actor, user)
-    user.session_stamp = get_random_string(32)
-    user.save(update_fields=["session_stamp"])
+    user.end_sessions()
     record(actor, "user.logout", user)
 
 

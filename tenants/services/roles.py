@@ -11,7 +11,7 @@ from portal.core.actors import Actor
 from portal.core.errors import Conflict, Denied, Problem, Refused
 from tenants.models import AccessRole, Membership
 from tenants.permissions import Verb, require, standing_of
-from tenants.roles import SETS, unknown_sets, verbs_of
+from tenants.roles import SETS
 from tenants.services.checks import checked, readable, refuse_if, unless_taken
 
 
@@ -73,7 +73,7 @@ def _fill(role: AccessRole, name: str, description: str, sets: Sequence[str], *,
             f"/permissionSets/{place}/id", "unknown_permission_set", _("There is no such set."), allowed=tuple(SETS)
         )
         for place, each in enumerate(sets)
-        if unknown_sets([each])
+        if each not in SETS
     )
     if not sets:
         raise Refused.at("/permissionSets", "required", _("A role needs at least one permission set."), allowed=SETS)
@@ -91,7 +91,7 @@ def _store(role: AccessRole) -> None:
 
 def _refuse_stronger(actor: Actor, role: AccessRole) -> None:
     """A role can be given anywhere, so what is in it must be held everywhere."""
-    if not verbs_of(role.key, tuple(role.permission_sets)) <= standing_of(actor).verbs_in():
+    if not role.verbs <= standing_of(actor).verbs_in():
         raise Denied(_("This role allows what you may not do yourself."))
 
 

@@ -13,7 +13,6 @@ from allauth.mfa.totp.internal import auth as totp
 from allauth.mfa.utils import decrypt, encrypt
 from django.conf import settings
 from django.db import transaction
-from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
 
 from portal.audit.services import record, record_refusal
@@ -60,7 +59,7 @@ def confirm(*, user: User, secret: str, code: str, actor: Actor) -> list[str]:
     sealed = {"secret": encrypt(secret), "period": period}
     Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data=sealed)
     codes = _new_codes(user)
-    _end_sessions(user)
+    user.end_sessions()
     record(actor, "second_factor.create", user, entity_type="user")
     return codes
 
@@ -107,7 +106,7 @@ def reset(*, user: User, actor: Actor) -> bool:
     require_over(actor, user)
     if not Authenticator.objects.filter(user=user).delete()[0]:
         return False
-    _end_sessions(user)
+    user.end_sessions()
     record(actor, "second_factor.reset", user, entity_type="user")
     return True
 
@@ -136,11 +135,6 @@ def _period_of(secret: str, code: str) -> int | None:
         if compare_user_code(actual=code, expected=totp.format_hotp_value(totp.hotp_value(secret, period))):
             return int(period)
     return None
-
-
-def _end_sessions(user: User) -> None:
-    user.session_stamp = get_random_string(32)
-    user.save(update_fields=["session_stamp"])
 
 
 def _new_codes(user: User) -> list[str]:
