@@ -27,6 +27,7 @@ from portal.core.http import actor_of
 from portal.core.refusals import READING, note
 from portal.core.repeats import checked_key
 
+WRAPPED: Final = "rung_wrapped"
 REHEARSED: Final = "Rung-Dry-Run"
 REPLAYED: Final = "Idempotent-Replayed"
 Handler = Callable[..., Response]
@@ -73,11 +74,12 @@ class Route(APIView):
         return request.method not in READING and not self.access.get(str(request.method), Rule()).reads
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Every writing method is wrapped once, here, so that none can forget it."""
+        """Every writing method is wrapped once, here, so that none can forget it, whichever class brings it along."""
         super().__init_subclass__(**kwargs)
         for name in ("post", "put", "patch", "delete"):
-            if name in cls.__dict__:
-                setattr(cls, name, _writing(cls.__dict__[name]))
+            method = getattr(cls, name, None)
+            if method is not None and not hasattr(method, WRAPPED):
+                setattr(cls, name, _writing(method))
 
 
 def _writing(method: Handler) -> Handler:
@@ -93,6 +95,7 @@ def _writing(method: Handler) -> Handler:
             return work()
         return _once(work, request, checked_key(key), self.shown_once)
 
+    setattr(handler, WRAPPED, True)
     return handler
 
 

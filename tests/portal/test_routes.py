@@ -3,7 +3,7 @@
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from portal.core.routes import Route
+from portal.core.routes import WRAPPED, Route
 from tenants.permissions import Verb
 
 ASKED = ("get", "post", "put", "patch", "delete")
@@ -31,3 +31,23 @@ def test_every_method_names_the_right_it_needs(view: type[Route]) -> None:
     methods = {name.upper() for name in ASKED if hasattr(view, name)}
     assert methods == set(view.access)
     assert all(rule.verb == "" or rule.verb in set(Verb) for rule in view.access.values())
+
+
+@pytest.mark.parametrize("view", routes(), ids=lambda view: view.__name__)
+def test_every_write_is_rehearsed_and_repeated_by_the_base(view: type[Route]) -> None:
+    assert all(hasattr(getattr(view, name), WRAPPED) for name in ASKED[1:] if hasattr(view, name))
+
+
+def test_a_write_from_beside_the_base_is_wrapped_too() -> None:
+    class Beside:
+        def post(self) -> None:
+            """It knows nothing of rehearsals."""
+
+    class Made(Beside, Route):
+        """A route with somebody else's method."""
+
+    class Again(Made):
+        """Wrapped once."""
+
+    assert hasattr(Made.post, WRAPPED)
+    assert Again.post is Made.post
