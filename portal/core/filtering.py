@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Q
 from django.utils.dateparse import parse_datetime
 
 from portal.core.errors import BadRequest
-
-M = TypeVar("M", bound=Model)
 
 LARGEST_PAGE: Final = 500
 PAGE: Final = 50
@@ -149,14 +147,6 @@ def flag_in(query: Mapping[str, str], name: str, *, default: bool = False) -> bo
     if text not in {"", "true", "false"}:
         raise BadRequest.at(f"/{name}", "not_a_boolean", f"{name} is true or false.", allowed=("true", "false"))
     return text == "true" if text else default
-
-
-def page_of(rows: QuerySet[M], query: Mapping[str, str]) -> tuple[list[M], int | None]:
-    """One page and the offset of the next one (None on the last). Never counts the table."""
-    offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
-    limit = number_in(query, "limit", PAGE, 1, LARGEST_PAGE)
-    found = list(rows[offset : offset + limit + 1])
-    return found[:limit], offset + limit if len(found) > limit else None
 
 
 def _bad(name: str, message: str, columns: Columns) -> BadRequest:

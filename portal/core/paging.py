@@ -13,7 +13,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from portal.core import keyset
+from portal.core import bodies, keyset
 from portal.core.errors import BadRequest
 from portal.core.filtering import LARGEST_OFFSET, LARGEST_PAGE, PAGE, number_in
 from portal.core.http import actor_of
@@ -26,7 +26,7 @@ AFTER: Final = OpenApiParameter(
     description="Beyond Run:ai: `nextAfter` of the page before, instead of an offset; a deep page costs as the first. "
     "It holds for the same caller, order and filter only.",
 )
-PAGES: Final = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500."), AFTER]
+PAGES: Final = [*bodies.PAGES, AFTER]
 _PLACE: Final = frozenset({"after", "offset", "limit"})
 
 

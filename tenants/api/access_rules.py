@@ -13,8 +13,9 @@ from rest_framework.response import Response
 from portal.core.actors import Actor
 from portal.core.bodies import REFUSALS, CountSchema, ErrorSchema, checked
 from portal.core.errors import Absent, Refused, RungError
-from portal.core.filtering import flag_in, id_number, ordering, page_of
+from portal.core.filtering import flag_in, id_number, ordering
 from portal.core.http import actor_of
+from portal.core.paging import without_cursor
 from portal.core.refusals import note
 from portal.core.routes import Route, Rule
 from tenants.access_rules import visible_rules, with_words
@@ -48,7 +49,7 @@ class AccessRules(Route):
         query = request.query_params
         flag_in(query, "includeDeleted")
         rows = _visible(request).filter(chosen(query)).order_by(ordering(query, COLUMNS, "pk"), "pk")
-        page, _following = page_of(rows, query)
+        page = without_cursor(rows, request).rows
         return Response(
             {
                 "totalRecords": rows.count(),

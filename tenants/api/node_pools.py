@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from django.db.models import Case, CharField, Count, Prefetch, Q, QuerySet, Value, When
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,10 +15,11 @@ from clusters.flavours import flavour_for
 from clusters.models import Node, NodePool
 from clusters.services.estate import create_node_pool, delete_node_pool, update_node_pool
 from clusters.topologies import MOST
-from portal.core.bodies import FILTERS, REFUSALS, CountSchema, ErrorSchema, checked
+from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, ErrorSchema, checked
 from portal.core.errors import Absent, Refused, RungError
-from portal.core.filtering import Column, as_time, as_uuid, filters, ordering, page_of
+from portal.core.filtering import Column, as_time, as_uuid, filters, ordering
 from portal.core.http import actor_of
+from portal.core.paging import without_cursor
 from portal.core.routes import Route, Rule
 from portal.core.wire import TENANT_ID, stamp
 from tenants.api.org_units import cluster_of
@@ -34,7 +35,6 @@ COLUMNS: Final = {
     "createdAt": Column("created_at", as_time),
     "updatedAt": Column("updated_at", as_time),
 }
-PAGING: Final = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500.")]
 POINTERS: Final = {
     "/label_key": "/labelKey",
     "/label_value": "/labelValue",
@@ -53,14 +53,14 @@ class NodePools(Route):
     @extend_schema(
         operation_id="get_nodepools",
         summary="List node pools",
-        parameters=[*PAGING, *FILTERS],
+        parameters=[*PAGES, *FILTERS],
         responses={200: PoolsSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         path = ordering(request.query_params, COLUMNS, "name")
         rows = _wanted(request).order_by(path, "-pk" if path.startswith("-") else "pk")
-        page, _following = page_of(rows, request.query_params)
+        page = without_cursor(rows, request).rows
         return Response({"nodepools": [pool_json(each) for each in page]})
 
     @extend_schema(

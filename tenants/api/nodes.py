@@ -13,9 +13,10 @@ from rest_framework.response import Response
 
 from clusters.models import Cluster, Node
 from clusters.selectors import STALE_AFTER
-from portal.core.bodies import FILTERS, REFUSALS, CountSchema
+from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema
 from portal.core.errors import Absent
-from portal.core.filtering import Column, as_uuid, filters, ordering, page_of
+from portal.core.filtering import Column, as_uuid, filters, ordering
+from portal.core.paging import without_cursor
 from portal.core.routes import Route, Rule
 from portal.core.wire import stamp
 from tenants.api.physical_schemas import NodesSchema
@@ -32,7 +33,6 @@ COLUMNS: Final = {
     "clusterUuid": Column("cluster_id", as_uuid),
 }
 SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
-PAGING: Final = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500.")]
 
 
 class Nodes(Route):
@@ -43,7 +43,7 @@ class Nodes(Route):
     @extend_schema(
         operation_id="get_tenant_nodes",
         summary="List nodes",
-        parameters=[*PAGING, *FILTERS, SEARCH],
+        parameters=[*PAGES, *FILTERS, SEARCH],
         responses={200: NodesSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
@@ -76,7 +76,7 @@ class ClusterNodes(Route):
         operation_id="get_nodes",
         summary="List a cluster's nodes",
         deprecated=True,
-        parameters=[*PAGING, *FILTERS, SEARCH],
+        parameters=[*PAGES, *FILTERS, SEARCH],
         responses={200: NodesSchema, **REFUSALS},
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
@@ -110,7 +110,7 @@ def told_nodes() -> QuerySet[Node]:
 
 def _page(rows: QuerySet[Node], request: Request) -> Response:
     path = ordering(request.query_params, COLUMNS, "name")
-    page, _following = page_of(rows.order_by(path, "-pk" if path.startswith("-") else "pk"), request.query_params)
+    page = without_cursor(rows.order_by(path, "-pk" if path.startswith("-") else "pk"), request).rows
     return Response({"nodes": [node_json(each) for each in page]})
 
 

@@ -5,14 +5,15 @@ from typing import Any, Final, cast
 
 from django.db.models import Case, F, IntegerField, OuterRef, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.flavours.common import RANK_TO_PRIORITY
-from portal.core.bodies import FILTERS, REFUSALS, CountSchema
-from portal.core.filtering import Column, as_number, as_uuid, filters, ordering, page_of
+from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema
+from portal.core.filtering import Column, as_number, as_uuid, filters, ordering
 from portal.core.http import actor_of
+from portal.core.paging import without_cursor
 from portal.core.routes import Route, Rule
 from tenants.api.org_figures import as_devices
 from tenants.api.org_shapes import use_json
@@ -26,7 +27,6 @@ from tenants.selectors import DepartmentPool, PoolQuota, department_rows_of, quo
 Unit = Project | Department
 Units = QuerySet[Project] | QuerySet[Department]
 ORDER: Final = tuple(Rank)
-PAGING: Final = [OpenApiParameter("offset", int), OpenApiParameter("limit", int, description="1 to 500.")]
 _PLAIN: Final = {word.lower(): ORDER.index(Rank(name)) for name, word in RANKS.items()}
 
 
@@ -78,7 +78,7 @@ class ProjectPools(Route):
     @extend_schema(
         operation_id="get_projects_node_pool_resources",
         summary="List projects' quotas by node pool",
-        parameters=[*PAGING, *FILTERS, SEARCH],
+        parameters=[*PAGES, *FILTERS, SEARCH],
         responses={200: PoolResourcesPageSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
@@ -110,7 +110,7 @@ class DepartmentPools(Route):
     @extend_schema(
         operation_id="get_departments_node_pool_resources",
         summary="List departments' quotas by node pool",
-        parameters=[*PAGING, *FILTERS, SEARCH],
+        parameters=[*PAGES, *FILTERS, SEARCH],
         responses={200: PoolResourcesPageSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
@@ -174,10 +174,10 @@ Read = Callable[[Sequence[Any]], Mapping[tuple[int, int], PoolQuota | Department
 def _page(rows: Units, request: Request, columns: Mapping[str, Column], read: Read) -> Response:
     path = ordering(request.query_params, columns, "name")
     units: QuerySet[Any] = rows.order_by(path, "pk", "cluster__node_pools__name")
-    page, following = page_of(units, request.query_params)
-    found = read(list({unit.pk: unit for unit in page}.values()))
-    told = [_row(unit, found[unit.pk, unit.pool]) for unit in page]
-    return Response({"nodePoolResources": told, "next": following})
+    part = without_cursor(units, request)
+    found = read(list({unit.pk: unit for unit in part.rows}.values()))
+    told = [_row(unit, found[unit.pk, unit.pool]) for unit in part.rows]
+    return Response({"nodePoolResources": told, "next": part.next})
 
 
 def _project_rows(units: Sequence[Project]) -> Mapping[tuple[int, int], PoolQuota]:

@@ -12,8 +12,9 @@ from rest_framework.response import Response
 
 from clusters.models import Sample
 from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, ErrorSchema, checked
-from portal.core.filtering import Column, Columns, as_time, filters, ordering, page_of
+from portal.core.filtering import Column, Columns, as_time, filters, ordering
 from portal.core.http import actor_of
+from portal.core.paging import without_cursor
 from portal.core.routes import Route, Rule
 from portal.core.sheets import download
 from portal.core.wire import TENANT_ID, stamp
@@ -46,7 +47,7 @@ class Reports(Route):
     def get(self, request: Request) -> Response:
         """Oldest first unless `sortBy` says otherwise."""
         order = ordering(request.query_params, COLUMNS, "created_at")
-        rows, _next = page_of(_wanted(request).order_by(order, "pk"), request.query_params)
+        rows = without_cursor(_wanted(request).order_by(order, "pk"), request).rows
         return Response({"reports": [_json(row) for row in rows]})
 
     @extend_schema(
