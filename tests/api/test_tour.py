@@ -77,4 +77,4 @@ def test_every_command_of_the_guide_works(postgres_db: str, socket_enabled: None
         cluster.join(10)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert "refused, as it should be" in done.stdout
-    assert set(Workload.objects.values_list("name", flat=True)) == {"tour", "from-python", "from-rung"}
+    assert set(Workload.objects.values_list("name", flat=True)) == {"tour", "from-python", "from-rung", "tonight"}
