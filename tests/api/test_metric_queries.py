@@ -1,16 +1,20 @@
 """Bad questions about clusters, pools and metrics are 400 with the parameter, and answer nothing of others."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from clusters.models import Cluster, NodePool
 from portal.core.actors import SYSTEM
-from tenants.models import Project
+from tenants.models import Project, Role
 from tenants.services.roles import create_role
 from tests.api.conftest import Robot
 from tests.factories.clusters import ClusterFactory, NodePoolFactory
 from tests.factories.tenants import MembershipFactory
+from tests.factories.workloads import WorkloadFactory
+from workloads.models import Phase
 
 WINDOW = "start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z"
 
@@ -73,6 +77,23 @@ def test_a_bad_question_about_metrics_is_400_at_its_parameter(
 def test_t51_a_bad_filter_order_or_parameter_is_400(robot: Robot, path: str, pointer: str) -> None:
     response = robot.get(f"v1/{path}")
     assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, pointer)
+
+
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_what_waits_is_counted_by_all_the_seconds_it_has_waited(database: str, llm_team: Project) -> None:
+    now, second = timezone.now(), timedelta(seconds=1)
+    for before, since in ((0, 30), (590, 30), (20, 3), (0, 600), (0, 200_000)):
+        WorkloadFactory.create(
+            project=llm_team, phase=Phase.PENDING, pending_seconds=before, phase_at=now - since * second
+        )
+    WorkloadFactory.create(project=llm_team, phase=Phase.RUNNING, pending_seconds=30)
+    robot = Robot("platform-robot", role=Role.PLATFORM_ADMIN)
+    told = robot.get("v1/workloads/telemetry?telemetryType=PENDING_TIME_DISTRIBUTION&groupBy=ProjectId").json()
+    assert [[group["value"] for group in each["groups"]] + [each["value"]] for each in told["values"]] == [
+        ["0-60", str(llm_team.pk), "2"],
+        ["600-3600", str(llm_team.pk), "2"],
+        ["86400-", str(llm_team.pk), "1"],
+    ]
 
 
 @pytest.mark.parametrize("sent", [{"name": "x", "clusterId": "lab"}, {"isDefault": True}, {"labelKey": None}, [], 3])

@@ -1,10 +1,24 @@
 """Workloads in numbers of now, from current rows."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import (
+    Case,
+    Count,
+    DateTimeField,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Q,
+    QuerySet,
+    Sum,
+    Value,
+    When,
+)
+from django.db.models.functions import Cast
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -106,14 +120,17 @@ def _sums(rows: QuerySet[Workload], by: Sequence[str], name: str) -> Iterable[tu
 
 def _waits(rows: QuerySet[Workload], by: Sequence[str]) -> Iterable[tuple[float, Sequence[Group]]]:
     now, columns = timezone.now(), _columns(by)
-    counted: Counter[tuple[int, tuple[Any, ...]]] = Counter()
-    waiting = rows.filter(phase__in=WAITING).order_by().values_list("pending_seconds", "phase_at", *columns)
-    for before, since, *group in waiting.iterator():
-        seconds = before + (now - since).total_seconds()
-        counted[sum(bound <= seconds for bound in BOUNDS), tuple(group)] += 1
-    for (place, group), number in sorted(counted.items(), key=lambda each: (each[0][0], str(each[0][1]))):
-        row = dict(zip(columns, group, strict=True))
-        yield number, [{"key": "PendingSeconds", "value": _class(place)}, *_groups(by, row)]
+    before = ExpressionWrapper(Cast("pending_seconds", IntegerField()) * Value(timedelta(seconds=1)), DurationField())
+    began = ExpressionWrapper(F("phase_at") - before, DateTimeField())
+    waited = Case(
+        *(When(began__gt=now - timedelta(seconds=bound), then=place) for place, bound in enumerate(BOUNDS)),
+        default=len(BOUNDS),
+        output_field=IntegerField(),
+    )
+    waiting = rows.filter(phase__in=WAITING).order_by().alias(began=began)
+    counted = waiting.annotate(waited=waited).values("waited", *columns).annotate(number=Count("pk"))
+    for row in counted.order_by("waited", *columns):
+        yield row["number"], [{"key": "PendingSeconds", "value": _class(row["waited"])}, *_groups(by, row)]
 
 
 def _class(place: int) -> str:
