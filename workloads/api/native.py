@@ -20,6 +20,7 @@ from portal.core.routes import Route, Rule
 from tenants.api.authentication import marks_of
 from tenants.models import Project
 from tenants.permissions import grants_read_once
+from workloads.api.actions import ACTIONS
 from workloads.api.native_schemas import SubmissionErrorSchema, native_schema, new_schema
 from workloads.api.native_shapes import native_json
 from workloads.api.submitting import ANSWERS, NATIVE_TYPES, Submission, project_named, told_at
@@ -28,7 +29,6 @@ from workloads.intake import Native, WorkloadSpec
 from workloads.intake.native import TYPES, native_pointer
 from workloads.models import Workload
 from workloads.selectors import workload_or_404
-from workloads.services import lifecycle
 from workloads.services.reading import read_native_body
 from workloads.services.submission import category_of, type_named
 
@@ -46,7 +46,18 @@ RULES: Final[Mapping[str, str]] = {
 """Rung's codes in Run:ai's words, where it has one."""
 
 
-class NativeSubmission(Submission):
+class NativeFields(Submission):
+    """What comes in has native fields."""
+
+    def taken(self, request: Request, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
+        """Submitted; what is refused then is said of the native fields."""
+        try:
+            return self.accept(request, spec=spec, project=project, raw=raw)
+        except (BadRequest, Refused, Conflict) as error:
+            raise at_native_fields(error) from error
+
+
+class NativeSubmission(NativeFields):
     """A native workload comes in."""
 
     kind: ClassVar[str]
@@ -59,15 +70,8 @@ class NativeSubmission(Submission):
             filled = from_template(self.kind, body, project)
             with naming_sources(filled):
                 spec = read_body(self.kind, {**body, **filled}, project, actor)
-                workload = self.taken(request, spec, project, filled)
+                workload = self.taken(request, spec, project, {**dict(request.data), **filled})
         return Response(native_json(workload) | self.foreseen, status=202)
-
-    def taken(self, request: Request, spec: WorkloadSpec, project: Project, filled: Mapping[str, Any]) -> Workload:
-        """Submitted; what is refused then is said of the native fields."""
-        try:
-            return self.accept(request, spec=spec, project=project, raw={**dict(request.data), **filled})
-        except (BadRequest, Refused, Conflict) as error:
-            raise at_native_fields(error) from error
 
     def handle_exception(self, exc: Exception) -> Response:
         """A refused field is 400 here."""
@@ -184,9 +188,6 @@ class Resume(Route):
     def post(self, request: Request, kind: str, workload_id: str) -> Response:
         """Accepted; 409 unless it is stopped."""
         return act("resume", actor_of(request), kind, workload_id)
-
-
-ACTIONS: Final = {"suspend": lifecycle.stop, "resume": lifecycle.resume, "delete": lifecycle.delete}
 
 
 def act(action: str, actor: Actor, kind: str, workload_id: str) -> Response:

@@ -6,17 +6,11 @@ from typing import Any, Final
 
 from portal.core.wire import stamp
 from workloads.api.shapes import two_modes
+from workloads.intake.native.objects import FRAMEWORK_OF
 from workloads.intake.resources import FRACTION, GPU
 from workloads.models import Workload
 
 Spec = dict[str, Any]
-_FRAMEWORKS: Final[Mapping[str, str]] = {
-    "PyTorchJob": "PyTorch",
-    "MPIJob": "MPI",
-    "TFJob": "TF",
-    "XGBoostJob": "XGBoost",
-    "JAXJob": "JAX",
-}
 _SIDES: Final = (
     ("requests", "memory", "cpuMemoryRequest"),
     ("limits", "memory", "cpuMemoryLimit"),
@@ -75,7 +69,7 @@ def _spec_of_manifest(workload: Workload) -> Spec:
     manifest = workload.spec["manifest"]
     body = manifest["spec"]
     kind = manifest["kind"]
-    if kind in _FRAMEWORKS:
+    if kind in FRAMEWORK_OF:
         return _of_roles(kind, body)
     if kind == "LeaderWorkerSet":
         return _of_group(body)
@@ -90,7 +84,7 @@ def _of_roles(kind: str, body: Spec) -> Spec:
     roles = next(value for name, value in body.items() if name.endswith("ReplicaSpecs"))
     role = roles.get("Worker") or next(iter(roles.values()))
     workers = roles.get("Worker", {}).get("replicas", 1)
-    return {**_part(role["template"]), "distributedFramework": _FRAMEWORKS[kind], "numWorkers": workers}
+    return {**_part(role["template"]), "distributedFramework": FRAMEWORK_OF[kind], "numWorkers": workers}
 
 
 def _of_group(body: Spec) -> Spec:

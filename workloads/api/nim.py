@@ -7,24 +7,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.bodies import checked
-from portal.core.errors import BadRequest, Conflict, Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
 from portal.core.routes import Route, Rule
 from tenants.api.authentication import marks_of
 from tenants.permissions import grants_read_once
-from workloads.api.native import at_native_fields, of_kind, read_body
+from workloads.api.native import NativeFields, of_kind, read_body
 from workloads.api.native_schemas import NewNimService, NimServiceSchema, change_schema
 from workloads.api.native_shapes import effective_spec
 from workloads.api.serving import changed
 from workloads.api.shapes import metadata_v2
-from workloads.api.submitting import ANSWERS, Submission, project_named
+from workloads.api.submitting import ANSWERS, project_named
 from workloads.models import Workload
 
 KIND = "nim-services"
 
 
-class NimServices(Submission):
+class NimServices(NativeFields):
     """A NIM service comes in."""
 
     @extend_schema(
@@ -41,10 +40,7 @@ class NimServices(Submission):
             project = project_named(actor, metadata["projectId"], None, at="/metadata")
             body = {**metadata, "spec": sent["spec"]}
             spec = read_body(KIND, body, project, actor)
-            try:
-                workload = self.accept(request, spec=spec, project=project, raw=body)
-            except (BadRequest, Refused, Conflict) as error:
-                raise at_native_fields(error) from error
+            workload = self.taken(request, spec, project, body)
         return Response(nim_json(workload) | self.foreseen, status=202)
 
 

@@ -118,6 +118,10 @@ _FRAMEWORKS: Final[Mapping[str, _Framework]] = {
 }
 
 
+FRAMEWORK_OF: Final[Mapping[str, str]] = {each.kind: name for name, each in _FRAMEWORKS.items()}
+"""By the kind of its object."""
+
+
 def distributed(asked: Checked) -> Built:
     """A job of its framework's operator: the leading pod where it has one, and its workers."""
     framework = _FRAMEWORKS[asked.spec["distributedFramework"]]
