@@ -23,7 +23,7 @@ from workloads.services.submission import category_of, type_of
 
 
 class SourcedSchema(serializers.Serializer[Any]):
-    """A value, and whether it was explicit, a label's, the type's or follows from the threshold."""
+    """A value, and whether it was explicit, a label's, a policy's, the type's or follows from the threshold."""
 
     value = serializers.CharField()
 

@@ -16,6 +16,7 @@ from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from workloads.models import Workload
 from workloads.selectors import containers_of, logs, pods_of, workload_or_404
+from workloads.selectors.history import MOST_ENTRIES
 
 LINES: Final = 200
 MOST_LINES: Final = 3000
@@ -26,7 +27,9 @@ class PodLogSchema(serializers.Serializer[Any]):
 
     pod = serializers.CharField(allow_null=True)
     container = serializers.CharField(allow_blank=True)
-    pods = serializers.ListField(child=serializers.CharField(), help_text="Every pod there is, newest first.")
+    pods = serializers.ListField(
+        child=serializers.CharField(), help_text=f"Its pods, newest first, {MOST_ENTRIES} at most."
+    )
     containers = serializers.ListField(child=serializers.CharField())
     lines = serializers.ListField(child=serializers.CharField(allow_blank=True))
     cut = serializers.BooleanField(help_text="There are earlier lines.")

@@ -1,4 +1,4 @@
-"""Metrics of one workload and of one pod: what their pods held and asked for. Use is measured by nobody here."""
+"""Metrics of one workload and of one pod: what their pods held and asked for, not what they used."""
 
 from typing import Any, Final
 from uuid import UUID
