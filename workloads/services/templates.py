@@ -137,10 +137,10 @@ def _refuse_unknown_priority(spec: Mapping[str, Any]) -> None:
 
 
 def _asset(kind: str, wanted: UUID | None, row: WorkloadTemplate, *, at: str) -> Asset | None:
-    """The asset with this id, of the template's scope or a wider one."""
+    """The asset with this id, of the template's scope or a wider one; held until the end, so that it stays."""
     if wanted is None:
         return None
-    found = usable_assets(row.owner).filter(kind=kind, pk=wanted).first()
+    found = usable_assets(row.owner).select_for_update(of=("self",)).filter(kind=kind, pk=wanted).first()
     if found is None:
         message = f"There is no {kind} of this id in the template's scope or a wider one."
         raise Refused.at(f"{at}/{kind}", "unknown_id", message)
