@@ -108,6 +108,6 @@ def file_of(lines: Iterable[Line]) -> str:
 def words_of_cover(lines: Sequence[Line]) -> str:
     """How much of the time was measured, in a sentence: the mean of the lines."""
     if not any(line.total.samples for line in lines):
-        return "Nothing was measured in that time: the file holds no hours."
+        return "Nothing was measured then."
     share = sum(line.total.covered / line.stretch.seconds for line in lines) / len(lines)
     return f"{100 * share:.1f} % of that time was measured."

@@ -183,7 +183,7 @@ def test_a_file_is_kept_for_thirty_days(db: None, status: str, days: int, left: 
 def test_a_ready_one_says_how_much_of_the_time_was_measured(asked: Report, llm_team: Project) -> None:
     report_making.sweep()
     asked.refresh_from_db()
-    assert asked.message.startswith("Nothing was measured in that time")
+    assert asked.message.startswith("Nothing was measured")
     since = {"due_at": asked.created_at, "status": "Pending", "start": asked.end - timedelta(minutes=4)}
     Report.objects.filter(pk=asked.pk).update(**since)
     at = asked.end.replace(second=0, microsecond=0) - timedelta(minutes=2)
