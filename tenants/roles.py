@@ -48,6 +48,8 @@ class Resource:
     title: str
     group: str
     needs: Mapping[str, Verbs]
+    wide: bool = False
+    """Of the whole installation: a role in a smaller place allows nothing of it."""
 
 
 def _needing(
@@ -96,10 +98,10 @@ RESOURCES: Final = (
     Resource("cluster", "Clusters", "physical-resource", _written_with(Verb.MANAGE_CLUSTERS, read=_ANYBODY)),
     Resource("nodepools", "Node pools", "physical-resource", _written_with(Verb.MANAGE_CLUSTERS, read=_ANYBODY)),
     Resource("nodes", "Nodes", "physical-resource", _needing(read=_ANYBODY)),
-    Resource("users", "Users", "iam", _written_with(Verb.MANAGE_ACCESS, read=_SEEING)),
-    Resource("service-account", "Service accounts", "iam", _written_with(Verb.MANAGE_ACCESS, read=_SEEING)),
-    Resource("access-keys", "Access keys of others", "iam", _needing(read=_SEEING, delete=_ACCESS)),
-    Resource("roles", "Roles", "iam", _written_with(Verb.MANAGE_ACCESS, read=_ANYBODY)),
+    Resource("users", "Users", "iam", _written_with(Verb.MANAGE_ACCESS, read=_SEEING), wide=True),
+    Resource("service-account", "Service accounts", "iam", _written_with(Verb.MANAGE_ACCESS, read=_SEEING), wide=True),
+    Resource("access-keys", "Access keys of others", "iam", _needing(read=_SEEING, delete=_ACCESS), wide=True),
+    Resource("roles", "Roles", "iam", _written_with(Verb.MANAGE_ACCESS, read=_ANYBODY), wide=True),
     Resource("access_rules", "Access rules", "iam", _needing(create=_MEMBERS, read=_SEEING, delete=_MEMBERS)),
     Resource("workloads", "Workloads", "workload", _WORKLOADS),
     Resource("workspaces", "Workspaces", "workload", _WORKLOADS),
@@ -116,6 +118,7 @@ RESOURCES: Final = (
         _written_with(Verb.MANAGE_DICTIONARY, read=_ANYBODY),
     ),
 )
+WIDE: Final = frozenset(resource.type for resource in RESOURCES if resource.wide)
 NEEDS: Final[Mapping[tuple[str, str], Verbs]] = {
     (resource.type, action): verbs for resource in RESOURCES for action, verbs in resource.needs.items()
 }
@@ -218,7 +221,14 @@ def verbs_of(key: str, custom: tuple[str, ...] = ()) -> Verbs:
     return frozenset[Verb]().union(*(SETS[each].verbs for each in sets if each in SETS))
 
 
-def permissions_of(verbs: Verbs) -> list[tuple[Resource, list[str]]]:
-    """The table's rows with the actions that these verbs allow; rows without any are left out."""
-    found = ((each, [name for name, needed in each.needs.items() if needed <= verbs]) for each in RESOURCES)
+def permissions_of(verbs: Verbs, everywhere: Verbs | None = None) -> list[tuple[Resource, list[str]]]:
+    """The table's rows with the actions that these verbs allow; rows without any are left out.
+
+    `everywhere`: those that are held in the whole installation, where they are not all of them.
+    """
+    wide = verbs if everywhere is None else everywhere
+    found = (
+        (each, [name for name, needed in each.needs.items() if needed <= (wide if each.wide else verbs)])
+        for each in RESOURCES
+    )
     return [(resource, actions) for resource, actions in found if actions]

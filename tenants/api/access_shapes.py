@@ -13,11 +13,11 @@ from tenants.roles import PREDEFINED, SETS, PermissionSet, Verbs, permissions_of
 ROOT: Final = "rung"
 
 
-def permissions_json(verbs: Verbs) -> list[dict[str, Any]]:
-    """Resource types with the actions that these verbs allow."""
+def permissions_json(verbs: Verbs, everywhere: Verbs | None = None) -> list[dict[str, Any]]:
+    """Resource types with the actions that these verbs allow, some of them in the whole installation only."""
     return [
         {"resourceType": each.type, "displayName": each.title, "groupId": each.group, "actions": actions}
-        for each, actions in permissions_of(verbs)
+        for each, actions in permissions_of(verbs, everywhere)
     ]
 
 

@@ -13,7 +13,7 @@ from portal.core.routes import Route, Rule
 from tenants.api.access_schemas import AskedScopes, PermissionSchema, PermissionSetSchema, PermittedScopesSchema
 from tenants.api.access_shapes import permissions_json, scopes_json, set_json
 from tenants.permissions import EVERYTHING, standing_of
-from tenants.roles import ACTIONS, NEEDS, SETS
+from tenants.roles import ACTIONS, NEEDS, SETS, WIDE
 
 PERMISSIONS: Final = PermissionSchema(many=True)
 PERMISSION_SETS: Final = PermissionSetSchema(many=True)
@@ -32,7 +32,8 @@ class Permissions(Route):
     )
     def get(self, request: Request) -> Response:
         """A summary of the caller's permissions."""
-        return Response(permissions_json(standing_of(actor_of(request)).verbs))
+        standing = standing_of(actor_of(request))
+        return Response(permissions_json(standing.verbs, standing.verbs_in()))
 
 
 class PermissionSets(Route):
@@ -84,9 +85,10 @@ class PermittedScopes(Route):
     def post(self, request: Request) -> Response:
         """The caller's scopes per action."""
         kind, standing = checked(AskedScopes, request.data)["resourceType"], standing_of(actor_of(request))
+        reaching = [each for each in standing.grants if each.everywhere or kind not in WIDE]
         found = {}
         for action in ACTIONS:
             needed = NEEDS.get((kind, action))
-            grants = [] if needed is None else [each for each in standing.grants if needed <= each.verbs]
+            grants = [] if needed is None else [each for each in reaching if needed <= each.verbs]
             found[action] = scopes_json([EVERYTHING] if needed == frozenset() else grants)
         return Response(found)

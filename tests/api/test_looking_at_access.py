@@ -61,3 +61,14 @@ def test_an_owner_gives_the_role_that_looks(llm_team: Project) -> None:
         "scopeId": str(llm_team.pk),
     }
     assert owner.send("POST", RULES, body).status_code == 201
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OWNER])
+def test_a_role_in_a_project_is_not_told_that_it_may_read_people(llm_team: Project, role: Role) -> None:
+    looking = Robot("looking-robot", role=role, project=llm_team)
+    held = {each["resourceType"]: each["actions"] for each in looking.get("v1/authorization/permissions").json()}
+    assert "read" in held["access_rules"]
+    assert "users" not in held
+    question = {"resourceType": "users", "action": "read"}
+    found = looking.send("POST", "v1/authorization/permitted-scopes", question).json()["read"]
+    assert (found["system"], found["projects"]) == (False, [])

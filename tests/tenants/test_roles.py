@@ -60,9 +60,10 @@ class TestTheTable:
         assert {role: verbs_of(role.value) for role in Role} == MAY
         assert MAY[Role.PLATFORM_ADMIN] == EVERY
 
-    def test_each_role_holds_what_the_weaker_ones_hold(self) -> None:
-        ranks = list(MAY.values())
+    def test_each_role_holds_what_the_weaker_ones_hold_but_members_do_not_look_at_access(self) -> None:
+        ranks = [verbs - {Verb.VIEW_ACCESS} for verbs in MAY.values()]
         assert all(weaker < stronger for weaker, stronger in pairwise(ranks))
+        assert [role for role, verbs in MAY.items() if Verb.VIEW_ACCESS not in verbs] == [Role.MEMBER]
 
 
 class TestCustomRoles:
