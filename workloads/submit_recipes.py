@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from portal.core.recipes import Recipe, Request, recipes, rung_text, yaml_text
 from workloads.intake import FormFields, Scope, WorkloadSpec
 from workloads.intake.names import NODE_POOLS, PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from workloads.native_bodies import KINDS, flags_of, native_spec, says_the_same
-from workloads.recipes import Recipe, Request, recipes, rung_text, yaml_text
 
 MOST: Final = 10
 METHODS: Final[Mapping[str, str]] = {

@@ -12,6 +12,7 @@ from typer.main import get_command
 from rung_cli import __version__
 from rung_cli.commands import (
     acting,
+    asking,
     catalogue,
     completing,
     declaring,
@@ -41,7 +42,7 @@ app = typer.Typer(
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (signing_in, catalogue, submitting, reading, logs, waiting, acting, quota, declaring, completing):
+for group in (signing_in, catalogue, submitting, reading, logs, waiting, acting, quota, declaring, asking, completing):
     group.register(app)
 
 

@@ -38,6 +38,7 @@ COLUMNS: Final = {
 POINTERS: Final = {
     "/label_key": "/labelKey",
     "/label_value": "/labelValue",
+    "/is_default": "/isDefault",
     "/gpu_placement": "/schedulingConfiguration/placementStrategy/gpu",
     "/topology_levels": "/topologyLevels",
     **{f"/topology_levels/{index}": f"/topologyLevels/{index}" for index in range(MOST + 1)},
@@ -83,6 +84,7 @@ class NodePools(Route):
                 label_value=body["labelValue"],
                 gpu_placement=_placement(body),
                 topology_levels=body.get("topologyLevels") or (),
+                is_default=bool(body.get("isDefault")),
                 actor=actor,
             )
         return Response(pool_json(_pool(pool.pk)), status=201)
@@ -156,6 +158,7 @@ def _change(request: Request, pool_id: int) -> Response:
             label_value=body.get("labelValue"),
             gpu_placement=_placement(body),
             topology_levels=body.get("topologyLevels"),
+            is_default=body.get("isDefault"),
         )
     return Response(pool_json(_pool(pool_id)))
 

@@ -113,6 +113,9 @@ class PoolChange(serializers.Serializer[Any]):
         allow_null=True,
         help_text="Beyond Run:ai: keys of node labels, widest first; a gang may ask for one value. [] takes them away.",
     )
+    isDefault = serializers.BooleanField(
+        required=False, allow_null=True, help_text="Beyond Run:ai: it is used where nobody names a pool."
+    )
 
 
 class NewPool(PoolChange):

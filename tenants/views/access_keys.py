@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from portal.core.copying import address_of, copies_of
 from portal.core.errors import Absent, RungError
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
@@ -19,6 +20,7 @@ from tenants.key_examples import examples_of
 from tenants.models import AccessKey
 from tenants.permissions import standing_of
 from tenants.services import access_keys
+from tenants.twins import new_key
 
 
 @login_required
@@ -28,16 +30,11 @@ def keys(request: HttpRequest) -> HttpResponse:
     """Every key of mine, and a form for another one."""
     actor = actor_of(request)
     form = AccessKeyForm(sent(request), standing=standing_of(actor))
+    if shown := copies_of(request, form, lambda: new_key(**form.asked)):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
-            key, secret = access_keys.create(
-                name=form.cleaned_data["name"],
-                actor=actor,
-                expires_at=form.expires_at,
-                read_only=form.cleaned_data["read_only"],
-                project=form.project,
-                department=form.department,
-            )
+            key, secret = access_keys.create(actor=actor, **form.asked)
         except RungError as error:
             form.show(error, {"": "name"} if error.code == "taken" else {})
         else:
@@ -73,10 +70,6 @@ def _mine(request: HttpRequest, key_id: UUID) -> AccessKey:
 
 
 def _show_secret(request: HttpRequest, key: AccessKey, secret: str) -> HttpResponse:
-    address = request.build_absolute_uri("/").rstrip("/")
-    context = {
-        "key": key,
-        "secret": secret,
-        "examples": examples_of(address=address, client_id=key.client_id),
-    }
+    examples = examples_of(address=address_of(request), client_id=key.client_id)
+    context = {"key": key, "secret": secret, "examples": examples}
     return render(request, "tenants/access_key_secret.html", context)

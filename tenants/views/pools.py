@@ -11,11 +11,13 @@ from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool
 from clusters.selectors import level_rows
 from clusters.services.estate import create_node_pool, delete_node_pool, update_node_pool
+from portal.core.copying import copies_of
 from portal.core.errors import RungError
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
 from tenants.forms import LEVELS, PoolChangeForm, PoolForm
 from tenants.permissions import Verb, require
+from tenants.twins import changed_pool, new_pool
 
 
 @login_required
@@ -26,6 +28,8 @@ def pools(request: HttpRequest, name: str) -> HttpResponse:
     require(actor, Verb.MANAGE_CLUSTERS)
     cluster = get_object_or_404(Cluster, name=name)
     form = PoolForm(sent(request), flavour=flavour_for(cluster.flavour))
+    if shown := copies_of(request, form, lambda: new_pool(cluster, form.cleaned_data)):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
             pool = create_node_pool(cluster=cluster, actor=actor, **form.cleaned_data)
@@ -48,6 +52,8 @@ def change(request: HttpRequest, name: str, pool: str) -> HttpResponse:
     require(actor, Verb.MANAGE_CLUSTERS)
     row = get_object_or_404(NodePool.objects.select_related("cluster"), cluster__name=name, name=pool)
     form = PoolChangeForm(sent(request), pool=row, flavour=flavour_for(row.cluster.flavour))
+    if shown := copies_of(request, form, lambda: changed_pool(row, form.cleaned_data)):
+        return shown
     levels = level_rows([row]).get(row.pk, [])
     if request.method == "POST" and form.is_valid():
         try:

@@ -43,6 +43,21 @@ def test_the_menu_leads_to_an_invitation(window: Visit) -> None:
     assert wrong_in_any_look(window, "no-access-key") == []
 
 
+def test_the_form_says_how_a_program_makes_the_same_key_while_it_is_filled(window: Visit) -> None:
+    page = window.open(URL)
+    page.get_by_text("Copy as YAML, curl, rung, Python").click()
+    expect(page.locator("#copies")).to_contain_text("Name: This field is required.")
+    page.get_by_label("Name").press_sequentially("nightly")
+    expect(page.locator("#copy-text-yaml")).to_contain_text("name: nightly")
+    page.get_by_role("tab", name="curl").click()
+    expect(page.locator("#copy-text-curl")).to_contain_text('"name": "nightly"')
+    assert wrong_in_any_look(window, "access-key-copies") == []
+    page.get_by_role("button", name="Copy curl").click()
+    assert "/api/v1/access-keys" in page.evaluate("navigator.clipboard.readText()")
+    assert window.complaints == []
+    assert not AccessKey.objects.exists()
+
+
 def test_a_secret_is_shown_with_lines_to_copy(window: Visit) -> None:
     page = window.open(URL)
     make(page)

@@ -14,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from portal.core.actors import SYSTEM
+from portal.core.recipes import here_document
 from tenants.models import Project, Role, User
 from tenants.services import service_accounts
 from tests.api.conftest import Robot
@@ -23,7 +24,6 @@ from workloads.examples import example_text
 from workloads.intake import FormFields, read_form
 from workloads.models import Plan, Workload, WorkloadType
 from workloads.native_bodies import native_spec, says_the_same
-from workloads.recipes import here_document
 from workloads.selectors.plan_requests import plan_requests
 from workloads.services.plans import plan_priority_change, plan_type_change
 from workloads.services.reading import scope_of

@@ -27,15 +27,8 @@ from workloads.policy_rules import Kind, Scope
 from workloads.selectors.policies import holding_at, visible_policies
 from workloads.selectors.scopes import owner_at
 from workloads.services.policies import Target, change_policy, lift_policy, set_policy
+from workloads.twins import POLICIES
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "workspaces": Kind.WORKSPACE,
-    "trainings": Kind.TRAINING,
-    "distributed": Kind.DISTRIBUTED,
-    "inferences": Kind.INFERENCE,
-    "distributed-inferences": Kind.DISTRIBUTED_INFERENCE,
-    "nim-services": Kind.NIM_SERVICE,
-}
 WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
 MANAGED: Final = Rule("manage_project", "somewhere")
 PLACE: Final = [
@@ -53,15 +46,15 @@ CHECKED: Final = [
 class PolicyKind:
     """Path converter: the kinds of policies."""
 
-    regex = "|".join(KINDS)
+    regex = "|".join(POLICIES.values())
 
     def to_python(self, value: str) -> Kind:
         """The kind of a word."""
-        return KINDS[value]
+        return next(kind for kind, word in POLICIES.items() if word == value)
 
     def to_url(self, value: Kind) -> str:
         """The word of a kind."""
-        return next(word for word, kind in KINDS.items() if kind is value)
+        return POLICIES[value]
 
 
 class Policies(Route):

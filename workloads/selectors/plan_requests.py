@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from portal.core.recipes import Request
 from workloads.models import Category, Plan, Priority, WorkloadType
-from workloads.recipes import Request
 
 PRIORITIES = "/api/v1/workload-priorities"
 TYPES = "/api/v1/workload-types"

@@ -10,9 +10,11 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from portal.core.copying import copies_of
 from portal.core.errors import Conflict, Refused
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
+from workloads import twins
 from workloads.models import NotificationChannel
 from workloads.notification_forms import POINTERS, ChannelForm, TrialForm
 from workloads.selectors.notifications import own_address, use_of
@@ -32,6 +34,8 @@ def add(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     notifications.require_channels(actor)
     form = ChannelForm(sent(request))
+    if shown := copies_of(request, form, lambda: twins.channel(None, form.cleaned_data["name"], form.config)):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
             name = form.cleaned_data["name"]
@@ -52,6 +56,8 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     row = notifications.channel_named(name=name, actor=actor)
     form = ChannelForm(sent(request), old=row)
+    if shown := copies_of(request, form, lambda: twins.channel(row, row.name, form.config)):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
             notifications.change_channel(row=row, type_=row.type, config=form.config, actor=actor, merge=False)

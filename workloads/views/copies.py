@@ -4,19 +4,15 @@ from collections.abc import Sequence
 
 from django.http import HttpRequest
 
+from portal.core.copying import address_of
+from portal.core.recipes import Recipe, recipes
 from tenants.models import Project
 from workloads.intake import WorkloadSpec
 from workloads.models import Plan
-from workloads.recipes import Recipe, recipes
 from workloads.selectors.plan_requests import plan_requests
 from workloads.services.reading import scope_of
 from workloads.submit_forms import FieldsForm, SubmitBase
 from workloads.submit_recipes import Home, of_form, of_manifests
-
-
-def address_of(request: HttpRequest) -> str:
-    """Where this portal is, as its reader reached it."""
-    return request.build_absolute_uri("/").rstrip("/")
 
 
 def submit_recipes(request: HttpRequest, form: SubmitBase, specs: Sequence[WorkloadSpec]) -> list[Recipe]:

@@ -11,11 +11,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.core.actors import Actor
+from portal.core.copying import copies_of
 from portal.core.errors import Absent, Conflict, Refused
 from portal.core.http import actor_of
 from portal.core.keyset import page_of
 from portal.core.pageforms import sent
 from tenants.permissions import Verb, can
+from workloads import twins
 from workloads.models import Subscription
 from workloads.notification_forms import WishForm
 from workloads.selectors.notifications import channel_uses, deliveries_of, own_address, told
@@ -35,6 +37,8 @@ def mine(request: HttpRequest) -> HttpResponse:
     wish = _chosen(wishes, request.GET.get("subscription", ""))
     names = [each.name for each in notifications.channels(actor)]
     form = WishForm(sent(request), channels=names, old=wish)
+    if shown := copies_of(request, form, lambda: twins.wish(wish, form.events, form.cleaned_data["channels"])):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
             return _saved(request, form, wish)

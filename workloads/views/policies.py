@@ -10,11 +10,15 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from portal.core.actors import Actor
+from portal.core.copying import copies_of
 from portal.core.errors import Conflict, Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
 from portal.core.pageforms import sent
+from portal.core.recipes import Request as Call
 from tenants.permissions import standing_of
+from workloads import twins
 from workloads.models import Policy
 from workloads.permissions import require_scope
 from workloads.policy_forms import KINDS, POINTERS, PolicyForm
@@ -55,10 +59,11 @@ def add(request: HttpRequest) -> HttpResponse:
     if not places:
         require_scope(actor, None)
     form = PolicyForm(sent(request), places=places)
+    if shown := copies_of(request, form, lambda: _twin(form, _chosen(actor, form))):
+        return shown
     if request.method == "POST" and form.is_valid():
-        kind = Kind(form.cleaned_data["kind"])
-        target = Target(kind, chosen_owner(actor, form.cleaned_data["place"]))
-        if there := Policy.objects.filter(kind=str(kind), **target.where).first():
+        target = _chosen(actor, form)
+        if there := Policy.objects.filter(kind=str(target.kind), **target.where).first():
             messages.info(request, _("There is such a policy already: this is it."))
             return redirect("workloads:policy", policy_id=there.pk)
         return _set(request, form, target, None)
@@ -74,6 +79,8 @@ def edit(request: HttpRequest, policy_id: UUID) -> HttpResponse:
     target = _target(row)
     require_scope(actor, target.owner)
     form = PolicyForm(sent(request), places=[], old=row)
+    if shown := copies_of(request, form, lambda: _twin(form, target)):
+        return shown
     if request.method == "POST" and form.is_valid():
         return _set(request, form, target, row)
     return _form(request, form, row)
@@ -104,6 +111,14 @@ def _set(request: HttpRequest, form: PolicyForm, target: Target, row: Policy | N
 def _form(request: HttpRequest, form: PolicyForm, row: Policy | None) -> HttpResponse:
     context = {"form": form, "policy": row, "title": _target(row).title if row else ""}
     return render(request, "workloads/policy.html", context, status=422 if form.errors else 200)
+
+
+def _twin(form: PolicyForm, target: Target) -> Call:
+    return twins.set_policy(target.kind, target.owner, form.cleaned_data["name"], form.document(target.kind))
+
+
+def _chosen(actor: Actor, form: PolicyForm) -> Target:
+    return Target(Kind(form.cleaned_data["kind"]), chosen_owner(actor, form.cleaned_data["place"]))
 
 
 def _target(row: Policy) -> Target:

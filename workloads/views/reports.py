@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.models import Cluster
+from portal.core.copying import copies_of
 from portal.core.errors import RungError
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
@@ -26,6 +27,7 @@ from workloads.report_requests import CLUSTER_ID, named_places
 from workloads.selectors.reports import reports_of
 from workloads.services import reports as service
 from workloads.services.report_making import KEPT, UNFINISHED
+from workloads.twins import new_report
 
 PAGE_SIZE: Final = 20
 TONES: Final = {
@@ -42,6 +44,8 @@ def reports(request: HttpRequest) -> HttpResponse:
     """My reports, newest first, and a form for another one."""
     actor = actor_of(request)
     form = ReportForm(sent(request), standing=standing_of(actor), now=timezone.now())
+    if shown := copies_of(request, form, lambda: new_report(form.asked)):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
             row = service.create_report(actor=actor, **form.asked)

@@ -12,12 +12,15 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.core.actors import Actor
+from portal.core.copying import copies_of
 from portal.core.errors import Absent, BadRequest, Conflict, Refused, TooLarge
 from portal.core.http import actor_of
 from portal.core.keyset import page_of
 from portal.core.pageforms import sent
+from portal.core.recipes import Request as Call
 from tenants.models import Project
 from tenants.permissions import Verb, grants_read_once
+from workloads import twins
 from workloads.models import WorkloadTemplate
 from workloads.permissions import may_keep, require_keep, require_scope
 from workloads.prepared import combined
@@ -53,6 +56,8 @@ def add(request: HttpRequest) -> HttpResponse:
     """Keep a new one."""
     actor = actor_of(request)
     form = form_for_new(actor, data=sent(request), initial=_copied(request, actor))
+    if shown := copies_of(request, form, lambda: _twin(actor, form)):
+        return shown
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         try:
@@ -75,6 +80,8 @@ def one(request: HttpRequest, template_id: UUID) -> HttpResponse:
     if request.method == "POST":
         require_keep(actor, row)
     form = TemplateForm(sent(request), places=[], assets=list(usable_assets(row.owner)), old=row)
+    if shown := copies_of(request, form, lambda: twins.changed_template(row, form.draft)):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
             change_template(template=row, draft=form.draft, actor=actor)
@@ -95,6 +102,11 @@ def delete(request: HttpRequest, template_id: UUID) -> HttpResponse:
     delete_template(template=row, actor=actor)
     messages.success(request, _("Deleted: %(name)s. What was submitted with it stays.") % {"name": row.name})
     return redirect(LIST)
+
+
+def _twin(actor: Actor, form: TemplateForm) -> Call:
+    given = form.cleaned_data
+    return twins.new_template(given["kind"], chosen_owner(actor, given["place"]), form.draft)
 
 
 def form_for_new(actor: Actor, **kwargs: Any) -> TemplateForm:

@@ -20,7 +20,7 @@ Body = Mapping[str, Any]
 class Request:
     """One call of the REST API.
 
-    `method` is its name in Run:ai's client, from the client's root, or empty; `arguments` stand before its body.
+    `method` is its name in Run:ai's client, from the client's root, if it has one; `arguments` stand before its body.
     """
 
     verb: str
@@ -44,14 +44,16 @@ def recipes(
 ) -> list[Recipe]:
     """The four tabs; one without a text is left out.
 
-    `document`: the YAML itself, `command`: of `rung`, `note`: comment lines that curl and Python begin with.
+    `document`: YAML, else the bodies; `command`: of `rung`, else the calls by `rung api`; `note`: comment lines that
+    curl and Python begin with.
     """
     curl = "\n\n".join(curl_text(address, each) for each in requests)
     python = python_text(address, requests) if requests else ""
+    bodies = [each.body for each in requests if each.body is not None]
     texts = {
-        "yaml": ("YAML", document),
+        "yaml": ("YAML", document or (yaml_text(bodies) if bodies else "")),
         "curl": ("curl", curl and note + curl),
-        "rung": ("rung", command),
+        "rung": ("rung", command or "\n\n".join(map(_asked_by_rung, requests))),
         "python": ("Python", python and note + python),
     }
     return [Recipe(name, title, text) for name, (title, text) in texts.items() if text]
@@ -86,18 +88,27 @@ def rung_text(words: Sequence[str], document: str = "") -> str:
     return f"{command} {here_document(document, 'YAML')}" if document else command
 
 
+def _asked_by_rung(request: Request) -> str:
+    words = ["api", request.verb, request.path.removeprefix("/api/")]
+    if request.body is None:
+        return rung_text(words)
+    return rung_text([*words, "-f", "-"], yaml_text([request.body]))
+
+
 def python_text(address: str, requests: Sequence[Request]) -> str:
-    """A whole script; empty where Run:ai's client has no method for one of the calls."""
-    if not all(each.method for each in requests):
-        return ""
+    """A whole script; what Run:ai's client has no method for goes by its way of asking anything."""
     calls = "\n".join(_call(each) for each in requests)
     return f"{_SIGNED_IN.format(address=address)}{calls}\n"
 
 
 def _call(request: Request) -> str:
-    arguments = [repr(each) for each in request.arguments]
-    arguments += [] if request.body is None else [pformat(dict(request.body), sort_dicts=False, width=100)]
-    return f"answer = client.{request.method}({', '.join(arguments)})\nprint(answer.data)"
+    body = None if request.body is None else pformat(dict(request.body), sort_dicts=False, width=100)
+    if request.method:
+        arguments = [*map(repr, request.arguments), *([body] if body else [])]
+        return f"answer = client.{request.method}({', '.join(arguments)})\nprint(answer.data)"
+    more = f", body={body}" if body else ""
+    asked = f"method={request.verb!r}, resource_path={request.path!r}{more}"
+    return f"answer = client.api_client.call_api({asked})\nprint(answer.data)"
 
 
 _SIGNED_IN: Final = """import os

@@ -1,0 +1,87 @@
+"""`api`: any route of the portal, for what has no command of its own."""
+
+import json
+from datetime import date
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from rung_cli.documents import read_documents
+from rung_cli.errors import Misused
+from rung_cli.flags import OutputFlag
+from rung_cli.output import Format
+from rung_cli.session import session
+from rung_cli.signing import Api
+
+
+class Method(StrEnum):
+    """What a route is asked with."""
+
+    GET = "GET"
+    POST = "POST"
+    PUT = "PUT"
+    PATCH = "PATCH"
+    DELETE = "DELETE"
+
+
+def register(app: typer.Typer) -> None:
+    """Add it."""
+    app.command()(api)
+
+
+def api(
+    ctx: typer.Context,
+    method: Annotated[Method, typer.Argument(help="GET, POST, PUT, PATCH or DELETE.", case_sensitive=False)],
+    path: Annotated[str, typer.Argument(help="Behind /api/, with its query: v1/clusters")],
+    *,
+    file: Annotated[
+        str, typer.Option("--file", "-f", metavar="FILE", help="The body in YAML or JSON; - is stdin.")
+    ] = "",
+    output: OutputFlag = None,
+) -> None:
+    """Ask any route and print what it answers, as JSON unless -o yaml."""
+    held = session(ctx)
+    out = held.output(output)
+    if out.format is Format.NAME:
+        raise Misused("What a route answers has no names to print: -o json or -o yaml.")
+    answer = _asked(held.api, method, path.lstrip("/").removeprefix("api/"), _body(file))
+    if answer is not None:
+        out.data(answer)
+
+
+def _asked(asking: Api, method: Method, path: str, body: Any) -> Any:
+    match method:
+        case Method.GET | Method.DELETE if body is not None:
+            raise Misused(f"{method} takes no body.")
+        case Method.GET:
+            return asking.get(path)
+        case Method.DELETE:
+            return asking.delete(path)
+        case Method.POST:
+            return asking.post(path, body)
+        case Method.PUT:
+            return asking.put(path, body)
+        case Method.PATCH:
+            return asking.patch(path, body)
+
+
+def _body(file: str) -> Any:
+    """What stands in the file: one document."""
+    if not file:
+        return None
+    found = read_documents([file])
+    if len(found) != 1:
+        raise Misused(f"One document is a body; there are {len(found)}.")
+    try:
+        return json.loads(json.dumps(yaml.safe_load(found[0].text), default=_as_text, allow_nan=False))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise Misused(f"{found[0]}: this is no YAML that JSON can say: {error}") from None
+
+
+def _as_text(value: object) -> str:
+    """YAML has dates, JSON has none."""
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no place in JSON")

@@ -1,0 +1,162 @@
+"""Every form of the pages says how the same is done from elsewhere, and what it says is true."""
+
+import html
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+import yaml
+from django.db import models
+from django.test import Client
+
+from clusters.models import Cluster, NodePool
+from portal.audit.models import AuditRecord
+from portal.core.actors import SYSTEM
+from tenants.models import AccessKey, Project, Role, User
+from tests.api.conftest import Person
+from tests.support.repository import ROOT
+from tests.workloads.mailed import config
+from workloads.models import NotificationChannel, Policy, Report, Subscription, WorkloadTemplate
+from workloads.services import notifications
+
+pytestmark = pytest.mark.django_db
+ASKING: Final = {"HX-Request": "true", "HX-Target": "copies"}
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A page with a form, what is typed there, and the rows that come of it, by the columns that tell them apart."""
+
+    page: str
+    typed: Mapping[str, Any]
+    rows: type[models.Model]
+    told: tuple[str, ...]
+
+
+POOL: Final = {"label_key": "example.com/pool", "label_value": "b", "topology_levels": "example.com/zone"}
+SMTP: Final = {
+    "smtp_host": "127.0.0.1",
+    "smtp_port": "25",
+    "auth_type": "auth_none",
+    "sender": "r@example.org",
+    "direct_notifications": "on",
+}
+TWINS: Final = (
+    Twin("/clusters/lab/pools/", {"name": "h200", **POOL}, NodePool, ("name", "label_key", "label_value")),
+    Twin("/clusters/lab/pools/h100/", POOL, NodePool, ("name", "label_key", "label_value")),
+    Twin("/access-keys/", {"name": "nightly", "lasts": "", "read_only": "on"}, AccessKey, ("name", "read_only")),
+    Twin(
+        "/reports/",
+        {"name": "weekly", "start": "2026-01-05", "end": "2026-01-11", "group_by": "Project"},
+        Report,
+        ("name", "start", "end", "group_by", "filter_by"),
+    ),
+    Twin(
+        "/policies/add/",
+        {"kind": "distributed", "place": "tenant:", "name": "house", "priority_options": ["low", "medium"]},
+        Policy,
+        ("name", "kind", "scope", "document"),
+    ),
+    Twin("/notifications/", {"workload-status-change": "Failed", "channels": "mail"}, Subscription, ("events",)),
+    Twin("/notifications/add-channel/", {"name": "second", **SMTP}, NotificationChannel, ("name", "config")),
+    Twin("/notifications/channels/mail/", SMTP, NotificationChannel, ("name", "config")),
+    Twin(
+        "/templates/add/",
+        {"kind": "workspaces", "place": "tenant:", "name": "notebook", "text": "image: docker.io/a/b:1"},
+        WorkloadTemplate,
+        ("name", "kind", "scope", "spec"),
+    ),
+)
+BY_PAGE: Final = [pytest.param(twin, id=twin.page) for twin in TWINS]
+WITHOUT: Final = {
+    "registration/login.html": "signing in",
+    "registration/code.html": "signing in",
+    "tenants/prove.html": "proving who one is",
+    "tenants/second_factor.html": "one's own second factor",
+    "tenants/connect.html": "a cluster's credentials go through no text that is kept",
+    "tenants/connection.html": "a cluster's credentials go through no text that is kept",
+    "tenants/metrics.html": "a token goes through no text that is kept",
+    "tenants/leave.html": "asks for the cluster's name, so that no wrong one is left",
+    "tenants/audit.html": "a filter: its address is what is copied",
+    "workloads/list.html": "a filter: its address is what is copied",
+    "workloads/change.html": "ends in a plan, which has its own",
+}
+
+
+@pytest.fixture
+def page(cluster: Cluster, llm_team: Project, admin: User, client_of: Callable[[User], Client]) -> Client:
+    """An admin's window; a channel of mail is there."""
+    notifications.add_channel(name="mail", type_="email", config=config(25), actor=SYSTEM)
+    return client_of(admin)
+
+
+def copied(page: Client, twin: Twin) -> dict[str, str]:
+    answer = page.post(twin.page, twin.typed, headers=ASKING)
+    assert answer.status_code == 200
+    found = re.findall(r'<pre[^>]*id="copy-text-(\w+)">(.*?)</pre>', answer.content.decode(), re.DOTALL)
+    return {name: html.unescape(text) for name, text in found}
+
+
+def rows(twin: Twin) -> list[Any]:
+    return sorted(map(repr, twin.rows._default_manager.values_list(*twin.told)))
+
+
+@pytest.mark.parametrize("twin", BY_PAGE)
+def test_asking_for_the_texts_does_nothing(page: Client, twin: Twin) -> None:
+    before, records = rows(twin), AuditRecord.objects.count()
+    assert set(copied(page, twin)) == {"yaml", "curl", "rung", "python"}
+    assert (rows(twin), AuditRecord.objects.count()) == (before, records)
+    assert "components/copies.html" not in page.get(twin.page).content.decode()
+    assert 'id="copies"' in page.get(twin.page).content.decode()
+
+
+@pytest.mark.parametrize("twin", BY_PAGE)
+def test_the_call_has_the_effect_of_the_form(page: Client, twin: Twin) -> None:
+    texts, every = copied(page, twin), twin.rows._default_manager.all()
+    person = Person("copier", role=Role.PLATFORM_ADMIN)
+    before, kept = rows(twin), list(every)
+    head, body = texts["curl"].split("<<'JSON'\n")
+    words = shlex.split(head.replace("\\\n", " ").replace("<(", "").replace(")", ""))
+    verb = words[words.index("--request") + 1]
+    address = next(word for word in words if word.startswith("http://"))
+    sent = json.loads(body.removesuffix("\nJSON"))
+    assert sent == yaml.safe_load(texts["yaml"])
+    assert texts["rung"].splitlines()[0] == f"rung api {verb} {address.partition('/api/')[2]} -f - <<'YAML'"
+    answer = person.client.generic(
+        verb, address.removeprefix("http://testserver"), json.dumps(sent), "application/json"
+    )
+    assert answer.status_code < 300, answer.content
+    by_call = rows(twin)
+    assert by_call != before
+    every.exclude(pk__in=[each.pk for each in kept]).delete()
+    for each in kept:
+        each.save()
+    assert rows(twin) == before
+    assert page.post(twin.page, twin.typed).status_code in {200, 302}
+    assert rows(twin) == by_call
+
+
+def test_what_is_not_complete_says_what_it_lacks(page: Client) -> None:
+    answer = page.post("/reports/", {"name": ""}, headers=ASKING).content.decode()
+    assert "Not complete yet" in answer
+    assert "<pre" not in answer
+
+
+def test_a_password_stands_in_no_text(page: Client) -> None:
+    typed = {**SMTP, "name": "x", "password": "canary", "auth_type": "auth_login", "username": "u"}
+    answer = page.post("/notifications/add-channel/", {**typed, "smtp_tls_enabled": "on"}, headers=ASKING)
+    assert "<pre" in answer.content.decode()
+    assert "canary" not in answer.content.decode()
+
+
+def test_no_form_with_fields_is_without_them() -> None:
+    drawn = re.compile(r"as_field_group|for field in form")
+    for path in sorted((ROOT / "templates").rglob("*.html")):
+        text, name = path.read_text(), path.relative_to(ROOT / "templates").as_posix()
+        if "<form" in text and drawn.search(text):
+            has = "components/copies.html" in text or "components/copy_as.html" in text
+            assert has != bool(WITHOUT.get(name)), f"{name}: copies or a reason, not both"

@@ -1,0 +1,92 @@
+"""Forms of the workloads' pages as calls of the REST API that do the same."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from portal.core.recipes import Request
+from portal.core.wire import stamp
+from workloads.models import NotificationChannel, Subscription, WorkloadTemplate
+from workloads.models.scoped import Owner
+from workloads.policy_documents import Document, place_json
+from workloads.policy_rules import Kind, Scope
+from workloads.scopes import place_of
+from workloads.services.templates import TemplateDraft
+
+TEMPLATES: Final = "/api/v1/workload-templates"
+POLICIES: Final[Mapping[Kind, str]] = {
+    Kind.WORKSPACE: "workspaces",
+    Kind.TRAINING: "trainings",
+    Kind.DISTRIBUTED: "distributed",
+    Kind.INFERENCE: "inferences",
+    Kind.DISTRIBUTED_INFERENCE: "distributed-inferences",
+    Kind.NIM_SERVICE: "nim-services",
+}
+"""The word of each kind in the addresses of its policies."""
+
+
+def set_policy(kind: Kind, owner: Owner, name: str, document: Document) -> Request:
+    """The policy of a kind at a scope, put in the place of the one that is there."""
+    body = {"meta": {"name": name, **place_json(place_of(owner))}, "policy": document}
+    return Request("PUT", f"/api/v2/policy/{POLICIES[kind]}", body)
+
+
+def new_report(asked: Mapping[str, Any]) -> Request:
+    """A usage report."""
+    body = {
+        "name": asked["name"],
+        "start": stamp(asked["start"]),
+        "end": stamp(asked["end"]),
+        "groupBy": asked["group_by"],
+        **({"filterBy": asked["filter_by"]} if asked["filter_by"] else {}),
+    }
+    return Request("POST", "/api/v1/org-unit/reports", body, "organizations.reports.create_report")
+
+
+def wish(old: Subscription | None, events: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> Request:
+    """A subscription, kept anew, changed, or taken away where nothing is wanted any more."""
+    path, key = "/api/v1/subscriptions", (str(old.pk),) if old else ()
+    group = "notifications.subscriptions"
+    if old and not events:
+        return Request("DELETE", f"{path}/{old.pk}", None, f"{group}.delete_subscription", key)
+    body = {"events": list(events), "channels": list(channels)}
+    if old:
+        return Request("PUT", f"{path}/{old.pk}", body, f"{group}.update_subscription", key)
+    return Request("POST", path, body, f"{group}.create_subscription")
+
+
+def channel(old: NotificationChannel | None, name: str, config: Mapping[str, Any]) -> Request:
+    """A channel of mail. A password that was typed is left out: it belongs into no text that is kept."""
+    path, said = "/api/v1/notification-channels", {key: value for key, value in config.items() if key != "password"}
+    body = {"type": "email", "config": said}
+    if old:
+        return Request("PUT", f"{path}/{old.name}", body)
+    return Request("POST", path, {"name": name, **body})
+
+
+def new_template(kind: str, owner: Owner, draft: TemplateDraft) -> Request:
+    """A template."""
+    place = place_of(owner)
+    scope = {"scopeType": str(place.scope), **({} if place.scope is Scope.TENANT else {"scopeId": place.key})}
+    return Request("POST", f"{TEMPLATES}/{kind}", _template(draft, scope))
+
+
+def changed_template(row: WorkloadTemplate, draft: TemplateDraft) -> Request:
+    """Another one in its place."""
+    return Request("PUT", f"{TEMPLATES}/{row.kind}/{row.pk}", _template(draft, {}))
+
+
+def _template(draft: TemplateDraft, scope: Mapping[str, str]) -> dict[str, Any]:
+    body: dict[str, Any] = {"meta": {"name": draft.name, "description": draft.description, **scope}, "spec": draft.spec}
+    body |= _assets(draft.environment, draft.compute)
+    if draft.master_same is not None:
+        body["masterSpecSameAsWorker"] = draft.master_same
+    if draft.master is not None:
+        body["master"] = {"spec": draft.master, **_assets(draft.master_environment, draft.master_compute)}
+    return body
+
+
+def _assets(environment: UUID | None, compute: UUID | None) -> dict[str, Any]:
+    named = {"environment": environment, "compute": compute}
+    said = {name: str(key) for name, key in named.items() if key}
+    return {"assets": said} if said else {}
