@@ -1,8 +1,10 @@
 """Clusters and node pools as an admin changes them: checked, audited, and followed by a reconcile."""
 
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.utils import timezone
 
 from clusters.flavours import FLAVOURS
@@ -163,6 +165,16 @@ def test_levels_that_kueue_counts_by_change_only_once_nothing_runs_under_them(cl
     assert error.value.code == "pool_busy"
     ObservedPod.objects.update(phase="Succeeded")
     assert update_node_pool(pool=NodePool.objects.get(), topology_levels=["x"], actor=SYSTEM).topology_revision == 1
+
+
+def test_topologies_that_an_admin_had_made_in_a_cluster_become_levels_of_their_pools(cluster: Cluster) -> None:
+    pool(cluster)
+    Cluster.objects.update(
+        served_kinds=["batch/v1 Job", f"topology a100 {RACK} kubernetes.io/hostname", "topology b x"]
+    )
+    import_module("clusters.migrations.0011_topology_levels").take_over(apps, None)
+    assert NodePool.objects.get().topology_levels == [RACK, "kubernetes.io/hostname"]
+    assert Cluster.objects.get().served_kinds == ["batch/v1 Job"]
 
 
 def test_there_is_one_default(cluster: Cluster) -> None:

@@ -180,6 +180,12 @@ class TestKai:
         assert (reading.reason, reading.numbers["queue"]) == ("OverLimit", queue)
         assert reading.numbers["limit"] == reading.numbers["used"] == "8"
 
+    def test_a_gang_that_finds_no_domain_says_of_which_level(self) -> None:
+        message = "topology h100, requirement example.com/rack couldn't be satisfied for job <team/pg-train-1>"
+        reading = read("kai", pod(unscheduled(message)))
+        assert reading.reason == "NoDomain"
+        assert reading.numbers == {"topology": "h100", "level": "example.com/rack"}
+
     def test_the_pod_groups_condition_is_read_where_it_is_given(self) -> None:
         group = {
             "kind": "PodGroup",
