@@ -1,13 +1,16 @@
 """Forms of the tenants' pages as calls of the REST API that do the same."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from clusters.models import Cluster, NodePool
 from portal.core.recipes import Request
 from tenants.models import Department, Project
+from tenants.resources import entry_of
+from tenants.selectors import PoolQuota
 
+PROJECTS: Final = "/api/v1/org-unit/projects"
 POOLS: Final = "/api/v1/node-pools"
 KEYS: Final = {
     "name": "name",
@@ -40,6 +43,39 @@ def new_key(
     if department:
         body["departmentId"] = str(department.pk)
     return Request("POST", "/api/v1/access-keys", body)
+
+
+def project_as_it_is(project: Project, rows: Sequence[PoolQuota]) -> Request:
+    """The project with its quotas as they are now, ready to be changed. Its limits of time are left out: they stay."""
+    body = {
+        "description": project.description,
+        "defaultNodePools": project.default_node_pools or None,
+        "resources": [entry_of(row.quota, row.pool) for row in _given(rows)],
+    }
+    return Request("PUT", f"{PROJECTS}/{project.pk}", body)
+
+
+def project_document(project: Project, rows: Sequence[PoolQuota]) -> dict[str, Any]:
+    """The same as a document that `rung apply` takes."""
+    place = {"name": project.name, "cluster": project.cluster.name, "department": project.department.name}
+    quotas = {row.pool.name: _declared(entry_of(row.quota, row.pool)) for row in _given(rows)}
+    said = {"description": project.description, "nodePools": project.default_node_pools, "quotas": quotas}
+    return {"apiVersion": "rung.dev/v1", "kind": "Project", "metadata": place, "spec": said}
+
+
+def _given(rows: Sequence[PoolQuota]) -> list[PoolQuota]:
+    """Without node pools where the project has nothing and never had."""
+    return [row for row in rows if row.quota.pk]
+
+
+def _declared(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A quota without its node pool, which names it there, and without what says nothing."""
+    found: dict[str, Any] = {}
+    for name in ("gpu", "cpu", "memory"):
+        amounts = {way: entry[name][way] for way in ("deserved", "limit") if entry[name].get(way) is not None}
+        if amounts:
+            found[name] = {**amounts, **({"units": entry[name]["units"]} if name == "memory" else {})}
+    return {**found, "overQuotaWeight": entry["gpu"]["overQuotaWeight"], "rank": entry["rank"]}
 
 
 def _said(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """`rung export` and `rung apply`: the organisation as documents, planned, applied, and the same again."""
 
+import html
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,9 @@ import yaml
 from django.utils import timezone
 
 from portal.audit.models import AuditRecord
-from tenants.models import Department, Project, ProjectQuota, TimeLimit
+from tenants.models import Department, Project, ProjectQuota, Role, TimeLimit
 from tests.cli.conftest import Rung, account_of
+from tests.factories.tenants import MembershipFactory
 from workloads.models import Priority, WorkloadType
 
 NEW = """
@@ -204,3 +207,14 @@ class TestAWithdrawnType:
             "non-preemptible",
         )
         assert rung("apply", "-f", "-", "--plan", stdin=text).out == "Everything is as declared.\n"
+
+
+def test_the_document_of_a_projects_page_is_what_is_there(
+    rung: Rung, admin: None, client_of: Any, llm_team: Project
+) -> None:
+    person = MembershipFactory(role=Role.PLATFORM_ADMIN, project=None).user
+    page = client_of(person).get("/projects/llm-team/").content.decode()
+    found = re.search(r'id="copy-text-yaml">(.*?)</pre>', page, re.DOTALL)
+    assert found
+    planned = rung("apply", "-f", "-", "--plan", stdin=html.unescape(found[1]))
+    assert (planned.code, planned.out) == (0, "Everything is as declared.\n")
