@@ -77,6 +77,11 @@ def happens(workload: Workload, phase: str = "Running", reason: str = "", messag
     note(workload=workload, at=timezone.now(), type_=EventType.PHASE, reason=reason, message=message)
 
 
+def configured(**change: Any) -> None:
+    row = notifications.channel_named(name="email", actor=SYSTEM)
+    notifications.change_channel(row=row, type_="email", config=change, actor=SYSTEM, merge=True)
+
+
 def turn(later: int = 0) -> None:
     delivery.collect()
     delivery.deliver(timezone.now() + timedelta(seconds=later))
@@ -182,9 +187,7 @@ def test_a_key_bound_to_a_project_is_told_of_no_other(
 def test_a_shared_mailbox_gets_one_mail_however_many_subscribe(
     server: MailServer, wish: Subscription, llm_team: Project, training: Workload
 ) -> None:
-    row = notifications.channel_named(name="email", actor=SYSTEM)
-    wanted = config(server.port, recipients=["ops@example.org"], directNotifications=False)
-    notifications.change_channel(row=row, type_="email", config=wanted, actor=SYSTEM, merge=False)
+    configured(recipients=["ops@example.org"], directNotifications=False)
     notifications.subscribe(events=EVENTS, names=["email"], actor=acting(mailed("dora", llm_team)))
     happens(training)
     turn()
@@ -242,10 +245,8 @@ def test_a_server_that_never_comes_to_an_end_is_cut_off(
 def test_a_refused_address_fails_at_once_and_the_others_arrive(
     server: MailServer, wish: Subscription, training: Workload
 ) -> None:
-    row = notifications.channel_named(name="email", actor=SYSTEM)
     server.refused["gone@example.org"] = 550
-    change = {"recipients": ["gone@example.org", "ops@example.org"]}
-    notifications.change_channel(row=row, type_="email", config=change, actor=SYSTEM, merge=True)
+    configured(recipients=["gone@example.org", "ops@example.org"])
     happens(training)
     turn()
     assert sorted(mail["To"] for mail in server.arrived) == ["carol@example.org", "ops@example.org"]
@@ -267,9 +268,7 @@ def test_an_address_out_of_bounds_is_not_asked(
 def test_t57_what_workloads_say_breaks_no_header_and_fills_no_place(
     server: MailServer, wish: Subscription, training: Workload
 ) -> None:
-    row = notifications.channel_named(name="email", actor=SYSTEM)
-    change = {"subject": "{{ .workload }} {{ .reason }}"}
-    notifications.change_channel(row=row, type_="email", config=change, actor=SYSTEM, merge=True)
+    configured(subject="{{ .workload }} {{ .reason }}")
     Workload.objects.filter(pk=training.pk).update(name="a\r\nBcc: x@evil.example\u2028{{ .project }}")
     happens(training, message="<script>alert(1)</script>\r\n.\r\nMAIL FROM:<x@evil.example>\x1b[2J")
     turn()
@@ -325,26 +324,19 @@ def test_who_comes_later_is_told_nothing_of_before(
     happens(training)
     happens(WorkloadFactory(project=vision_team, name="theirs", phase="Running"))
     turn()
-    row = notifications.channel_named(name="email", actor=SYSTEM)
-    notifications.change_channel(
-        row=row, type_="email", config={"recipients": ["ops@example.org"]}, actor=SYSTEM, merge=True
-    )
+    configured(recipients=["ops@example.org"])
     MembershipFactory(user=carol, role=Role.MEMBER, project=vision_team)
     happens(training, "Failed")
     turn()
-    told = [(mail["To"], mail["Subject"].rpartition(" ")[2]) for mail in server.arrived]
-    assert sorted(told) == [
-        ("carol@example.org", "Failed"), ("carol@example.org", "Running"), ("ops@example.org", "Failed"),
-    ]  # fmt: skip
+    told = [f"{mail['To'].partition('@')[0]} {mail['Subject'].rpartition(' ')[2]}" for mail in server.arrived]
+    assert sorted(told) == ["carol Failed", "carol Running", "ops Failed"]
 
 
 @pytest.mark.parametrize("leaves", ["unsubscribes", "loses the project"])
 def test_a_shared_mailbox_is_told_as_long_as_one_of_its_subscribers_may(
     server: MailServer, wish: Subscription, carol: User, llm_team: Project, training: Workload, leaves: str
 ) -> None:
-    row = notifications.channel_named(name="email", actor=SYSTEM)
-    shared = config(server.port, recipients=["ops@example.org"], directNotifications=False)
-    notifications.change_channel(row=row, type_="email", config=shared, actor=SYSTEM, merge=False)
+    configured(recipients=["ops@example.org"], directNotifications=False)
     dora = mailed("dora", llm_team)
     notifications.subscribe(events=EVENTS, names=["email"], actor=acting(dora))
     happens(training)
@@ -377,7 +369,7 @@ def test_more_subscribers_cost_a_reading_no_more_queries_each(
 def test_wishes_of_people_who_are_gone_go_too(wish: Subscription, carol: User) -> None:
     Subscription.objects.create(subject_kind="service_account", subject_id="x", subject_name="x")
     delivery.forget_old()
-    assert Subscription.objects.filter(pk=wish.pk).exists()
+    assert Subscription.objects.count() == 2
     User.objects.filter(pk=carol.pk).delete()
     delivery.forget_old()
     assert [each.subject_kind for each in Subscription.objects.all()] == ["service_account"]
