@@ -36,7 +36,6 @@ def test_it_tells_first_and_switches_then(client_of: Clients, admin: User, clust
     assert "KAI Scheduler → Kueue" in said
     assert "An estimate. The cluster was asked" in said
     assert "ResourceFlavor.kueue.x-k8s.io" in said
-    assert "The simulation does not know Kueue" in said
     assert Cluster.objects.get().flavour == "kai"
     sent = {"to": "kueue", "generation": page.context["plan"].generation}
     answer = client_of(admin).post(PAGE, sent, follow=True)
