@@ -25,6 +25,7 @@ from tests.clusters.specs import Wanted, level, project, queue, state
 from tests.clusters.synced import LEVELS, outcomes
 
 Calls = Counter[str]
+KINDS = len(list(flavour_for("kai").kinds()))
 
 
 def projects(count: int, *, changed: int | None = None, deserved: int = 4) -> DesiredState:
@@ -92,7 +93,7 @@ def test_nothing_new_is_learnt_without_listing(many: Callable[[int], Cluster], c
     calls.clear()
     run = reconcile(cluster)
     assert (run.state, run.written, run.listed) == (SyncState.SUCCEEDED, 0, 2 + 1 + 20 * 2)
-    assert calls == {"get": 1, "watch": 3}
+    assert calls == {"get": 1, "watch": KINDS}
 
 
 def test_a_status_that_moves_on_is_no_reason_to_look(
@@ -104,7 +105,7 @@ def test_a_status_that_moves_on_is_no_reason_to_look(
     MemoryGateway(store)._note("MODIFIED", ObjectRef(KAI_QUEUE, "project.1.a100"), store.objects[place])
     calls.clear()
     assert reconcile(cluster).written == 0
-    assert calls == {"get": 1, "watch": 3}
+    assert calls == {"get": 1, "watch": KINDS}
 
 
 def test_a_foreign_hand_is_found_without_listing(
@@ -140,7 +141,7 @@ def test_a_history_that_was_forgotten_means_listing(
     store.forget_events()
     calls.clear()
     assert outcomes(reconcile(cluster)) == [("create", "runai-p1", True)]
-    assert calls["list"] == 3
+    assert calls["list"] == KINDS
 
 
 def test_a_stranger_with_our_label_is_found_and_goes(many: Callable[[int], Cluster], gateway: MemoryGateway) -> None:

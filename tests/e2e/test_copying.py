@@ -21,7 +21,7 @@ def test_the_curl_of_a_form_submits_it(visit: Visitor, organisation: Addresses, 
     page.get_by_role("tab", name="curl").click()
     expect(page.locator("#copy-text-yaml")).to_be_hidden()
     text = page.locator("#copy-text-curl").inner_text()
-    page.get_by_role("button", name="Copy", exact=True).click()
+    page.get_by_role("button", name="Copy curl").click()
     assert window.complaints == []
     token = Robot("copier", role=Role.MEMBER, project=llm_team).client.defaults["HTTP_AUTHORIZATION"].split()[1]
     subprocess.run(["bash", "-eu"], input=text, text=True, env={**os.environ, "RUNG_TOKEN": token}, check=True)
