@@ -72,6 +72,7 @@ def test_a_deletion_is_sent_again_only_where_it_was_surely_not_carried_out(statu
         wire = Wire(portal.url, Manner(retries=2, pause=lambda _: None))
         with pytest.raises(Unreachable):
             wire.send(Call("DELETE", "v1/workload-priorities/x"))
+        wire.close()
     assert len(portal.asked) == times
 
 
