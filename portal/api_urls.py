@@ -10,6 +10,6 @@ docs = csp_update({"style-src": ["'unsafe-inline'"]})(SpectacularSwaggerSplitVie
 urlpatterns: list[URLPattern | URLResolver] = [
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
     path("docs", docs, name="api-docs"),
-    path("", include("tenants.api.urls")),
     path("", include("workloads.api.urls")),
+    path("", include("tenants.api.urls")),
 ]
