@@ -78,7 +78,7 @@ def test_what_an_admin_forbids_is_refused_at_once(
 
 
 def other_default(project: Project) -> None:
-    update_type(type=WorkloadType.objects.get(name="PyTorchJob"), priority="medium-low", actor=SYSTEM)
+    update_type(workload_type=WorkloadType.objects.get(name="PyTorchJob"), priority="medium-low", actor=SYSTEM)
 
 
 def other_value(project: Project) -> None:

@@ -53,8 +53,8 @@ def ring(monkeypatch: pytest.MonkeyPatch) -> Ring:
     found, library, errors = Ring(), ModuleType("keyring"), ModuleType("keyring.errors")
     for name in ("get_keyring", "set_password", "get_password", "delete_password"):
         setattr(library, name, getattr(found, name))
-    errors.KeyringError = KeyringError  # type: ignore[attr-defined]  # a module made here
-    library.errors = errors  # type: ignore[attr-defined]  # a module made here
+    vars(errors)["KeyringError"] = KeyringError
+    vars(library)["errors"] = errors
     monkeypatch.setitem(sys.modules, "keyring", library)
     monkeypatch.setitem(sys.modules, "keyring.errors", errors)
     return found

@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from runpy import run_path
 from typing import Any, Final
 
 import pytest
@@ -17,7 +19,10 @@ from clusters.models import Cluster, NodePool
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
 from tenants.models import AccessKey, Project, Role, User
+from tenants.services import access_keys
 from tests.api.conftest import Person
+from tests.factories.cast import acting
+from tests.factories.tenants import MembershipFactory
 from tests.support.repository import ROOT
 from tests.workloads.mailed import config
 from workloads.models import NotificationChannel, Policy, Report, Subscription, WorkloadTemplate
@@ -138,6 +143,29 @@ def test_the_call_has_the_effect_of_the_form(page: Client, twin: Twin) -> None:
     assert rows(twin) == before
     assert page.post(twin.page, twin.typed).status_code in {200, 302}
     assert rows(twin) == by_call
+
+
+@pytest.mark.enable_socket
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("twin", BY_PAGE)
+def test_the_script_has_the_effect_of_the_call(
+    page: Client,
+    twin: Twin,
+    live_server: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text, before = copied(page, twin)["python"].replace("http://testserver", str(live_server)), rows(twin)
+    user = MembershipFactory(user__username="scripts", role=Role.PLATFORM_ADMIN, project=None).user
+    key, secret = access_keys.create(name="asking", actor=acting(user))
+    monkeypatch.setenv("RUNG_CLIENT_ID", key.client_id)
+    monkeypatch.setenv("RUNG_CLIENT_SECRET", secret)
+    script = tmp_path / "copied.py"
+    script.write_text(text)
+    run_path(str(script))["client"].close()
+    assert set(rows(twin)) - set(before)
+    assert capsys.readouterr().out
 
 
 def test_what_is_not_complete_says_what_it_lacks(page: Client) -> None:

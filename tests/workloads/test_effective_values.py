@@ -150,7 +150,7 @@ def test_a_type_may_be_low_and_non_preemptible(
     request_: Request, priority: str, preemptibility: str, llm_team: Project, as_bob: Actor, as_admin: Actor
 ) -> None:
     type_ = WorkloadType.objects.get(name="PyTorchJob")
-    update_type(type=type_, priority="low", preemptibility=NON, actor=as_admin)
+    update_type(workload_type=type_, priority="low", preemptibility=NON, actor=as_admin)
     workload = submit(spec=of_type("PyTorchJob", request_), project=llm_team, actor=as_bob)
     assert stored(workload) == (priority, preemptibility)
 

@@ -127,7 +127,7 @@ class OneType(Route):
         """Set category, priority, preemptibility; what is absent stays."""
         kind = _type_or_404(type_id)
         change = checked(TypeChange, request.data)
-        return Response(type_json(update_type(type=kind, actor=actor_of(request), **_mapping(change))))
+        return Response(type_json(update_type(workload_type=kind, actor=actor_of(request), **_mapping(change))))
 
     @extend_schema(
         operation_id="delete_workload_type",
@@ -137,7 +137,7 @@ class OneType(Route):
     )
     def delete(self, request: Request, type_id: str) -> Response:
         """It leaves the lists until it is offered again."""
-        withdraw_type(type=_type_or_404(type_id), actor=actor_of(request))
+        withdraw_type(workload_type=_type_or_404(type_id), actor=actor_of(request))
         return Response(status=204)
 
 

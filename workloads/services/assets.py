@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from portal.core.actors import Actor
-from portal.core.errors import Absent, Conflict
+from portal.core.errors import Conflict
 from tenants.permissions import Verb
 from workloads.intake.native import check_asset
 from workloads.models import Asset, AssetKind, WorkloadTemplate
@@ -13,7 +13,7 @@ from workloads.models.scoped import Owner
 from workloads.permissions import require_keep, require_scope
 from workloads.scopes import columns_of
 from workloads.selectors.templates import referring_to
-from workloads.services.preparing import asked, describe, read_as, refuse_more, remove, store, told
+from workloads.services.preparing import asked, describe, locked, read_as, refuse_more, remove, store, told
 from workloads.services.reading import scope_of
 
 
@@ -41,7 +41,7 @@ def create_asset(*, kind: str, owner: Owner, draft: AssetDraft, actor: Actor) ->
 def change_asset(*, asset: Asset, draft: AssetDraft, actor: Actor) -> Asset:
     """Put this in place of what it said; its kind, scope and supported kinds stay. Templates say it from now on."""
     with asked("asset.update", asset.owner, asset.name, actor):
-        row = _locked(asset)
+        row = locked(asset)
         require_keep(actor, row)
         before = told(row)
         _write(row, draft)
@@ -52,17 +52,10 @@ def change_asset(*, asset: Asset, draft: AssetDraft, actor: Actor) -> Asset:
 def delete_asset(*, asset: Asset, actor: Actor) -> None:
     """Gone. Conflict, with their number, while templates refer to it."""
     with asked("asset.delete", asset.owner, asset.name, actor):
-        row = _locked(asset)
+        row = locked(asset)
         require_keep(actor, row)
         _refuse_in_use(row)
         remove(row, "asset.delete", actor)
-
-
-def _locked(asset: Asset) -> Asset:
-    found = Asset.objects.select_for_update().filter(pk=asset.pk).first()
-    if found is None:
-        raise Absent
-    return found
 
 
 def _write(row: Asset, draft: AssetDraft) -> None:

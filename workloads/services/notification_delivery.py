@@ -84,9 +84,9 @@ def deliver(now: datetime | None = None) -> int:
 
 def forget_old() -> int:
     """Drop what ended long ago, and the wishes of people who are gone; answers how many messages."""
-    people = {str(each) for each in User.objects.values_list("pk", flat=True)}
-    gone = Subscription.objects.filter(subject_kind=ActorKind.USER).exclude(subject_id__in=people)
-    gone.delete()
+    wishes = Subscription.objects.filter(subject_kind=ActorKind.USER)
+    there = User.objects.filter(pk__in=set(wishes.values_list("subject_id", flat=True))).values_list("pk", flat=True)
+    wishes.exclude(subject_id__in=[str(each) for each in there]).delete()
     ended = Delivery.objects.exclude(state=DeliveryState.WAITING).filter(done_at__lt=timezone.now() - KEPT)
     return ended.delete()[0]
 

@@ -193,13 +193,7 @@ def _retire(draft: Draft, wanted: Change) -> Answer:
 
 
 def _type(draft: Draft, wanted: Change) -> Answer:
-    return change_type(
-        draft,
-        wanted["name"],
-        priority=wanted.get("priority"),
-        preemptibility=wanted.get("preemptibility"),
-        category=wanted.get("category"),
-    )
+    return change_type(draft, wanted["name"], **_defaults(wanted))
 
 
 def _withdraw(draft: Draft, wanted: Change) -> Answer:
@@ -209,13 +203,12 @@ def _withdraw(draft: Draft, wanted: Change) -> Answer:
 def _offer(draft: Draft, wanted: Change) -> Answer:
     if not draft.types[wanted["name"]].withdrawn:
         raise Conflict.at("/name", "type_offered", f"{wanted['name']} is offered already.")
-    return offer_type(
-        draft,
-        wanted["name"],
-        priority=wanted.get("priority"),
-        preemptibility=wanted.get("preemptibility"),
-        category=wanted.get("category"),
-    )
+    return offer_type(draft, wanted["name"], **_defaults(wanted))
+
+
+def _defaults(wanted: Change) -> dict[str, str | None]:
+    """Those of a type; None leaves one."""
+    return {field: wanted.get(field) for field in ("priority", "preemptibility", "category")}
 
 
 def _preset(draft: Draft, wanted: Change) -> Answer:

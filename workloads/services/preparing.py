@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from portal.audit.services import record
 from portal.core.actors import Actor
-from portal.core.errors import Conflict, Refused
+from portal.core.errors import Absent, Conflict, Refused
 from tenants.models import Department, Project
 from tenants.services.checks import readable
 from workloads.intake import IntakeRefused
@@ -21,6 +21,7 @@ from workloads.scopes import columns_of, place_of
 from workloads.services.denials import verb
 from workloads.services.reading import as_rung_error
 
+Kept = TypeVar("Kept", Asset, WorkloadTemplate)
 LONGEST_NAME: Final = 100
 LONGEST_DESCRIPTION: Final = 250
 MOST_IN_SCOPE: Final = 500
@@ -48,6 +49,14 @@ def read_as(*renamed: tuple[str, str]) -> Iterator[None]:
 
 def _moved(pointer: str, old: str, new: str) -> str:
     return new + pointer.removeprefix(old) if pointer.startswith(old) else pointer
+
+
+def locked(row: Kept) -> Kept:
+    """The row as it is now, held until the end of the transaction. Absent where it has gone meanwhile."""
+    found = type(row)._default_manager.select_for_update().filter(pk=row.pk).first()
+    if found is None:
+        raise Absent
+    return found
 
 
 def describe(row: Prepared, name: str, description: str) -> None:

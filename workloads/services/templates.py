@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from portal.core.actors import Actor
-from portal.core.errors import Absent, BadRequest, Conflict, Problem, Refused
+from portal.core.errors import BadRequest, Conflict, Problem, Refused
 from tenants.models import Project
 from tenants.permissions import Verb
 from workloads.intake import IntakeRefused
@@ -23,7 +23,7 @@ from workloads.policies import known_priorities
 from workloads.prepared import Filled, combined, filled
 from workloads.scopes import columns_of
 from workloads.selectors.templates import usable_assets, usable_templates
-from workloads.services.preparing import asked, describe, read_as, refuse_more, remove, store, told
+from workloads.services.preparing import asked, describe, locked, read_as, refuse_more, remove, store, told
 from workloads.services.reading import as_rung_error, scope_of
 from workloads.services.submission import resolve_for
 
@@ -60,7 +60,7 @@ def create_template(*, kind: str, owner: Owner, draft: TemplateDraft, actor: Act
 def change_template(*, template: WorkloadTemplate, draft: TemplateDraft, actor: Actor) -> WorkloadTemplate:
     """Put this in place of what it said; its kind and scope stay."""
     with asked("template.update", template.owner, template.name, actor):
-        row = _locked(template)
+        row = locked(template)
         require_keep(actor, row)
         before = told(row)
         _write(row, draft)
@@ -71,7 +71,7 @@ def change_template(*, template: WorkloadTemplate, draft: TemplateDraft, actor: 
 def delete_template(*, template: WorkloadTemplate, actor: Actor) -> None:
     """Gone. What was submitted with it stays as it is."""
     with asked("template.delete", template.owner, template.name, actor):
-        row = _locked(template)
+        row = locked(template)
         require_keep(actor, row)
         remove(row, "template.delete", actor)
 
@@ -100,13 +100,6 @@ def issues_in(template: WorkloadTemplate, project: Project) -> Sequence[Problem]
     except (BadRequest, Refused, Conflict) as error:
         return [replace(each, pointer=native_pointer(each.pointer)) for each in error.problems]
     return ()
-
-
-def _locked(template: WorkloadTemplate) -> WorkloadTemplate:
-    found = WorkloadTemplate.objects.select_for_update().filter(pk=template.pk).first()
-    if found is None:
-        raise Absent
-    return found
 
 
 def _write(row: WorkloadTemplate, draft: TemplateDraft) -> None:

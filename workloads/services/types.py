@@ -15,7 +15,7 @@ from workloads.services.plans import after_of, carry_out, draw
 
 def update_type(
     *,
-    type: WorkloadType,  # noqa: A002 - the house's word
+    workload_type: WorkloadType,
     actor: Actor,
     priority: str | None = None,
     preemptibility: str | None = None,
@@ -26,14 +26,14 @@ def update_type(
     Refused with a pointer for unknown names and for types whose pair is fixed.
     """
     given = _said(priority=priority, preemptibility=preemptibility, category=category)
-    with verb(actor=actor, action="workload_type.update", entity_type="workloadtype", entity_name=type.name):
-        return _act(type, "workload_type.update", {"op": "type", **given}, actor)
+    with verb(actor=actor, action="workload_type.update", entity_type="workloadtype", entity_name=workload_type.name):
+        return _act(workload_type, "workload_type.update", {"op": "type", **given}, actor)
 
 
-def withdraw_type(*, type: WorkloadType, actor: Actor) -> WorkloadType:  # noqa: A002 - the house's word
+def withdraw_type(*, workload_type: WorkloadType, actor: Actor) -> WorkloadType:
     """Take no more submissions of a type. What runs goes on, and everything stays readable."""
-    with verb(actor=actor, action="workload_type.withdraw", entity_type="workloadtype", entity_name=type.name):
-        return _act(type, "workload_type.withdraw", {"op": "withdraw"}, actor)
+    with verb(actor=actor, action="workload_type.withdraw", entity_type="workloadtype", entity_name=workload_type.name):
+        return _act(workload_type, "workload_type.withdraw", {"op": "withdraw"}, actor)
 
 
 def offer_type(
