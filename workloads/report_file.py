@@ -17,6 +17,8 @@ HOUR: Final = 3600
 GIB: Final = 2**30
 NO_POOL: Final = "(none)"
 """What runs on nodes of no pool."""
+LEAST: Final = 0.001
+"""A smaller share would be shown as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +112,6 @@ def words_of_cover(lines: Sequence[Line]) -> str:
     if not any(line.total.samples for line in lines):
         return "Nothing was measured then."
     share = sum(line.total.covered / line.stretch.seconds for line in lines) / len(lines)
+    if share < LEAST:
+        return "Less than 0.1 % of that time was measured."
     return f"{100 * share:.1f} % of that time was measured."

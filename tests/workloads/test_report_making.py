@@ -180,14 +180,23 @@ def test_a_file_is_kept_for_thirty_days(db: None, status: str, days: int, left: 
     assert Report.objects.count() == left
 
 
-def test_a_ready_one_says_how_much_of_the_time_was_measured(asked: Report, llm_team: Project) -> None:
+@pytest.mark.parametrize(
+    ("minutes", "said"),
+    [
+        pytest.param(4, "25.0 % of that time was measured.", id="a quarter"),
+        pytest.param(40_000, "Less than 0.1 % of that time was measured.", id="hardly any"),
+    ],
+)
+def test_a_ready_one_says_how_much_of_the_time_was_measured(
+    asked: Report, llm_team: Project, minutes: int, said: str
+) -> None:
     report_making.sweep()
     asked.refresh_from_db()
     assert asked.message.startswith("Nothing was measured")
-    since = {"due_at": asked.created_at, "status": "Pending", "start": asked.end - timedelta(minutes=4)}
+    since = {"due_at": asked.created_at, "status": "Pending", "start": asked.end - timedelta(minutes=minutes)}
     Report.objects.filter(pk=asked.pk).update(**since)
     at = asked.end.replace(second=0, microsecond=0) - timedelta(minutes=2)
     Sample.objects.create(cluster=llm_team.cluster, kind="project", owner=str(llm_team.pk), at=at, figures={})
     report_making.sweep()
     asked.refresh_from_db()
-    assert asked.message == "25.0 % of that time was measured."
+    assert asked.message == said
