@@ -162,6 +162,19 @@ def test_nothing_is_asked_twice_while_nothing_changes(robot: Robot, llm_team: Pr
         assert table not in read
 
 
+def test_all_that_a_submission_writes_goes_to_the_database_in_two_round_trips(
+    postgres_db: str, robot: Robot, llm_team: Project
+) -> None:
+    send(robot, llm_team, "one")
+    with CaptureQueriesContext(connection) as queries:
+        assert send(robot, llm_team, "two").status_code == 202
+    asked = [query["sql"] for query in queries if "core_changemark" not in query["sql"]]
+    first, second = [sql for sql in asked if sql.startswith("INSERT")]
+    assert ("workloads_workload" in first, "workloadevent" in first, "FOR UPDATE" in first) == (True, True, True)
+    assert ("auditrecord" in second, "UPDATE audit_auditchain" in second) == (True, True)
+    assert len(asked) <= 4
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_change_that_is_rolled_back_leaves_no_trace_in_what_is_kept(llm_team: Project) -> None:
     def accepted(name: str) -> bool:

@@ -20,8 +20,24 @@ def note(
     actor: Actor = SYSTEM,
     detail: Mapping[str, Any] | None = None,
 ) -> WorkloadEvent:
-    """Write one timeline entry. The system's own entries name nobody."""
-    event = WorkloadEvent(
+    """Write one timeline entry."""
+    event = entry(workload=workload, at=at, type_=type_, reason=reason, message=message, actor=actor, detail=detail)
+    insert(event)
+    return event
+
+
+def entry(
+    *,
+    workload: Workload,
+    at: datetime,
+    type_: EventType,
+    reason: str = "",
+    message: str = "",
+    actor: Actor = SYSTEM,
+    detail: Mapping[str, Any] | None = None,
+) -> WorkloadEvent:
+    """A timeline entry that is not written yet. The system's own entries name nobody."""
+    return WorkloadEvent(
         workload=workload,
         at=at,
         type=type_,
@@ -31,8 +47,6 @@ def note(
         actor="" if actor == SYSTEM else actor.name,
         detail=dict(detail or {}),
     )
-    insert(event)
-    return event
 
 
 def move(

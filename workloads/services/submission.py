@@ -11,7 +11,6 @@ from clusters.models import NodePool
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
-from portal.core.inserting import insert
 from portal.core.marks import Kept, steady
 from scheduling.priority import (
     EXPLICIT_PREEMPTIBILITY,
@@ -35,14 +34,14 @@ from workloads.compliance import refuse_noncompliant
 from workloads.enqueue import wake_apply
 from workloads.gang_room import refuse_larger_gang
 from workloads.intake import WorkloadSpec
-from workloads.models import EventType, Workload, WorkloadType
+from workloads.models import EventType, Workload, WorkloadEvent, WorkloadType
 from workloads.placing import refuse_placing
 from workloads.policies import policy_for
 from workloads.policy_rules import defaults_in
 from workloads.resolution import current_dictionary, current_rows, defaults_of
 from workloads.services.denials import verb
 from workloads.services.idempotency import Ticket, keep, replay, ticket_for
-from workloads.services.moves import note
+from workloads.services.moves import entry
 
 POINTERS: Final = {
     EXPLICIT_PRIORITY: "/priority",
@@ -171,9 +170,7 @@ def _accept(
     workload.priority = current_rows()[effective.priority.name]
     _place(workload, pools, pool)
     workload.raw = dict(raw)
-    insert(workload)
-    keep(ticket, workload)
-    _tell(workload, effective, actor)
+    _write(workload, effective, actor, ticket)
     return workload
 
 
@@ -222,8 +219,8 @@ def _place(workload: Workload, pools: Sequence[NodePool], pool: NodePool) -> Non
     workload.pool_name = pool.name
 
 
-def _tell(workload: Workload, effective: Effective, actor: Actor) -> None:
-    """First entry of the timeline, audit record, wake-up."""
+def _write(workload: Workload, effective: Effective, actor: Actor, ticket: Ticket | None) -> None:
+    """The key, the row with the first entry of its timeline, the audit record, and a wake-up after the commit."""
     resolved = {
         "priority": effective.priority.name,
         "value": effective.priority.value,
@@ -232,11 +229,21 @@ def _tell(workload: Workload, effective: Effective, actor: Actor) -> None:
         "preemptibility_source": str(effective.preemptibility_source),
         "discarded": workload.discarded,
     }
+    keep(ticket, workload)
+    detail = {**resolved, "type": workload.type.name, "gpu_milli": workload.gpu_milli, "pool": workload.pool_name}
+    if template := workload.raw.get("templateId"):
+        detail["template"] = template
+    rows = (workload, _first_entry(workload, effective, resolved, actor))
+    record(actor, "workload.submit", workload, *rows, detail=detail, project_id=str(workload.project_id))
+    wake_apply(workload.pk)
+
+
+def _first_entry(workload: Workload, effective: Effective, resolved: Mapping[str, Any], actor: Actor) -> WorkloadEvent:
     message = (
         f"Submitted with priority {effective.priority.name} {effective.priority.value} ({effective.priority_source}), "
         f"{effective.preemptibility} ({effective.preemptibility_source})."
     )
-    note(
+    return entry(
         workload=workload,
         at=workload.created_at,
         type_=EventType.ACTION,
@@ -245,11 +252,6 @@ def _tell(workload: Workload, effective: Effective, actor: Actor) -> None:
         actor=actor,
         detail=resolved,
     )
-    detail = {**resolved, "type": workload.type.name, "gpu_milli": workload.gpu_milli, "pool": workload.pool_name}
-    if template := workload.raw.get("templateId"):
-        detail["template"] = template
-    record(actor, "workload.submit", workload, detail=detail, project_id=str(workload.project_id))
-    wake_apply(workload.pk)
 
 
 def _after_race(
