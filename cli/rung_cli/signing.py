@@ -89,6 +89,10 @@ class Api:
             renewed = self._signer.renew()
             return self.wire.send(call, renewed)
 
+    def token(self) -> str:
+        """For what is not asked here: a stream."""
+        return self._signer.token()
+
     def get(self, path: str, **query: str | int | bool) -> Any:
         """Read."""
         return self.ask(Call("GET", path, query=query))

@@ -30,6 +30,9 @@ GAVE_UP: Final = frozenset({502, 504})
 LONGEST_PAUSE: Final = 60.0
 FIRST_PAUSE: Final = 0.2
 TOLD_FROM: Final = 1.0
+SILENCE: Final = 30.0
+"""Seconds after which a stream that should have told three times that it lives is given up."""
+StreamEvent = httpx2.ServerSentEvent
 Queried = str | int | bool
 Query = Mapping[str, Queried]
 
@@ -85,6 +88,22 @@ class Wire:
             self._rest(tried, response.headers.get("Retry-After"), str(response.status_code))
         raise AssertionError  # the last try either answers or raises
 
+    def events(self, path: str, token: str, last: str = "") -> Iterator[StreamEvent]:
+        """A stream of server-sent events after `last`. Unreachable where there is none, and where it breaks."""
+        headers = {"Authorization": f"Bearer {token}"} | ({"Last-Event-ID": last} if last else {})
+        timeout = httpx2.Timeout(self._manner.timeout, read=SILENCE)
+        try:
+            with self._client.sse(f"/api/{path}", headers=headers, timeout=timeout) as source:
+                self.debug(f"GET /api/{path} -> {source.response.status_code}, to be followed")
+                yield from source
+        except (httpx2.HTTPError, RuntimeError) as error:  # the latter: what is open is being closed
+            raise Unreachable(str(error) or type(error).__name__) from None
+
+    def debug(self, text: str) -> None:
+        """Told where it is asked for."""
+        if self._manner.debug:
+            note(f"debug: {text}")
+
     def close(self) -> None:
         """Give the connection back."""
         self._client.close()
@@ -99,10 +118,9 @@ class Wire:
             response = self._client.request(
                 call.method, f"/api/{call.path}", params=query or None, json=call.body, headers=headers
             )
-        if self._manner.debug:
-            took = (time.monotonic() - started) * 1000
-            asked = f"{call.method} /api/{call.path}{'?' if query else ''}{'&'.join(query)}"
-            note(f"debug: {asked} -> {response.status_code} in {took:.0f} ms {_request_id(response)}".rstrip())
+        took = (time.monotonic() - started) * 1000
+        asked = f"{call.method} /api/{call.path}{'?' if query else ''}{'&'.join(query)}"
+        self.debug(f"{asked} -> {response.status_code} in {took:.0f} ms {_request_id(response)}".rstrip())
         return response
 
     def _rest(self, tried: int, asked: str | None, why: str) -> None:

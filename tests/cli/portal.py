@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,11 +13,16 @@ TOKEN = "eyJ.only-for-tests.canary"
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: bytes as they are, nothing, or anything else as JSON."""
+    """One answer: bytes as they are, nothing, or anything else as JSON. `after`: it comes so many seconds later.
+
+    `parts`: sent one after the other, a number being seconds between them; then the connection is closed.
+    """
 
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    after: float = 0
+    parts: Sequence[bytes | float] = ()
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,14 @@ class Asked:
 
 
 class Portal:
-    """Answers in the order of `answers`, the last one for ever; tokens are always given."""
+    """Answers in the order of `answers`, the last one for ever; tokens are always given.
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
-        self.answers = list(answers)
+    What is asked of a stream is answered in the order of `streams` in the same way.
+    """
+
+    def __init__(self, answers: Sequence[Answer], streams: Sequence[Answer] = ()) -> None:
+        self.answers, self.streams = list(answers), list(streams)
+        self.over = threading.Event()
         self.asked: list[Asked] = []
         self.tokens = 0
 
@@ -51,26 +60,43 @@ class Portal:
             self.tokens += 1
             return Answer(body={"accessToken": TOKEN, "expiresIn": 3600})
         self.asked.append(asked)
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        answers = self.streams if asked.path.endswith("/stream") else self.answers
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def asked_for(self, end: str) -> list[Asked]:
+        """The requests whose path ends so."""
+        return [each for each in self.asked if each.path.endswith(end)]
+
+
+def serve(handler: BaseHTTPRequestHandler, portal: Portal) -> None:
+    """One request."""
+    text = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+    found = portal.answer(
+        Asked(handler.command, handler.path, dict(handler.headers), json.loads(text) if text else None)
+    )
+    portal.over.wait(found.after)
+    body = found.body if isinstance(found.body, bytes) else json.dumps(found.body).encode()
+    body = b"" if found.body is None else body
+    handler.send_response(found.status)
+    for name, value in {**found.headers, **({} if found.parts else {"Content-Length": str(len(body))})}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    for part in found.parts or (body,):
+        if isinstance(part, bytes):
+            handler.wfile.write(part)
+        else:
+            portal.over.wait(part)
 
 
 @contextmanager
-def portal_that(*answers: Answer) -> Iterator[Portal]:
+def portal_that(*answers: Answer, streams: Sequence[Answer] = ()) -> Iterator[Portal]:
     """It listens on this machine while the block runs."""
-    portal = Portal(answers)
+    portal = Portal(answers, streams)
 
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
-            text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            asked = Asked(self.command, self.path, dict(self.headers), json.loads(text) if text else None)
-            found = portal.answer(asked)
-            body = found.body if isinstance(found.body, bytes) else json.dumps(found.body).encode()
-            body = b"" if found.body is None else body
-            self.send_response(found.status)
-            for name, value in {**found.headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # who asked may have gone
+                serve(self, portal)
 
         do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - as the library names them
 
@@ -84,6 +110,7 @@ def portal_that(*answers: Answer) -> Iterator[Portal]:
     try:
         yield portal
     finally:
+        portal.over.set()
         server.shutdown()
         server.server_close()
         thread.join()

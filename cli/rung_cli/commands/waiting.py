@@ -14,14 +14,12 @@ from rung_cli.notes import note
 from rung_cli.output import Format
 from rung_cli.session import session
 from rung_cli.signing import Api
+from rung_cli.watching import DELETED, Row, Watch, look
 
 PHASES: Final = (
     "Creating", "Initializing", "Resuming", "Pending", "Deleting", "Running", "Updating", "Stopped", "Stopping",
     "Degraded", "Failed", "Completed", "Terminating", "Unknown",
 )  # fmt: skip
-DELETED: Final = "Deleted"
-FIRST: Final = 0.5
-LONGEST: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +67,16 @@ def wait(
     """Wait until every workload named is so.
 
     Ends with 0 when it has come, with 1 as soon as it can no longer come, with 5 when the time is over.
-    A workload that has completed counts as having been running.
+    A workload that has completed counts as having been running. The portal tells of every change at once; where it
+    cannot, or something on the way keeps that back, it is asked every few seconds.
     """
     held = session(ctx)
     out, condition = held.output(output), condition_of(until)
     watched = _found(held.api, names, held.project(project), condition)
     found = _until(held.api, watched, condition, timeout)
     if out.format is not Format.TABLE:
-        out.rows(found, (), name=_ref, empty="")
+        # What was told of it in the meantime is not all that there is of it.
+        out.rows([look(held.api, each) for each in found], (), name=_ref, empty="")
 
 
 def condition_of(text: str) -> Condition:
@@ -91,9 +91,9 @@ def condition_of(text: str) -> Condition:
     return Condition(text, frozenset({phase}), frozenset({"Completed", "Failed", DELETED}) - {phase})
 
 
-def _found(api: Api, names: Iterable[str], project: str, condition: Condition) -> list[dict[str, Any]]:
+def _found(api: Api, names: Iterable[str], project: str, condition: Condition) -> list[Row]:
     """Those to watch. What is not there need not be waited for when its end is."""
-    watched = list[dict[str, Any]]()
+    watched = list[Row]()
     for name in dict.fromkeys(names):
         try:
             watched.append(find_workload(api, name, project))
@@ -104,25 +104,23 @@ def _found(api: Api, names: Iterable[str], project: str, condition: Condition) -
     return watched
 
 
-def _until(
-    api: Api, watched: Sequence[dict[str, Any]], condition: Condition, timeout: float | None
-) -> list[dict[str, Any]]:
-    """Look again and again, a little less often each time, and tell of every change."""
+def _until(api: Api, found: Sequence[Row], condition: Condition, timeout: float | None) -> list[Row]:
+    """Those that are so, in the order in which they came to be; every change is told."""
     ends = None if timeout is None else time.monotonic() + timeout
-    waiting, told, done, pause = list(watched), dict[str, str](), list[dict[str, Any]](), FIRST
-    while True:
-        looks = [_look(api, each) for each in waiting]
-        for now in looks:
-            _tell(now, told)
-        done += [now for now in looks if _is_so(now, condition)]
-        waiting = [now for now in looks if now["phase"] not in condition.wanted]
-        if not waiting:
-            return done
-        left = LONGEST if ends is None else ends - time.monotonic()
-        if left <= 0:
-            raise TimedOut(f"After {timeout:g} s still not {condition.name}: {', '.join(map(_ref, waiting))}.")
-        time.sleep(min(pause, left))
-        pause = min(pause * 1.5, LONGEST)
+    waiting, told, done = {each["id"]: each for each in found}, dict[str, str](), list[Row]()
+    watch = Watch(api, list(waiting.values()))
+    while waiting:
+        now = watch.next(None if ends is None else ends - time.monotonic())
+        if now is None:
+            raise TimedOut(f"After {timeout:g} s still not {condition.name}: {', '.join(map(_ref, waiting.values()))}.")
+        if now["id"] not in waiting:
+            continue
+        _tell(now, told)
+        if _is_so(now, condition):
+            done.append(now)
+            del waiting[now["id"]]
+            watch.leave(now["id"])
+    return done
 
 
 def _is_so(now: Mapping[str, Any], condition: Condition) -> bool:
@@ -132,20 +130,9 @@ def _is_so(now: Mapping[str, Any], condition: Condition) -> bool:
     return now["phase"] in condition.wanted
 
 
-def _look(api: Api, known: dict[str, Any]) -> dict[str, Any]:
-    """The workload now; deleted is told as a phase of its own."""
-    try:
-        now: dict[str, Any] = api.get(f"v1/workloads/{known['id']}")
-    except Refused as refusal:
-        if refusal.status != 404:
-            raise
-        return {**known, "phase": DELETED}
-    return {**now, "phase": DELETED} if now.get("deletedAt") else now
-
-
 def _tell(now: Mapping[str, Any], told: dict[str, str]) -> None:
-    why = f" ({now['phaseMessage']})" if now.get("phaseMessage") else ""
-    said = f"{_ref(now)}: {now['phase']}{why}"
+    why = now.get("phaseMessage") or now.get("phaseReason")
+    said = f"{_ref(now)}: {now['phase']}{f' ({why})' if why else ''}"
     if told.get(now["id"]) != said:
         told[now["id"]] = said
         note(said)
