@@ -39,6 +39,14 @@ def write_private(path: Path, text: str) -> None:
         raise Misused(f"{path} cannot be written: {error}.") from None
 
 
+def write_text(path: Path, text: str) -> None:
+    """As it is, to where somebody wanted it."""
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise Misused(f"{path} cannot be written: {error}.") from None
+
+
 def refuse_foreign(path: Path) -> None:
     """Misused for a file that belongs to somebody else, or that others may write: they could redirect everything."""
     found = _status(path)

@@ -19,6 +19,7 @@ from rung_cli.commands import (
     logs,
     quota,
     reading,
+    reports,
     signing_in,
     submitting,
     waiting,
@@ -42,7 +43,20 @@ app = typer.Typer(
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (signing_in, catalogue, submitting, reading, logs, waiting, acting, quota, declaring, asking, completing):
+for group in (
+    signing_in,
+    catalogue,
+    submitting,
+    reading,
+    logs,
+    waiting,
+    acting,
+    quota,
+    reports,
+    declaring,
+    asking,
+    completing,
+):
     group.register(app)
 
 

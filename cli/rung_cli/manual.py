@@ -25,11 +25,16 @@ def manual() -> str:
     """The whole text."""
     root: Any = get_command(app)
     context = root.make_context("rung", [], resilient_parsing=True)
-    parts = [HEAD, _exit_codes(), _section("rung", root, context)]
-    for name, command in root.commands.items():
-        own = command.make_context(name, [], parent=context, resilient_parsing=True)
-        parts.append(_section(f"rung {name}", command, own))
-    return "\n".join(parts)
+    return "\n".join([HEAD, _exit_codes(), *_sections("rung", root, context)])
+
+
+def _sections(title: str, command: Any, context: Any) -> Iterator[str]:
+    """Of a command, and of those within it."""
+    yield _section(title, command, context)
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _sections(
+            f"{title} {name}", each, each.make_context(name, [], parent=context, resilient_parsing=True)
+        )
 
 
 def _exit_codes() -> str:

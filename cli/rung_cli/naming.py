@@ -26,12 +26,17 @@ class Ref:
 
 def ref_of(text: str, project: str) -> Ref:
     """What was typed; `project` is the one at hand, empty for all that one may see."""
-    if _ID.fullmatch(text):
+    if is_id(text):
         return Ref(id=text.lower())
     owner, slash, name = text.rpartition("/")
     if not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(owner)):
         raise Misused(f"{text[:100]!r} is no workload.", hint="Give a name, project/name or an id.")
     return Ref(name=name, project=owner or project)
+
+
+def is_id(text: str) -> bool:
+    """Could it be the id of anything but a project?"""
+    return bool(_ID.fullmatch(text))
 
 
 def workload(api: Api, text: str, project: str) -> dict[str, Any]:

@@ -97,6 +97,11 @@ class Api:
         """Read."""
         return self.ask(Call("GET", path, query=query))
 
+    def text(self, path: str) -> str:
+        """Read a file."""
+        found: str = self.ask(Call("GET", path, text=True))
+        return found
+
     def post(self, path: str, body: Any, *, key: str = "", dry_run: bool = False) -> Any:
         """Write, once per key; without one it gets its own. A rehearsal changes nothing."""
         query = {"dryRun": True} if dry_run else {}

@@ -39,13 +39,14 @@ Query = Mapping[str, Queried]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `key`: the idempotency key of a write; with it, it may be sent again."""
+    """One request. `key`: the idempotency key of a write; with it, it may be sent again. `text`: a file is wanted."""
 
     method: str
     path: str
     query: Query = field(default_factory=dict)
     body: Any = None
     key: str = ""
+    text: bool = False
 
     @property
     def repeatable(self) -> bool:
@@ -84,7 +85,7 @@ class Wire:
                 self._rest(tried, None, type(error).__name__)
                 continue
             if last or not _comes_again(call, response.status_code):
-                return _read(response)
+                return _read(response, text=call.text)
             self._rest(tried, response.headers.get("Retry-After"), str(response.status_code))
         raise AssertionError  # the last try either answers or raises
 
@@ -180,10 +181,12 @@ def _lost(address: str, error: httpx2.TransportError) -> Unreachable:
     return Unreachable(f"{origin_of(address)} cannot be reached: {said}.", hint=hint)
 
 
-def _read(response: httpx2.Response) -> Any:
-    """1. no redirect is followed  2. errors become exceptions  3. success is JSON or nothing"""
+def _read(response: httpx2.Response, *, text: bool = False) -> Any:
+    """1. no redirect is followed  2. errors become exceptions  3. success is JSON or nothing, or the text of a file"""
     if response.is_redirect:
         raise _sent_elsewhere(response)
+    if response.is_success and text:
+        return response.text
     body = _json(response)
     if response.is_success:
         if body is None and response.content.strip():

@@ -1,0 +1,226 @@
+"""`reports`: what was used in a stretch of time, as CSV files that the portal's workers make."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.errors import Misused, Refused, TimedOut
+from rung_cli.files import write_text
+from rung_cli.flags import OutputFlag
+from rung_cli.naming import absent, is_id
+from rung_cli.naming import project as find_project
+from rung_cli.notes import confirm, note, progress
+from rung_cli.output import Column, Columns, Format
+from rung_cli.paging import rows
+from rung_cli.session import session
+from rung_cli.signing import Api
+from rung_cli.words import age, clock, moment
+
+PATH: Final = "v1/org-unit/reports"
+DAY: Final = timedelta(days=1)
+FIRST: Final = 0.5
+LONGEST: Final = 5.0
+DAYS: Final = ["%Y-%m-%d"]
+STYLES: Final = {"Ready": "green", "Failed": "red"}
+Report = Mapping[str, Any]
+
+
+class Each(StrEnum):
+    """What `--by` takes."""
+
+    PROJECT = "project"
+    DEPARTMENT = "department"
+    NODE_POOL = "node-pool"
+    CLUSTER = "cluster"
+
+
+GROUPS: Final = {
+    Each.PROJECT: "Project",
+    Each.DEPARTMENT: "Department",
+    Each.NODE_POOL: "Nodepool",
+    Each.CLUSTER: "Cluster",
+}
+REPORTS: Final[Columns] = (
+    Column("NAME", lambda row: row["name"]),
+    Column("FROM", lambda row: _day(row["start"])),
+    Column("TO", lambda row: _day(row["end"], last=True)),
+    Column("FOR EACH", lambda row: row["groupBy"] or GROUPS[Each.CLUSTER]),
+    Column("OF", lambda row: ", ".join(row["filterBy"]), wide=90),
+    Column("STATUS", lambda row: row["status"], style=lambda row: STYLES.get(row["status"], "yellow")),
+    Column("AGE", lambda row: age(row["createdAt"]), right=True),
+    Column("ID", lambda row: row["id"], wide=130),
+)
+Named = Annotated[str, typer.Argument(metavar="REPORT", help="Name or id; the newest of several of one name.")]
+Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds that it may take. Forever when absent.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(reports)
+    for each in (make, get, delete):
+        group.command()(each)
+    app.add_typer(group, name="reports")
+
+
+def reports(ctx: typer.Context, *, output: OutputFlag = None) -> None:
+    """Your usage reports, newest first; made, read and deleted with the commands below."""
+    if ctx.invoked_subcommand:
+        return
+    held = session(ctx)
+    out = held.output(output)
+    out.rows(_all(held.api), REPORTS, name=_name, empty="You have no reports. Ask for one: rung reports make NAME")
+
+
+def make(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Of the report.")],
+    *,
+    first: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from", formats=DAYS, metavar="DAY", help="First day, UTC; without it six days before the last."
+        ),
+    ] = None,
+    last: Annotated[
+        datetime | None,
+        typer.Option("--to", formats=DAYS, metavar="DAY", help="Last day, which is in it; without it today."),
+    ] = None,
+    by: Annotated[Each, typer.Option(help="What a line is of.")] = Each.PROJECT,
+    project: Annotated[str, typer.Option("--project", "-p", help="Of this project only, by name or id.")] = "",
+    department: Annotated[str, typer.Option(help="Of this department only.")] = "",
+    cluster: Annotated[str, typer.Option(help="Of this cluster only, by name or id.")] = "",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it is made.")] = True,
+    timeout: Timeout = None,
+    output: OutputFlag = None,
+) -> None:
+    """Ask for a report of some days, and wait until it is made.
+
+    rung reports make june --from 2026-06-01 --to 2026-06-30 && rung reports get june --file june.csv
+    """
+    held = session(ctx)
+    out = held.output(output)
+    asked = {"name": name, **_stretch(first, last), "groupBy": GROUPS[by]}
+    made = held.api.post(PATH, {**asked, "filterBy": _places(held.api, project, department, cluster)})
+    found = _made(held.api, made, timeout) if wait else made
+    out.rows([found], REPORTS, name=_name, empty="")
+    _remark(found)
+
+
+def get(
+    ctx: typer.Context,
+    name: Named,
+    *,
+    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="Where to; stdout when absent.")] = "",
+    timeout: Timeout = None,
+    output: OutputFlag = None,
+) -> None:
+    """Write the CSV file of a report, as soon as it is made. With -o what the portal says of the report instead."""
+    held = session(ctx)
+    out = held.output(output)
+    found = _found(held.api, name)
+    if output not in {None, Format.TABLE}:  # a profile's way to show lists is not meant
+        out.one(found, name=found["name"], human=lambda: None)
+        return
+    text = held.api.text(f"{PATH}/{_made(held.api, found, timeout)['id']}/file")
+    if file and file != "-":
+        write_text(Path(file), text)
+        note(f"{file} is written.")
+    else:
+        out.names(text.removesuffix("\r\n").split("\r\n"))
+    _remark(found)
+
+
+def delete(
+    ctx: typer.Context,
+    name: Named,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """Delete a report with its file; on a terminal it asks first."""
+    held = session(ctx)
+    out = held.output(output)
+    found = _found(held.api, name)
+    if not yes:
+        lines = [f"  {found['name']}  {_day(found['start'])} to {_day(found['end'], last=True)}  {found['id']}"]
+        confirm(lines, "Delete it?", hint="To delete from a script: --yes", kept="Nothing was deleted.")
+    held.api.delete(f"{PATH}/{found['id']}")
+    out.one(found, name=found["name"], human=lambda: out.line(f"Deleted {found['name']}."))
+
+
+def _all(api: Api) -> Sequence[Report]:
+    return rows(api, PATH, "reports", query={"sortBy": "createdAt", "sortOrder": "desc"})
+
+
+def _found(api: Api, name: str) -> Report:
+    """By its id, or the newest of that name; told where there are several."""
+    if is_id(name):
+        known: Report = api.get(f"{PATH}/{name}")
+        return known
+    named = [each for each in _all(api) if each["name"] == name]
+    if not named:
+        raise absent(f"You have no report {name}.")
+    if len(named) > 1:
+        note(f"You have {len(named)} reports {name}; this is the newest, of {clock(named[0]['createdAt'])}.")
+    return named[0]
+
+
+def _made(api: Api, report: Report, timeout: float | None) -> Report:
+    """As soon as it is Ready. Refused where it has failed, TimedOut where it takes longer."""
+    ends, pause, now = None if timeout is None else time.monotonic() + timeout, FIRST, report
+    while now["status"] not in {"Ready", "Failed"}:
+        progress(f"{now['name']}: {now['status']} …")
+        left = LONGEST if ends is None else ends - time.monotonic()
+        if left <= 0:
+            raise TimedOut(f"After {timeout:g} s {now['name']} is still {now['status']}: {now['id']}.")
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, LONGEST)
+        now = api.get(f"{PATH}/{report['id']}")
+    progress("")
+    if now["status"] == "Failed":
+        raise Refused(f"{now['name']} has failed: {now['statusMessage']}", status=409)
+    return now
+
+
+def _stretch(first: datetime | None, last: datetime | None) -> dict[str, str]:
+    """Whole days, the last one only as far as it has come."""
+    now = datetime.now(UTC)
+    end = last.replace(tzinfo=UTC) if last else now.replace(hour=0, minute=0, second=0, microsecond=0)
+    start = first.replace(tzinfo=UTC) if first else end - 6 * DAY
+    if end < start:
+        raise Misused(f"--to {end:%Y-%m-%d} is before --from {start:%Y-%m-%d}.")
+    until = min(end + DAY, now) if start < now else end + DAY
+    return {"start": start.isoformat(), "end": until.isoformat()}
+
+
+def _places(api: Api, project: str, department: str, cluster: str) -> list[str]:
+    """The filters of a report."""
+    chosen = {"departmentName": department}
+    if project:
+        chosen["projectName"] = find_project(api, project)["name"]
+    if cluster:
+        known = {each["name"]: each["uuid"] for each in api.get("v1/clusters")}
+        chosen["clusterId"] = known.get(cluster, cluster)
+    return [f"{field}=={value}" for field, value in chosen.items() if value]
+
+
+def _remark(report: Report) -> None:
+    """How much of the time was measured."""
+    if report["statusMessage"]:
+        note(report["statusMessage"])
+
+
+def _name(row: Report) -> str:
+    return str(row["name"])
+
+
+def _day(text: str, *, last: bool = False) -> str:
+    """In UTC; `last`: the one that ends then."""
+    found = moment(text)
+    return f"{found.astimezone(UTC) - timedelta(microseconds=last):%Y-%m-%d}" if found else ""
