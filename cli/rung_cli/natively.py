@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
@@ -44,6 +44,7 @@ PATHS: Final[Mapping[Kind, str]] = {
 
 FLAGS: Final[Mapping[str, str]] = {
     "/name": "--name",
+    "/templateId": "--template",
     "/spec/image": "--image",
     "/spec/priorityClass": "--priority",
     "/spec/preemptibility": "--preemptibility",
@@ -61,6 +62,11 @@ FLAGS: Final[Mapping[str, str]] = {
     "/spec/compute/largeShmRequest": "--large-shm",
 }
 """Fields of the body by the flag that a person knows."""
+
+
+def kind_of(template: Mapping[str, Any]) -> Kind:
+    """What it is a submission of."""
+    return Kind(template["meta"]["workloadType"].lower())
 
 
 def submitted_natively(api: Api, kind: Kind, body: Mapping[str, Any], *, key: str, dry_run: bool) -> Any:
@@ -116,13 +122,16 @@ class Wanted:
     workers: int | None = None
     framework: Framework | None = None
     port: int | None = None
+    template_id: str = ""
+    """It says what the flags leave out."""
 
     @classmethod
     def from_flags(cls, given: Mapping[str, Any], tail: Sequence[str]) -> Self:
         """`given`: the flags of `rung submit` by name. `tail`: what stood after `--`."""
         compute = Compute(**{each.name: given[each.name] for each in fields(Compute)})
-        same = ("kind", "image", "working_dir", "priority", "preemptibility", "workers", "framework", "port")
+        same = ("image", "working_dir", "priority", "preemptibility", "workers", "framework", "port")
         return cls(
+            kind=given["kind"] or Kind.TRAINING,
             compute=compute,
             tail=tail,
             replaces_entrypoint=given["command"],
@@ -131,26 +140,32 @@ class Wanted:
             **{name: given[name] for name in same},
         )
 
-    def refuse_beside_a_manifest(self) -> None:
+    def starting_from(self, template: Mapping[str, Any]) -> Self:
+        """The template says what is left out, and what sort of workload it is."""
+        return replace(self, kind=kind_of(template), template_id=template["meta"]["id"])
+
+    def refuse_beside_a_manifest(self, template: str) -> None:
         """A manifest says itself what it runs; beside it only its name, priority and preemptibility are chosen."""
         if (
             self._spec(checked=False).keys() - {"priorityClass", "preemptibility", "compute"}
             or self.compute != Compute()
+            or template
         ):
             hint = "Beside -f: --name, --priority, --preemptibility and --project."
             raise Misused("These flags describe a workload, and a manifest does so itself.", hint=hint)
 
-    def refuse_incomplete(self, name: str) -> None:
-        """What every workload from flags needs."""
-        if not self.image:
-            raise Misused("What is to run? Give --image, or manifests with -f.")
+    def refuse_incomplete(self, name: str, template: str) -> None:
+        """What every workload from flags needs; what a template leaves out the portal tells."""
+        if not self.image and not template:
+            raise Misused("What is to run? Give --image, --template, or manifests with -f.")
         if not name:
             raise Misused("What is it called? rung submit NAME …, or --name-prefix.")
-        self._of_kind()
+        if not template:
+            self._of_kind()
 
     def body(self, name: str, *, is_prefix: bool, project: Mapping[str, Any]) -> dict[str, Any]:
         """Of the POST."""
-        where = {"projectId": project["id"], "clusterId": project["clusterId"]}
+        where = {"projectId": project["id"], "clusterId": project["clusterId"], **_given(templateId=self.template_id)}
         return {"name": name, "useGivenNameAsPrefix": is_prefix, **where, "spec": self._spec()}
 
     def _spec(self, *, checked: bool = True) -> dict[str, Any]:
@@ -176,6 +191,8 @@ class Wanted:
         ):
             if value is not None and self.kind is not kind:
                 raise Misused(f"{flag} belongs to --type {kind.value}.")
+        if self.kind is Kind.DISTRIBUTED and self.template_id:
+            return _given(numWorkers=self.workers, distributedFramework=self.framework and self.framework.value)
         if self.kind is Kind.DISTRIBUTED:
             framework = self.framework or Framework.PYTORCH
             return {"numWorkers": self.workers or 1, "distributedFramework": framework.value}

@@ -36,7 +36,8 @@ def each(api: Api, path: str, name: str, *, query: Query, size: int = LARGEST) -
 
 
 def _next(page: Mapping[str, Any], read: int) -> Query | None:
-    """What to ask with for the page after this one; None after the last."""
-    if cursor := page.get("nextAfter"):
+    """What to ask with for the page after this one; None after the last. Some lists say it apart, in other words."""
+    ways = page.get("pagination") or page
+    if cursor := ways.get("nextAfter"):
         return {"after": str(cursor)}
-    return None if page.get("next") is None else {"offset": read}
+    return None if ways.get("next", ways.get("nextOffset")) is None else {"offset": read}

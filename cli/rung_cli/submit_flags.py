@@ -9,7 +9,12 @@ from rung_cli.natively import Framework, Kind
 Name = Annotated[str, typer.Option("--name", help="Of the workload; the same as NAME.")]
 Called = Annotated[str, typer.Argument(metavar="[NAME]", help="Of the workload.")]
 NamePrefix = Annotated[str, typer.Option(help="Begin of a name that the server completes.")]
-Type = Annotated[Kind, typer.Option("--type", help="What sort of workload the flags describe.")]
+Type = Annotated[
+    Kind | None, typer.Option("--type", help="Of the workload; when absent as the template, else training.")
+]
+Template = Annotated[
+    str, typer.Option("--template", "-t", metavar="TEMPLATE", help="By name or id: it says what the flags leave out.")
+]
 Image = Annotated[str, typer.Option("--image", "-i", help="Container image.")]
 Priority = Annotated[str, typer.Option(help="Beats the manifest's label and the type's default.")]
 Preemptibility = Annotated[str, typer.Option(help="preemptible, semi-preemptible or non-preemptible.")]

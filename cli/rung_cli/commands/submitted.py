@@ -1,5 +1,6 @@
 """How a submission, a rehearsal of one and an explanation are shown."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -48,9 +49,19 @@ def _show_values(out: Output, answer: Mapping[str, Any]) -> None:
     preemptibility = str(known.get("preemptibility") or "")
     sources = [str(known.get(f"{name}Source") or "") for name in ("priority", "preemptibility")]
     effective(out, (priority, sources[0]), (preemptibility, sources[1]))
+    _show_sources(out, known.get("templateSources") or {})
     remarks(out, known.get("discarded") or [], known.get("warnings") or [])
     if foreseen := answer.get("forecast"):
         forecast(out, foreseen)
+
+
+def _show_sources(out: Output, sources: Mapping[str, str]) -> None:
+    """What each template or asset has filled in."""
+    fields = defaultdict[str, list[str]](list)
+    for pointer, who in sources.items():
+        fields[who].append(pointer.rpartition("/")[2])
+    for who, names in fields.items():
+        out.line(f"  From {who}: {', '.join(names)}")
 
 
 def effective(out: Output, priority: tuple[str, str], preemptibility: tuple[str, str]) -> None:

@@ -12,8 +12,9 @@ from rung_cli.errors import Misused
 from rung_cli.flags import ManifestFlag, OutputFlag, ProjectFlag
 from rung_cli.manifests import Manifests
 from rung_cli.naming import project as find_project
-from rung_cli.natively import Kind, Wanted, submitted_natively
+from rung_cli.natively import Wanted, submitted_natively
 from rung_cli.session import session
+from rung_cli.templates import find as find_template
 
 _KEY: Final = re.compile(r"[!-~]{1,180}")
 
@@ -32,7 +33,8 @@ def submit(
     file: ManifestFlag = None,
     name: flags.Name = "",
     name_prefix: flags.NamePrefix = "",
-    kind: flags.Type = Kind.TRAINING,
+    template: flags.Template = "",
+    kind: flags.Type = None,
     image: flags.Image = "",
     priority: flags.Priority = "",
     preemptibility: flags.Preemptibility = "",
@@ -57,21 +59,25 @@ def submit(
 
     rung submit train -i IMAGE -g 8 --priority high -- python train.py
 
+    rung submit tonight --template night-run --priority medium
+
     Several manifests are all rehearsed before the first one is submitted.
     """
     held = session(ctx)
     out, named = held.output(output), _one_name(called, name)
     wanted, key = Wanted.from_flags(ctx.params, held.tail), _checked(idempotency_key)
     if file:
-        wanted.refuse_beside_a_manifest()
+        wanted.refuse_beside_a_manifest(template)
         explicit = {"name": named, "priority": priority, "preemptibility": preemptibility}
         read, owner = read_documents(file), find_project(held.api, held.project(project))
         made = Manifests(held.api, read, owner, explicit, key, out.format).submit(dry_run=dry_run)
     else:
-        wanted.refuse_incomplete(named or name_prefix)
+        wanted.refuse_incomplete(named or name_prefix, template)
         owner = find_project(held.api, held.project(project))
+        if template:
+            wanted = wanted.starting_from(find_template(held.api, template, owner, kind))
         body = wanted.body(named or name_prefix, is_prefix=not named, project=owner)
-        made = [submitted_natively(held.api, kind, body, key=key, dry_run=dry_run)]
+        made = [submitted_natively(held.api, wanted.kind, body, key=key, dry_run=dry_run)]
     show_submitted(out, made, project=owner["name"], dry_run=dry_run)
 
 
