@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from scheduling.resources import Limit
 
 Manifest = dict[str, Any]
+Facts = Mapping[str, Any]
 NOTHING = Limit(0, 0, 0)
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -178,15 +179,19 @@ Minimum = Literal["none", "all", "own", "any"]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The one object that a scheduler is configured by: why Rung reads it, and its sentences about what that misses.
+    """The one object that a scheduler is configured by, why Rung reads it, and what it means for Rung's words.
 
-    `leaves_out`: causes of evictions that it does not have. None: there is no such object, or it may not be read.
+    Rung keeps `facts_of` it, as JSON, with the cluster; all others answer from these. No facts: there is no such
+    object, or nothing readable in it, or it may not be read, so that the answers are assumptions and say so.
     """
 
     ref: ObjectRef
     why: str
-    warnings_of: Callable[[Manifest | None], tuple[str, ...]]
-    leaves_out: Callable[[Manifest | None], frozenset[str]]
+    facts_of: Callable[[Manifest | None], Facts]
+    warnings_of: Callable[[Facts], tuple[str, ...]]  # what it misses, for admins
+    leaves_out: Callable[[Facts], frozenset[str]]  # causes of evictions that it does not have
+    cautions_of: Callable[[Facts, str], tuple[str, ...]]  # for who is foretold this (`scheduling.decisions.Kind`)
+    promises_of: Callable[[Facts], tuple[Promise, ...]]  # as this configuration keeps them
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from scheduling.model import PodGroup
 from scheduling.reasons import Pend
@@ -16,6 +17,10 @@ class Cause(StrEnum):
     PREEMPT = "preempt"
     RECLAIM = "reclaim"
     CONSOLIDATE = "consolidate"
+
+
+BELOW_MINIMUM: Final = "preempt below the minimum"
+"""Beside the causes a configuration may leave this out: preemption that takes a pod of what then lacks its minimum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,8 @@ class Snapshot:
     """Everything a decision may depend on. Raises ValueError when two nodes, queues or pod groups share a name.
 
     now: the moment of the decision, for what has to have lasted; None: nothing has to.
-    leaves_out: causes of evictions that the scheduler's configuration does not have (`decisions.Cause`).
+    leaves_out: causes of evictions that the scheduler's configuration does not have (`decisions.Cause`), and
+    `decisions.BELOW_MINIMUM` where nothing is preempted below its minimum.
     """
 
     nodes: tuple[Node, ...] = ()

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from clusters.flavours import common, volcano_reading
 from clusters.flavours.rendering import render_job
-from clusters.flavours.volcano_conf import CONFIGURATION
-from clusters.flavours.volcano_promises import PROMISES
+from clusters.flavours.volcano_conf import CONF, cautions_of, facts_of, leaves_out, warnings_of
+from clusters.flavours.volcano_promises import PROMISES, promises_of
 from clusters.kinds import kind_for, starting_together
 from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.ownership import owned
-from clusters.ports import DesiredState, JobSpec, Kind, Manifest, Promise, QueueSpec, Reading, Traits
+from clusters.ports import Configuration, DesiredState, JobSpec, Kind, Manifest, Promise, QueueSpec, Reading, Traits
 from scheduling.priority import Preemptibility
 from scheduling.resources import MILLI, Limit, decimal_text
 
@@ -41,7 +41,15 @@ class Volcano:
         queues_by_pool=True,
         minimum="any",
         beside=(VOLCANO_POD_GROUP,),
-        configuration=CONFIGURATION,
+        configuration=Configuration(
+            CONF,
+            "whether the scheduler preempts and reclaims",
+            facts_of=facts_of,
+            warnings_of=warnings_of,
+            leaves_out=leaves_out,
+            cautions_of=cautions_of,
+            promises_of=promises_of,
+        ),
     )
 
     def kinds(self) -> Sequence[Kind]:

@@ -1,7 +1,7 @@
-"""What a cluster's own configuration of Volcano's scheduler keeps from happening, said as warnings. Pure.
+"""What a cluster's own configuration of Volcano's scheduler keeps from happening, said in sentences. Pure.
 
 Source: Volcano 1.15. As shipped, its actions neither preempt nor reclaim, and the proportion plugin knows no deserved
-quota. The text is a stranger's: read strictly, within bounds, and nothing of it is repeated.
+quota. The text is a stranger's: read strictly, within bounds; only words that are known here are kept of it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from clusters.kinds_core import CONFIG_MAP
-from clusters.ports import Configuration, Manifest, ObjectRef
+from clusters.ports import Facts, Manifest, ObjectRef
 from portal.core.strict.documents import Limits
 from portal.core.strict.problems import DocumentRefused
 from portal.core.strict.yaml_reader import documents_from_yaml
-from scheduling.decisions import Cause
+from scheduling.decisions import BELOW_MINIMUM, Cause, Kind
 
 CONF: Final = ObjectRef(CONFIG_MAP, "volcano-scheduler-configmap", "volcano-system")
 KEY: Final = "volcano-scheduler.conf"
 LIMITS: Final = Limits(size=256 * 1024, depth=12, nodes=5_000, documents=1)
+ACTIONS: Final = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
+SWITCHES: Final = {"priority": (), "gang": ("enablePreemptable",), "capacity": ("enableHierarchy",)}
+"""Plugins that Rung's words need, and the options of each that decide about them."""
 GOOD: Final = 'actions: "allocate, preempt, reclaim, backfill"'
 
 UNREAD: Final = (
@@ -35,6 +38,14 @@ ENQUEUE: Final = (
     "Volcano's configuration has the action enqueue: a job for which nothing is free may be held outside and then "
     "preempts and reclaims nothing."
 )
+NO_PRIORITY: Final = (
+    "Volcano's configuration has no plugin priority: a higher priority neither goes first nor is it needed to evict."
+)
+NO_GANG: Final = "Volcano's configuration has no plugin gang: a distributed job may start in parts."
+ONLY_ABOVE: Final = (
+    "Volcano's plugin gang is asked about preemption, since it lacks enablePreemptable: false: a higher priority takes "
+    "only pods above a job's minimum, and never one that stands alone."
+)
 NO_CAPACITY: Final = (
     "Volcano's configuration has no plugin capacity: deserved quotas count for nothing there. It takes the place of "
     "proportion."
@@ -44,68 +55,144 @@ NO_HIERARCHY: Final = (
     "only by Rung at submission."
 )
 
+ASSUMED: Final = (
+    "Nobody is evicted for it, as is assumed: Volcano's configuration could not be read, and as shipped it lacks the "
+    "actions preempt and reclaim. Where it has them, others may be evicted for it."
+)
+WITHOUT: Final = {
+    (Cause.PREEMPT, Cause.RECLAIM): "Nobody is evicted for it: the configuration of Volcano on this cluster lacks the "
+    "actions preempt and reclaim.",
+    (Cause.PREEMPT,): "No lower priority of its project is evicted for it: the configuration of Volcano on this "
+    "cluster lacks the action preempt.",
+    (Cause.RECLAIM,): "Nothing is taken back for it from other projects: the configuration of Volcano on this cluster "
+    "lacks the action reclaim.",
+}
+STANDS: Final = (
+    "The plugin gang of Volcano is asked about preemption on this cluster: no priority evicts a pod that its job needs."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Conf:
-    """The part that decides who may be evicted: actions in their order, and options of each plugin."""
+    """The part that decides who may be evicted: known actions, and the switches of known plugins."""
 
     actions: tuple[str, ...]
-    plugins: Mapping[str, Mapping[str, Any]]
+    plugins: Mapping[str, Mapping[str, bool]]
+
+    @property
+    def keeps_minimum(self) -> bool:
+        """The plugin gang is asked about preemption, which it is unless told otherwise."""
+        return "gang" in self.plugins and self.plugins["gang"].get("enablePreemptable") is not False
+
+    @property
+    def has_deserved(self) -> bool:
+        """Deserved quotas count."""
+        return "capacity" in self.plugins
+
+    @property
+    def has_departments(self) -> bool:
+        """What stands above a project's queue counts."""
+        return self.has_deserved and self.plugins["capacity"].get("enableHierarchy") is True
 
 
-def warnings_of(found: Manifest | None) -> tuple[str, ...]:
-    """What a ConfigMap means for priorities and quotas; `UNREAD` where there is none or it says nothing readable."""
-    conf = conf_of(found)
-    return (UNREAD,) if conf is None else tuple(_warnings(conf))
+SHIPPED: Final = Conf(("enqueue", "allocate", "backfill"), {"priority": {}, "gang": {"enablePreemptable": False}})
 
 
-def conf_of(found: Manifest | None) -> Conf | None:
-    """The configuration in a ConfigMap; None where there is none."""
+def facts_of(found: Manifest | None) -> Facts:
+    """What is kept of a ConfigMap; empty where there is none or it says nothing readable."""
     data = (found or {}).get("data")
     text = data.get(KEY) if isinstance(data, Mapping) else None
     if not isinstance(text, str):
-        return None
+        return {}
     try:
         documents = documents_from_yaml(text.encode(), LIMITS)
     except DocumentRefused:
-        return None
+        return {}
     value = documents[0].value if documents else None
-    return _conf(value) if isinstance(value, Mapping) else None
+    return _facts(value) if isinstance(value, Mapping) else {}
 
 
-def _conf(value: Mapping[str, Any]) -> Conf | None:
+def _facts(value: Mapping[str, Any]) -> Facts:
     """Volcano starts with a configuration of its own where the text names no actions: that one does not evict."""
-    actions, tiers = value.get("actions"), value.get("tiers")
+    actions = value.get("actions")
     if not isinstance(actions, str):
-        return None
-    names = tuple(name.strip() for name in actions.split(","))
-    return Conf(
-        names, {str(each.get("name")): each for tier in _objects(tiers) for each in _objects(tier.get("plugins"))}
-    )
+        return {}
+    named = {name.strip() for name in actions.split(",")}
+    plugins = {
+        str(each.get("name")): each
+        for tier in _objects(value.get("tiers"))
+        for each in _objects(tier.get("plugins"))
+        if str(each.get("name")) in SWITCHES
+    }
+    return {
+        "actions": [action for action in ACTIONS if action in named],
+        "plugins": {name: dict(_switches(name, plugins[name])) for name in SWITCHES if name in plugins},
+    }
 
 
 def _objects(value: object) -> Iterator[Mapping[str, Any]]:
     return (each for each in value if isinstance(each, Mapping)) if isinstance(value, list) else iter(())
 
 
+def _switches(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    return ((key, options[key]) for key in SWITCHES[name] if isinstance(options.get(key), bool))
+
+
+def conf_of(facts: Facts) -> Conf | None:
+    """The facts as they were kept; None: nothing could be read."""
+    return Conf(tuple(facts["actions"]), facts["plugins"]) if facts else None
+
+
+def warnings_of(facts: Facts) -> tuple[str, ...]:
+    """What a configuration means for priorities and quotas; `UNREAD` where nothing could be read."""
+    conf = conf_of(facts)
+    return (UNREAD,) if conf is None else tuple(_warnings(conf))
+
+
 def _warnings(conf: Conf) -> Iterator[str]:
-    if "preempt" not in conf.actions:
-        yield NO_PREEMPT
-    if "reclaim" not in conf.actions:
-        yield NO_RECLAIM
-    if "enqueue" in conf.actions:
-        yield ENQUEUE
-    capacity = conf.plugins.get("capacity")
-    if capacity is None:
-        yield NO_CAPACITY
-    elif capacity.get("enableHierarchy") is not True:
-        yield NO_HIERARCHY
+    misses = {
+        NO_PREEMPT: "preempt" not in conf.actions,
+        NO_RECLAIM: "reclaim" not in conf.actions,
+        ENQUEUE: "enqueue" in conf.actions,
+        NO_PRIORITY: "priority" not in conf.plugins,
+        NO_GANG: "gang" not in conf.plugins,
+        ONLY_ABOVE: conf.keeps_minimum,
+        NO_CAPACITY: not conf.has_deserved,
+        NO_HIERARCHY: conf.has_deserved and not conf.has_departments,
+    }
+    return (sentence for sentence, so in misses.items() if so)
 
 
-def leaves_out(found: Manifest | None) -> frozenset[str]:
-    """Causes of evictions for which it has no action; where it says nothing readable, it is as shipped."""
-    conf = conf_of(found)
-    return frozenset({Cause.PREEMPT, Cause.RECLAIM} - set(conf.actions if conf else ()))
+def leaves_out(facts: Facts) -> frozenset[str]:
+    """Causes of evictions for which it has no action; where nothing could be read, it is as shipped."""
+    conf = conf_of(facts) or SHIPPED
+    missing = {Cause.PREEMPT, Cause.RECLAIM} - set(conf.actions)
+    return frozenset(missing | {BELOW_MINIMUM} if conf.keeps_minimum else missing)
 
 
-CONFIGURATION: Final = Configuration(CONF, "whether the scheduler preempts and reclaims", warnings_of, leaves_out)
+def cautions_of(facts: Facts, foretold: str) -> tuple[str, ...]:
+    """What people are told of it whose workload waits or evicts others."""
+    conf = conf_of(facts)
+    if foretold == Kind.PLACED:
+        return ()
+    if conf is None:
+        return (ASSUMED,)
+    return tuple(_why_nobody(conf) if foretold == Kind.PENDING else _doubts(conf))
+
+
+def _why_nobody(conf: Conf) -> Iterator[str]:
+    missing = tuple(cause for cause in (Cause.PREEMPT, Cause.RECLAIM) if cause not in conf.actions)
+    if missing:
+        yield WITHOUT[missing]
+    if conf.keeps_minimum and Cause.PREEMPT not in missing:
+        yield STANDS
+
+
+def _doubts(conf: Conf) -> Iterator[str]:
+    """The estimate counts priorities and deserved quotas, and takes every job in."""
+    doubtful = {
+        ENQUEUE: "enqueue" in conf.actions,
+        NO_PRIORITY: "priority" not in conf.plugins,
+        NO_CAPACITY: not conf.has_deserved,
+    }
+    return (f"This may come otherwise. {sentence}" for sentence, so in doubtful.items() if so)

@@ -5,9 +5,12 @@ proportion; its decisions were seen on fake nodes. As shipped it neither preempt
 says so.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from clusters.ports import Promise
+from clusters.flavours.volcano_conf import SHIPPED, Conf, conf_of
+from clusters.ports import Enforced, Facts, Promise
 
 CONFIGURE: Final = (
     'Give its scheduler the actions "allocate, preempt, reclaim, backfill" and the plugin capacity in place of '
@@ -106,3 +109,47 @@ PROMISES: Final = (
         "Make work that needs its time non-preemptible, or choose KAI.",
     ),
 )
+
+ASSUMED: Final = "Assumed, since its configuration could not be read on this cluster: it is as shipped. "
+READ: Final = "As its configuration on this cluster says. "
+CONFIGURED: Final = ("priority_inside_project", "over_quota_and_reclaim", "department_limit", "gang")
+"""Promises that hang on the configuration."""
+
+
+def promises_of(facts: Facts) -> tuple[Promise, ...]:
+    """What Volcano keeps of Rung's promises where it is configured so; where nothing could be read, as shipped."""
+    conf = conf_of(facts)
+    source, lost = ASSUMED if conf is None else READ, dict(_lost(conf or SHIPPED))
+    return tuple(_as_configured(each, source, lost) for each in PROMISES)
+
+
+def _as_configured(promise: Promise, source: str, lost: dict[str, tuple[Enforced, str]]) -> Promise:
+    """A promise that is kept as well as Volcano can needs no other configuration."""
+    if promise.code in lost:
+        enforced, why = lost[promise.code]
+        return replace(promise, enforced=enforced, explanation=f"{source}{why}", remedy=promise.remedy or CONFIGURE)
+    return replace(promise, remedy="") if promise.code in CONFIGURED else promise
+
+
+def _lost(conf: Conf) -> Iterator[tuple[str, tuple[Enforced, str]]]:
+    """What a configuration keeps less of, by the code of the promise."""
+    if "priority" not in conf.plugins:
+        why = "Without the plugin priority a higher priority neither goes first nor is it needed to evict anybody."
+        yield "priority_inside_project", ("no", why)
+    elif "preempt" not in conf.actions:
+        why = "Without the action preempt a higher priority only goes first: nobody inside the project is evicted."
+        yield "priority_inside_project", ("partly", why)
+    elif conf.keeps_minimum:
+        why = "The plugin gang is asked about preemption: a higher priority takes only pods above a job's minimum."
+        yield "priority_inside_project", ("partly", why)
+    if not conf.has_deserved:
+        why = "Without the plugin capacity deserved quotas count for nothing."
+        yield "over_quota_and_reclaim", ("no", why)
+    elif "reclaim" not in conf.actions:
+        why = "Without the action reclaim over-quota use is lent out and never taken back."
+        yield "over_quota_and_reclaim", ("no", why)
+    if not conf.has_departments:
+        why = "Only Rung checks the sums, when quotas are set and work is submitted: the scheduler does not."
+        yield "department_limit", ("partly", why)
+    if "gang" not in conf.plugins:
+        yield "gang", ("no", "Without the plugin gang a distributed job may start in parts.")

@@ -65,6 +65,11 @@ class Cluster(models.Model):
     served_kinds = models.JSONField(
         default=list, blank=True, help_text="Kinds of workload it serves, as seen last; empty: nobody looked yet."
     )
+    configured = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="What its scheduler's configuration says, as read last; empty: it has none, or nobody could read it.",
+    )
     generation = models.PositiveBigIntegerField(default=1, help_text="Grows with every change of desired state.")
     synced_generation = models.PositiveBigIntegerField(default=0)
     sync_due_at = models.DateTimeField(

@@ -87,7 +87,8 @@ def _left_out(store: Store, traits: Traits) -> frozenset[str]:
     if traits.configuration is None:
         return frozenset()
     ref = traits.configuration.ref
-    return traits.configuration.leaves_out(store.find(ref.kind.key, ref.name, ref.namespace))
+    facts = traits.configuration.facts_of(store.find(ref.kind.key, ref.name, ref.namespace))
+    return traits.configuration.leaves_out(facts)
 
 
 def _nodes(store: Store, *, shards: bool) -> Iterator[Node]:

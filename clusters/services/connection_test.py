@@ -15,6 +15,7 @@ from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import gateway_to
 from clusters.ports import Kind, Manifest, ObjectRef, SchedulerFlavour
 from clusters.rbac import Access, required_access
+from clusters.services.configured import facts_if_read, warnings_of
 from portal.core.strict.problems import visible
 
 ACCESS_REVIEW: Final = Kind(
@@ -147,7 +148,7 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
             excess=reviews.excess(),
             schedulers=schedulers,
             fitting=_fitting(schedulers, flavour),
-            warnings=_warnings(gateway, dialect),
+            warnings=warnings_of(dialect, facts_if_read(gateway, dialect)),
             unserved=_unserved(gateway, dialect),
         )
     except ClusterError as error:
@@ -209,16 +210,6 @@ def _fitting(installed: Sequence[SchedulerFlavour], asked: str) -> str:
     if suggested:
         return suggested[0]
     return asked if asked in {each.name for each in installed} else DEFAULT
-
-
-def _warnings(gateway: Asked, flavour: SchedulerFlavour) -> tuple[str, ...]:
-    configured = flavour.traits.configuration
-    if configured is None:
-        return ()
-    try:
-        return configured.warnings_of(gateway.get(configured.ref))
-    except ClusterError:
-        return configured.warnings_of(None)
 
 
 def _unserved(gateway: Asked, flavour: SchedulerFlavour) -> tuple[str, ...]:

@@ -1,21 +1,22 @@
 """What a cluster lacks for another scheduler: kinds it does not serve, rights that Rung has not, its configuration."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from clusters.errors import ClusterError
-from clusters.ports import ClusterGateway, Kind, SchedulerFlavour
+from clusters.ports import ClusterGateway, Facts, Kind, SchedulerFlavour
 from clusters.rbac import required_access
+from clusters.services.configured import facts_if_read, warnings_of
 from clusters.services.connection_test import DEADLINE, Permission, Reviewer, Reviews
 
 
 @dataclass(frozen=True, slots=True)
 class Hindrances:
-    """What forbids a scheduler, and warnings that do not."""
+    """What forbids a scheduler, and warnings that do not; and how it is configured there."""
 
     unserved: tuple[Kind, ...] = ()
     lacking: tuple[Permission, ...] = ()
     warnings: tuple[str, ...] = ()
+    configured: Facts = field(default_factory=dict)
 
     @property
     def none(self) -> bool:
@@ -33,11 +34,13 @@ class Hindrances:
 
 def hindrances(gateway: ClusterGateway, before: SchedulerFlavour, after: SchedulerFlavour) -> Hindrances:
     """Ask for what the new scheduler needs beyond the old one. Raises ClusterError."""
+    facts = facts_if_read(gateway, after)
     needed = (*after.kinds(), *after.traits.beside) if after.traits.installed else ()
     return Hindrances(
         unserved=tuple(kind for kind in needed if not gateway.serves(kind)),
         lacking=_lacking(gateway, before, after),
-        warnings=_warnings(gateway, after),
+        warnings=warnings_of(after, facts),
+        configured=facts,
     )
 
 
@@ -49,13 +52,3 @@ def _lacking(gateway: ClusterGateway, before: SchedulerFlavour, after: Scheduler
     news = [access for access in required_access(after.name) if access not in known]
     found = Reviews(gateway, until=time.monotonic() + DEADLINE).permissions(news)
     return tuple(each for each in found if not each.granted)
-
-
-def _warnings(gateway: ClusterGateway, after: SchedulerFlavour) -> tuple[str, ...]:
-    configured = after.traits.configuration
-    if configured is None:
-        return ()
-    try:
-        return configured.warnings_of(gateway.get(configured.ref))
-    except ClusterError:
-        return configured.warnings_of(None)

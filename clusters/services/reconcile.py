@@ -14,6 +14,7 @@ from clusters.order import body_of
 from clusters.ownership import owner_of
 from clusters.ports import ClusterGateway
 from clusters.services import former, runs
+from clusters.services.configured import note_configured
 from clusters.services.drift import keepers, record_drift
 from clusters.services.estate import pause
 from clusters.services.looking import look_at
@@ -78,6 +79,7 @@ def _make_equal(journal: Journal, gateway: ClusterGateway) -> None:
     look = look_at(journal, gateway)
     if look.owners is None:
         note_served(cluster, gateway)
+        note_configured(cluster, gateway)
     run.generation, run.listed, run.scope = look.generation, look.listed, "\n".join(sorted(look.owners or ()))
     remarks = keepers(cluster, look.changes, levels=look.state.levels)
     if run.dry_run:

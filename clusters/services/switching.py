@@ -22,6 +22,7 @@ from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import gateway_for
 from clusters.models import Cluster, ClusterState, Drift, DriftKind, FormerFlavour, LeftBehind
 from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef, Promise, SchedulerFlavour
+from clusters.services.configured import promises_on, promises_under
 from clusters.services.estate import refusal_while_paused, touch
 from clusters.services.former import Retired, retired_from
 from clusters.services.hindrances import Hindrances, hindrances
@@ -126,7 +127,7 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
         kinds=tuple(_by_kind(changes, retired)),
         unchanged=len(wanted) - sum(not isinstance(change, Delete) for change in changes),
         conflicts=tuple(change.reason for change in changes if isinstance(change, Conflict))[:20],
-        promises=tuple(_promises(before, after)),
+        promises=tuple(_promises(promises_on(cluster), promises_under(after, missing.configured))),
         work=work,
         hindrances=missing,
     )
@@ -158,7 +159,7 @@ def _leave(row: Cluster, flavour: str) -> int:
     now, before = timezone.now(), row.flavour
     FormerFlavour.objects.filter(cluster=row, flavour=flavour).delete()
     FormerFlavour.objects.update_or_create(cluster=row, flavour=before, defaults={"left_at": now, "cleared_at": None})
-    Cluster.objects.filter(pk=row.pk).update(flavour=flavour, resync_due_at=now, failures=0)
+    Cluster.objects.filter(pk=row.pk).update(flavour=flavour, configured={}, resync_due_at=now, failures=0)
     behind = LeftBehind.objects.filter(cluster=row)
     older = set(behind.values_list("workload_id", flat=True))
     fresh = switches.begin(row) - older
@@ -252,10 +253,10 @@ def _verb(change: Change, retired: Retired) -> str:
             return "conflict"
 
 
-def _promises(before: SchedulerFlavour, after: SchedulerFlavour) -> list[PromiseChange]:
+def _promises(before: Iterable[Promise], after: Iterable[Promise]) -> list[PromiseChange]:
     """What is kept differently, losses first."""
-    kept = {promise.code: promise for promise in before.semantics()}
-    pairs = [PromiseChange(kept[each.code], each) for each in after.semantics() if each.code in kept]
+    kept = {promise.code: promise for promise in before}
+    pairs = [PromiseChange(kept[each.code], each) for each in after if each.code in kept]
     return sorted(
         (pair for pair in pairs if pair.before.enforced != pair.after.enforced), key=lambda pair: not pair.is_worse
     )

@@ -11,6 +11,7 @@ from math import sqrt
 from typing import Final
 
 from scheduling.board import Board, Seat
+from scheduling.decisions import BELOW_MINIMUM
 from scheduling.model import PodGroup, Snapshot
 from scheduling.placement import Room, matches
 from scheduling.resources import ZERO, Resources
@@ -32,6 +33,7 @@ class Standing:
         for name, seats in board.seats_on.items():
             self._ending[name] = sum((seat.pod.requests for seat in seats if seat.leaving), ZERO)
         self._scores: dict[Resources, dict[int, tuple[int, float]]] = defaultdict(dict)
+        self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
         self._seats: dict[str, list[tuple[Seat, Room]]] = defaultdict(list)
         for group in snapshot.groups:
             if group.preemptible and group.namespace != CRITICAL_NAMESPACE:
@@ -80,12 +82,15 @@ class Standing:
         return any(part and used <= deserved for part, (used, deserved) in dimensions)
 
     def weaker(self, group: PodGroup) -> dict[Room, list[Seat]]:
-        """Whom the group may preempt, by node: preemptible work of its queue with a lower priority."""
+        """Whom the group may preempt, by node: preemptible work of its queue with a lower priority.
+
+        Where the plugin gang is asked too, only what is above its minimum: never a pod that stands alone.
+        """
         found: dict[Room, list[Seat]] = defaultdict(list)
         for seat, room in self._seats[group.queue]:
             if not seat.leaving and seat.group.priority < group.priority and matches(room.node, group):
                 found[room].append(seat)
-        return found
+        return {room: self._above_minimum(seats) for room, seats in found.items()} if self._keeps_minimum else found
 
     def reclaimable(self, room: Room, group: PodGroup, asked: Resources) -> list[Seat] | None:
         """Whom the group may reclaim on a node; None when no preemptible work of other queues is left on it.

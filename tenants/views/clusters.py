@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.models import Cluster
 from clusters.selectors import cluster_rows, drifts_of, leavings_of, node_rows, pool_rows, runs_of
+from clusters.services.configured import promises_on, warnings_of
 from clusters.services.estate import request_reconcile
 from clusters.services.inquiries import door_of
 from clusters.services.security import set_pod_security
@@ -47,11 +48,14 @@ def cluster_list(request: HttpRequest) -> HttpResponse:
 def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One cluster: nodes, runs, drift, and what its scheduler cannot enforce."""
     cluster = get_object_or_404(Cluster, name=name)
-    nodes = node_rows(cluster)
+    flavour, nodes = flavour_for(cluster.flavour), node_rows(cluster)
     tab = request.GET.get("tab", "")
     context = {
         "cluster": cluster,
-        "flavour": flavour_for(cluster.flavour),
+        "flavour": flavour,
+        "promises": promises_on(cluster),
+        "configured_by": flavour.traits.configuration,
+        "warnings": warnings_of(flavour, cluster.configured),
         "nodes": nodes,
         "pools": pool_rows(nodes),
         "runs": runs_of(cluster),

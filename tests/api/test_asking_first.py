@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from clusters.models import Cluster, Node
 from portal.audit.models import AuditRecord
 from tenants.models import Project, Role
 from tests.api.conftest import Robot
@@ -58,6 +59,17 @@ def test_an_explanation_names_the_source_of_each_value_and_stores_nothing(member
     assert body["requested"]["gpus"] == 2
     assert (body["forecast"]["verdict"], body["forecast"]["nodePool"]) == ("starts", "h100")
     assert not Workload.objects.exists()
+
+
+def test_a_forecast_says_what_the_configuration_of_its_scheduler_lacks(member: Robot, llm_team: Project) -> None:
+    Node.objects.all().delete()
+    Cluster.objects.update(flavour="volcano", configured={"actions": ["allocate", "preempt"], "plugins": {}})
+    without = member.send("POST", "v2/workloads/explain", asked(llm_team)).json()["forecast"]
+    assert without["verdict"] == "waits"
+    assert any("lacks the action reclaim" in each for each in without["cautions"])
+    Cluster.objects.update(configured={})
+    unread = member.send("POST", "v2/workloads/explain", asked(llm_team)).json()["forecast"]
+    assert any("as is assumed: Volcano's configuration could not be read" in each for each in unread["cautions"])
 
 
 def test_what_would_be_refused_is_refused_with_its_line_and_leaves_no_record(member: Robot, llm_team: Project) -> None:

@@ -1,4 +1,4 @@
-"""Volcano's dialect: queues, workloads with their groups, what it says, and what its configuration switches off."""
+"""Volcano's dialect: queues, workloads with their groups, and what it says."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,16 +7,6 @@ import pytest
 
 from clusters.diff import Change, Update, diff
 from clusters.flavours import flavour_for
-from clusters.flavours.volcano_conf import (
-    ENQUEUE,
-    KEY,
-    NO_CAPACITY,
-    NO_HIERARCHY,
-    NO_PREEMPT,
-    NO_RECLAIM,
-    UNREAD,
-    warnings_of,
-)
 from clusters.flavours.volcano_reading import NOT_TRIED
 from clusters.kinds import KINDS, WorkloadKind, kind_named, templates_in
 from clusters.kinds_core import VOLCANO_QUEUE
@@ -241,44 +231,3 @@ class TestReadings:
     def test_a_full_queue_is_a_limit(self) -> None:
         text = "queue resource quota insufficient: insufficient nvidia.com/gpu"
         assert VOLCANO.interpret({}, [event(text, "Unschedulable")]) == Reading("OverLimit", text)
-
-
-def conf(text: object) -> Manifest:
-    return {"kind": "ConfigMap", "data": {KEY: text}}
-
-
-class TestConfiguration:
-    """What the cluster's own configuration of the scheduler keeps from happening."""
-
-    def test_a_good_one_says_nothing(self) -> None:
-        plugins = "tiers:\n- plugins:\n  - name: priority\n- plugins:\n  - name: capacity\n    enableHierarchy: true\n"
-        assert warnings_of(conf(f'actions: "allocate, preempt, reclaim, backfill"\n{plugins}')) == ()
-
-    def test_the_shipped_one_neither_preempts_nor_reclaims(self) -> None:
-        plugins = "tiers:\n- plugins:\n  - name: priority\n- plugins:\n  - name: proportion\n"
-        said = warnings_of(conf(f'actions: "enqueue, allocate, backfill"\n{plugins}'))
-        assert said == (NO_PREEMPT, NO_RECLAIM, ENQUEUE, NO_CAPACITY)
-
-    def test_capacity_without_hierarchy_leaves_departments_out(self) -> None:
-        said = warnings_of(conf("actions: allocate, preempt, reclaim\ntiers: [{plugins: [{name: capacity}]}]\n"))
-        assert said == (NO_HIERARCHY,)
-
-    @pytest.mark.parametrize(
-        "found",
-        [
-            pytest.param(None, id="none"),
-            pytest.param({"kind": "ConfigMap"}, id="no data"),
-            pytest.param({"data": [KEY]}, id="a list for data"),
-            pytest.param(conf(7), id="a number"),
-            pytest.param(conf(""), id="empty"),
-            pytest.param(conf("- a\n- b\n"), id="a list"),
-            pytest.param(conf("actions: [allocate]\n"), id="a list of actions"),
-            pytest.param(conf("tiers: []\n"), id="no actions"),
-            pytest.param(conf("actions: &a x\ntiers: *a\n"), id="an alias"),
-            pytest.param(conf("actions: !!python/object:os.system x\n"), id="a tag"),
-            pytest.param(conf("actions: [" * 5000), id="deep"),
-            pytest.param(conf("a: " + "x" * 300_000), id="long"),
-        ],
-    )
-    def test_t25_what_cannot_be_read_is_said_to_be_unread(self, found: Manifest | None) -> None:
-        assert warnings_of(found) == (UNREAD,)

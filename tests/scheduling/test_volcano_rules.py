@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduling.cycle import cycle, preview
-from scheduling.decisions import Cause, Decision, Kind, Outcome, Start, Wait
+from scheduling.decisions import BELOW_MINIMUM, Cause, Decision, Kind, Outcome, Start, Wait
 from scheduling.model import Node, PodGroup, Queue
 from scheduling.reasons import Reason
 from scheduling.resources import Resources
@@ -141,6 +141,27 @@ def test_waits_with_the_reason(candidate: PodGroup, expected: Reason) -> None:
 
 
 # Preempt
+
+
+def test_the_causes_that_a_configuration_leaves_out_evict_nobody() -> None:
+    inside = snapshot(node("n", 1), TEAM, NEXT, running("low", "n", priority="low"))
+    across = snapshot(node("n", 1), TEAM, NEXT, running("loan", "n", queue="next"))
+    for world, cause in ((inside, Cause.PREEMPT), (across, Cause.RECLAIM)):
+        said = {
+            left_out: preview(replace(world, leaves_out=frozenset({left_out})), gang("new"), flavour="volcano").kind
+            for left_out in (Cause.PREEMPT, Cause.RECLAIM)
+        }
+        assert said.pop(cause) is Kind.PENDING
+        assert list(said.values()) == [Kind.PREEMPTS if cause is Cause.PREEMPT else Kind.RECLAIMS]
+
+
+@pytest.mark.parametrize(("minimum", "gone"), [(1, ["low-0", "low-1"]), (2, ["low-0"]), (3, [])])
+def test_nothing_is_preempted_below_its_minimum_where_the_gang_plugin_is_asked(minimum: int, gone: list[str]) -> None:
+    low = gang("low", pods=3, min_member=minimum, nodes=("n", "n", "n"), priority="low")
+    world = replace(snapshot(node("n", 3), TEAM, low), leaves_out=frozenset({BELOW_MINIMUM}))
+    found = preview(world, gang("new", gpus=max(len(gone), 1)), flavour="volcano")
+    assert victims(found) == gone
+    assert preview(world, gang("new", gpus=len(gone) + 1), flavour="volcano").kind is Kind.PENDING
 
 
 def test_preempts_strictly_lower_preemptible_work_of_its_own_queue() -> None:

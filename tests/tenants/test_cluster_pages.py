@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -176,3 +177,47 @@ def test_what_each_scheduler_does_not_enforce_is_told_where_one_is_chosen(client
     text = words(client_of(admin), "/connect-cluster/")
     assert "What kube-scheduler does not enforce" in text
     assert "even very-low (25) evicts it, in any namespace" in text
+
+
+@pytest.mark.parametrize(
+    ("configured", "said", "not_said"),
+    [
+        ({}, ("assume that it is as shipped", "Assumed, since its configuration could not be read"), "has all that"),
+        (
+            {"actions": ["allocate"], "plugins": {"priority": {}, "gang": {"enablePreemptable": False}}},
+            (
+                "go by what it said last",
+                "has no action reclaim",
+                "Without the action preempt",
+                "has no plugin capacity",
+            ),
+            "Assumed",
+        ),
+        (
+            {
+                "actions": ["allocate", "preempt", "reclaim"],
+                "plugins": {
+                    "priority": {},
+                    "gang": {"enablePreemptable": False},
+                    "capacity": {"enableHierarchy": True},
+                },
+            },
+            ("It has all that Rung's words need.",),
+            "Without the action",
+        ),
+    ],
+    ids=["nobody could read it", "as shipped", "as it should be"],
+)
+def test_promises_are_those_of_the_configuration_there(
+    client_of: Clients, alice: User, cluster: Cluster, configured: dict[str, Any], said: tuple[str, ...], not_said: str
+) -> None:
+    Cluster.objects.update(flavour="volcano", configured=configured)
+    text = words(client_of(alice), "/clusters/lab/?tab=promises")
+    assert [each for each in said if each not in text] == []
+    assert not_said not in text
+
+
+def test_what_has_no_configuration_to_read_says_nothing_of_one(
+    client_of: Clients, alice: User, cluster: Cluster
+) -> None:
+    assert "The configuration of" not in words(client_of(alice), "/clusters/lab/?tab=promises")

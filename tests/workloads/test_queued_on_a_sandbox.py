@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from clusters.backends.sandbox import SandboxGateway
+from clusters.flavours.volcano_conf import ASSUMED, STANDS, WITHOUT
 from clusters.kinds_core import KUEUE_WORKLOAD
 from portal.core.actors import SYSTEM
+from scheduling.decisions import Cause
 from tenants.models import DepartmentQuota, Project
 from tests.factories.workloads import bare_pod, deployment, pytorch_job, spec_of
 from tests.workloads.lab import Lab, configure, fresh
@@ -14,7 +16,7 @@ from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, PreemptionRecord, Workload
 from workloads.selectors import stories_of, told_place
 from workloads.services.lifecycle import resume, stop
-from workloads.services.preview import UNCONFIGURED, forecast
+from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
 GPU = 1000
@@ -37,7 +39,7 @@ def volcano() -> Lab:
 def ask(project: Project, *, gpus: int = 8, **wanted: Any) -> Forecast:
     """What is foretold of a training."""
     spec = spec_of(pytorch_job("asked", gpus=gpus), namespace=project.namespace, **wanted)
-    return forecast(spec=spec, project=project, actor=SYSTEM)
+    return forecast(spec=spec, project=Project.objects.get(pk=project.pk), actor=SYSTEM)
 
 
 def standing(workload: Workload) -> tuple[str, str, int]:
@@ -130,7 +132,8 @@ def test_volcano_as_shipped_evicts_nobody_and_the_forecast_says_so(volcano: Lab)
     volcano.settle()
     said = ask(team, priority="high")
     assert (said.verdict, said.victims) == (Verdict.WAITS, ())
-    assert UNCONFIGURED in said.cautions
+    assert ASSUMED in said.cautions
+    assert "over_quota_and_reclaim" in [each.code for each in said.broken]
     strong = volcano.submit(team, "strong", gpus=8, priority="high")
     volcano.settle(5, seconds=40)
     assert standing(strong) == (Phase.PENDING, "Unschedulable", 0)
@@ -144,7 +147,7 @@ def test_volcano_with_its_actions_preempts_as_foretold(volcano: Lab) -> None:
     volcano.settle()
     said = ask(team, priority="high")
     assert (said.verdict, [each.workload for each in said.victims]) == (Verdict.EVICTS, [weak])
-    assert UNCONFIGURED not in said.cautions
+    assert ASSUMED not in said.cautions
     strong = volcano.submit(team, "strong", gpus=8, priority="high")
     volcano.settle(3)
     assert standing(strong)[:2] == (Phase.PENDING, "Evicting")
@@ -171,3 +174,32 @@ def test_a_queue_at_its_limit_says_that(volcano: Lab) -> None:
     second = volcano.submit(team, "second", gpus=4)
     volcano.settle()
     assert standing(second) == (Phase.PENDING, "OverLimit", 0)
+
+
+def test_volcano_without_reclaim_takes_nothing_back_for_another_project(volcano: Lab) -> None:
+    configure(volcano, 'actions: "allocate, preempt, backfill"\n')
+    borrower, owner = volcano.project("borrower", deserved=0), volcano.project("owner", deserved=8)
+    volcano.submit(borrower, "loan", gpus=8, priority="very-low")
+    volcano.settle()
+    said = ask(owner, priority="high")
+    assert (said.verdict, said.victims) == (Verdict.WAITS, ())
+    assert WITHOUT[Cause.RECLAIM,] in said.cautions
+    mine = volcano.submit(owner, "mine", gpus=8, priority="high")
+    volcano.settle(5, seconds=40)
+    assert standing(mine)[0] == Phase.PENDING
+    assert not PreemptionRecord.objects.exists()
+
+
+def test_volcano_whose_plugin_gang_is_asked_evicts_nobody_who_stands_alone(volcano: Lab) -> None:
+    plugins = "tiers: [{plugins: [{name: priority}, {name: gang}]}]\n"
+    configure(volcano, f'actions: "allocate, preempt, reclaim, backfill"\n{plugins}')
+    team = volcano.project("llm-team", deserved=16)
+    volcano.submit(team, "weak", gpus=8, priority="very-low")
+    volcano.settle()
+    said = ask(team, priority="high")
+    assert said.verdict is Verdict.WAITS
+    assert STANDS in said.cautions
+    strong = volcano.submit(team, "strong", gpus=8, priority="high")
+    volcano.settle(5, seconds=40)
+    assert standing(strong)[0] == Phase.PENDING
+    assert not PreemptionRecord.objects.exists()

@@ -9,12 +9,13 @@ from typing import Final
 from django.utils import timezone
 
 from clusters.flavours import flavour_for
-from clusters.models import NodePool, ObservedPod
+from clusters.models import Cluster, NodePool, ObservedPod
+from clusters.services.configured import cautions, promises_on
 from clusters.sources import desired_state
 from portal.core.actors import Actor
 from portal.core.errors import RungError
 from scheduling.cycle import FLAVOURS, preview
-from scheduling.decisions import Cause, Evict, Kind, Outcome
+from scheduling.decisions import Evict, Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Effective, Preemptibility
 from tenants.models import Project
@@ -62,9 +63,6 @@ BREAKS: Final = (
     "It takes single pods out of a running gang, whose other pods stay and hold their GPUs: on this scheduler only a "
     "gang evicts a gang whole."
 )
-UNCONFIGURED: Final = (
-    "Nobody is evicted for it: as it is shipped, the configuration of this scheduler lacks preempt and reclaim."
-)
 RIGID: Final = "It asks for one topology domain: this scheduler evicts nobody for such a gang, whatever its priority."
 
 
@@ -105,7 +103,7 @@ class _Stage:
                 *unassured,
             ),
             assurances=assured,
-            promises=flavour.semantics(),
+            promises=promises_on(cluster),
             simulated=cluster.is_simulated,
             snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,
         )
@@ -183,7 +181,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         reason=str(pend.reason) if pend else "",
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
-        cautions=(*base.cautions, *_cautions(snapshot, outcome)),
+        cautions=(*base.cautions, *_cautions(stage.project.cluster, outcome)),
         over_quota=outcome.over_quota,
         assurances=(*base.assurances, *(_held_off(stage, pool, snapshot) if verdict is Verdict.WAITS else ())),
         nodes=tuple(sorted(set(outcome.placements.values()))),
@@ -194,11 +192,10 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
     return found
 
 
-def _cautions(snapshot: Snapshot, outcome: Outcome) -> Iterator[str]:
+def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:
     if _breaks_a_gang(outcome):
         yield BREAKS
-    if outcome.kind is Kind.PENDING and snapshot.leaves_out & {Cause.PREEMPT, Cause.RECLAIM}:
-        yield UNCONFIGURED
+    yield from cautions(cluster, outcome.kind)
 
 
 def _held_off(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:
