@@ -61,7 +61,7 @@ class AccessRules(Route):
     @extend_schema(
         operation_id="create_access_rule",
         summary="Make an access rule",
-        description="A subject has one role per scope: another one is 409. Nobody gives more than they hold there.",
+        description="Beside other roles held there; the same again is 409. Nobody gives more than they hold.",
         request=access_schemas.NewRule,
         responses={201: access_schemas.RuleSchema, **WRITES},
     )

@@ -117,14 +117,14 @@ SUBJECTS = {"user": "user", "service_account": "account", "group": "group"}
 """Who may have one, and how constraints call them."""
 
 
-def one_membership_per_subject_and_scope() -> list[models.UniqueConstraint]:
-    """A subject has one role in one scope. Nulls are never equal in SQL, hence a constraint for every pair."""
+def each_role_once_per_subject_and_scope() -> list[models.UniqueConstraint]:
+    """A subject has a role in a scope once. Nulls are never equal in SQL, hence a constraint for every pair."""
     return [
         models.UniqueConstraint(
-            fields=[subject] if scope == "installation" else [subject, scope],
+            fields=[subject, "role"] if scope == "installation" else [subject, "role", scope],
             condition=condition & Q(**{f"{subject}__isnull": False}),
-            name=f"tenants_{short}_once_per_{scope}",
-            violation_error_message="There is a membership for this subject and scope already; change its role.",
+            name=f"tenants_{short}_role_once_per_{scope}",
+            violation_error_message="The subject has this role in this scope already.",
             violation_error_code="unique",
         )
         for subject, short in SUBJECTS.items()
@@ -144,7 +144,7 @@ def _only(chosen: str, names: tuple[str, ...]) -> Q:
 class Membership(models.Model):
     """A subject's role in a project, a department, a cluster, or (all empty) in the whole installation.
 
-    Run:ai calls it an access rule. A group's role is that of everybody in it.
+    Run:ai calls it an access rule. Of several in one place all count; a group's role is that of everybody in it.
     """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships")
@@ -199,7 +199,7 @@ class Membership(models.Model):
                 name="tenants_department_admin_in_one",
                 violation_error_message="A department admin's role needs a department, or a cluster with departments.",
             ),
-            *one_membership_per_subject_and_scope(),
+            *each_role_once_per_subject_and_scope(),
         ]
 
     def __str__(self) -> str:

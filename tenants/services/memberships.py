@@ -31,8 +31,8 @@ def grant(
     department: Department | None = None,
     cluster: Cluster | None = None,
 ) -> Membership:
-    """Give a role in a project, department or cluster, or (none named) in the whole installation. Conflict if there is
-    one. `role` may be a key.
+    """Give a role in a project, department or cluster, or (none named) in the whole installation, beside those held
+    there. Conflict if it is held. `role` may be a key.
     """
     require_rule(actor, project=project, department=department, cluster=cluster)
     membership = Membership(
@@ -55,7 +55,7 @@ def grant(
 
 @transaction.atomic
 def change_role(*, membership: Membership, role: AccessRole | str, actor: Actor) -> Membership:
-    """Give another role in the same scope."""
+    """Give another role in its place. Conflict if that is held in this scope too."""
     row = _locked(membership)
     require_rule(actor, project=row.project, department=row.department, cluster=row.cluster)
     _refuse_stronger(actor, row)

@@ -112,8 +112,10 @@ class TestRoles:
         assert errors_of(console.post(url("membership_add"), form))
         assert not Membership.objects.exists()
 
-    def test_a_second_role_in_the_scope_is_a_form_error(self, console: Client, bob: User, llm_team: Project) -> None:
-        form = {"user": str(bob.pk), "role": Role.OWNER, "project": str(llm_team.pk)}
+    def test_a_role_that_is_held_in_the_scope_is_a_form_error(
+        self, console: Client, bob: User, llm_team: Project
+    ) -> None:
+        form = {"user": str(bob.pk), "role": Role.MEMBER, "project": str(llm_team.pk)}
         assert "already" in str(errors_of(console.post(url("membership_add"), form)))
 
     def test_a_group_gets_a_role_in_a_cluster(self, console: Client, cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
 from portal.core.errors import Absent, Conflict, Denied, Refused
 from tenants.models import Department, Membership, Project, Role, User
+from tenants.permissions import Verb, can
 from tenants.services.memberships import change_role, grant, revoke
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, ServiceAccountFactory, UserFactory
@@ -44,14 +45,31 @@ def test_nobody_takes_from_somebody_stronger(llm_team: Project, alice: User) -> 
     assert not Membership.objects.filter(pk=stronger.pk).exists()
 
 
-def test_a_second_role_in_the_same_scope_is_a_conflict(llm_team: Project, bob: User) -> None:
-    with pytest.raises(Conflict, match="change its role"):
-        grant(subject=bob, role=Role.OWNER, project=llm_team, actor=SYSTEM)
+def test_a_second_role_in_the_same_scope_adds_what_it_allows_until_it_is_taken_away(llm_team: Project) -> None:
+    subject = MembershipFactory(role=Role.VIEWER, project=llm_team).user
+    assert not can(acting(subject), Verb.MANAGE_MEMBERS, project=llm_team)
+    second = grant(subject=subject, role=Role.OWNER, project=llm_team, actor=SYSTEM)
+    assert can(acting(subject), Verb.MANAGE_MEMBERS, project=llm_team)
+    revoke(membership=second, actor=SYSTEM)
+    assert not can(acting(subject), Verb.MANAGE_MEMBERS, project=llm_team)
+    assert can(acting(subject), Verb.VIEW_PROJECT, project=llm_team)
+
+
+def test_the_same_role_in_the_same_scope_again_is_a_conflict(llm_team: Project, bob: User) -> None:
+    with pytest.raises(Conflict, match="already"):
+        grant(subject=bob, role=Role.MEMBER, project=llm_team, actor=SYSTEM)
+
+
+def test_a_role_is_not_changed_into_one_that_is_held_there_too(llm_team: Project, bob: User) -> None:
+    second = grant(subject=bob, role=Role.VIEWER, project=llm_team, actor=SYSTEM)
+    with pytest.raises(Conflict, match="already"):
+        change_role(membership=second, role=Role.MEMBER, actor=SYSTEM)
+    assert sorted(bob.memberships.values_list("role_id", flat=True)) == [Role.MEMBER, Role.VIEWER]
 
 
 @pytest.mark.parametrize("scope", ["project", "department", "installation"])
 @pytest.mark.parametrize("subject", ["user", "service_account"])
-def test_the_database_holds_one_role_per_subject_and_scope(scope: str, subject: str, llm_team: Project) -> None:
+def test_the_database_holds_a_role_once_per_subject_and_scope(scope: str, subject: str, llm_team: Project) -> None:
     where = {
         "project": {"project": llm_team},
         "department": {"department": llm_team.department},
@@ -59,8 +77,9 @@ def test_the_database_holds_one_role_per_subject_and_scope(scope: str, subject: 
     }[scope]
     who = {"user": UserFactory()} if subject == "user" else {"service_account": ServiceAccountFactory()}
     Membership.objects.create(role_id=Role.VIEWER, **who, **where)
+    Membership.objects.create(role_id=Role.MEMBER, **who, **where)
     with pytest.raises(IntegrityError), transaction.atomic():
-        Membership.objects.create(role_id=Role.MEMBER, **who, **where)
+        Membership.objects.create(role_id=Role.VIEWER, **who, **where)
 
 
 def test_an_unknown_role_is_refused_with_the_known_ones(llm_team: Project) -> None:
