@@ -15,7 +15,7 @@ from clusters.flavours import flavour_for
 from clusters.kinds_core import EVENT, KAI_TOPOLOGY, KUEUE_TOPOLOGY, NODE, POD, SERVICE, WORKLOAD_KINDS
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.order import PARENTS
-from clusters.ports import MANAGED_BY, MANAGER, Configuration, Inquiries, Kind, Manifest
+from clusters.ports import MANAGED_BY, MANAGER, Configuration, Inquiries, Kind, Manifest, Traits
 
 READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "update", "delete")
@@ -91,10 +91,15 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[Access, ...]:
         Access("", POD.plural, ("get",), "logs on the workload's page", subresource="log"),
         *(Access(kind.group, kind.plural, READ + WRITE, _why(kind)) for kind in owned.values() if kind != POD),
         *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in traits.beside),
-        *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in (*traits.reads, *traits.tells)),
+        *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in _looked_at(traits)),
         *_configured(traits.configuration),
         *_asked(traits.inquiries),
     )
+
+
+def _looked_at(traits: Traits) -> Iterable[Kind]:
+    """What stands beside workloads is read anyway."""
+    return (kind for kind in (*traits.reads, *traits.tells) if kind not in traits.beside)
 
 
 def _configured(by: Configuration | None) -> Iterable[Access]:

@@ -11,11 +11,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from clusters.flavours import reading
+from clusters.flavours.reading import ADMITTED, QUEUED
 from clusters.ports import Manifest, Reading
 
-QUEUED: Final = "Queued"
-"""Reason of an event about a job that waits in a queue outside the cluster's pods."""
-ADMITTED: Final = "Admitted"
 PREEMPTED: Final = "Preempted"
 CONTROLLER: Final = "kueue"
 
@@ -54,7 +52,7 @@ def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
 def tell(workload: Manifest) -> Iterator[Manifest]:
     """What a Workload of Kueue says, as events about the job it stands for: how it is queued, and each preemption."""
     said = {each.get("type"): each for each in (workload.get("status") or {}).get("conditions") or ()}
-    about = _about(workload)
+    about = reading.controller_of(workload)
     if about is None:
         return
     if standing := _standing(said):
@@ -75,29 +73,9 @@ def _standing(said: Mapping[Any, Mapping[str, Any]]) -> tuple[str, Mapping[str, 
     return (QUEUED, reserved) if reserved else None
 
 
-def _about(workload: Manifest) -> Mapping[str, Any] | None:
-    owners = workload["metadata"].get("ownerReferences") or []
-    return next((each for each in owners if each.get("controller")), owners[0] if owners else None)
-
-
 def _event(workload: Manifest, about: Mapping[str, Any], mark: str, reason: str, said: Mapping[str, Any]) -> Manifest:
-    """An event of our own making, of the version of the object that it was read from."""
-    metadata = workload["metadata"]
-    space = metadata.get("namespace", "")
-    return {
-        "metadata": {
-            "name": metadata["name"],
-            "namespace": space,
-            "uid": f"{metadata['uid'][:36]}.{mark}",
-            "resourceVersion": metadata.get("resourceVersion", ""),
-        },
-        "involvedObject": {**{key: about.get(key, "") for key in ("kind", "name", "uid")}, "namespace": space},
-        "type": "Normal",
-        "reason": reason,
-        "message": str(said.get("message", "")),
-        "reportingComponent": CONTROLLER,
-        "lastTimestamp": said.get("lastTransitionTime"),
-    }
+    message, at = str(said.get("message", "")), said.get("lastTransitionTime")
+    return reading.event_of(workload, about, mark, source=CONTROLLER, reason=reason, message=message, at=at)
 
 
 def _second(said: Mapping[str, Any]) -> int:

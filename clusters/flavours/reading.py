@@ -6,6 +6,10 @@ from typing import Any, Final
 
 from clusters.ports import Manifest, Reading
 
+QUEUED: Final = "Queued"
+"""Reason of an event about a job that its scheduler holds back in a queue, whether it has pods or not."""
+ADMITTED: Final = "Admitted"
+"""And about one that it has let go."""
 BY_POD: Final = re.compile(r"[Pp]reempted by (?:pod|podgroup) ([0-9a-fA-F-]{8,64})")
 EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[\w.-]+), requested: (?P<requested>\S+?), "
@@ -66,3 +70,31 @@ def node_numbers(message: str) -> dict[str, str]:
     first_part = message.partition("preemption:")[0].strip()
     causes = {match["cause"]: match["count"] for match in SHORTFALL.finditer(first_part)}
     return {"nodes": nodes["nodes"], "fitting": nodes["fitting"], **causes}
+
+
+def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
+    """Whose object it is: as its first owner says where none controls it."""
+    owners = manifest["metadata"].get("ownerReferences") or []
+    return next((each for each in owners if each.get("controller")), owners[0] if owners else None)
+
+
+def event_of(
+    manifest: Manifest, about: Mapping[str, Any], mark: str, *, source: str, reason: str, message: str, at: Any
+) -> Manifest:
+    """What an object says, as an event of our own making about another: of the version that it was read from."""
+    metadata = manifest["metadata"]
+    space = metadata.get("namespace", "")
+    return {
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": space,
+            "uid": f"{metadata['uid'][:36]}.{mark}",
+            "resourceVersion": metadata.get("resourceVersion", ""),
+        },
+        "involvedObject": {**{key: about.get(key, "") for key in ("kind", "name", "uid")}, "namespace": space},
+        "type": "Normal",
+        "reason": reason,
+        "message": message,
+        "reportingComponent": source,
+        "lastTimestamp": at,
+    }

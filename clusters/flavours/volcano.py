@@ -41,6 +41,7 @@ class Volcano:
         queues_by_pool=True,
         minimum="any",
         beside=(VOLCANO_POD_GROUP,),
+        tells={VOLCANO_POD_GROUP: volcano_reading.tell},
         configuration=Configuration(
             CONF,
             "whether the scheduler preempts and reclaims",

@@ -1,17 +1,20 @@
-"""What Volcano says of a pod in Rung's words. Pure.
+"""What Volcano says of a pod and of its group in Rung's words. Pure.
 
 Volcano writes why a group waits into its PodGroup and, in the same words, into the conditions of the group's pods:
 nodes counted for the pod that it tried, a promise for one that has its room as soon as others have ended or the rest of
-the gang has room, and for the others how many of the group wait. Source: Volcano 1.15.1, messages as they were seen.
+the gang has room, and for the others how many of the group wait. Only the PodGroup says whether the action enqueue has
+let it in. It is told as events about the object whose pods it groups; one of Rung's own speaks of itself.
+Source: Volcano 1.15.1, messages as they were seen; phases and their conditions from its source.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from clusters.flavours import reading
 from clusters.kinds_core import VOLCANO_POD_GROUP
-from clusters.ports import FOR_OTHERS, FOR_VICTIMS, Manifest, Reading
+from clusters.ports import FOR_OTHERS, FOR_VICTIMS, OWNER, Manifest, Reading
 
 EVICTED: Final = re.compile(r"^(?:Pod is evicted, because of )?(?P<action>preempt|reclaim)\b")
 CAUSES: Final = {"preempt": "Preempted", "reclaim": "Reclaimed"}
@@ -22,28 +25,87 @@ PROMISED: Final = re.compile(r"^Pod \S+ can possibly be assigned to \S+, once (?
 NOT_READY: Final = re.compile(
     r"^pod group is not ready, [^;]*; Pending: \d+ Unschedulable(?P<tried>\. Origin reason is )?"
 )
+TASKS: Final = re.compile(r"^\d{1,9}/(?P<tasks>\d{1,9}) tasks in gang unschedulable: ")
+TOO_FEW: Final = "NotEnoughTasks"
+PENDING: Final = "Pending"
+WAITING: Final = frozenset({PENDING, "Inqueue", "Unknown"})
+SCHEDULED: Final = "Scheduled"
+LAST: Final = "lastTransitionTime"
+SOURCE: Final = "volcano"
+STANDS: Final = {
+    PENDING: "Volcano holds it outside: its action enqueue has found no room for it yet, and evicts nobody for it.",
+    "Inqueue": "Volcano has let it in: it starts as soon as there is room for its minimum.",
+    "Running": "The minimum of its pods has room.",
+    "Unknown": "Some of its pods run, but fewer than its minimum.",
+    "Completed": "All of its pods have completed.",
+}
+"""What a phase of a group means."""
+NOT_THERE: Final = "Not all of its pods are there yet."
 NOT_TRIED: Final = "Volcano tried no node for it: its queue, or one above it, takes no more now."
 
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
-    """Evicted and how, or why it waits; where nothing but its group's waiting is said, what the group says."""
+    """Evicted and how, held outside, or why it waits."""
     for text in _disruptions(pod, events):
         if match := EVICTED.search(text):
             return Reading(CAUSES[match["action"]], text, cause=match["action"])
+    for text in reading.messages(events, reading.QUEUED):
+        return Reading(OVER_LIMIT if INSUFFICIENT in text else reading.QUEUED, text)
     waiting = reading.waiting(pod)
     if waiting.reason not in {"", UNSCHEDULABLE}:
         return waiting
-    return next(_group_waits(events), None) or _standing(waiting)
+    return next(_at_limit(events), None) or (_in_our_words(waiting.message) if waiting.reason else waiting)
 
 
-def _standing(waiting: Reading) -> Reading:
+def tell(group: Manifest) -> Iterator[Manifest]:
+    """What a PodGroup says, as events: whether it is let in, and while it waits for room, what it lacks.
+
+    A condition that is over stays as it was beside its successor: only the phase tells which one holds.
+    """
+    about, phase = _about(group), str((group.get("status") or {}).get("phase", ""))
+    if about is None or phase not in STANDS:
+        return
+    waits = reading.condition(group, UNSCHEDULABLE, status="True") or {}
+    said, since = str(waits.get("message", "")), waits.get(LAST)
+    reason = reading.QUEUED if phase == PENDING else reading.ADMITTED
+    words = f"{STANDS[phase]} It says: {said}" if said and phase == PENDING else STANDS[phase]
+    at = since if phase in WAITING else (reading.condition(group, SCHEDULED, status="True") or {}).get(LAST)
+    yield reading.event_of(group, about, "queue", source=SOURCE, reason=reason, message=words, at=at)
+    if said and phase in WAITING - {PENDING}:
+        found = _of_group(waits)
+        yield reading.event_of(
+            group, about, "waits", source=SOURCE, reason=found.reason, message=found.message, at=since
+        )
+
+
+def _about(group: Manifest) -> Mapping[str, Any] | None:
+    """Whose pods it groups; itself where it stands beside a workload of Rung's; None: it is nobody's that is known."""
+    metadata = group["metadata"]
+    if (owner := reading.controller_of(group)) or OWNER not in (metadata.get("labels") or {}):
+        return owner
+    return {"kind": VOLCANO_POD_GROUP.kind, "name": metadata["name"], "uid": metadata["uid"]}
+
+
+def _of_group(condition: Mapping[str, Any]) -> Reading:
+    """Why a group waits that is let in."""
+    text = str(condition["message"])
+    found = TASKS.match(text)
+    if condition.get("reason") == TOO_FEW or (found and not int(found["tasks"])):
+        return Reading(FOR_OTHERS, f"{NOT_THERE} It says: {text}")
+    said = _in_our_words(text[found.end() :] if found else text)
+    return said if said.reason == OVER_LIMIT else replace(said, message=text)
+
+
+def _in_our_words(text: str) -> Reading:
     """What its own condition means for the group."""
-    if promised := PROMISED.match(waiting.message):
-        return Reading(FOR_VICTIMS if promised["what"] else FOR_OTHERS, waiting.message)
-    not_ready = NOT_READY.match(waiting.message)
+    if promised := PROMISED.match(text):
+        return Reading(FOR_VICTIMS if promised["what"] else FOR_OTHERS, text)
+    if f"Origin reason is {INSUFFICIENT}" in text:
+        return Reading(OVER_LIMIT, text)
+    not_ready = NOT_READY.match(text)
     if not_ready and not not_ready["tried"]:
-        return Reading(OVER_LIMIT, f"{NOT_TRIED} It says: {waiting.message}")
-    return waiting
+        return Reading(OVER_LIMIT, f"{NOT_TRIED} It says: {text}")
+    return Reading(UNSCHEDULABLE, text, reading.node_numbers(text))
 
 
 def _disruptions(pod: Manifest, events: Sequence[Manifest]) -> Iterator[str]:
@@ -54,14 +116,7 @@ def _disruptions(pod: Manifest, events: Sequence[Manifest]) -> Iterator[str]:
     yield from reading.messages(events, "Evict")
 
 
-def _group_waits(others: Sequence[Manifest]) -> Iterator[Reading]:
-    """What PodGroups among them say while they are not scheduled, then their events about the queue's limit."""
-    for each in others:
-        if each.get("kind") == VOLCANO_POD_GROUP.kind and (
-            found := reading.condition(each, UNSCHEDULABLE, status="True")
-        ):
-            message = str(found.get("message", ""))
-            yield Reading(str(found.get("reason") or UNSCHEDULABLE)[:64], message, reading.node_numbers(message))
-    for text in reading.messages(others, UNSCHEDULABLE):
+def _at_limit(events: Sequence[Manifest]) -> Iterator[Reading]:
+    for text in reading.messages(events, UNSCHEDULABLE):
         if text.startswith(INSUFFICIENT):
             yield Reading(OVER_LIMIT, text)

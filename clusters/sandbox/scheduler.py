@@ -53,6 +53,7 @@ def run(store: Store, *, flavour: str, strategies: Mapping[str, Strategy] = NOTH
                 scheduler.evict(decision)
             case Wait():
                 scheduler.wait(decision)
+        scheduler.voice.grouped(decision)
     return scheduler.counts
 
 

@@ -5,15 +5,17 @@ A scheduler without a voice of its own speaks as kube-scheduler does.
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Final
 
-from clusters.kinds_core import GANG_POD_GROUP, KAI_QUEUE, VOLCANO_QUEUE
+from clusters.kinds_core import GANG_POD_GROUP, KAI_QUEUE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.ports import Manifest, Traits
 from clusters.sandbox import wordings
+from clusters.sandbox.conditions import set_condition
 from clusters.sandbox.scene import Scene
 from clusters.sandbox.store import Store
 from scheduling.capacity import Ledger
-from scheduling.decisions import Cause, Evict, Wait
+from scheduling.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.fairshare import fair_shares
 from scheduling.model import Node, PodGroup, total
 from scheduling.resources import ZERO, Resources
@@ -42,6 +44,9 @@ class Voice:
         """Why the pod has no node."""
         counted = self.counted(wait.group, asked)
         return wordings.waiting_in_kube(wait.pend, counted, nodes=len(self.scene.snapshot.nodes))
+
+    def grouped(self, decision: Decision) -> None:
+        """What is written about the group as a whole, after what is written on its pods."""
 
     def counted(self, group: PodGroup, asked: Resources) -> Counter[str]:
         """How many nodes are out of the question for which cause."""
@@ -120,6 +125,33 @@ class VolcanoVoice(Voice):
         nominated = wait.nominated.get(pod["metadata"]["uid"], "")
         nodes = len(self.scene.snapshot.nodes)
         return wordings.waiting_in_volcano(wait, title_of(pod), counted, nodes=nodes, nominated=nominated)
+
+    def grouped(self, decision: Decision) -> None:
+        """The PodGroup beside an object says how the gang stands; a condition that is over stays beside the next."""
+        if isinstance(decision, Evict) or (found := self._groups.get(decision.group.name)) is None:
+            return
+        status, before = found.setdefault("status", {}), found.get("status", {}).get("phase")
+        placed = [bool(self.scene.pods[pod.name]["spec"].get("nodeName")) for pod in decision.group.pods]
+        ready = sum(placed) >= decision.group.min_member
+        status["phase"] = "Running" if ready else "Unknown" if any(placed) else "Inqueue"
+        if self._says(found, decision, ready=ready) or status["phase"] != before:
+            self.store.touch(found)
+
+    def _says(self, found: Manifest, decision: Start | Wait, *, ready: bool) -> bool:
+        if ready or isinstance(decision, Start):
+            return set_condition(found, "Scheduled", "True", at=self.store.now, reason=wordings.GANG_READY)
+        pod = next(pod for pod in decision.group.waiting if not self.scene.pods[pod.name]["spec"].get("nodeName"))
+        counted, nodes = self.counted(decision.group, pod.requests), len(self.scene.snapshot.nodes)
+        text = wordings.waiting_in_volcano(
+            decision, title_of(self.scene.pods[pod.name]), counted, nodes=nodes, nominated=""
+        )
+        message = wordings.gang_waiting_in_volcano(decision, text)
+        reason = "NotEnoughResources"
+        return set_condition(found, "Unschedulable", "True", at=self.store.now, reason=reason, message=message)
+
+    @cached_property
+    def _groups(self) -> Mapping[str, Manifest]:
+        return {each["metadata"]["uid"]: each for each in self.store.of(VOLCANO_POD_GROUP.key)}
 
 
 def _standings(scene: Scene) -> dict[str, str]:

@@ -21,6 +21,7 @@ DIMENSIONS: Final[Mapping[str, tuple[str, str, int]]] = {
     "memory": ("memory", "GB", GIGABYTE),
 }
 ONCE: Final = "once resource is released and minAvailable is satisfied"
+GANG_READY: Final = "tasks in gang are ready to be scheduled"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod."
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling."
 
@@ -143,6 +144,11 @@ def waiting_in_volcano(wait: Wait, pod: str, causes: Counter[str], *, nodes: int
     counted = ", ".join(f"{number} {cause}" for cause, number in sorted(causes.items(), key=lambda item: item[0]))
     name = pod.partition("/")[2]
     return f"{head}. Origin reason is {name}: 0/{nodes} nodes are unavailable: {counted or 'no nodes registered'}."
+
+
+def gang_waiting_in_volcano(wait: Wait, text: str) -> str:
+    """The same on the group, with how many of its pods wait."""
+    return f"{len(wait.group.waiting)}/{len(wait.group.pods)} tasks in gang unschedulable: {text}"
 
 
 def preempted_by_kueue(*, workload: str, job: str, cause: Cause, queues: tuple[str, str]) -> str:

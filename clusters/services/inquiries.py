@@ -15,7 +15,7 @@ from django.db import transaction
 
 from clusters.errors import ClusterError, Invalid
 from clusters.flavours import flavour_for
-from clusters.flavours.kueue_reading import QUEUED
+from clusters.flavours.reading import QUEUED
 from clusters.kinds_core import EVENT
 from clusters.models import Cluster, ClusterEvent, ObservedObject
 from clusters.observation import Observation, handlers

@@ -4,7 +4,7 @@ An event may come before the object it is about: it then waits in its row, witho
 What happens again and again is one event whose count and time grow: its row grows with it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 from django.db.models import Q
@@ -19,9 +19,9 @@ KINDS = frozenset(kind.kind for kind in WORKLOAD_KINDS)  # what our events can b
 FIELDS = ["owner_id", "type", "reason", "message", "count", "resource_version", "at"]
 
 
-def store_events(cluster: Cluster, look: Look, *, at: datetime) -> list[ClusterEvent]:
-    """Write what is new, and what happened again, about our objects; those rows, oldest first."""
-    rows = [row for part in batched(look.present) for row in _rows(cluster, part, at)]
+def store_events(cluster: Cluster, look: Look, *, at: datetime, kinds: Collection[str] = KINDS) -> list[ClusterEvent]:
+    """Write what is new, and what happened again, about our objects of these kinds; those rows, oldest first."""
+    rows = [row for part in batched(look.present) for row in _rows(cluster, part, at, kinds)]
     ClusterEvent.objects.bulk_create(
         rows, update_conflicts=True, unique_fields=["cluster", "uid"], update_fields=FIELDS, batch_size=CHUNK
     )
@@ -45,8 +45,8 @@ def adopt_events(cluster: Cluster, fresh: Iterable[ObservedPod | ObservedObject]
     return adopted
 
 
-def _rows(cluster: Cluster, events: list[Manifest], at: datetime) -> Iterator[ClusterEvent]:
-    news = {each["metadata"]["uid"]: each for each in events if _about(each).get("kind") in KINDS}
+def _rows(cluster: Cluster, events: list[Manifest], at: datetime, kinds: Collection[str]) -> Iterator[ClusterEvent]:
+    news = {each["metadata"]["uid"]: each for each in events if _about(each).get("kind") in kinds}
     stored = ClusterEvent.objects.filter(cluster=cluster, uid__in=news)
     for uid, version in stored.values_list("uid", "resource_version"):
         if number(_version(news[uid])) <= number(version):

@@ -14,7 +14,7 @@ from clusters.models import Cluster, ClusterEvent, ObservedPod
 from clusters.pods import moment_of
 from clusters.ports import Manifest
 from clusters.services.looks import Look
-from clusters.services.observed_events import store_events
+from clusters.services.observed_events import KINDS, store_events
 
 
 def store_told(cluster: Cluster, looks: Mapping[str, Look], *, at: datetime) -> list[ClusterEvent]:
@@ -27,7 +27,8 @@ def store_told(cluster: Cluster, looks: Mapping[str, Look], *, at: datetime) -> 
     for kind, tell in traits.tells.items():
         if look := looks.get(kind.key):
             told = [event for each in look.present for event in tell(each)]
-            events += store_events(cluster, Look(EVENT, look.version, told), at=at)
+            about = KINDS | {kind.kind}  # what stands beside a workload is ours too, and may speak of itself
+            events += store_events(cluster, Look(EVENT, look.version, told), at=at, kinds=about)
     return events
 
 

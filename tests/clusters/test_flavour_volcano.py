@@ -219,15 +219,14 @@ class TestReadings:
         assert found.reason == "OverLimit"
         assert found.message == f"{NOT_TRIED} It says: {text}"
 
-    def test_a_group_says_more_than_its_pods(self) -> None:
-        text = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable"
-        group = {
-            "kind": "PodGroup",
-            "status": {"conditions": [condition("Unschedulable", "True", "NotEnoughResources", text)]},
-        }
-        waiting = pod(condition("PodScheduled", "False", "Unschedulable", "pod group is not ready"))
-        assert VOLCANO.interpret(waiting, [group]) == Reading("NotEnoughResources", text)
-
     def test_a_full_queue_is_a_limit(self) -> None:
         text = "queue resource quota insufficient: insufficient nvidia.com/gpu"
         assert VOLCANO.interpret({}, [event(text, "Unschedulable")]) == Reading("OverLimit", text)
+
+    def test_a_pod_whose_group_the_queue_does_not_take_in_is_at_its_limit(self) -> None:
+        text = (
+            "pod group is not ready, 1 Pending, 1 minAvailable; Pending: 1 Unschedulable. Origin reason is queue "
+            "resource quota insufficient: insufficient nvidia.com/gpu"
+        )
+        found = VOLCANO.interpret(pod(condition("PodScheduled", "False", "Unschedulable", text)))
+        assert (found.reason, found.message) == ("OverLimit", text)

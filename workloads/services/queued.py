@@ -1,11 +1,11 @@
-"""Workloads that wait in a queue of their scheduler, before there is any pod: what it last said of each."""
+"""Workloads that their scheduler holds back in a queue, most of them before there is any pod: its last words."""
 
 from collections.abc import Collection
 from typing import Final
 
 from clusters.flavours import flavour_for
-from clusters.flavours.kueue_reading import ADMITTED
-from clusters.flavours.kueue_reading import QUEUED as SAID
+from clusters.flavours.reading import ADMITTED
+from clusters.flavours.reading import QUEUED as SAID
 from clusters.job_status import ACTIVE, SUSPENDED
 from clusters.models import Cluster, ClusterEvent, ObservedObject, ObservedPod
 from clusters.observation import JobStatus
@@ -19,7 +19,7 @@ TURNS: Final = frozenset({SAID, ADMITTED})
 
 def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
     """The scheduler's words by workload id, of those whose present object waits in a queue now."""
-    if not owners or not flavour_for(cluster.flavour).traits.queues_jobs:
+    if not owners or not flavour_for(cluster.flavour).traits.tells:
         return {}
     rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=SAID).order_by("at", "pk")
     words = {uid: (owner, message) for uid, owner, message in rows.values_list("object_uid", "owner_id", "message")}
@@ -32,11 +32,12 @@ def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
 
 
 def as_queued(cluster: Cluster, job: JobStatus, message: str | None) -> JobStatus:
-    """A job that its scheduler holds back is no suspended one: it is queued, or about to be let go."""
-    if not flavour_for(cluster.flavour).traits.queues_jobs or job.phase not in {"", ACTIVE, SUSPENDED}:
+    """A job that its scheduler holds back is queued. Where that suspends it, it is about to be let go otherwise."""
+    held = {SUSPENDED} if flavour_for(cluster.flavour).traits.queues_jobs else set()
+    if job.phase not in {"", ACTIVE} | held:
         return job
     if message is None:
-        return JobStatus(ACTIVE) if job.phase == SUSPENDED else job
+        return JobStatus(ACTIVE) if job.phase in held else job
     return JobStatus(QUEUED, SAID, message)
 
 
