@@ -142,12 +142,12 @@ def _lost(conf: Conf) -> Iterator[tuple[str, tuple[Enforced, str]]]:
     elif conf.keeps_minimum:
         why = "The plugin gang is asked about preemption: a higher priority takes only pods above a job's minimum."
         yield "priority_inside_project", ("partly", why)
-    if not conf.has_deserved:
-        why = "Without the plugin capacity deserved quotas count for nothing."
-        yield "over_quota_and_reclaim", ("no", why)
-    elif "reclaim" not in conf.actions:
-        why = "Without the action reclaim over-quota use is lent out and never taken back."
-        yield "over_quota_and_reclaim", ("no", why)
+    taken_back = {
+        "Without the action reclaim over-quota use is lent out and never taken back.": "reclaim" in conf.actions,
+        "Without the plugin capacity deserved quotas count for nothing.": conf.has_deserved,
+    }
+    if missing := [why for why, has in taken_back.items() if not has]:
+        yield "over_quota_and_reclaim", ("no", " ".join(missing))
     if not conf.has_departments:
         why = "Only Rung checks the sums, when quotas are set and work is submitted: the scheduler does not."
         yield "department_limit", ("partly", why)

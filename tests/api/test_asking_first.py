@@ -11,7 +11,7 @@ from clusters.models import Cluster, Node
 from portal.audit.models import AuditRecord
 from tenants.models import Project, Role
 from tests.api.conftest import Robot
-from tests.factories.workloads import ObservedPodFactory
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from workloads.models import Workload
 
 MANIFEST = """
@@ -62,7 +62,9 @@ def test_an_explanation_names_the_source_of_each_value_and_stores_nothing(member
 
 
 def test_a_forecast_says_what_the_configuration_of_its_scheduler_lacks(member: Robot, llm_team: Project) -> None:
-    Node.objects.all().delete()
+    holder = WorkloadFactory(project=llm_team)
+    for node in Node.objects.all():
+        ObservedPodFactory(workload=holder, node_name=node.name, gpu_milli=node.gpu_milli, preemptible=False)
     Cluster.objects.update(flavour="volcano", configured={"actions": ["allocate", "preempt"], "plugins": {}})
     without = member.send("POST", "v2/workloads/explain", asked(llm_team)).json()["forecast"]
     assert without["verdict"] == "waits"

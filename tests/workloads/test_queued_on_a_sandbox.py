@@ -14,7 +14,7 @@ from tests.factories.workloads import bare_pod, deployment, pytorch_job, spec_of
 from tests.workloads.lab import Lab, configure, fresh
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, PreemptionRecord, Workload
-from workloads.selectors import stories_of, told_place
+from workloads.selectors import stories_of, told_place, why_waiting
 from workloads.services.lifecycle import resume, stop
 from workloads.services.preview import forecast
 
@@ -187,6 +187,9 @@ def test_volcano_without_reclaim_takes_nothing_back_for_another_project(volcano:
     mine = volcano.submit(owner, "mine", gpus=8, priority="high")
     volcano.settle(5, seconds=40)
     assert standing(mine)[0] == Phase.PENDING
+    headline = why_waiting(fresh(mine))
+    assert headline is not None
+    assert headline.sentence.endswith(f"nothing there may be evicted for it. {WITHOUT[Cause.RECLAIM,]}")
     assert not PreemptionRecord.objects.exists()
 
 
@@ -203,3 +206,11 @@ def test_volcano_whose_plugin_gang_is_asked_evicts_nobody_who_stands_alone(volca
     volcano.settle(5, seconds=40)
     assert standing(strong)[0] == Phase.PENDING
     assert not PreemptionRecord.objects.exists()
+
+
+def test_what_waits_for_something_else_is_not_told_of_the_configuration(volcano: Lab) -> None:
+    team = volcano.project("llm-team", deserved=16)
+    volcano.settle()
+    said = ask(team, gpus=16)
+    assert said.reason == "NeverFits"
+    assert ASSUMED not in said.cautions

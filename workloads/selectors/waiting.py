@@ -20,6 +20,7 @@ from scheduling.priority import Preemptibility
 from scheduling.reasons import Reason
 from workloads.lifecycle import WAITING
 from workloads.models import DesiredPhase, Phase, Workload
+from workloads.selectors.configuration import configured_so
 from workloads.sentences import duration_text, pend_sentence
 from workloads.snapshots import group_of, queue_labels, snapshot_of, wanted_of, workload_of
 
@@ -143,8 +144,9 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     if outcome.pend is None:
         return None
     labels = queue_labels(desired_state(cluster))
+    doing = pend_sentence(outcome.pend, pool=pool.name, labels=labels)
     return {
-        "doing": pend_sentence(outcome.pend, pool=pool.name, labels=labels),
+        "doing": ". ".join((doing, *configured_so(cluster, outcome))),
         "reason": str(outcome.pend.reason),
         "source": "model",
         "numbers": _named(outcome.pend.numbers(), labels),

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool, ObservedPod
-from clusters.services.configured import cautions, promises_on
+from clusters.services.configured import promises_on
 from clusters.sources import desired_state
 from portal.core.actors import Actor
 from portal.core.errors import RungError
@@ -40,6 +40,7 @@ from workloads.placing import refuse_placing
 from workloads.policies import policy_for
 from workloads.pool_turns import PATIENCE
 from workloads.quota_only import looked_at_nodes
+from workloads.selectors.configuration import configured_so
 from workloads.selectors.foreign import foreign_pods
 from workloads.selectors.protection import held_off, protection_sentences
 from workloads.sentences import pend_sentence
@@ -195,7 +196,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
 def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:
     if _breaks_a_gang(outcome):
         yield BREAKS
-    yield from cautions(cluster, outcome.kind)
+    yield from configured_so(cluster, outcome)
 
 
 def _held_off(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:
