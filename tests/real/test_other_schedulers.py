@@ -32,6 +32,7 @@ from clusters.kinds_core import (
 from clusters.models import Cluster, ObservedPod, SyncState
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, ObjectRef
 from clusters.services import sightings
+from clusters.services.configured import left_out
 from clusters.services.connection_test import ConnectionReport, try_connection
 from clusters.services.estate import touch
 from clusters.services.jobs import apply_job, delete_job
@@ -39,6 +40,7 @@ from clusters.services.observe import observe_cluster
 from clusters.services.reconcile import reconcile
 from clusters.services.registration import register_cluster
 from portal.core.actors import SYSTEM
+from scheduling.decisions import Cause
 from scheduling.resources import parse_quantity
 from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
 from tests.clusters.synced import outcomes
@@ -48,12 +50,19 @@ from tests.real.product import Product, cluster_with_schedulers, fresh, grant
 from tests.support.kube import KubeError
 from tests.support.lab import Kept, LabCluster
 from workloads.intake import Scope, read_object
+from workloads.selectors import events_of
 
 pytestmark = pytest.mark.lab
+NOT_READY = (
+    "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
+)
 QUEUES: dict[str, Kind] = {"kai": KAI_QUEUE, "volcano": VOLCANO_QUEUE}
 SUBMITTED = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet", "PyTorchJob", "MPIJob", "JobSet", "RayJob")
 SHIPPED = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: priority}, {name: proportion}]\n'
-GOOD = 'actions: "allocate, preempt, reclaim"\ntiers:\n- plugins: [{name: capacity, enableHierarchy: true}]\n'
+GOOD = (
+    'actions: "allocate, preempt, reclaim"\ntiers:\n- plugins: [{name: priority}, '
+    "{name: gang, enablePreemptable: false}, {name: capacity, enableHierarchy: true}]\n"
+)
 
 
 @pytest.fixture
@@ -157,6 +166,12 @@ class Real:
     def report(self) -> ConnectionReport:
         """What the connection test says."""
         return try_connection(Connection(self.lab.server, ca=self.lab.ca, token=self.lab.token), self.flavour)
+
+    def left_out(self) -> frozenset[str]:
+        """What is kept of its configuration after everything was looked at."""
+        sightings.forget(self.cluster.pk)
+        reconcile(self.cluster)
+        return left_out(Cluster.objects.get(pk=self.cluster.pk))
 
     def end(self) -> None:
         """Nothing of it is left in the way of the next flavour."""
@@ -300,8 +315,10 @@ def test_volcanos_configuration_is_read_and_no_other_one(real: Real) -> None:
     real.lab.admin.namespace(CONF.namespace)
     real.lab.admin.apply({**conf, "data": {KEY: SHIPPED}})
     assert {NO_PREEMPT, NO_RECLAIM, NO_CAPACITY} <= set(real.report().warnings)
+    assert real.left_out() == {Cause.PREEMPT, Cause.RECLAIM}
     real.lab.admin.apply({**conf, "data": {KEY: GOOD}})
     assert real.report().warnings == ()
+    assert real.left_out() == frozenset()
     with pytest.raises(NotAuthorized):
         real.gateway.get(ObjectRef(CONFIG_MAP, "kube-root-ca.crt", CONF.namespace))
     real.lab.admin.delete(CONF)
@@ -322,6 +339,23 @@ def test_what_is_submitted_names_the_queue_of_its_project(product: Product) -> N
     above = product.admin.must(ObjectRef(QUEUES[product.cluster.flavour], leaf.get("parentQueue") or leaf["parent"]))
     assert _gpus(leaf) == (4, 8)
     assert _gpus(above["spec"])[0] == 64
+
+
+@pytest.mark.parametrize("product", ["volcano"], indirect=True)
+def test_what_a_pod_group_says_is_told_of_its_workload(product: Product) -> None:
+    project = product.project("team", deserved=4)
+    product.reconcile()
+    workload = product.submit(project, pytorch_job(workers=1))
+    body = product.object_of(workload)
+    assert body is not None
+    group = ObjectRef(VOLCANO_POD_GROUP, body["metadata"]["name"], body["metadata"]["namespace"])
+    says = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": NOT_READY}
+    product.admin.patch(group, {"status": {"phase": "Pending", "conditions": [says]}})
+    product.look()
+    assert (fresh(workload).phase, fresh(workload).phase_reason) == ("Pending", "Queued")
+    product.admin.patch(group, {"status": {"phase": "Inqueue", "conditions": [says]}})
+    product.look()
+    assert sorted(each.reason for each in events_of(workload)) == ["Admitted", "OverLimit"]
 
 
 def _gpus(spec: Any) -> tuple[float, float]:
