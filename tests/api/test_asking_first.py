@@ -61,8 +61,10 @@ def test_an_explanation_names_the_source_of_each_value_and_stores_nothing(member
     assert not Workload.objects.exists()
 
 
-def test_a_forecast_says_what_the_configuration_of_its_scheduler_lacks(member: Robot, llm_team: Project) -> None:
-    holder = WorkloadFactory(project=llm_team)
+def test_a_forecast_says_what_the_configuration_of_its_scheduler_lacks(
+    member: Robot, llm_team: Project, vision_team: Project
+) -> None:
+    holder = WorkloadFactory(project=vision_team)
     for node in Node.objects.all():
         ObservedPodFactory(workload=holder, node_name=node.name, gpu_milli=node.gpu_milli, preemptible=False)
     Cluster.objects.update(flavour="volcano", configured={"actions": ["allocate", "preempt"], "plugins": {}})

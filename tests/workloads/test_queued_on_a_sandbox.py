@@ -214,3 +214,14 @@ def test_what_waits_for_something_else_is_not_told_of_the_configuration(volcano:
     said = ask(team, gpus=16)
     assert said.reason == "NeverFits"
     assert ASSUMED not in said.cautions
+
+
+@pytest.mark.parametrize(("actions", "told"), [("preempt", False), ("reclaim", True)])
+def test_at_its_limit_only_preemption_would_help(volcano: Lab, actions: str, told: bool) -> None:
+    configure(volcano, f'actions: "allocate, {actions}"\n')
+    team = volcano.project("llm-team", deserved=4, limit=4)
+    volcano.submit(team, "first", gpus=4, priority="high")
+    volcano.settle()
+    said = ask(team, gpus=4, priority="high")
+    assert said.reason == "OverLimit"
+    assert any("the configuration of Volcano" in each for each in said.cautions) is told

@@ -3,8 +3,8 @@
 from typing import Final
 
 from clusters.models import Cluster
-from clusters.services.configured import cautions
-from scheduling.decisions import Outcome
+from clusters.services.configured import cautions, left_out
+from scheduling.decisions import Cause, Outcome
 from scheduling.reasons import Reason
 
 WHATEVER: Final = frozenset(
@@ -22,6 +22,12 @@ WHATEVER: Final = frozenset(
 
 def configured_so(cluster: Cluster, outcome: Outcome) -> tuple[str, ...]:
     """Sentences for the workload's people; empty where the configuration makes no difference."""
-    if outcome.pend and outcome.pend.reason in WHATEVER and not outcome.victims:
-        return ()
-    return cautions(cluster, outcome.kind)
+    return cautions(cluster, outcome.kind) if outcome.victims or _matters(cluster, outcome) else ()
+
+
+def _matters(cluster: Cluster, outcome: Outcome) -> bool:
+    """Who is at its limit gains by nothing that others give back."""
+    reason = outcome.pend.reason if outcome.pend else None
+    if reason is Reason.OVER_LIMIT:
+        return bool(left_out(cluster) - {Cause.RECLAIM})
+    return reason not in WHATEVER
