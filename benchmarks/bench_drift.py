@@ -5,8 +5,9 @@
 
 One etcd and kube-apiserver hold the objects of many projects. Somebody changes foreign annotations of quotas fifty
 times a second. Edits and deletions of other quotas alternate; a sample ends when a reader sees the quota as wanted.
-Ours: the observer watches, stores, and wakes one worker, a thread here that waits for it; a broker between them would
-add its own delay. Kopf: `benchmarks/peers/kopf_operator.py`. Both sides in turns, each while the other is stopped.
+Ours: the observer watches, stores, and wakes one worker, two processes as in a deployment with a pipe between them; a
+broker would add its own delay. Kopf: `benchmarks/peers/kopf_operator.py`. Both sides in turns, each while the other is
+stopped.
 Samples go to benchmarks/results/drift.json.
 """
 
@@ -14,6 +15,7 @@ from benchmarks import stage  # isort: skip - it sets Django up
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import statistics
@@ -25,10 +27,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from unittest import mock
 
 from django.db import connection
+from django.db.transaction import on_commit
 
 from benchmarks.many import as_file, check, registered, wanted
 from benchmarks.plane import TOKEN, Plane, plane
@@ -74,29 +76,30 @@ def main() -> None:
 
 @contextmanager
 def ours(cluster: Cluster) -> Iterator[None]:
-    """An observer, and a worker that it wakes."""
-    woken: SimpleQueue[object] = SimpleQueue()
-    stop = threading.Event()
+    """An observer, and a worker that it wakes when its transaction has committed."""
+    fork = multiprocessing.get_context("fork")
+    woken = fork.SimpleQueue()
+
+    def watch() -> None:
+        with mock.patch("clusters.services.drift_watch.wake_sync", lambda pk: on_commit(partial(woken.put, pk))):
+            Observer().run()
 
     def work() -> None:
-        while (found := woken.get()) is not None:
-            reconcile(Cluster.objects.get(pk=str(found)))
-        connection.close()
+        while True:
+            reconcile(Cluster.objects.get(pk=woken.get()))
 
-    observer = Observer(stop=stop)
-    threads = [threading.Thread(target=work), threading.Thread(target=observer.run)]
-    with mock.patch("clusters.services.drift_watch.wake_sync", woken.put):
-        for thread in threads:
-            thread.start()
+    connection.close()  # no process inherits one
+    processes = [fork.Process(target=each) for each in (watch, work)]
+    for process in processes:
+        process.start()
+    try:
         _until(lambda: Cluster.objects.get(pk=cluster.pk).observed_at is not None)
         time.sleep(5)
-        try:
-            yield
-        finally:
-            stop.set()
-            threads[1].join()
-            woken.put(None)
-            threads[0].join()
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
 
 
 @contextmanager

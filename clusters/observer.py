@@ -82,9 +82,9 @@ class Observer:
                 if time.monotonic() - self._shared_at >= 2 * self.pause:
                     self._share()
                 self._dispatch(pool)
+                self.stop.wait(BREATH)
                 self._bell.wait(min(self.pause / 4, 0.1))
                 self._bell.clear()
-                self.stop.wait(BREATH)
             for each in self._watched.values():
                 each.close()
         with self._database():
@@ -108,6 +108,7 @@ class Observer:
         for each in self._watched.values():
             if each.is_due():
                 each.turn = pool.submit(self._turn, each)
+                each.turn.add_done_callback(lambda _turn: self._bell.set())  # what came meanwhile is due at once
 
     def _turn(self, watched: Watched) -> None:
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, F, QuerySet, Sum
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster
@@ -60,13 +60,14 @@ def _together(rows: int, *sums: int) -> Limit:
 
 
 def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> list[Project]:
-    """What a specification reads of each project. They share their cluster and departments: a join makes each anew."""
-    rows = list(projects.only("name", "namespace", "generation", "cluster", "department"))
-    shared = Cluster.objects.only("pod_security").get(pk=cluster.pk)
-    departments = Department.objects.only("pk").in_bulk({row.department_id for row in rows})
+    """What a specification reads of each project: of its department the key alone, and its cluster's Pod Security."""
+    named = projects.only("name", "namespace", "generation", "cluster", "department")
+    rows = list(named.annotate(pod_security=F("cluster__pod_security")))
+    departments = {row.department_id: Department(pk=row.department_id) for row in rows}
+    shared = Cluster(pk=cluster.pk, pod_security=rows[0].pod_security if rows else "")
     for row in rows:
         row.cluster, row.department = shared, departments[row.department_id]
-    return rows
+    return list(rows)
 
 
 def _caps(projects: QuerySet[Project]) -> Mapping[int, Mapping[str, int]]:

@@ -22,7 +22,7 @@ LATER: Final = (
 )
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def record_drift(
     cluster: Cluster,
     changes: Iterable[Change],
@@ -40,7 +40,8 @@ def record_drift(
     if refs is not None:
         places = {(ref.kind.key, ref.namespace, ref.name) for ref in refs}
         named = known.filter(name__in={ref.name for ref in refs}).exclude(category=DriftKind.STALE)
-        known = Drift.objects.filter(pk__in=[row.pk for row in named if (row.kind, row.namespace, row.name) in places])
+        rows_of = named.order_by().values_list("pk", "kind", "namespace", "name")
+        known = Drift.objects.filter(pk__in=[pk for pk, *place in rows_of if tuple(place) in places])
     known.delete()
     return Drift.objects.bulk_create(rows, batch_size=500)
 

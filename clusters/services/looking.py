@@ -37,7 +37,7 @@ Listed = list[tuple[Kind, list[Manifest]]]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found. `owners`: whose objects it was about; None: everybody's. `refs`: the objects it knows of.
+    """What one look found. `owners`: whose objects it was about (None: everybody's). `wanted`: asked for by name.
 
     `retired`: keys of kinds of former schedulers; `left`: how many of their objects there are, None: not known.
     """
@@ -47,10 +47,20 @@ class Look:
     listed: int
     changes: Sequence[Change] = ()
     owners: frozenset[str] | None = None
-    refs: frozenset[ObjectRef] = frozenset()
+    wanted: Sequence[Manifest] = ()
     adopted: frozenset[str] = frozenset()
     retired: frozenset[str] = frozenset()
     left: int | None = None
+
+    @property
+    def refs(self) -> frozenset[ObjectRef]:
+        """What it asked for by name."""
+        return frozenset(map(ref_of, self.wanted))
+
+    @property
+    def spaces(self) -> frozenset[str]:
+        """The namespaces of that, in which nothing was listed yet."""
+        return frozenset(ref.namespace for ref in self.refs if ref.namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +88,18 @@ def look_at(journal: Journal, gateway: ClusterGateway) -> Look:
     cluster = journal.run.cluster
     if journal.run.dry_run:
         return _whole(journal, gateway)
+    if scope := touches.scope_of(cluster, now=timezone.now()):
+        near = _near(journal, gateway, *scope)
+        return _whole(journal, gateway) if near is None else _as_look(cluster, near, scope[0])
     if follows_a_lost_one(journal.run):
         return _whole(journal, gateway, fence=True)
-    owners = touches.scope_of(cluster, now=timezone.now())
-    if owners is None:
-        return _warm(journal, gateway) or _whole(journal, gateway)
-    near = _near(journal, gateway, owners)
-    return _whole(journal, gateway) if near is None else _as_look(cluster, near, owners)
+    return _warm(journal, gateway) or _whole(journal, gateway)
 
 
 def _as_look(cluster: Cluster, near: _Near, owners: frozenset[str] | None) -> Look:
     adopted = adopted_uids(cluster)
     changes = diff(near.observed, near.wanted, adopted=adopted)
-    refs = frozenset(map(ref_of, (*near.observed, *near.wanted)))
-    return Look(near.state, near.generation, len(near.observed), changes, owners, refs, adopted)
+    return Look(near.state, near.generation, len(near.observed), changes, owners, near.wanted, adopted)
 
 
 @contextmanager
@@ -199,7 +207,7 @@ def _warm(journal: Journal, gateway: ClusterGateway) -> Look | None:
     if not seen.suspects:
         return Look(uncounted, generation, len(seen.objects))
     owners = frozenset(seen.suspects)
-    near = _near(journal, gateway, owners)
+    near = _near(journal, gateway, owners, generation)
     if near is None:
         return None
     # whoever is touched after the owners were known waits for the next run, though nothing was listed since
@@ -224,19 +232,22 @@ def _follow(journal: Journal, gateway: ClusterGateway, seen: Sighting) -> bool:
     return all(followed for _, followed in known)
 
 
-def _near(journal: Journal, gateway: ClusterGateway, owners: frozenset[str]) -> _Near | None:
+def _near(journal: Journal, gateway: ClusterGateway, owners: frozenset[str], generation: int) -> _Near | None:
     """These owners' objects; None where one of them wants none any more: what it left is found by a whole look.
 
-    What to ask for is desired state, so it is read before and after: if it has moved on meanwhile, ask again.
+    What to ask for is desired state of a generation: if that has moved on meanwhile, ask again.
     """
     cluster = journal.run.cluster
     for _ in range(TRIES):
-        generation = _generation(cluster)
         state, wanted = _wanted_by(cluster, owners)
         if {owner_of(each) for each in wanted} != owners:
             return None
-        observed = list(_asked(journal, gateway, wanted))
-        if _generation(cluster) == generation:
+        answers = abreast(
+            [ref_of(each) for each in wanted], gateway.get, threads=threads_of(gateway), idle=journal.keep_up
+        )
+        observed = [each for _, each in answers if each]
+        before, generation = generation, _generation(cluster)
+        if generation == before:
             return _Near(state, generation, observed, wanted)
     return None
 
@@ -248,25 +259,25 @@ def _wanted_by(cluster: Cluster, owners: frozenset[str]) -> tuple[DesiredState, 
     return states[0][1], wanted
 
 
-def _asked(journal: Journal, gateway: ClusterGateway, wanted: Iterable[Manifest]) -> Iterator[Manifest]:
-    """By name what belongs to the whole cluster, by list what stands in the namespaces concerned."""
-    cluster = journal.run.cluster
-    known = _known_conflicts(cluster)
-    refs = [ref_of(each) for each in wanted]
-    named = [ref for ref in refs if not ref.kind.namespaced or _row(ref) in known]
-    threads = threads_of(gateway)
-    found = {ref: each for ref, each in abreast(named, gateway.get, threads=threads, idle=journal.keep_up) if each}
-    yield from found.values()
-    absent = {ref.name for ref in named if ref.kind == NAMESPACE} - {ref.name for ref in found}
-    kinds = [kind for kind in flavour_for(cluster.flavour).kinds() if kind.namespaced]
-    spaces = dict.fromkeys(ref.namespace for ref in refs if ref.namespace and ref.namespace not in absent)
-    lists = [(kind, space) for space in spaces for kind in kinds]
+def extras(journal: Journal, gateway: ClusterGateway, look: Look) -> Sequence[Change]:
+    """What of ours stands in the namespaces of a near look and nobody wants. Deletions come last, so it may come late.
+
+    A list waits up to 0.1 s for the server's cache to catch up with its store; what was asked for by name does not.
+    """
+    kinds = [kind for kind in flavour_for(journal.run.cluster.flavour).kinds() if kind.namespaced]
+    refs = look.refs
+    lists = [(kind, space) for space in sorted(look.spaces) for kind in kinds]
 
     def listed(task: tuple[Kind, str]) -> list[Manifest]:
         return gateway.list(task[0], namespace=task[1])[0]
 
-    for _, inside in abreast(lists, listed, threads=threads, idle=journal.keep_up):
-        yield from (each for each in inside if ref_of(each) not in found)
+    answers = abreast(lists, listed, threads=threads_of(gateway), idle=journal.keep_up)
+    found = [each for _, inside in answers for each in inside if ref_of(each) not in refs]
+    if not found:
+        return []
+    owners = frozenset(map(owner_of, look.wanted))
+    later = set(map(ref_of, _wanted_by(journal.run.cluster, owners)[1]))
+    return diff([each for each in found if ref_of(each) not in later], [], adopted=look.adopted)
 
 
 def _in_the_way(
@@ -279,7 +290,8 @@ def _in_the_way(
     absent = [change.ref for change in changes if isinstance(change, Create)]
     if not journal.run.dry_run:
         known = _known_conflicts(journal.run.cluster) if absent else frozenset()
-        yield from filter(None, (gateway.get(ref) for ref in absent if _row(ref) in known))
+        places = {ref: (ref.kind.key, ref.namespace, ref.name) for ref in absent}
+        yield from filter(None, (gateway.get(ref) for ref in absent if places[ref] in known))
         return
     spaces = {each["metadata"]["name"] for each in observed if each["kind"] == NAMESPACE.kind}
     for kind in dict.fromkeys(ref.kind for ref in absent):
@@ -296,10 +308,6 @@ def _known_conflicts(cluster: Cluster) -> frozenset[tuple[str, str, str]]:
     fields = ("kind", "namespace", "name")
     drifts = Drift.objects.filter(cluster=cluster, category=DriftKind.CONFLICT).values_list(*fields)
     return frozenset({*drifts, *Adoption.objects.filter(cluster=cluster).values_list(*fields)})
-
-
-def _row(ref: ObjectRef) -> tuple[str, str, str]:
-    return (ref.kind.key, ref.namespace, ref.name)
 
 
 def _generation(cluster: Cluster) -> int:

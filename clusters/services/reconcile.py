@@ -1,5 +1,6 @@
 """Make one cluster equal to what the database says. Level-triggered: run it again at any time, from any worker."""
 
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, NoReturn
 
@@ -7,17 +8,18 @@ import structlog
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from clusters.diff import Change
 from clusters.errors import ClusterChanged, ClusterError, ClusterRefused, TransientClusterError
 from clusters.gateways import gateway_for
 from clusters.models import Cluster, ClusterState, SyncRun
 from clusters.order import body_of
 from clusters.ownership import owner_of
-from clusters.ports import ClusterGateway
+from clusters.ports import ClusterGateway, ObjectRef
 from clusters.services import former, runs
 from clusters.services.configured import note_configured
 from clusters.services.drift import keepers, record_drift
 from clusters.services.estate import pause
-from clusters.services.looking import look_at
+from clusters.services.looking import Look, extras, look_at
 from clusters.services.repairs import forget_adoptions
 from clusters.services.runs import Journal
 from clusters.services.served import note_served
@@ -55,6 +57,7 @@ def reconcile(cluster: Cluster, *, actor: Actor = SYSTEM, trigger: str = "sweep"
         _attempt(Journal(run), gateway_for(cluster))
     except runs.RunLost:
         log.warning("reconcile.lost", cluster=cluster.name)
+        run.refresh_from_db()
     except ClusterError as error:
         runs.finish(run, error=error)
         if isinstance(error, TransientClusterError):
@@ -62,7 +65,6 @@ def reconcile(cluster: Cluster, *, actor: Actor = SYSTEM, trigger: str = "sweep"
     except Exception as error:  # a fault of our own: the run must not stay open, and the fault must not stay hidden
         runs.finish(run, error_code="unexpected", message=type(error).__name__)
         raise
-    run.refresh_from_db()
     return run
 
 
@@ -82,19 +84,31 @@ def _make_equal(journal: Journal, gateway: ClusterGateway) -> None:
         note_configured(cluster, gateway)
     run.generation, run.listed, run.scope = look.generation, look.listed, "\n".join(sorted(look.owners or ()))
     remarks = keepers(cluster, look.changes, levels=look.state.levels)
+    late: Sequence[Change] = ()
     if run.dry_run:
         remaining = foresee(journal, gateway, look.changes, remarks, retired=look.retired)
     else:
         doubt = partial(_recognize, cluster, gateway)
-        remaining = Pen(journal, gateway, doubt, remarks, retired=look.retired).write(look.changes)
+        pen = Pen(journal, gateway, doubt, remarks, retired=look.retired)
+        remaining = pen.write(look.changes)
+        late = extras(journal, gateway, look)
+        pen.write(late)
         if look.adopted:
             forget_adoptions(cluster, look.changes, remaining)
-    journal.show_life()
-    refs = None if look.owners is None else look.refs
-    record_drift(cluster, remaining, levels=look.state.levels, at=timezone.now(), refs=refs)
     if look.owners is None and not run.dry_run:
+        journal.show_life()
         former.settle(cluster, left=look.left)
-    runs.finish(run, owners=look.owners, left={owner_of(body_of(change)) for change in remaining})
+    _close(journal, look, remaining, refs=None if look.owners is None else look.refs | {each.ref for each in late})
+
+
+@transaction.atomic
+def _close(journal: Journal, look: Look, remaining: Sequence[Change], refs: Collection[ObjectRef] | None) -> None:
+    """What was done, what still differs and when to look again are told together. Raises RunLost: nothing of it is."""
+    run = journal.run
+    if not runs.finish(run, owners=look.owners, left={owner_of(body_of(change)) for change in remaining}):
+        raise runs.RunLost
+    record_drift(run.cluster, remaining, levels=look.state.levels, at=timezone.now(), refs=refs)
+    journal.flush()
 
 
 def _recognize(cluster: Cluster, gateway: ClusterGateway) -> None:

@@ -45,24 +45,38 @@ class RunLost(Exception):
 def claim(cluster: Cluster, *, trigger: str, dry_run: bool) -> SyncRun | None:
     """The one live run of the cluster, or None while somebody else has it. A dry run writes nothing and needs no claim.
 
-    1. close a run whose worker has shown no life for 60 seconds by the database's clock
-    2. insert; the unique constraint lets one of several through
+    1. insert; the unique constraint lets one of several through
+    2. if another run is there, or one that claims nothing may be: close what is dead, and try again
+    """
+    run = SyncRun(cluster=cluster, trigger=trigger, dry_run=dry_run, started_at=timezone.now(), heartbeat_at=Now())
+    if not dry_run and _begins(run):
+        return run
+    _close_dead(cluster)
+    return run if _begins(run) else None
+
+
+def _begins(run: SyncRun) -> bool:
+    try:
+        with transaction.atomic():
+            run.save(force_insert=True)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _close_dead(cluster: Cluster) -> None:
+    """Runs whose worker has shown no life for 60 seconds by the database's clock; after one, everything is looked at.
+
+    The cluster's row comes first, as in `finish`.
     """
     dead = SyncRun.objects.filter(cluster=cluster, state=SyncState.RUNNING, heartbeat_at__lt=Now() - DEAD_AFTER)
+    Cluster.objects.filter(pk__in=dead.values("cluster")).update(resync_due_at=None)
     dead.update(
         state=SyncState.FAILED,
         finished_at=Now(),
         error_code=ABANDONED,
         error="Its worker ended or stopped; another one took over.",
     )
-    now = timezone.now()
-    try:
-        with transaction.atomic():
-            return SyncRun.objects.create(
-                cluster=cluster, trigger=trigger, dry_run=dry_run, started_at=now, heartbeat_at=Now()
-            )
-    except IntegrityError:
-        return None
 
 
 def follows_a_lost_one(run: SyncRun) -> bool:
@@ -114,7 +128,7 @@ class Journal:
         insert_many(SyncOutcome, rows)
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def finish(
     run: SyncRun,
     *,
@@ -123,8 +137,8 @@ def finish(
     message: str = "",
     owners: frozenset[str] | None = None,
     left: Iterable[str] = (),
-) -> None:
-    """Close the run and say when the next one is due. A run that was taken over is left as it stands.
+) -> bool:
+    """Close the run and say when the next one is due. False: it was taken over, and is left as it stands.
 
     `owners`: what the run was about (None: everything); `left`: owners of what still differs. A cluster is synced to
     the generation before the first that an owner still waits for; a newer generation is due at once.
@@ -132,7 +146,7 @@ def finish(
     The cluster's row is locked first, as by whoever changes what it should hold or forgets it: two that took it and
     its touches in opposite orders would wait for each other, and one of them, perhaps the admin's, would fail.
     """
-    Cluster.objects.select_for_update().filter(pk=run.cluster_id).values_list("pk").first()
+    cluster = Cluster.objects.select_for_update().only("generation", *PLANNED).filter(pk=run.cluster_id).first()
     code = error.code if error else error_code
     run.state = _state_of(run, code)
     run.finished_at = timezone.now()
@@ -140,14 +154,18 @@ def finish(
     closed = SyncRun.objects.filter(pk=run.pk, state=SyncState.RUNNING).update(
         **{name: getattr(run, name) for name in CLOSING}
     )
-    if not closed or run.dry_run:
-        return
-    if not code:
-        touches.settle(run.cluster_id, run.generation, owners=owners, left=left)
-    _plan_next(run, whole=owners is None, pause=error.retry_after if error else None)
+    if cluster is None or not closed:
+        return False
+    if not run.dry_run:
+        if not code:
+            reached = touches.settle(cluster.pk, run.generation, owners=owners, left=left)
+            cluster.synced_generation = max(cluster.synced_generation, reached)
+        _plan_next(run, cluster, whole=owners is None, pause=error.retry_after if error else None)
+    return True
 
 
 CLOSING: Final = ("state", "finished_at", "error_code", "error", "generation", "listed", "written", "failed", "scope")
+PLANNED: Final = ("synced_generation", "failures", "resync_due_at", "sync_due_at")
 
 
 def _state_of(run: SyncRun, error_code: str) -> SyncState:
@@ -156,23 +174,23 @@ def _state_of(run: SyncRun, error_code: str) -> SyncState:
     return SyncState.PARTIAL if run.written else SyncState.FAILED
 
 
-def _plan_next(run: SyncRun, *, whole: bool, pause: int | None) -> None:
-    """The generation is compared by the very update, so that a change in between is not lost."""
-    clusters = Cluster.objects.filter(pk=run.cluster_id)
+def _plan_next(run: SyncRun, cluster: Cluster, *, whole: bool, pause: int | None) -> None:
+    """The row is locked, so no change of the generation in between is lost."""
     now = timezone.now()
     good = run.state == SyncState.SUCCEEDED
-    failures = 0 if good else clusters.values_list("failures", flat=True).get() + 1
+    fields = [*PLANNED]
+    cluster.failures = 0 if good else min(cluster.failures + 1, 1000)
     if not run.error_code and whole:
-        clusters.update(resync_due_at=now + RESYNC)
+        cluster.resync_due_at = now + RESYNC
     if good and whole:
-        clusters.update(synced_at=now)
-    clusters.update(failures=min(failures, 1000))
-    seen = clusters.filter(generation__lte=run.generation) if run.generation else clusters
-    due = _due(now, failures, ended=bool(run.error_code), pause=pause)
-    resync = clusters.values_list("resync_due_at", flat=True).get()
-    if not seen.update(sync_due_at=min(due, resync) if resync and good else due):
-        clusters.update(sync_due_at=now)
-        wake_sync(run.cluster_id)
+        cluster.synced_at = now
+        fields.append("synced_at")
+    due = _due(now, cluster.failures, ended=bool(run.error_code), pause=pause)
+    cluster.sync_due_at = min(due, cluster.resync_due_at) if cluster.resync_due_at and good else due
+    if 0 < run.generation < cluster.generation:
+        cluster.sync_due_at = now
+        wake_sync(cluster.pk)
+    cluster.save(update_fields=fields)
 
 
 def _due(now: datetime, failures: int, *, ended: bool, pause: int | None) -> datetime:

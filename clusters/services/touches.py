@@ -37,21 +37,19 @@ def note(cluster_id: UUID, owners: Iterable[str], generation: int) -> None:
     )
 
 
-def scope_of(cluster: Cluster, *, now: datetime) -> frozenset[str] | None:
-    """The owners a run has to look at; None: everything, because it is time, or nobody said what has changed."""
-    due = Cluster.objects.values_list("resync_due_at", flat=True).get(pk=cluster.pk)
-    if due is None or due <= now:
+def scope_of(cluster: Cluster, *, now: datetime) -> tuple[frozenset[str], int] | None:
+    """The owners a run has to look at, and the generation; None: everything, as it is time, or nobody said more."""
+    waiting = Touch.objects.filter(cluster=cluster, cluster__resync_due_at__gt=now)
+    found = dict(waiting.values_list("owner", "cluster__generation")[: MOST + 1])
+    if not found or len(found) > MOST or EVERYTHING in found:
         return None
-    owners = list(Touch.objects.filter(cluster=cluster).values_list("owner", flat=True)[: MOST + 1])
-    if not owners or len(owners) > MOST or EVERYTHING in owners:
-        return None
-    return frozenset(owners)
+    return frozenset(found), min(found.values())
 
 
-def settle(cluster_id: UUID, generation: int, *, owners: frozenset[str] | None, left: Iterable[str]) -> None:
+def settle(cluster_id: UUID, generation: int, *, owners: frozenset[str] | None, left: Iterable[str]) -> int:
     """A run has made the cluster equal to this generation, except for the owners that are left.
 
-    `synced_generation` becomes the one before the first that somebody still waits for.
+    Answers the generation before the first that somebody still waits for: so far the cluster is synced.
     """
     waiting = set(left)
     done = Touch.objects.filter(cluster_id=cluster_id, generation__lte=generation)
@@ -61,5 +59,4 @@ def settle(cluster_id: UUID, generation: int, *, owners: frozenset[str] | None, 
     known = set(Touch.objects.filter(cluster_id=cluster_id, owner__in=waiting).values_list("owner", flat=True))
     note(cluster_id, waiting - known if len(waiting) <= MOST else {EVERYTHING}, generation)
     first = Touch.objects.filter(cluster_id=cluster_id).aggregate(first=Min("generation"))["first"]
-    reached = generation if first is None else min(generation, first - 1)
-    Cluster.objects.filter(pk=cluster_id, synced_generation__lt=reached).update(synced_generation=reached)
+    return generation if first is None else min(generation, int(first) - 1)

@@ -137,7 +137,7 @@ class Pen:
         return self.remaining
 
     def _wave(self, guard: Guard, wave: Sequence[Change]) -> None:
-        self.journal.show_life()
+        self.journal.keep_up()
         tried: list[Change] = []
         for change in map(guard.seen, wave):
             if error := guard.refuses(change):
