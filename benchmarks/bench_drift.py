@@ -76,7 +76,7 @@ def main() -> None:
 
 @contextmanager
 def ours(cluster: Cluster) -> Iterator[None]:
-    """An observer, and a worker that it wakes when its transaction has committed."""
+    """An observer, and a worker that it wakes when its transaction has committed. Both have seen everything once."""
     fork = multiprocessing.get_context("fork")
     woken = fork.SimpleQueue()
 
@@ -88,6 +88,8 @@ def ours(cluster: Cluster) -> Iterator[None]:
         while True:
             reconcile(Cluster.objects.get(pk=woken.get()))
 
+    Cluster.objects.filter(pk=cluster.pk).update(resync_due_at=None)
+    woken.put(cluster.pk)
     connection.close()  # no process inherits one
     processes = [fork.Process(target=each) for each in (watch, work)]
     for process in processes:

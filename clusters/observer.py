@@ -19,7 +19,8 @@ from typing import Final
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, close_old_connections, connection
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, close_old_connections, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from clusters.errors import ClusterError
 from clusters.models import Cluster
@@ -32,7 +33,7 @@ log = structlog.get_logger(__name__)
 PAUSE: Final = 0.7
 LONGEST_PAUSE: Final = 30.0
 THREADS: Final = 8
-BREATH: Final = 0.02
+BREATH: Final = 0.01
 """Seconds between two batches at least."""
 
 
@@ -74,10 +75,11 @@ class Observer:
     _bell: Event = field(default_factory=Event)
     _watched: dict[UUID, Watched] = field(default_factory=dict)
     _shared_at: float = float("-inf")
+    _connections: list[BaseDatabaseWrapper] = field(default_factory=list)
 
     def run(self) -> None:
         """Loop; a database that is away is waited for."""
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="observer") as pool:
+        with ThreadPoolExecutor(THREADS, "observer", self._begin_thread) as pool:
             while not self.stop.is_set():
                 if time.monotonic() - self._shared_at >= 2 * self.pause:
                     self._share()
@@ -89,7 +91,14 @@ class Observer:
                 each.close()
         with self._database():
             release(holder=self.holder)
-        connection.close()
+        for open_one in (connection, *self._connections):
+            open_one.close()
+
+    def _begin_thread(self) -> None:
+        """A thread keeps its connection from turn to turn; who ends the pool closes it."""
+        own = connections[DEFAULT_DB_ALIAS]
+        own.inc_thread_sharing()
+        self._connections.append(own)
 
     def _share(self) -> None:
         """Which clusters are ours now; those that are no longer are let go."""
@@ -123,8 +132,7 @@ class Observer:
         except Exception as error:  # a handler's fault or a database that is away must not end the observer
             log.exception("observer.failed", cluster=watched.cluster.name)
             self._failed(watched, type(error).__name__, "", after=None)
-        finally:
-            connection.close()  # this thread's own; the pool's threads come and go
+            connection.close()  # this thread's own; the next turn makes another
 
     def _failed(self, watched: Watched, code: str, message: str, *, after: int | None) -> None:
         """Nothing that was taken is lost: it comes again from the versions that are kept."""

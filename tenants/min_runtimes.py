@@ -71,9 +71,8 @@ def _lasting(time: timedelta) -> str:
 def _read(which: Q) -> MinRuntimes:
     departments: dict[int, int] = {}
     projects: dict[int, int] = {}
-    for department, project, minutes in MinRuntime.objects.filter(which).values_list(
-        "department", "project", "minutes"
-    ):
+    rows = MinRuntime.objects.filter(which).order_by()
+    for department, project, minutes in rows.values_list("department", "project", "minutes"):
         if project is not None:
             projects[project] = minutes
         elif department is not None:

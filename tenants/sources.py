@@ -1,6 +1,6 @@
 """What the tenants' side wants of a cluster: namespaces, queues with their quotas, GPU caps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from django.db.models import Count, F, QuerySet, Sum
@@ -27,9 +27,11 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     pools = list(cluster.node_pools.all())
     departments = _only(Department.objects.filter(cluster=cluster), owner, "department.")
     projects = _only(Project.objects.filter(cluster=cluster), owner, "project.")
-    parents = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=departments))
-    leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=projects).defer("updated_at"))
-    caps = _caps(projects)
+    rows = _with_parents(cluster, projects)
+    few = [row.pk for row in rows] if owner else projects
+    parents = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=departments).order_by())
+    leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=few).defer("updated_at").order_by())
+    caps = _caps(few)
     rules = min_runtimes_of(cluster)
     promised = _promised(departments) if flavour.traits.sums_projects else {}
     return DesiredState(
@@ -40,7 +42,7 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
         ),
         projects=tuple(
             project_spec(project, pools, leaves, flavour, caps.get(project.pk, {}), rules)
-            for project in _with_parents(cluster, projects)
+            for project in rows
         ),
     )
 
@@ -70,11 +72,11 @@ def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> list[Project
     return list(rows)
 
 
-def _caps(projects: QuerySet[Project]) -> Mapping[int, Mapping[str, int]]:
+def _caps(projects: QuerySet[Project] | Sequence[int]) -> Mapping[int, Mapping[str, int]]:
     """GPU caps by priority, of each project that has some."""
     found: dict[int, dict[str, int]] = {}
-    rows = PriorityCap.objects.filter(project__in=projects).values_list("project_id", "priority", "gpu_limit")
-    for project, priority, gpus in rows:
+    rows = PriorityCap.objects.filter(project__in=projects).order_by()
+    for project, priority, gpus in rows.values_list("project_id", "priority", "gpu_limit"):
         found.setdefault(project, {})[priority] = gpus
     return found
 

@@ -68,6 +68,7 @@ class KubernetesGateway:
         self._transport = Transport(connection, target, connections=MOST, limits=limits)
         self._watches = Transport(connection, target, connections=WATCHES, limits=limits)
         self._served: dict[str, tuple[float, frozenset[str]]] = {}
+        self._version = (-math.inf, "")
         self._lock = threading.Lock()
 
     def list(
@@ -159,12 +160,16 @@ class KubernetesGateway:
         return text.split("\n")[-tail:] if text and tail else []  # a carriage return ends no line
 
     def identity(self) -> tuple[str, str]:
-        """(uid of kube-system, gitVersion)."""
+        """(uid of kube-system, gitVersion); the version is believed for ten minutes."""
         system = self.get(SYSTEM)
         uid = system["metadata"].get("uid") if system else None
         if not isinstance(uid, str) or not uid:
             raise ClusterRefused("There is no namespace kube-system: this is no Kubernetes cluster.")
-        return uid, self.version()
+        at, version = self._version
+        if time.monotonic() - at > DISCOVERY_AGE:
+            version = self.version()
+            self._version = (time.monotonic(), version)
+        return uid, version
 
     def version(self) -> str:
         """The server's gitVersion, such as v1.36.3."""

@@ -19,7 +19,7 @@ from clusters.flavours import flavour_for
 from clusters.kinds_core import NAMESPACE, ref_of
 from clusters.models import Adoption, Cluster, Drift, DriftKind, Touch
 from clusters.order import body_of
-from clusters.ownership import owner_of
+from clusters.ownership import is_managed, owner_of
 from clusters.ports import ClusterGateway, DesiredState, Kind, Manifest, ObjectRef
 from clusters.services import former, sightings, touches
 from clusters.services.repairs import adopted_uids
@@ -97,7 +97,7 @@ def look_at(journal: Journal, gateway: ClusterGateway) -> Look:
 
 
 def _as_look(cluster: Cluster, near: _Near, owners: frozenset[str] | None) -> Look:
-    adopted = adopted_uids(cluster)
+    adopted = frozenset[str]() if all(map(is_managed, near.observed)) else adopted_uids(cluster)
     changes = diff(near.observed, near.wanted, adopted=adopted)
     return Look(near.state, near.generation, len(near.observed), changes, owners, near.wanted, adopted)
 
