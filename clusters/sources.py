@@ -1,9 +1,12 @@
 """Who says what a cluster should hold: the apps above register sources at start-up; their sum is the desired state."""
 
 from collections.abc import Iterable
+from copy import copy
 from functools import reduce
 from operator import add
 from typing import Final, Protocol
+
+from django.db.models import prefetch_related_objects
 
 from clusters.models import Cluster, NodePool
 from clusters.ports import DesiredState, PoolSpec
@@ -55,5 +58,8 @@ def pool_spec(pool: NodePool) -> PoolSpec:
 
 
 def _sum(cluster: Cluster, sources: Iterable[Source], owner: str) -> DesiredState:
-    pools = DesiredState(pools=tuple(map(pool_spec, cluster.node_pools.all())))
-    return reduce(add, (source(cluster, owner=owner) for source in sources), pools)
+    """All see the same node pools, read once."""
+    known = copy(cluster)
+    prefetch_related_objects([known], "node_pools")
+    pools = DesiredState(pools=tuple(map(pool_spec, known.node_pools.all())))
+    return reduce(add, (source(known, owner=owner) for source in sources), pools)

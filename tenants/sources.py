@@ -8,9 +8,10 @@ from django.db.models import Count, F, QuerySet, Sum
 from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from clusters.ports import DesiredState
+from clusters.promises import MIN_RUNTIME, promise_of
 from clusters.sources import EVERYBODY
 from scheduling.resources import Limit
-from tenants.min_runtimes import min_runtimes_of
+from tenants.min_runtimes import MinRuntimes, min_runtimes_of
 from tenants.models import Department, DepartmentQuota, PriorityCap, Project, ProjectQuota
 from tenants.queues import by_owner_and_pool, department_queues, project_spec
 
@@ -32,7 +33,7 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     parents = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=departments).order_by())
     leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=few).defer("updated_at").order_by())
     caps = _caps(few)
-    rules = min_runtimes_of(cluster)
+    rules = min_runtimes_of(cluster) if promise_of(flavour, MIN_RUNTIME).enforced != "no" else MinRuntimes()
     promised = _promised(departments) if flavour.traits.sums_projects else {}
     return DesiredState(
         departments=tuple(
@@ -41,8 +42,7 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
             for queue in department_queues(department, pools, parents, flavour, promised, rules)
         ),
         projects=tuple(
-            project_spec(project, pools, leaves, flavour, caps.get(project.pk, {}), rules)
-            for project in rows
+            project_spec(project, pools, leaves, flavour, caps.get(project.pk, {}), rules) for project in rows
         ),
     )
 
