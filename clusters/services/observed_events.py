@@ -5,7 +5,8 @@ What happens again and again is one event whose count and time grow: its row gro
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from django.db.models import Q
 
@@ -16,6 +17,7 @@ from clusters.ports import Manifest
 from clusters.services.looks import CHUNK, Look, batched, number
 
 KINDS = frozenset(kind.kind for kind in WORKLOAD_KINDS)  # what our events can be about; pods are one of them
+AHEAD: Final = timedelta(minutes=10)  # so far a cluster's clock may be before ours
 FIELDS = ["owner_id", "type", "reason", "message", "count", "resource_version", "at"]
 
 
@@ -96,11 +98,14 @@ def _row(cluster: Cluster, event: Manifest, owner: str, at: datetime) -> Cluster
         source=str(event.get("reportingComponent") or (event.get("source") or {}).get("component", ""))[:128],
         count=max(int(series.get("count") or event.get("count") or 1), 1),
         resource_version=_version(event)[:32],
-        at=_last(event, series) or at,
+        at=_last(event, series, latest=at + AHEAD) or at,
     )
 
 
-def _last(event: Manifest, series: Manifest) -> datetime | None:
-    """Old events count in themselves, new ones in a series; a new one that happened once has an event time only."""
+def _last(event: Manifest, series: Manifest, *, latest: datetime) -> datetime | None:
+    """Old events count in themselves, new ones in a series; a new one that happened once has an event time only.
+
+    What has yet to come did not happen: it would stand above everything, and never be old enough to go.
+    """
     said = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next((moment for each in said if (moment := moment_of(each))), None)
+    return next((moment for each in said if (moment := moment_of(each)) and moment <= latest), None)
