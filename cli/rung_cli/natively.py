@@ -69,15 +69,6 @@ def kind_of(template: Mapping[str, Any]) -> Kind:
     return Kind(template["meta"]["workloadType"].lower())
 
 
-def submitted_natively(api: Api, kind: Kind, body: Mapping[str, Any], *, key: str, dry_run: bool) -> Any:
-    """The server's answer. What it refuses of a field is said of the flag."""
-    try:
-        return api.post(PATHS[kind], body, key=key, dry_run=dry_run)
-    except Refused as refusal:
-        refusal.flags = FLAGS
-        raise
-
-
 @dataclass(frozen=True, slots=True)
 class Compute:
     """What each pod asks for."""
@@ -163,10 +154,10 @@ class Wanted:
         if not template:
             self._of_kind()
 
-    def body(self, name: str, *, is_prefix: bool, project: Mapping[str, Any]) -> dict[str, Any]:
+    def body(self, name: str, prefix: str, project: Mapping[str, Any]) -> dict[str, Any]:
         """Of the POST."""
         where = {"projectId": project["id"], "clusterId": project["clusterId"], **_given(templateId=self.template_id)}
-        return {"name": name, "useGivenNameAsPrefix": is_prefix, **where, "spec": self._spec()}
+        return {"name": name or prefix, "useGivenNameAsPrefix": not name, **where, "spec": self._spec()}
 
     def _spec(self, *, checked: bool = True) -> dict[str, Any]:
         line = shlex.join(self.tail)
@@ -197,6 +188,17 @@ class Wanted:
             framework = self.framework or Framework.PYTORCH
             return {"numWorkers": self.workers or 1, "distributedFramework": framework.value}
         return {"servingPort": {"container": self.port}} if self.port else {}
+
+
+def submitted_natively(
+    api: Api, wanted: Wanted, names: tuple[str, str], project: Mapping[str, Any], *, key: str, dry_run: bool
+) -> Any:
+    """The server's answer; `names`: its own or its prefix. What is refused of a field is said of the flag."""
+    try:
+        return api.post(PATHS[wanted.kind], wanted.body(*names, project), key=key, dry_run=dry_run)
+    except Refused as refusal:
+        refusal.flags = FLAGS
+        raise
 
 
 def variable(text: str) -> dict[str, str]:

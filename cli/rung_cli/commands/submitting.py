@@ -59,13 +59,11 @@ def submit(
 
     rung submit train -i IMAGE -g 8 --priority high -- python train.py
 
-    rung submit tonight --template night-run --priority medium
-
     Several manifests are all rehearsed before the first one is submitted.
     """
     held = session(ctx)
-    out, named = held.output(output), _one_name(called, name)
-    wanted, key = Wanted.from_flags(ctx.params, held.tail), _checked(idempotency_key)
+    out, named, key = held.output(output), _one_name(called, name), _checked(idempotency_key)
+    wanted = Wanted.from_flags(ctx.params, held.tail)
     if file:
         wanted.refuse_beside_a_manifest(template)
         explicit = {"name": named, "priority": priority, "preemptibility": preemptibility}
@@ -74,10 +72,8 @@ def submit(
     else:
         wanted.refuse_incomplete(named or name_prefix, template)
         owner = find_project(held.api, held.project(project))
-        if template:
-            wanted = wanted.starting_from(find_template(held.api, template, owner, kind))
-        body = wanted.body(named or name_prefix, is_prefix=not named, project=owner)
-        made = [submitted_natively(held.api, wanted.kind, body, key=key, dry_run=dry_run)]
+        wanted = wanted.starting_from(find_template(held.api, template, owner, kind)) if template else wanted
+        made = [submitted_natively(held.api, wanted, (named, name_prefix), owner, key=key, dry_run=dry_run)]
     show_submitted(out, made, project=owner["name"], dry_run=dry_run)
 
 
