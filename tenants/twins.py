@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from clusters.models import Cluster, NodePool
 from portal.core.recipes import Request
-from tenants.models import Department, Project
+from tenants.models import AccessKey, Department, Project
 from tenants.resources import entry_of
 from tenants.selectors import PoolQuota
 
 PROJECTS: Final = "/api/v1/org-unit/projects"
 POOLS: Final = "/api/v1/node-pools"
+ACCESS_KEYS: Final = "/api/v1/access-keys"
+KEYS_OF_CLIENT: Final = "authentication_and_authorization.access_keys"
 KEYS: Final = {
     "name": "name",
     "label_key": "labelKey",
@@ -31,6 +33,24 @@ def changed_pool(pool: NodePool, given: Mapping[str, Any]) -> Request:
     return Request("PATCH", f"{POOLS}/{pool.pk}", _said(given))
 
 
+def pool_gone(pool: NodePool) -> Request:
+    """A node pool removed."""
+    key = str(pool.pk)
+    return Request("DELETE", f"{POOLS}/{key}", None, "organizations.node_pools.delete_nodepool", (key,))
+
+
+def key_rotated(key: AccessKey) -> Request:
+    """Another secret for an access key; the answer holds it, once."""
+    method = f"{KEYS_OF_CLIENT}.regenerate_access_key_secret"
+    return Request("POST", f"{ACCESS_KEYS}/{key.pk}/secret", None, method, (str(key.pk),))
+
+
+def key_revoked(key: AccessKey) -> Request:
+    """An access key gone."""
+    method = f"{KEYS_OF_CLIENT}.delete_access_key_by_id"
+    return Request("DELETE", f"{ACCESS_KEYS}/{key.pk}", None, method, (str(key.pk),))
+
+
 def new_key(
     *, name: str, expires_at: datetime | None, read_only: bool, project: Project | None, department: Department | None
 ) -> Request:
@@ -42,7 +62,7 @@ def new_key(
         body["projectId"] = str(project.pk)
     if department:
         body["departmentId"] = str(department.pk)
-    return Request("POST", "/api/v1/access-keys", body)
+    return Request("POST", ACCESS_KEYS, body)
 
 
 def project_as_it_is(project: Project, rows: Sequence[PoolQuota]) -> Request:

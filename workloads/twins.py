@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlencode
 from uuid import UUID
 
 from portal.core.recipes import Request
 from portal.core.wire import stamp
-from workloads.models import NotificationChannel, Subscription, WorkloadTemplate
+from workloads.models import NotificationChannel, Report, Subscription, Workload, WorkloadTemplate
 from workloads.models.scoped import Owner
 from workloads.policy_documents import Document, place_json
 from workloads.policy_rules import Kind, Scope
 from workloads.scopes import place_of
 from workloads.services.templates import TemplateDraft
 
+REPORTS: Final = "/api/v1/org-unit/reports"
 TEMPLATES: Final = "/api/v1/workload-templates"
+CHANNELS: Final = "/api/v1/notification-channels"
 POLICIES: Final[Mapping[Kind, str]] = {
     Kind.WORKSPACE: "workspaces",
     Kind.TRAINING: "trainings",
@@ -25,10 +28,36 @@ POLICIES: Final[Mapping[Kind, str]] = {
 """The word of each kind in the addresses of its policies."""
 
 
+def act_on(workload: Workload, action: str) -> Request:
+    """`suspend`, `resume` or `delete` of one workload, of whatever type."""
+    body = {"ids": [str(workload.pk)], "action": action}
+    sure = ("--yes",) if action == "delete" else ()
+    words = (action, f"{workload.project.name}/{workload.name}", *sure)
+    return Request("POST", "/api/v1/workloads/batch", body, "workloads.workloads_batch.batch_workloads", rung=words)
+
+
+def other_priority(workload: Workload, name: str) -> Request:
+    """Another priority for a workload; its preemptibility stays."""
+    return Request("PUT", f"/api/v2/workloads/{workload.pk}", {"metadata": {"priority": name}})
+
+
 def set_policy(kind: Kind, owner: Owner, name: str, document: Document) -> Request:
     """The policy of a kind at a scope, put in the place of the one that is there."""
     body = {"meta": {"name": name, **place_json(place_of(owner))}, "policy": document}
     return Request("PUT", f"/api/v2/policy/{POLICIES[kind]}", body)
+
+
+def policy_lifted(kind: Kind, owner: Owner) -> Request:
+    """The policy of a kind at a scope taken away."""
+    query = urlencode(place_json(place_of(owner)))
+    return Request("DELETE", f"/api/v2/policy/{POLICIES[kind]}?{query}")
+
+
+def report_gone(report: Report) -> Request:
+    """A report thrown away."""
+    key = str(report.pk)
+    words = ("reports", "delete", key, "--yes")
+    return Request("DELETE", f"{REPORTS}/{key}", None, "organizations.reports.delete_report_by_id", (key,), rung=words)
 
 
 def new_report(asked: Mapping[str, Any]) -> Request:
@@ -40,7 +69,7 @@ def new_report(asked: Mapping[str, Any]) -> Request:
         "groupBy": asked["group_by"],
         **({"filterBy": asked["filter_by"]} if asked["filter_by"] else {}),
     }
-    return Request("POST", "/api/v1/org-unit/reports", body, "organizations.reports.create_report")
+    return Request("POST", REPORTS, body, "organizations.reports.create_report")
 
 
 def wish(old: Subscription | None, events: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> Request:
@@ -57,11 +86,21 @@ def wish(old: Subscription | None, events: Sequence[Mapping[str, Any]], channels
 
 def channel(old: NotificationChannel | None, name: str, config: Mapping[str, Any]) -> Request:
     """A channel of mail. A password that was typed is left out: it belongs into no text that is kept."""
-    path, said = "/api/v1/notification-channels", {key: value for key, value in config.items() if key != "password"}
+    said = {key: value for key, value in config.items() if key != "password"}
     body = {"type": "email", "config": said}
     if old:
-        return Request("PUT", f"{path}/{old.name}", body)
-    return Request("POST", path, {"name": name, **body})
+        return Request("PUT", f"{CHANNELS}/{old.name}", body)
+    return Request("POST", CHANNELS, {"name": name, **body})
+
+
+def channel_gone(row: NotificationChannel) -> Request:
+    """A channel deleted."""
+    return Request("DELETE", f"{CHANNELS}/{row.name}")
+
+
+def mail_switched(*, on: bool) -> Request:
+    """Mail on or off for the installation."""
+    return Request("PATCH", "/api/v1/notification-state", {"email": {"enabled": on}})
 
 
 def new_template(kind: str, owner: Owner, draft: TemplateDraft) -> Request:
@@ -74,6 +113,11 @@ def new_template(kind: str, owner: Owner, draft: TemplateDraft) -> Request:
 def changed_template(row: WorkloadTemplate, draft: TemplateDraft) -> Request:
     """Another one in its place."""
     return Request("PUT", f"{TEMPLATES}/{row.kind}/{row.pk}", _template(draft, {}))
+
+
+def template_gone(row: WorkloadTemplate) -> Request:
+    """A template deleted."""
+    return Request("DELETE", f"{TEMPLATES}/{row.kind}/{row.pk}")
 
 
 def _template(draft: TemplateDraft, scope: Mapping[str, str]) -> dict[str, Any]:

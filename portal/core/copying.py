@@ -1,6 +1,6 @@
 """What a page's form would do, as texts to copy: the page asks for them while somebody types, and nothing is done."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from django.forms import BaseForm
@@ -9,8 +9,8 @@ from django.shortcuts import render
 
 from portal.core.recipes import Request, recipes
 
-TARGET: Final = "copies"
-"""Where the page puts them: by it a request for texts is told from the form itself."""
+TARGETS: Final = {"copies": "", "act-copies": "act-"}
+"""Where the page puts them, and what their ids begin with: by it a request for texts is told from the form itself."""
 
 
 def address_of(request: HttpRequest) -> str:
@@ -23,7 +23,21 @@ def copies_of(request: HttpRequest, form: BaseForm, call: Callable[[], Request])
 
     `call`: the form's act as a call of the REST API; asked only of a form that is complete.
     """
-    if request.method != "POST" or request.headers.get("HX-Target") != TARGET:
+    if not _asked(request):
         return None
-    shown = recipes(address_of(request), [call()]) if form.is_valid() else []
-    return render(request, "components/copied.html", {"recipes": shown, "form": form})
+    return _told(request, [call()] if form.is_valid() else [], form=form)
+
+
+def copies_of_act(request: HttpRequest, call: Request) -> HttpResponse | None:
+    """The texts for a button that does one thing; None where they are not asked for. Ask before anything is done."""
+    return _told(request, [call]) if _asked(request) else None
+
+
+def _asked(request: HttpRequest) -> bool:
+    return request.method == "POST" and request.headers.get("HX-Target") in TARGETS
+
+
+def _told(request: HttpRequest, calls: Sequence[Request], **more: BaseForm) -> HttpResponse:
+    shown = recipes(address_of(request), calls) if calls else []
+    context = {"recipes": shown, "place": TARGETS[request.headers["HX-Target"]], **more}
+    return render(request, "components/copied.html", context)

@@ -21,6 +21,7 @@ class Request:
     """One call of the REST API.
 
     `method` is its name in Run:ai's client, from the client's root, if it has one; `arguments` stand before its body.
+    `rung`: the words of the command that does the same, if there is one of its own.
     """
 
     verb: str
@@ -28,6 +29,7 @@ class Request:
     body: Body | None = None
     method: str = ""
     arguments: tuple[str, ...] = ()
+    rung: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ def rung_text(words: Sequence[str], document: str = "") -> str:
 
 
 def _asked_by_rung(request: Request) -> str:
+    if request.rung:
+        return rung_text(request.rung)
     words = ["api", request.verb, request.path.removeprefix("/api/")]
     if request.body is None:
         return rung_text(words)

@@ -77,8 +77,9 @@
     [...event.detail.formData.entries()].forEach(([name, value]) => { if (value === "") event.detail.formData.delete(name); });
   });
 
-  /* A polling element rests while the page is hidden, and while somebody works inside it. */
+  /* A polling element rests while the page is hidden, and while somebody works inside it; another act's texts go. */
   document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.detail.target.id === "act-copies") event.detail.target.replaceChildren();
     const poll = event.target.closest("[data-poll]");
     if (poll !== event.target || !poll) return;
     const busy = poll.contains(document.activeElement) || poll.querySelector("input:checked");

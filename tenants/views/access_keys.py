@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from portal.core.copying import address_of, copies_of
+from portal.core.copying import address_of, copies_of, copies_of_act
 from portal.core.errors import Absent, RungError
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
@@ -20,7 +20,7 @@ from tenants.key_examples import examples_of
 from tenants.models import AccessKey
 from tenants.permissions import standing_of
 from tenants.services import access_keys
-from tenants.twins import new_key
+from tenants.twins import key_revoked, key_rotated, new_key
 
 
 @login_required
@@ -49,6 +49,8 @@ def keys(request: HttpRequest) -> HttpResponse:
 def rotate(request: HttpRequest, key_id: UUID) -> HttpResponse:
     """Another secret; the old one ends at once."""
     key = _mine(request, key_id)
+    if copied := copies_of_act(request, key_rotated(key)):
+        return copied
     return _show_secret(request, key, access_keys.rotate(key=key, actor=actor_of(request)))
 
 
@@ -57,6 +59,8 @@ def rotate(request: HttpRequest, key_id: UUID) -> HttpResponse:
 def revoke(request: HttpRequest, key_id: UUID) -> HttpResponse:
     """Gone, with every token."""
     key = _mine(request, key_id)
+    if copied := copies_of_act(request, key_revoked(key)):
+        return copied
     access_keys.revoke(key=key, actor=actor_of(request))
     messages.success(request, _("%(name)s is revoked: what used it is refused from now on.") % {"name": key.name})
     return redirect("tenants:access-keys")

@@ -11,13 +11,13 @@ from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool
 from clusters.selectors import level_rows
 from clusters.services.estate import create_node_pool, delete_node_pool, update_node_pool
-from portal.core.copying import copies_of
+from portal.core.copying import copies_of, copies_of_act
 from portal.core.errors import RungError
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
 from tenants.forms import LEVELS, PoolChangeForm, PoolForm
 from tenants.permissions import Verb, require
-from tenants.twins import changed_pool, new_pool
+from tenants.twins import changed_pool, new_pool, pool_gone
 
 
 @login_required
@@ -74,6 +74,8 @@ def remove(request: HttpRequest, name: str, pool: str) -> HttpResponse:
     actor = actor_of(request)
     require(actor, Verb.MANAGE_CLUSTERS)
     row = get_object_or_404(NodePool, cluster__name=name, name=pool)
+    if copied := copies_of_act(request, pool_gone(row)):
+        return copied
     delete_node_pool(pool=row, actor=actor)
     messages.success(request, _("The node pool %(name)s is removed.") % {"name": pool})
     return redirect("tenants:pools", name=name)

@@ -79,7 +79,7 @@ def test_a_key_ends_only_after_a_second_thought(window: Visit) -> None:
     window.open(URL)
     answers = iter(["dismiss", "accept"])
     page.on("dialog", lambda asked: _answer(asked, next(answers)))
-    revoke = page.get_by_role("button", name="Revoke nightly-training")
+    revoke = page.get_by_role("button", name="Revoke nightly-training", exact=True)
     revoke.click()
     expect(revoke).to_be_visible()
     assert AccessKey.objects.exists()

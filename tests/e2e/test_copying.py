@@ -9,7 +9,8 @@ from tenants.models import Project, Role, User
 from tests.api.conftest import Robot
 from tests.e2e.conftest import Visitor
 from tests.e2e.test_using_it import IMAGE, Addresses
-from workloads.models import Workload
+from tests.factories.workloads import WorkloadFactory
+from workloads.models import DesiredPhase, Phase, Workload
 
 
 def test_the_curl_of_a_form_submits_it(visit: Visitor, organisation: Addresses, alice: User, llm_team: Project) -> None:
@@ -26,3 +27,18 @@ def test_the_curl_of_a_form_submits_it(visit: Visitor, organisation: Addresses, 
     token = Robot("copier", role=Role.MEMBER, project=llm_team).client.defaults["HTTP_AUTHORIZATION"].split()[1]
     subprocess.run(["bash", "-eu"], input=text, text=True, env={**os.environ, "RUNG_TOKEN": token}, check=True)
     assert Workload.objects.get(name="copied").type.name == "Training"
+
+
+def test_a_button_is_copied_and_not_pressed(
+    visit: Visitor, organisation: Addresses, alice: User, llm_team: Project
+) -> None:
+    made: Workload = WorkloadFactory.create(project=llm_team, name="copied-act", phase=Phase.RUNNING)
+    window = visit(alice)
+    page = window.open(f"/workloads/{made.pk}/")
+    page.get_by_role("button", name="Stop: copy as").click()
+    page.get_by_role("tab", name="rung").click()
+    expect(page.locator("#act-copy-text-rung")).to_have_text("rung suspend llm-team/copied-act")
+    page.keyboard.press("Escape")
+    expect(page.locator("#act-copies")).to_be_hidden()
+    assert window.complaints == []
+    assert Workload.objects.get(pk=made.pk).desired_phase == DesiredPhase.RUNNING

@@ -35,9 +35,9 @@ def test_a_template_is_deleted_only_when_that_is_meant(
 ) -> None:
     page = visit(alice).open(organisation["a template"])
     page.once("dialog", lambda dialog: dialog.dismiss())
-    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
     assert WorkloadTemplate.objects.filter(name="Nightly training").exists()
     page.once("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.locator("#messages")).to_contain_text("Deleted: Nightly training.")
     assert not WorkloadTemplate.objects.filter(name="Nightly training").exists()

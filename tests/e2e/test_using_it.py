@@ -115,7 +115,7 @@ def test_deleting_asks_first(visit: Visitor, organisation: Addresses, alice: Use
         getattr(dialog, answer)()
 
     page.on("dialog", reply)
-    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
     page.wait_for_load_state("networkidle")
     assert asked[0].startswith("Delete “llm-finetune”? It has run on 2 GPUs for 40 m")
     phase = Workload.objects.get(name="llm-finetune").phase

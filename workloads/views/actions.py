@@ -10,41 +10,58 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from portal.core.copying import copies_of_act
 from portal.core.http import actor_of
+from portal.core.recipes import Request
 from workloads.models import Workload
 from workloads.selectors import workload_or_404
 from workloads.services import lifecycle
+from workloads.twins import act_on, other_priority
 
 Verb = Callable[..., Workload]
 
 
-def _act(request: HttpRequest, workload_id: UUID, verb: Verb, words: str, **values: str) -> HttpResponse:
+def _act(
+    request: HttpRequest, workload_id: UUID, verb: Verb, twin: Callable[[Workload], Request], words: str, **values: str
+) -> HttpResponse | None:
+    """Texts where those are asked for; None where it is done, and said by `words`."""
     actor = actor_of(request)
-    workload = verb(workload=workload_or_404(actor, workload_id), actor=actor, **values)
+    workload = workload_or_404(actor, workload_id)
+    if copied := copies_of_act(request, twin(workload)):
+        return copied
+    verb(workload=workload, actor=actor, **values)
     messages.success(request, words % {"name": workload.name, **values})
-    return redirect("workloads:detail", workload_id=workload.pk)
+    return None
+
+
+def _named(action: str) -> Callable[[Workload], Request]:
+    return lambda workload: act_on(workload, action)
 
 
 @login_required
 @require_POST
 def stop(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """End its pods; it can be resumed."""
-    return _act(request, workload_id, lifecycle.stop, _("Stopping %(name)s. It can be resumed."))
+    words = _("Stopping %(name)s. It can be resumed.")
+    copied = _act(request, workload_id, lifecycle.stop, _named("suspend"), words)
+    return copied or redirect("workloads:detail", workload_id=workload_id)
 
 
 @login_required
 @require_POST
 def resume(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Ask for its pods again."""
-    return _act(request, workload_id, lifecycle.resume, _("Resuming %(name)s."))
+    copied = _act(request, workload_id, lifecycle.resume, _named("resume"), _("Resuming %(name)s."))
+    return copied or redirect("workloads:detail", workload_id=workload_id)
 
 
 @login_required
 @require_POST
 def delete(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Remove its objects; the history stays."""
-    _act(request, workload_id, lifecycle.delete, _("Deleting %(name)s. Submit a clone to have it back."))
-    return redirect("workloads:list")
+    words = _("Deleting %(name)s. Submit a clone to have it back.")
+    copied = _act(request, workload_id, lifecycle.delete, _named("delete"), words)
+    return copied or redirect("workloads:list")
 
 
 @login_required
@@ -53,4 +70,9 @@ def change_priority(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Give it another priority; its preemptibility stays."""
     chosen = request.POST.get("priority", "")[:63]
     words = _("%(name)s has the priority %(priority)s now; its preemptibility stays as it was.")
-    return _act(request, workload_id, lifecycle.change_priority, words, priority=chosen)
+
+    def twin(workload: Workload) -> Request:
+        return other_priority(workload, chosen)
+
+    copied = _act(request, workload_id, lifecycle.change_priority, twin, words, priority=chosen)
+    return copied or redirect("workloads:detail", workload_id=workload_id)

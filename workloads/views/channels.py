@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from portal.core.copying import copies_of
+from portal.core.copying import copies_of, copies_of_act
 from portal.core.errors import Conflict, Refused
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
@@ -94,6 +94,8 @@ def remove(request: HttpRequest, name: str) -> HttpResponse:
     """Gone, with what waited for it."""
     actor = actor_of(request)
     row = notifications.channel_named(name=name, actor=actor)
+    if copied := copies_of_act(request, twins.channel_gone(row)):
+        return copied
     notifications.remove_channel(row=row, actor=actor)
     messages.success(request, _("Deleted: nothing is told by %(name)s any more.") % {"name": row.name})
     return redirect(LIST)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.core.actors import Actor
-from portal.core.copying import copies_of
+from portal.core.copying import copies_of, copies_of_act
 from portal.core.errors import Absent, Conflict, Refused
 from portal.core.http import actor_of
 from portal.core.keyset import page_of
@@ -55,6 +55,8 @@ def mine(request: HttpRequest) -> HttpResponse:
 def switch(request: HttpRequest) -> HttpResponse:
     """Mail on or off for the installation."""
     wanted = {"yes": True, "no": False}.get(request.POST.get("on", ""))
+    if copied := copies_of_act(request, twins.mail_switched(on=bool(wanted))):
+        return copied
     row = notifications.set_state(actor=actor_of(request), enabled=wanted)
     if row.email:
         messages.success(request, _("Mail is on: what happens from now on is told."))

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.core.actors import Actor
-from portal.core.copying import copies_of
+from portal.core.copying import copies_of, copies_of_act
 from portal.core.errors import Conflict, Refused
 from portal.core.http import actor_of
 from portal.core.marks import steady
@@ -92,6 +92,8 @@ def lift(request: HttpRequest, policy_id: UUID) -> HttpResponse:
     """Take it away."""
     actor = actor_of(request)
     target = _target(get_object_or_404(visible_policies(actor), pk=policy_id))
+    if copied := copies_of_act(request, twins.policy_lifted(target.kind, target.owner)):
+        return copied
     lift_policy(target=target, actor=actor)
     messages.success(request, _("Taken away: the %(what)s.") % {"what": target.title})
     return redirect(LIST)

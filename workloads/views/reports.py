@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.models import Cluster
-from portal.core.copying import copies_of
+from portal.core.copying import copies_of, copies_of_act
 from portal.core.errors import RungError
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
@@ -27,7 +27,7 @@ from workloads.report_requests import CLUSTER_ID, named_places
 from workloads.selectors.reports import reports_of
 from workloads.services import reports as service
 from workloads.services.report_making import KEPT, UNFINISHED
-from workloads.twins import new_report
+from workloads.twins import new_report, report_gone
 
 PAGE_SIZE: Final = 20
 TONES: Final = {
@@ -75,7 +75,11 @@ def file(request: HttpRequest, report_id: UUID) -> HttpResponse:
 @require_POST
 def delete(request: HttpRequest, report_id: UUID) -> HttpResponse:
     """Throw one of mine away."""
-    service.delete_report(key=report_id, actor=actor_of(request))
+    actor = actor_of(request)
+    row = service.own_report(key=report_id, actor=actor)
+    if copied := copies_of_act(request, report_gone(row)):
+        return copied
+    service.delete_report(key=row.pk, actor=actor)
     messages.success(request, _("The report is deleted, with its file."))
     return redirect("workloads:reports")
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.core.actors import Actor
-from portal.core.copying import copies_of
+from portal.core.copying import copies_of, copies_of_act
 from portal.core.errors import Absent, BadRequest, Conflict, Refused, TooLarge
 from portal.core.http import actor_of
 from portal.core.keyset import page_of
@@ -99,6 +99,8 @@ def delete(request: HttpRequest, template_id: UUID) -> HttpResponse:
     """Gone. What was submitted with it stays."""
     actor = actor_of(request)
     row = template_or_404(actor, template_id)
+    if copied := copies_of_act(request, twins.template_gone(row)):
+        return copied
     delete_template(template=row, actor=actor)
     messages.success(request, _("Deleted: %(name)s. What was submitted with it stays.") % {"name": row.name})
     return redirect(LIST)

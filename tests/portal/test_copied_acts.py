@@ -1,0 +1,230 @@
+"""A button that does one thing says how the same is done from elsewhere, and what it says is true."""
+
+import html
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from runpy import run_path
+from typing import Any, Final
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from clusters.models import Cluster, NodePool
+from portal.audit.models import AuditRecord
+from portal.core.actors import SYSTEM
+from rung_cli.main import run
+from tenants.models import AccessKey, Project, Role, User
+from tenants.services import access_keys
+from tests.api.conftest import Person
+from tests.cli.conftest import Typed
+from tests.factories.cast import acting
+from tests.factories.workloads import PolicyFactory, ReportFactory, WorkloadFactory, WorkloadTemplateFactory
+from tests.support.repository import ROOT
+from tests.workloads.mailed import config
+from workloads.models import NotificationChannel, Phase, Policy, Report, Workload, WorkloadTemplate
+from workloads.services import lifecycle, notifications
+
+ASKING: Final = {"HX-Request": "true", "HX-Target": "act-copies"}
+"""What a page sends for the texts."""
+WITHOUT: Final = {
+    "components/nav.html": "signing out",
+    "registration/code.html": "signing in",
+    "registration/login.html": "signing in",
+    "tenants/cluster.html": "no route runs or rehearses a cluster's sync",
+    "tenants/connect.html": "a cluster's credentials go through no text that is kept",
+    "tenants/connection.html": "a cluster's credentials go through no text that is kept, and no route holds its sync",
+    "tenants/difference.html": "no route takes over or repairs an object",
+    "tenants/leave.html": "asks for the cluster's name, so that no wrong one is left",
+    "tenants/metrics.html": "a token goes through no text that is kept",
+    "tenants/parts/connection_facts.html": "no route tries a connection",
+    "tenants/parts/promises.html": "no route changes a cluster",
+    "tenants/parts/switch_plan.html": "no route changes a cluster's scheduler",
+    "tenants/prove.html": "proving who one is",
+    "tenants/second_factor.html": "one's own second factor",
+    "workloads/change.html": "ends in a plan, which has its own",
+    "workloads/channel.html": "no route tries a channel as it is saved",
+    "workloads/list.html": "acts on ticked rows: the page of each workload has its own",
+    "workloads/parts/priority_row.html": "ends in a plan, which has its own",
+    "workloads/parts/type_row.html": "ends in a plan, which has its own",
+    "workloads/plan.html": "has them beside the form",
+    "workloads/submit_base.html": "has them in its forecast",
+}
+
+
+class Scene:
+    """Things to act on, made by and for one platform admin."""
+
+    def __init__(self, person: Person, project: Project) -> None:
+        self.person, self.project = person, project
+        self.actor = acting(person.user)
+        self.made = 0
+
+    def name(self) -> str:
+        self.made += 1
+        return f"thing-{self.made}"
+
+    def workload(self, *, stopped: bool = False) -> Workload:
+        made: Workload = WorkloadFactory.create(project=self.project, name=self.name(), phase=Phase.RUNNING)
+        if stopped:
+            lifecycle.stop(workload=made, actor=SYSTEM)
+        return made
+
+
+Thing = tuple[str, dict[str, str], Callable[[], object]]
+"""Address of the act, what its form sends, and how the thing stands."""
+
+
+def _workload(act: str, *, stopped: bool = False, **sent: str) -> Callable[[Scene], Thing]:
+    def make(scene: Scene) -> Thing:
+        made = scene.workload(stopped=stopped)
+        standing = Workload.objects.filter(pk=made.pk).values_list("desired_phase", "priority__name")
+        return reverse(f"workloads:{act}", args=[made.pk]), sent, standing.get
+
+    return make
+
+
+def _report(scene: Scene) -> Thing:
+    row = ReportFactory.create(subject_kind="user", subject_id=str(scene.person.user.pk), name=scene.name())
+    return reverse("workloads:report-delete", args=[row.pk]), {}, Report.objects.filter(pk=row.pk).exists
+
+
+def _template(scene: Scene) -> Thing:
+    row = WorkloadTemplateFactory.create(name=scene.name())
+    found = WorkloadTemplate.objects.filter(pk=row.pk)
+    return reverse("workloads:template-delete", args=[row.pk]), {}, found.exists
+
+
+def _channel(scene: Scene) -> Thing:
+    row = notifications.add_channel(name=scene.name(), type_="email", config=config(25), actor=SYSTEM)
+    found = NotificationChannel.objects.filter(pk=row.pk)
+    return reverse("workloads:channel-delete", args=[row.name]), {}, found.exists
+
+
+def _mail(_scene: Scene) -> Thing:
+    notifications.set_state(actor=SYSTEM, enabled=True)
+    return reverse("workloads:mail-switch"), {"on": "no"}, lambda: notifications.state().email
+
+
+def _policy(scene: Scene) -> Thing:
+    Policy.objects.all().delete()
+    row = PolicyFactory.create(scope="project", project=scene.project)
+    return reverse("workloads:policy-lift", args=[row.pk]), {}, Policy.objects.filter(pk=row.pk).exists
+
+
+def _pool(scene: Scene) -> Thing:
+    cluster = scene.project.cluster
+    row = NodePool.objects.create(cluster=cluster, name=scene.name(), label_key="a/b", label_value=scene.name())
+    return reverse("tenants:remove-pool", args=[cluster.name, row.name]), {}, NodePool.objects.filter(pk=row.pk).exists
+
+
+def _key(scene: Scene) -> AccessKey:
+    return access_keys.create(name=scene.name(), actor=scene.actor)[0]
+
+
+def _revoked(scene: Scene) -> Thing:
+    row = _key(scene)
+    return reverse("tenants:revoke-key", args=[row.pk]), {}, AccessKey.objects.filter(pk=row.pk).exists
+
+
+def _rotated(scene: Scene) -> Thing:
+    row = _key(scene)
+    first = row.secret_hash
+    changed = AccessKey.objects.filter(pk=row.pk).exclude(secret_hash=first)
+    return reverse("tenants:rotate-key", args=[row.pk]), {}, changed.exists
+
+
+ACTS: Final[dict[str, Callable[[Scene], Thing]]] = {
+    "stop a workload": _workload("stop"),
+    "resume a workload": _workload("resume", stopped=True),
+    "delete a workload": _workload("delete"),
+    "another priority": _workload("change-priority", priority="high"),
+    "delete a report": _report,
+    "delete a template": _template,
+    "delete a channel": _channel,
+    "switch mail off": _mail,
+    "lift a policy": _policy,
+    "remove a node pool": _pool,
+    "revoke a key": _revoked,
+    "a key's new secret": _rotated,
+}
+
+
+@pytest.fixture
+def scene(cluster: Cluster, llm_team: Project) -> Scene:
+    return Scene(Person("presser", role=Role.PLATFORM_ADMIN), llm_team)
+
+
+def texts_of(page: Client, thing: Thing) -> dict[str, str]:
+    answer = page.post(thing[0], thing[1], headers=ASKING)
+    assert answer.status_code == 200
+    found = re.findall(r'<pre[^>]*id="act-copy-text-(\w+)">(.*?)</pre>', answer.content.decode(), re.DOTALL)
+    return {name: html.unescape(text) for name, text in found}
+
+
+@pytest.mark.enable_socket
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("act", list(ACTS))
+def test_every_text_does_what_the_button_does(
+    scene: Scene,
+    act: str,
+    live_server: Any,
+    client_of: Callable[[User], Client],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page, key = client_of(scene.person.user), access_keys.create(name="by-text", actor=scene.actor)
+    for name, value in (("URL", live_server.url), ("CLIENT_ID", key[0].client_id), ("CLIENT_SECRET", key[1])):
+        monkeypatch.setenv(f"RUNG_{name}", value)
+    monkeypatch.setenv("RUNG_CONFIG", str(tmp_path))
+
+    def by_curl(text: str) -> None:
+        head, _, body = text.partition("<<'JSON'\n")
+        words = shlex.split(head.replace("\\\n", " ").replace("<(", "").replace(")", ""))
+        path = next(word for word in words if word.startswith("http")).removeprefix("http://testserver")
+        sent = body.removesuffix("\nJSON")
+        answer = scene.person.client.generic(words[words.index("--request") + 1], path, sent, "application/json")
+        assert answer.status_code < 300, answer.content
+
+    def by_rung(text: str) -> None:
+        head, _, body = text.partition(" <<'YAML'\n")
+        monkeypatch.setattr("sys.stdin", Typed(body.removesuffix("\nYAML"), terminal=False))
+        assert run(shlex.split(head)[1:]) == 0
+
+    def by_python(text: str) -> None:
+        script = tmp_path / "copied.py"
+        script.write_text(text.replace("http://testserver", live_server.url))
+        run_path(str(script))["client"].close()
+
+    standings = []
+    for name, way in (("curl", by_curl), ("rung", by_rung), ("python", by_python)):
+        thing = ACTS[act](scene)
+        before, records = thing[2](), AuditRecord.objects.count()
+        texts = texts_of(page, thing)
+        assert (thing[2](), AuditRecord.objects.count()) == (before, records), "asking does nothing"
+        assert ("yaml" in texts) == ("JSON" in texts["curl"])
+        way(texts[name])
+        standings.append(thing[2]())
+        assert standings[-1] != before, name
+    address, sent, standing = ACTS[act](scene)
+    assert page.post(address, sent).status_code in {200, 302}
+    assert set(standings) == {standing()}
+
+
+@pytest.mark.django_db
+def test_who_may_not_see_it_gets_no_texts(scene: Scene, client_of: Callable[[User], Client]) -> None:
+    stranger = Person("stranger", role=Role.VIEWER, project=None).user
+    stranger.memberships.all().delete()
+    address, sent, _standing = ACTS["stop a workload"](scene)
+    assert client_of(stranger).post(address, sent, headers=ASKING).status_code == 404
+
+
+def test_no_form_that_does_something_is_without_them() -> None:
+    lacking = set()
+    for path in sorted((ROOT / "templates").rglob("*.html")):
+        forms = re.findall(r'<form\b[^>]*method="post".*?</form>', path.read_text(), re.DOTALL)
+        if any("components/cop" not in form for form in forms):
+            lacking.add(path.relative_to(ROOT / "templates").as_posix())
+    assert lacking == set(WITHOUT)
