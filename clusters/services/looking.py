@@ -262,14 +262,15 @@ def _wanted_by(cluster: Cluster, owners: frozenset[str]) -> tuple[DesiredState, 
 def extras(journal: Journal, gateway: ClusterGateway, look: Look) -> Sequence[Change]:
     """What of ours stands in the namespaces of a near look and nobody wants. Deletions come last, so it may come late.
 
-    A list waits up to 0.1 s for the server's cache to catch up with its store; what was asked for by name does not.
+    The server's cache is asked: for its store a list waits up to 0.1 s. What has come a moment ago and is missed there
+    is found by the next look at everything. A deletion names the uid.
     """
     kinds = [kind for kind in flavour_for(journal.run.cluster.flavour).kinds() if kind.namespaced]
     refs = look.refs
     lists = [(kind, space) for space in sorted(look.spaces) for kind in kinds]
 
     def listed(task: tuple[Kind, str]) -> list[Manifest]:
-        return gateway.list(task[0], namespace=task[1])[0]
+        return gateway.list(task[0], namespace=task[1], stale=True)[0]
 
     answers = abreast(lists, listed, threads=threads_of(gateway), idle=journal.keep_up)
     found = [each for _, inside in answers for each in inside if ref_of(each) not in refs]
