@@ -28,7 +28,7 @@ def ask(
     try:
         with requests.Session() as session:
             session.trust_env = False  # no netrc, no proxies, no bundles that somebody else set
-            answer = session.request(
+            with session.request(
                 "GET" if form is None else "POST",
                 url,
                 data=form,
@@ -38,8 +38,8 @@ def ask(
                 allow_redirects=False,
                 stream=True,
                 verify=provider.ca_file or True,
-            )
-            return _read(answer.status_code, _bounded(answer))
+            ) as answer:  # what is not read to its end keeps its connection otherwise
+                return _read(answer.status_code, _bounded(answer))
     except (requests.RequestException, OSError) as error:
         raise ProviderAway("The provider of the single sign-on does not answer.") from error
 

@@ -21,6 +21,7 @@ from tenants.models import User
 from tests.factories.tenants import PASSWORD, UserFactory
 from tests.support.identity_provider import ABSENT, Claims, IdentityProvider, new_key
 from tests.support.listeners import listener
+from tests.support.processes import eventually
 from tests.support.signing_in import at_provider, back, come_in, refused
 
 pytestmark = pytest.mark.django_db
@@ -239,9 +240,12 @@ def test_a_redirect_is_not_followed(client: Client, provider: IdentityProvider) 
         assert visits.count == 0
 
 
-def test_an_answer_without_end_is_not_read(client: Client, provider: IdentityProvider) -> None:
-    provider.configuration = {"more": "x" * 2_000_000}
+def test_an_answer_without_end_is_not_read_and_its_connection_is_closed(
+    client: Client, provider: IdentityProvider
+) -> None:
+    provider.configuration = {"more": "x" * 20_000_000}
     assert client.get(reverse("single-sign-on")).status_code == 503
+    eventually(lambda: provider.left, seconds=4)
 
 
 def test_a_configuration_of_another_issuer_is_not_believed(client: Client, provider: IdentityProvider) -> None:

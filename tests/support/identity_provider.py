@@ -35,7 +35,7 @@ def new_key(whose: str) -> rsa.RSAPrivateKey:
 
 @dataclass
 class IdentityProvider:
-    """A running provider. `asked` is every path that was asked for."""
+    """A running provider. `asked`: every path that was asked for; `left`: those whose answer nobody took to its end."""
 
     issuer: str
     client_id: str = "rung"
@@ -51,6 +51,7 @@ class IdentityProvider:
     kid: str = "one"
     other_keys: list[Claims] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     codes: dict[str, Claims] = field(default_factory=dict)
     seconds_ahead: float = 0
 
@@ -175,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _say(self, status: int, said: Claims, location: str = "") -> None:
         data = json.dumps(said).encode()
-        with suppress(OSError):
+        try:
             self.send_response(status)
             if location:
                 self.send_header("Location", location)
@@ -183,6 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+        except ConnectionError:
+            self.provider.left.append(self.path)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # http.server's own name
         """Quiet."""
