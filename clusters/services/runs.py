@@ -7,6 +7,7 @@ from random import uniform
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -51,7 +52,7 @@ def claim(cluster: Cluster, *, trigger: str, dry_run: bool) -> SyncRun | None:
     run = SyncRun(cluster=cluster, trigger=trigger, dry_run=dry_run, started_at=timezone.now(), heartbeat_at=Now())
     if not dry_run and _begins(run):
         return run
-    _close_dead(cluster)
+    close_dead(SyncRun.objects.filter(cluster=cluster))
     return run if _begins(run) else None
 
 
@@ -64,18 +65,18 @@ def _begins(run: SyncRun) -> bool:
     return True
 
 
-def _close_dead(cluster: Cluster) -> None:
-    """Runs whose worker has shown no life for 60 seconds by the database's clock; after one, everything is looked at.
+def close_dead(runs: QuerySet[SyncRun]) -> None:
+    """Those whose worker has shown no life for 60 seconds by the database's clock; after one, everything is looked at.
 
     The cluster's row comes first, as in `finish`.
     """
-    dead = SyncRun.objects.filter(cluster=cluster, state=SyncState.RUNNING, heartbeat_at__lt=Now() - DEAD_AFTER)
+    dead = runs.filter(state=SyncState.RUNNING, heartbeat_at__lt=Now() - DEAD_AFTER)
     Cluster.objects.filter(pk__in=dead.values("cluster")).update(resync_due_at=None)
     dead.update(
         state=SyncState.FAILED,
         finished_at=Now(),
         error_code=ABANDONED,
-        error="Its worker ended or stopped; another one took over.",
+        error="Its worker ended or stopped before it was done.",
     )
 
 

@@ -9,6 +9,7 @@ from django.utils import timezone
 from clusters.enqueue import wake_removal, wake_sync
 from clusters.models import Cluster, SyncRun
 from clusters.services.removing import silent_removals
+from clusters.services.runs import close_dead
 
 AGAIN: Final = timedelta(seconds=30)
 """When a cluster is due once more, should the message that woke its worker be lost."""
@@ -18,7 +19,11 @@ QUIET_KEPT: Final = timedelta(days=1)
 
 
 def sweep() -> int:
-    """Wake a worker for each due cluster, each for one of several sweeps only. Answers how many."""
+    """Wake a worker for each due cluster, each for one of several sweeps only. Answers how many.
+
+    Dry runs are closed here if their worker has died: no later run is in their way, so none would notice.
+    """
+    close_dead(SyncRun.objects.filter(dry_run=True))
     now = timezone.now()
     claimed = [cluster for cluster in Cluster.objects.due(now) if Cluster.objects.claim_due(cluster, now, now + AGAIN)]
     for cluster in claimed:

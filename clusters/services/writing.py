@@ -129,15 +129,16 @@ class Pen:
         """Each change with its outcome; returns what still differs.
 
         A wave begins when the one before it has ended: at no instant are more amounts granted than before or after.
-        An unreachable cluster, or one that does not know us any more, ends the attempt; a refusal does not.
+        An unreachable cluster, or one that does not know us any more, ends the attempt; a refusal does not. Between two
+        waves the run is seen to be ours still.
         """
         guard = Guard(self.gateway, changes, self.retired)
-        for wave in in_waves(changes, retired=self.retired):
+        for number, wave in enumerate(in_waves(changes, retired=self.retired)):
+            (self.journal.show_life if number else self.journal.keep_up)()
             self._wave(guard, wave)
         return self.remaining
 
     def _wave(self, guard: Guard, wave: Sequence[Change]) -> None:
-        self.journal.keep_up()
         tried: list[Change] = []
         for change in map(guard.seen, wave):
             if error := guard.refuses(change):

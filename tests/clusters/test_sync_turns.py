@@ -26,6 +26,19 @@ def test_the_run_of_a_dead_worker_is_taken_over(cluster: Cluster, wanted: Wanted
     assert (dead.state, dead.error_code) == (SyncState.FAILED, "abandoned")
 
 
+@pytest.mark.parametrize(
+    ("silent", "state"),
+    [pytest.param(61, SyncState.FAILED, id="dead"), pytest.param(50, SyncState.RUNNING, id="alive")],
+)
+def test_a_dry_run_is_closed_by_the_sweep_when_its_worker_has_died(
+    cluster: Cluster, silent: int, state: SyncState
+) -> None:
+    run = SyncRunFactory.create(cluster=cluster, dry_run=True, heartbeat_at=timezone.now() - timedelta(seconds=silent))
+    sweep()
+    run.refresh_from_db()
+    assert run.state == state
+
+
 def test_a_live_run_is_left_to_its_worker(cluster: Cluster, wanted: Wanted, store: Store) -> None:
     live = SyncRunFactory.create(cluster=cluster, heartbeat_at=timezone.now() - timedelta(seconds=50))
     wanted.state = FULL
