@@ -29,11 +29,6 @@ class Observation:
     events: tuple[ClusterEvent, ...] = ()
     readings: Mapping[str, Reading] = field(default_factory=dict)
 
-    @property
-    def is_empty(self) -> bool:
-        """Nothing of a workload has changed."""
-        return not (self.pods or self.jobs or self.events or self.readings)
-
 
 Handler: TypeAlias = Callable[[Cluster, Observation], None]
 

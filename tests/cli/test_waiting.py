@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from django.utils import timezone
@@ -157,15 +157,27 @@ def test_what_is_printed_in_the_end_is_all_of_it(rung: Rung) -> None:
     assert found["completedAt"] == "2026-01-01T00:00:00Z"
 
 
+INTERRUPTIBLE: Final = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('rung_cli', run_name='__main__')"
+)
+"""`rung`, also where the tests run in the background of a shell, which has its children ignore the signal."""
+
+
 @pytest.mark.parametrize("streams", [stream(phase("Running"), FOR_EVER), REFUSED["never a byte"]])
 def test_interrupted_is_130_at_once(streams: Answer) -> None:
     with portal_that(standing("Running"), streams=[streams]) as portal:
-        asked = [sys.executable, "-m", "rung_cli", "--url", portal.url, "wait", ID]
-        program = subprocess.Popen(asked, cwd=ROOT / "cli", stderr=subprocess.PIPE, env={**os.environ}, text=True)
-        eventually(lambda: portal.asked_for("/stream"), seconds=30)
-        time.sleep(0.3)
-        program.send_signal(signal.SIGINT)
-        _out, said = program.communicate(timeout=5)
+        asked = [sys.executable, "-c", INTERRUPTIBLE, "--url", portal.url, "wait", ID]
+        with subprocess.Popen(
+            asked, cwd=ROOT / "cli", stderr=subprocess.PIPE, env={**os.environ}, text=True
+        ) as program:
+            try:
+                eventually(lambda: portal.asked_for("/stream"), seconds=30)
+                time.sleep(0.3)
+                program.send_signal(signal.SIGINT)
+                _out, said = program.communicate(timeout=20)
+            finally:
+                program.kill()
     assert (program.returncode, said.splitlines()) == (130, ["llm-team/train: Running"])
 
 

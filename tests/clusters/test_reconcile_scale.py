@@ -162,13 +162,13 @@ def test_f17_a_worker_that_slept_past_its_time_writes_nothing(
     """It was stopped between its last proof of life and the write: its own clock tells it before it writes."""
     real, asleep = time.monotonic, [0.0]
     monkeypatch.setattr("clusters.services.runs.time.monotonic", lambda: real() + asleep[0])
-    shown = Journal.show_life
+    kept_up = Journal.keep_up
 
-    def show_life_and_sleep(journal: Journal) -> None:
-        shown(journal)
+    def keep_up_and_sleep(journal: Journal) -> None:
+        kept_up(journal)
         asleep[0] += 31
 
-    monkeypatch.setattr(Journal, "show_life", show_life_and_sleep)
+    monkeypatch.setattr(Journal, "keep_up", keep_up_and_sleep)
     wanted.state = FULL
     before = len(store.writes)
     run = reconcile(cluster)

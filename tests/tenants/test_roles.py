@@ -363,7 +363,7 @@ def test_postgresql_reads_the_same_rights_and_rules(postgres_db: str) -> None:
     assert with_words(visible_rules(SYSTEM)).filter(scope_key=cluster.pk.hex).get().group == group
     assert not with_words(visible_rules(SYSTEM)).filter(deleted_at__isnull=False).exists()
     with pytest.raises(Conflict):
-        grant(subject=group, role=Role.VIEWER, cluster=cluster, actor=SYSTEM)
+        grant(subject=group, role=Role.DEPARTMENT_ADMIN, cluster=cluster, actor=SYSTEM)
 
 
 @pytest.mark.postgres

@@ -31,8 +31,6 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
     2. record evictions, once each
     3. bring each row to what its pods hold and do
     """
-    if observation.is_empty:
-        return
     refusals = {event.owner_id: event.message for event in observation.events if event.reason == FAILED_CREATE}
     told_of = pods_told_of(cluster, observation.events)
     owners = {pod.owner_id for pod in (*observation.pods, *told_of)} | observation.jobs.keys() | refusals.keys()
