@@ -61,6 +61,10 @@ class Breaker:
         """Seconds until the next try; 0: now."""
         return max(0.0, self._barred_until - now) if self.failures >= self._after else 0.0
 
+    def rest(self, now: float) -> float:
+        """Seconds after which to ask again: while somebody tries, the outcome is known long before others may try."""
+        return min(self.wait(now), self._first) if self._trying else self.wait(now)
+
     def tried(self, now: float) -> None:
         """A request begins. While open it is the only one until its outcome is told, or nobody told it for long."""
         if self.failures >= self._after:
@@ -138,9 +142,11 @@ class Valve:
                 self._pace.answered()
 
     def _refuse_dead(self) -> None:
-        if (wait := self._breaker.wait(time.monotonic())) > 0:
-            message = f"{self._name} did not answer {self._breaker.failures} times: it is asked again in {wait:.0f} s."
-            raise ClusterUnreachable(message, retry_after=math.ceil(wait))
+        now = time.monotonic()
+        if self._breaker.wait(now) > 0:
+            rest = self._breaker.rest(now)
+            message = f"{self._name} did not answer {self._breaker.failures} times: it is asked again in {rest:.0f} s."
+            raise ClusterUnreachable(message, retry_after=math.ceil(rest))
 
     def _queue(self) -> None:
         until = time.monotonic() + QUEUE

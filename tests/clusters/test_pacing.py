@@ -88,6 +88,17 @@ def test_one_alone_tries_while_it_is_open() -> None:
     assert breaker.wait(101.0) == 0
 
 
+def test_who_asks_while_another_one_tries_comes_again_soon_for_the_outcome() -> None:
+    valve = Valve("blue", breaker=Breaker(after=1, first=0.5))
+    fails(valve)
+    time.sleep(0.51)
+    with valve.turn():
+        with pytest.raises(ClusterUnreachable) as refused, valve.turn():
+            pass
+        valve.answered()
+    assert refused.value.retry_after == 1
+
+
 def fails(valve: Valve) -> None:
     with pytest.raises(ClusterUnreachable, match="silence"), valve.turn():
         raise ClusterUnreachable("silence")
