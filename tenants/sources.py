@@ -61,7 +61,7 @@ def _together(rows: int, *sums: int) -> Limit:
     return Limit(gpu, cpu, memory)
 
 
-def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> list[Project]:
+def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> Sequence[Project]:
     """What a specification reads of each project: of its department the key alone, and its cluster's Pod Security."""
     named = projects.only("name", "namespace", "generation", "cluster", "department")
     rows = list(named.annotate(pod_security=F("cluster__pod_security")))
@@ -69,7 +69,7 @@ def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> list[Project
     shared = Cluster(pk=cluster.pk, pod_security=rows[0].pod_security if rows else "")
     for row in rows:
         row.cluster, row.department = shared, departments[row.department_id]
-    return list(rows)
+    return rows
 
 
 def _caps(projects: QuerySet[Project] | Sequence[int]) -> Mapping[int, Mapping[str, int]]:

@@ -1,29 +1,15 @@
 """Moving a workload along the table of phases: compare-and-set, with its timeline entry and the seconds it spent."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, ParamSpec
 
 from portal.core.actors import SYSTEM, Actor
 from portal.core.inserting import insert
 from workloads.lifecycle import HOLDING, WAITING, may_move
 from workloads.models import EventType, Workload, WorkloadEvent
 
-
-def note(
-    *,
-    workload: Workload,
-    at: datetime,
-    type_: EventType,
-    reason: str = "",
-    message: str = "",
-    actor: Actor = SYSTEM,
-    detail: Mapping[str, Any] | None = None,
-) -> WorkloadEvent:
-    """Write one timeline entry."""
-    event = entry(workload=workload, at=at, type_=type_, reason=reason, message=message, actor=actor, detail=detail)
-    insert(event)
-    return event
+P = ParamSpec("P")
 
 
 def entry(
@@ -47,6 +33,19 @@ def entry(
         actor="" if actor == SYSTEM else actor.name,
         detail=dict(detail or {}),
     )
+
+
+def _writing(make: Callable[P, WorkloadEvent]) -> Callable[P, WorkloadEvent]:
+    def write(*args: P.args, **kwargs: P.kwargs) -> WorkloadEvent:
+        event = make(*args, **kwargs)
+        insert(event)
+        return event
+
+    return write
+
+
+note: Final = _writing(entry)
+"""A timeline entry, written at once."""
 
 
 def move(

@@ -1,6 +1,7 @@
 """What people do to one workload. Every verb is a POST that answers with the workload's page."""
 
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
 from django.contrib import messages
@@ -22,20 +23,23 @@ Verb = Callable[..., Workload]
 
 
 def _act(
-    request: HttpRequest, workload_id: UUID, verb: Verb, twin: Callable[[Workload], Request], words: str, **values: str
-) -> HttpResponse | None:
-    """Texts where those are asked for; None where it is done, and said by `words`."""
+    request: HttpRequest,
+    workload_id: UUID,
+    verb: Verb,
+    twin: Callable[[Workload], Request],
+    words: str,
+    *,
+    gone: bool = False,
+    **values: str,
+) -> HttpResponse:
+    """Texts where those are asked for. Else it is done, said by `words`, and shown, unless it is gone."""
     actor = actor_of(request)
     workload = workload_or_404(actor, workload_id)
     if copied := copies_of_act(request, twin(workload)):
         return copied
     verb(workload=workload, actor=actor, **values)
     messages.success(request, words % {"name": workload.name, **values})
-    return None
-
-
-def _named(action: str) -> Callable[[Workload], Request]:
-    return lambda workload: act_on(workload, action)
+    return redirect("workloads:list") if gone else redirect("workloads:detail", workload_id=workload.pk)
 
 
 @login_required
@@ -43,16 +47,14 @@ def _named(action: str) -> Callable[[Workload], Request]:
 def stop(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """End its pods; it can be resumed."""
     words = _("Stopping %(name)s. It can be resumed.")
-    copied = _act(request, workload_id, lifecycle.stop, _named("suspend"), words)
-    return copied or redirect("workloads:detail", workload_id=workload_id)
+    return _act(request, workload_id, lifecycle.stop, partial(act_on, action="suspend"), words)
 
 
 @login_required
 @require_POST
 def resume(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Ask for its pods again."""
-    copied = _act(request, workload_id, lifecycle.resume, _named("resume"), _("Resuming %(name)s."))
-    return copied or redirect("workloads:detail", workload_id=workload_id)
+    return _act(request, workload_id, lifecycle.resume, partial(act_on, action="resume"), _("Resuming %(name)s."))
 
 
 @login_required
@@ -60,8 +62,7 @@ def resume(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 def delete(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Remove its objects; the history stays."""
     words = _("Deleting %(name)s. Submit a clone to have it back.")
-    copied = _act(request, workload_id, lifecycle.delete, _named("delete"), words)
-    return copied or redirect("workloads:list")
+    return _act(request, workload_id, lifecycle.delete, partial(act_on, action="delete"), words, gone=True)
 
 
 @login_required
@@ -70,9 +71,5 @@ def change_priority(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Give it another priority; its preemptibility stays."""
     chosen = request.POST.get("priority", "")[:63]
     words = _("%(name)s has the priority %(priority)s now; its preemptibility stays as it was.")
-
-    def twin(workload: Workload) -> Request:
-        return other_priority(workload, chosen)
-
-    copied = _act(request, workload_id, lifecycle.change_priority, twin, words, priority=chosen)
-    return copied or redirect("workloads:detail", workload_id=workload_id)
+    twin = partial(other_priority, name=chosen)
+    return _act(request, workload_id, lifecycle.change_priority, twin, words, priority=chosen)
