@@ -39,7 +39,7 @@ test: parts check ## Every gate, then every test with coverage; CI runs exactly 
 # The table of every file would push what failed out of sight; `coverage report` prints it from the same record.
 	$(BIN)/python -m pytest -n 2 --dist loadscope --durations=30 --cov --cov-report=
 	@$(BIN)/coverage report --format=total --fail-under=90 | sed 's/.*/Coverage: &% of all branches and lines (at least 90 is asked for)/'
-	@report=$$($(BIN)/coverage report --include='scheduling/*' --fail-under=100) || { echo "$$report"; exit 1; }
+	@report=$$($(BIN)/coverage report --show-missing --include='scheduling/*' --fail-under=100) || { echo "$$report"; exit 1; }
 
 check: $(STAMP) ## The gates that need no test run: style, types, layers, templates, migrations, deployment, architecture
 	$(BIN)/ruff check .

@@ -3,9 +3,9 @@
     python -m benchmarks.bench_client [--workloads 1000]
 
 Uvicorn with two workers on PostgreSQL with durable commits, and the unmodified `runapy`, call after call: submit a
-training, read it back, list the newest page. The first and the last tenth are compared, after as many calls as fill
-the page that is listed. Samples go to
-benchmarks/results/client.json.
+training, read it back, list the newest page. The last tenth of these calls is measured beside the first tenth of the
+same script on a portal of its own, call by call in turns: what else the machine does meanwhile falls on both alike. Both
+have listed a full page before. Samples go to benchmarks/results/client.json.
 """
 
 import os
@@ -13,7 +13,11 @@ import os
 os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
 
 import argparse
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 from django.conf import settings
 from runai import models
@@ -30,28 +34,56 @@ from workloads.demo.organisation import ACTOR
 
 LIMIT: Final = 1.1
 PAGE: Final = 50
-CALLS: Final = ("submit", "read", "list")
-Samples = dict[str, list[float]]
+NEWEST: Final[dict[str, Any]] = {"limit": PAGE, "sort_by": "createdAt", "sort_order": "desc"}
 
 
-def loop(client: RunaiClient, project: Project, number: int) -> Samples:
-    """Seconds of every call."""
-    found: Samples = {name: [] for name in CALLS}
-    compute = models.SupersetSpecAllOfCompute(gpu_devices_request=1)
-    for each in range(number):
+@dataclass
+class Script:
+    """Somebody's script against one portal: how many workloads it has made, and seconds of every call by its name."""
+
+    client: RunaiClient
+    project: Project
+    made: int = 0
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {"submit": [], "read": [], "list": []})
+
+    def turn(self) -> None:
+        """One workload: submitted, read, and seen in the list."""
         body = models.TrainingCreationRequest(
-            name=f"loop-{each}",
-            project_id=str(project.pk),
-            cluster_id=str(project.cluster_id),
-            spec=models.TrainingSpecSpec(image="docker.io/pytorch/pytorch:2.8.0", compute=compute),
+            name=f"loop-{self.made}",
+            project_id=str(self.project.pk),
+            cluster_id=str(self.project.cluster_id),
+            spec=models.TrainingSpecSpec(
+                image="docker.io/pytorch/pytorch:2.8.0", compute=models.SupersetSpecAllOfCompute(gpu_devices_request=1)
+            ),
         )
-        seconds, answer = stage.timed(lambda body=body: client.workloads.trainings.create_training1(body))
-        found["submit"].append(seconds)
-        made = answer.data["workloadId"]
-        found["read"].append(stage.timed(lambda made=made: client.workloads.trainings.get_training(made))[0])
-        newest = {"limit": PAGE, "sort_by": "createdAt", "sort_order": "desc"}
-        found["list"].append(stage.timed(lambda newest=newest: client.workloads.workloads.get_workloads(**newest))[0])
-    return found
+        workloads = self.client.workloads
+        seconds, answer = stage.timed(lambda: workloads.trainings.create_training1(body))
+        self.seconds["submit"].append(seconds)
+        identity = answer.data["workloadId"]
+        self.seconds["read"].append(stage.timed(lambda: workloads.trainings.get_training(identity))[0])
+        self.seconds["list"].append(stage.timed(lambda: workloads.workloads.get_workloads(**NEWEST))[0])
+        self.made += 1
+
+
+@contextmanager
+def script(folder: Path, name: str, broker: str) -> Iterator[Script]:
+    """A portal on a database of its own, and a script that has signed in to it."""
+    with stage.stage(folder, name):
+        stage.organisation(10)
+        account, secret = create(name="bench", actor=ACTOR, role="platform-admin")
+        project = Project.objects.select_related("cluster").order_by("pk")[0]
+        environment = {
+            "DATABASE_URL": postgres.url(folder, name),
+            "RUNG_DATABASE_POOL": "true",
+            "RUNG_BROKER_URL": broker,
+            "RUNG_DATA": str(settings.DATA_DIR),
+            "RUNG_SECRET_KEY": settings.SECRET_KEY,
+        }
+        with serving(environment, settings.DATA_DIR / f"{name}.log") as server:
+            known = Configuration(
+                client_id=account.client_id, client_secret=secret, runai_base_url=f"http://127.0.0.1:{server.port}"
+            )
+            yield Script(RunaiClient(ApiClient(known)), project)
 
 
 def main() -> None:
@@ -59,26 +91,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workloads", type=int, default=1000)
     asked = parser.parse_args()
-    with stage.server() as folder, stage.stage(folder, "client"), redis.server() as broker:
-        stage.organisation(10)
-        account, secret = create(name="bench", actor=ACTOR, role="platform-admin")
-        project = Project.objects.select_related("cluster").order_by("pk")[0]
-        environment = {
-            "DATABASE_URL": postgres.url(folder, "client"),
-            "RUNG_DATABASE_POOL": "true",
-            "RUNG_BROKER_URL": broker,
-            "RUNG_DATA": str(settings.DATA_DIR),
-            "RUNG_SECRET_KEY": settings.SECRET_KEY,
-        }
-        with serving(environment, settings.DATA_DIR / "client.log") as server:
-            known = Configuration(
-                client_id=account.client_id, client_secret=secret, runai_base_url=f"http://127.0.0.1:{server.port}"
-            )
-            found = loop(RunaiClient(ApiClient(known)), project, PAGE + asked.workloads)
     tenth = max(1, asked.workloads // 10)
-    for name, samples in found.items():
-        stage.ratio(f"{name}: last tenth / first tenth", samples[-tenth:], samples[PAGE : PAGE + tenth], LIMIT)
-    stage.keep("client", {"workloads": asked.workloads, "seconds": found})
+    with (
+        stage.server() as folder,
+        redis.server() as broker,
+        script(folder, "old", broker) as old,
+        script(folder, "young", broker) as young,
+    ):
+        for _ in range(PAGE + asked.workloads - tenth):
+            old.turn()
+        for _ in range(PAGE):
+            young.turn()
+        for number in range(tenth):
+            for each in (old, young) if number % 2 else (young, old):
+                each.turn()
+    for name in old.seconds:
+        last, first = old.seconds[name][-tenth:], young.seconds[name][-tenth:]
+        stage.ratio(f"{name}: last tenth / first tenth", last, first, LIMIT)
+    stage.keep("client", {"workloads": asked.workloads, "old": old.seconds, "young": young.seconds})
 
 
 if __name__ == "__main__":

@@ -53,6 +53,21 @@ def test_beyond_the_minimum_it_starts_with_what_fits() -> None:
     assert (found.kind, found.placements, reason(found)) == (Kind.PLACED, {"new-0": "a", "new-1": "a"}, Reason.NO_ROOM)
 
 
+def test_where_one_found_nobody_to_evict_one_like_it_finds_nobody_either() -> None:
+    alike = [podgroup(name, pods=3, priority="high", created=at) for at, name in enumerate("ab")]
+    strong = running("strong", "n", gpus=2, priority="very-high", preemptible=False)
+    weak = running("weak", "n", priority="low")
+    found = decide(node("n", 3), strong, weak, *alike)
+    assert [(type(each), each.group.name) for each in found] == [(Wait, "a"), (Wait, "b")]
+
+
+def test_a_gang_for_which_no_rack_has_room_is_told_the_largest() -> None:
+    found = outcome(podgroup("new", pods=3, topology="rack"), *racks(2, 1))
+    assert found.pend
+    assert found.pend.numbers()["topology"] == "rack"
+    assert found.pend.numbers()["largest_domain"].startswith("2 GPU")
+
+
 def test_what_runs_counts_towards_the_minimum() -> None:
     start, wait = decide(node("a", 3), podgroup("half", pods=4, min_member=3, nodes=("a", "a"), started=1))
     assert isinstance(start, Start)

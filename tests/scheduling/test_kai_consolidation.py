@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduling.cycle import preview
-from scheduling.decisions import Cause, Kind, Outcome
+from scheduling.cycle import cycle, preview
+from scheduling.decisions import Cause, Kind, Outcome, Wait
 from scheduling.model import Node, PodGroup, Queue
 from tests.builders import gang, node, queue, running, snapshot
 
@@ -73,3 +73,11 @@ def test_a_move_is_preferred_to_an_eviction() -> None:
     strong = gang("strong", gpus=4, queue="mine", priority="medium")
     found = outcome(strong, *NODES, *QUEUES, weak, WORK[1])
     assert found.kind is Kind.CONSOLIDATES
+
+
+def test_who_waits_next_is_weighed_against_the_same_work_as_long_as_nobody_moved() -> None:
+    nodes = node("n0", 5), node("n1", 5)
+    large = [running(f"large-{each.name}", each.name, gpus=3, queue="theirs", preemptible=True) for each in nodes]
+    waiting = [gang(name, gpus=gpus, queue="mine", priority="very-low") for name, gpus in (("a", 4), ("b", 3))]
+    found = cycle(snapshot(*nodes, *QUEUES, *large, *waiting), flavour="kai")
+    assert [(type(each), each.group.name) for each in found] == [(Wait, "a"), (Wait, "b")]

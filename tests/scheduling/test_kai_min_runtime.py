@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scheduling.cycle import preview
 from scheduling.decisions import Evict, Kind
 from scheduling.model import Node, PodGroup, Queue, Snapshot
+from scheduling.rules.kai_min_runtime import protected_until
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import clusters, life
 
@@ -45,6 +46,14 @@ def test_a_stronger_workload_of_the_queue_waits_for_it(team: int | None, researc
     own = replace(TEAM, deserved=SIBLING.deserved, preempt_min_runtime=team)
     young = running("young", "n", gpus=2, priority="low", start=70)
     assert victims(gang("new", gpus=2, priority="medium"), node("n", 2), parent, own, young) == ["young"] * taken
+
+
+@pytest.mark.parametrize(("least", "until"), [(50, 120), (None, 0)])
+def test_from_when_on_it_could_be_taken_is_its_start_and_that_time(least: int | None, until: int) -> None:
+    items = node("n", 2), replace(TEAM, deserved=SIBLING.deserved, preempt_min_runtime=least), RESEARCH
+    young, taker = running("young", "n", gpus=2, priority="low", start=70), gang("new", gpus=2, priority="medium")
+    seen = replace(snapshot(*items, young), now=200)
+    assert protected_until(seen, preview(seen, taker, flavour="kai").victims[0], taker) == until
 
 
 @pytest.mark.parametrize(
