@@ -4,8 +4,8 @@
 
 Uvicorn with two workers on PostgreSQL with durable commits, and the unmodified `runapy`, call after call: submit a
 training, read it back, list the newest page. The last tenth of these calls is measured beside the first tenth of the
-same script on a portal of its own, call by call in turns: what else the machine does meanwhile falls on both alike. Both
-have listed a full page before. Samples go to benchmarks/results/client.json.
+same script on a portal of its own, call by call in turns: what else the machine does meanwhile falls on both alike.
+Both have listed a full page before. Samples go to benchmarks/results/client.json.
 """
 
 import os

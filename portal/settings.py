@@ -150,9 +150,13 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "transaction_mode": "IMMEDIATE",
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
-elif env.bool("RUNG_DATABASE_POOL", default=False):
-    # Under ASGI every request runs in a thread of its own: a pool instead of persistent connections.
-    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 2, "max_size": 16, "timeout": 5}
+else:
+    # Pages are read from memory or an SSD. With PostgreSQL's default, which is a disk's, a list is read whole and
+    # sorted for as long as its table was never analysed. `?options=` in the address of the database goes before.
+    DATABASES["default"].setdefault("OPTIONS", {}).setdefault("options", "-c random_page_cost=1.1")
+    if env.bool("RUNG_DATABASE_POOL", default=False):
+        # Under ASGI every request runs in a thread of its own: a pool instead of persistent connections.
+        DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 2, "max_size": 16, "timeout": 5}
 
 CACHES: dict[str, Any] = {"default": env.cache_url("RUNG_CACHE_URL", default="locmemcache://")}
 
