@@ -33,6 +33,14 @@ class ErrorSchema(serializers.Serializer[Any]):
         return {**super().get_fields(), "errors": ProblemSchema(many=True, required=False)}
 
 
+class EncodedText(serializers.CharField):
+    """Base64. The library looks at every character for what cannot be stored; decoding refuses that at once."""
+
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**about)
+        self.validators = []
+
+
 class CountSchema(serializers.Serializer[Any]):
     """How many."""
 

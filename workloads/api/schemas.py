@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.core.bodies import EncodedText
 from portal.core.paging import ListSchema
 
 NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -120,7 +121,7 @@ class NewWorkload(serializers.Serializer[Any]):
 
     metadata = NewWorkloadMetadata()
     manifest = serializers.DictField(required=False)
-    manifestBase64Encoded = serializers.CharField(required=False, help_text="Base64 of YAML.")
+    manifestBase64Encoded = EncodedText(required=False, help_text="Base64 of YAML.")
 
 
 class WorkloadUpdateMetadata(serializers.Serializer[Any]):
@@ -135,7 +136,7 @@ class WorkloadUpdate(serializers.Serializer[Any]):
 
     metadata = WorkloadUpdateMetadata(required=False, allow_null=True)
     manifest = serializers.DictField(required=False)
-    manifestBase64Encoded = serializers.CharField(required=False)
+    manifestBase64Encoded = EncodedText(required=False)
 
 
 class WorkloadV2Schema(serializers.Serializer[Any]):

@@ -8,7 +8,6 @@ import copy
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from portal.core.strict.documents import Unreadable
@@ -20,17 +19,27 @@ LARGEST: Final = 2**31 - 1
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-@dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value stands and whose it is."""
+    """Where a value stands and whose it is. A document has thousands: the pointer is made when it is asked for."""
 
-    pointer: str
-    report: Report
-    scope: Scope
+    __slots__ = ("_above", "_key", "report", "scope")
+
+    def __init__(self, root: str, report: Report, scope: Scope) -> None:
+        self._above: Place | None = None
+        self._key: object = root
+        self.report = report
+        self.scope = scope
+
+    @property
+    def pointer(self) -> str:
+        """The JSON pointer from the root."""
+        return str(self._key) if self._above is None else f"{self._above.pointer}/{token(self._key)}"
 
     def at(self, key: object) -> "Place":
         """The place of a member or item."""
-        return Place(f"{self.pointer}/{token(key)}", self.report, self.scope)
+        inner = Place.__new__(Place)
+        inner._above, inner._key, inner.report, inner.scope = self, key, self.report, self.scope
+        return inner
 
     def refuse(self, code: str, message: str, allowed: Iterable[str] = ()) -> Any:
         """Note a problem here."""
@@ -225,7 +234,7 @@ def table(
     def check(given: Any, place: Place) -> Any:
         if not isinstance(given, Mapping):
             return wrong_type(given, place, "an object")
-        rebuilt = copy.deepcopy(dict(fill or {}))
+        rebuilt = copy.deepcopy(dict(fill)) if fill else {}
         for name, value in given.items():
             result = _member(name, value, fields, place)
             if result is not ABSENT:

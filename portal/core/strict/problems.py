@@ -29,6 +29,8 @@ def _escaped(char: str) -> str:
 
 def token(key: object) -> str:
     """One JSON pointer token (RFC 6901), shown safely."""
+    if isinstance(key, str) and len(key) <= 120 and key.isascii() and key.isidentifier():
+        return key  # nearly always
     return visible(key, 120).replace("~", "~0").replace("/", "~1")
 
 

@@ -6,7 +6,7 @@ No aliases, anchors, tags, merge keys or repeated keys. Plain scalars follow YAM
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import yaml
@@ -55,13 +55,19 @@ def _syntax(error: yaml.YAMLError) -> DocumentRefused:
 
 
 class _Builder:
-    """Builds values from events with its own counters, so that caps hold before memory is spent."""
+    """Builds values from events with its own counters, so that caps hold before memory is spent.
 
-    def __init__(self, content: str, limits: Limits) -> None:
+    Where it is, is kept as keys and numbers: pointers and lines are made when a problem has to be shown.
+    """
+
+    def __init__(self, content: str, limits: Limits, *, noting: bool = False) -> None:
+        self._where = _Lines(content, limits)
         self._events: Iterator[Any] = yaml.parse(content, Loader=yaml.CSafeLoader)
         self._limits = limits
+        self._noting = noting
         self._nodes = 0
-        self._lines: dict[str, int] = {}
+        self._path: list[str | int] = []
+        self.lines: list[dict[str, int]] = []
 
     def documents(self) -> Iterator[Document]:
         found = 0
@@ -72,74 +78,97 @@ class _Builder:
                     raise refused(
                         413, "too_many_documents", f"More than {self._limits.documents} documents in one text."
                     )
-                self._lines = {}
-                value = self._node(next(self._events), "", 0)
-                yield Document(value, partial(nearest, self._lines))
+                self.lines.append({})
+                value = self._node(next(self._events))
+                yield Document(value, partial(self._where.of, found - 1))
 
-    def _node(self, event: Any, pointer: str, depth: int) -> Any:
-        line = event.start_mark.line + 1
-        self._lines.setdefault(pointer, line)
+    def _node(self, event: Any) -> Any:
+        self._note(event)
         self._nodes += 1
         if self._nodes > self._limits.nodes:
-            raise too_many_nodes(self._limits, line)
-        if depth > self._limits.depth:
-            raise too_deep(self._limits, line)
-        _refuse_indirection(event, pointer, line)
+            raise too_many_nodes(self._limits, _line(event))
+        if len(self._path) > self._limits.depth:
+            raise too_deep(self._limits, _line(event))
+        self._refuse_indirection(event)
         match event:
             case yaml.ScalarEvent():
                 return _scalar(event)
             case yaml.SequenceStartEvent():
-                return self._list(pointer, depth)
+                return self._list()
             case _:
-                return self._object(pointer, depth)
+                return self._object()
 
-    def _list(self, pointer: str, depth: int) -> list[Any]:
+    def _list(self) -> list[Any]:
         items: list[Any] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._node(event, f"{pointer}/{len(items)}", depth + 1))
+            self._path.append(len(items))
+            items.append(self._node(event))
+            self._path.pop()
         return items
 
-    def _object(self, pointer: str, depth: int) -> dict[str, Any]:
+    def _object(self) -> dict[str, Any]:
         members: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            key = _key(event, pointer)
-            place = f"{pointer}/{token(key)}"
-            line = event.start_mark.line + 1
+            key = self._key(event)
+            self._path.append(key)
             if key in members:
-                raise refused(
-                    422, "repeated_key", f"The key {visible(key)!r} stands here twice.", pointer=place, line=line
-                )
-            self._lines[place] = line
-            members[key] = self._node(next(self._events), place, depth + 1)
+                raise self._refused(event, "repeated_key", f"The key {visible(key)!r} stands here twice.")
+            self._note(event)
+            members[key] = self._node(next(self._events))
+            self._path.pop()
         return members
 
+    def _key(self, event: Any) -> str:
+        self._refuse_indirection(event)
+        if not isinstance(event, yaml.ScalarEvent):
+            raise self._refused(event, "bad_key", "A key must be plain text.")
+        if event.value == "<<" and not event.style:
+            raise self._refused(event, "merge_key", "The merge key << is not followed: write the members out.")
+        return str(event.value)
 
-def _refuse_indirection(event: Any, pointer: str, line: int) -> None:
-    """Aliases multiply, anchors serve only aliases, and tags construct objects: none has a use here."""
-    if isinstance(event, yaml.AliasEvent):
-        raise refused(
-            422,
-            "alias",
-            f"The alias *{visible(event.anchor)} is not followed: write the value out.",
-            pointer=pointer,
-            line=line,
-        )
-    if event.anchor is not None:
-        raise refused(422, "anchor", f"The anchor &{visible(event.anchor)} is not taken.", pointer=pointer, line=line)
-    if event.tag is not None:
-        raise refused(422, "tag", f"The tag {visible(event.tag)} is not taken.", pointer=pointer, line=line)
+    def _refuse_indirection(self, event: Any) -> None:
+        """Aliases multiply, anchors serve only aliases, and tags construct objects: none has a use here."""
+        if isinstance(event, yaml.AliasEvent):
+            text = f"The alias *{visible(event.anchor)} is not followed: write the value out."
+            raise self._refused(event, "alias", text)
+        if event.anchor is not None:
+            raise self._refused(event, "anchor", f"The anchor &{visible(event.anchor)} is not taken.")
+        if event.tag is not None:
+            raise self._refused(event, "tag", f"The tag {visible(event.tag)} is not taken.")
+
+    def _refused(self, event: Any, code: str, message: str) -> DocumentRefused:
+        return refused(422, code, message, pointer=self._pointer(), line=_line(event))
+
+    def _pointer(self) -> str:
+        return "".join(f"/{token(part)}" for part in self._path)
+
+    def _note(self, event: Any) -> None:
+        """A member's line is its key's, which comes first."""
+        if self._noting:
+            self.lines[-1].setdefault(self._pointer(), _line(event))
 
 
-def _key(event: Any, pointer: str) -> str:
-    line = event.start_mark.line + 1
-    _refuse_indirection(event, pointer, line)
-    if not isinstance(event, yaml.ScalarEvent):
-        raise refused(422, "bad_key", "A key must be plain text.", pointer=pointer, line=line)
-    if event.value == "<<" and not event.style:
-        raise refused(
-            422, "merge_key", "The merge key << is not followed: write the members out.", pointer=pointer, line=line
-        )
-    return str(event.value)
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+class _Lines:
+    """The lines of a text's documents, looked up only when a problem has to be shown: it is read once more then."""
+
+    def __init__(self, content: str, limits: Limits) -> None:
+        self._content = content
+        self._limits = limits
+
+    @cached_property
+    def _found(self) -> list[dict[str, int]]:
+        builder = _Builder(self._content, self._limits, noting=True)
+        for _ in builder.documents():
+            pass
+        return builder.lines
+
+    def of(self, document: int, pointer: str) -> int | None:
+        """The line of a pointer, or of the nearest thing around it."""
+        return nearest(self._found[document], pointer)
 
 
 def _scalar(event: Any) -> Any:
