@@ -88,7 +88,7 @@ def ours(cluster: Cluster) -> Iterator[None]:
         while True:
             reconcile(Cluster.objects.get(pk=woken.get()))
 
-    Cluster.objects.filter(pk=cluster.pk).update(resync_due_at=None)
+    Cluster.objects.filter(pk=cluster.pk).update(resync_due_at=None, observed_at=None)  # an earlier round has been
     woken.put(cluster.pk)
     connection.close()  # no process inherits one
     processes = [fork.Process(target=each) for each in (watch, work)]

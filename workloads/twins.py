@@ -1,6 +1,7 @@
 """Forms of the workloads' pages as calls of the REST API that do the same."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
@@ -11,6 +12,7 @@ from workloads.models import NotificationChannel, Report, Subscription, Workload
 from workloads.models.scoped import Owner
 from workloads.policy_documents import Document, place_json
 from workloads.policy_rules import Kind, Scope
+from workloads.report_requests import CLUSTER_ID, DEPARTMENT_NAME, PROJECT_NAME
 from workloads.scopes import place_of
 from workloads.services.templates import TemplateDraft
 
@@ -69,7 +71,20 @@ def new_report(asked: Mapping[str, Any]) -> Request:
         "groupBy": asked["group_by"],
         **({"filterBy": asked["filter_by"]} if asked["filter_by"] else {}),
     }
-    return Request("POST", REPORTS, body, "organizations.reports.create_report")
+    return Request("POST", REPORTS, body, "organizations.reports.create_report", rung=_made_by_rung(asked))
+
+
+def _made_by_rung(asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """Its days are whole ones: the last has only come as far as it has."""
+    last = (asked["end"] - timedelta(microseconds=1)).date()
+    days = ("--from", f"{asked['start']:%Y-%m-%d}", "--to", f"{last:%Y-%m-%d}")
+    places = [part for each in asked["filter_by"] for part in _place_flag(*each.split("==", 1))]
+    by = {"Nodepool": "node-pool"}.get(asked["group_by"], asked["group_by"].lower())
+    return ("reports", "make", "--no-wait", *days, "--by", by, *places, "--", asked["name"])
+
+
+def _place_flag(field: str, value: str) -> tuple[str, str]:
+    return {PROJECT_NAME: "--project", DEPARTMENT_NAME: "--department", CLUSTER_ID: "--cluster"}[field], value
 
 
 def wish(old: Subscription | None, events: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> Request:

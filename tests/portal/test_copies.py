@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from runpy import run_path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from django.test import Client
 from clusters.models import Cluster, NodePool
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
+from rung_cli.main import run
 from tenants.models import AccessKey, Project, Role, User
 from tenants.services import access_keys
 from tests.api.conftest import Person
@@ -40,6 +42,8 @@ class Twin:
     typed: Mapping[str, Any]
     rows: type[models.Model]
     told: tuple[str, ...]
+    rung: str = ""
+    """The command of `rung` that does the same, where it has one of its own."""
 
 
 POOL: Final = {"label_key": "example.com/pool", "label_value": "b", "topology_levels": "example.com/zone"}
@@ -59,6 +63,7 @@ TWINS: Final = (
         {"name": "weekly", "start": "2026-01-05", "end": "2026-01-11", "group_by": "Project"},
         Report,
         ("name", "start", "end", "group_by", "filter_by"),
+        "rung reports make --no-wait --from 2026-01-05 --to 2026-01-11 --by project -- weekly",
     ),
     Twin(
         "/policies/add/",
@@ -130,7 +135,8 @@ def test_the_call_has_the_effect_of_the_form(page: Client, twin: Twin) -> None:
     address = next(word for word in words if word.startswith("http://"))
     sent = json.loads(body.removesuffix("\nJSON"))
     assert sent == yaml.safe_load(texts["yaml"])
-    assert texts["rung"].splitlines()[0] == f"rung api {verb} {address.partition('/api/')[2]} -f - <<'YAML'"
+    asked_by_rung = f"rung api {verb} {address.partition('/api/')[2]} -f - <<'YAML'"
+    assert texts["rung"].splitlines()[0] == (twin.rung or asked_by_rung)
     answer = person.client.generic(
         verb, address.removeprefix("http://testserver"), json.dumps(sent), "application/json"
     )
@@ -166,6 +172,29 @@ def test_the_script_has_the_effect_of_the_call(
     run_path(str(script))["client"].close()
     assert set(rows(twin)) - set(before)
     assert capsys.readouterr().out
+
+
+@pytest.mark.enable_socket
+@pytest.mark.django_db(transaction=True)
+def test_the_command_has_the_effect_of_the_form(
+    page: Client, llm_team: Project, live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = MembershipFactory(user__username="scripts", role=Role.PLATFORM_ADMIN, project=None).user
+    key, secret = access_keys.create(name="asking", actor=acting(user))
+    for name, value in (("URL", live_server.url), ("CLIENT_ID", key.client_id), ("CLIENT_SECRET", secret)):
+        monkeypatch.setenv(f"RUNG_{name}", value)
+    monkeypatch.setenv("RUNG_CONFIG", str(tmp_path))
+    days = {"start": "2026-01-05", "end": "2026-01-11"}
+    places = (f"projectName=={llm_team.name}", f"departmentName=={llm_team.department.name}", "")
+    for group, place in product(("Project", "Department", "Nodepool", "Cluster"), places):
+        typed = {"name": "a week's", "group_by": group, "filter_by": place, **days}
+        twin = Twin("/reports/", typed, Report, ("name", "start", "end", "group_by", "filter_by"))
+        assert run(shlex.split(copied(page, twin)["rung"])[1:]) == 0
+        by_command = rows(twin)
+        Report.objects.all().delete()
+        assert page.post("/reports/", typed).status_code == 302
+        assert rows(twin) == by_command
+        Report.objects.all().delete()
 
 
 def test_what_is_not_complete_says_what_it_lacks(page: Client) -> None:
