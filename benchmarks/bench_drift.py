@@ -18,6 +18,7 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -81,8 +82,10 @@ def ours(cluster: Cluster) -> Iterator[None]:
     woken = fork.SimpleQueue()
 
     def watch() -> None:
+        observer = Observer()
+        signal.signal(signal.SIGTERM, lambda *_: observer.stop.set())
         with mock.patch("clusters.services.drift_watch.wake_sync", lambda pk: on_commit(partial(woken.put, pk))):
-            Observer().run()
+            observer.run()
 
     def work() -> None:
         while True:

@@ -5,11 +5,12 @@ Nothing in it is the only copy: versions move when it is stored, and until then 
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 from clusters.errors import ClusterError
+from clusters.fingerprints import FINGERPRINT
 from clusters.kinds_core import NODE, POD
 from clusters.ports import Kind, Manifest, WatchEvent
 from clusters.services.looks import Gathering, Look
@@ -18,7 +19,7 @@ ROOM: Final = 5000
 """Objects after which whoever brings more has to wait. A list is let in whole."""
 MANY: Final = 1000
 LINGER: Final = 0.25
-"""A change waits so many seconds for others, unless there are many, or one is urgent."""
+"""A change waits so many seconds for others, unless there are many, or one is urgent: ours says something else."""
 PROOF: Final = (NODE.key, POD.key)
 """Kinds whose signs of life make a cluster's numbers current."""
 
@@ -26,10 +27,13 @@ PROOF: Final = (NODE.key, POD.key)
 class Inbox:
     """Filled by many threads, emptied by one at a time."""
 
-    def __init__(self, bell: threading.Event, before: Mapping[str, Any], *, urgent: Iterable[str] = ()) -> None:
+    def __init__(
+        self, bell: threading.Event, before: Mapping[str, Any], *, says: Mapping[str, dict[str, str]] | None = None
+    ) -> None:
+        """`says`: of each kind whose changes are urgent, the fingerprints that are stored, by uid."""
         self._bell = bell
         self._before = before
-        self._urgent = frozenset(urgent)
+        self._says = dict(says or {})
         self._change = threading.Condition()
         self._gatherings: dict[str, Gathering] = {}
         self._taken: dict[str, str] = {}
@@ -55,18 +59,21 @@ class Inbox:
     def listed(self, kind: Kind, found: Sequence[Manifest], version: str) -> None:
         """Everything there is of a kind. Raises ClusterBusy: the list is older than what was seen."""
         with self._change:
-            self._gatherings[kind.key].listed(found, version)
-            self._arrived(kind.key)
+            gathering = self._gatherings[kind.key]
+            gathering.listed(found, version)
+            if urgent := kind.key in self._says:
+                self._says[kind.key] = {uid: each.get(FINGERPRINT, "") for uid, each in gathering.present.items()}
+            self._arrived(kind.key, urgent=urgent)
 
     def told(self, kind: Kind, event: WatchEvent) -> None:
         """One event of a watch; waits for room. Raises VersionExpired: it cannot be the next one."""
         with self._change:
             self._change.wait_for(lambda: self.closed or self._size() < ROOM)
-            self._gatherings[kind.key].told(event)
+            uid = self._gatherings[kind.key].told(event)
             if event.type == "BOOKMARK":
                 self._life[kind.key] = time.monotonic()
             else:
-                self._arrived(kind.key)
+                self._arrived(kind.key, urgent=kind.key in self._says and self._is_news(kind.key, uid))
 
     def alive(self, kind: Kind) -> None:
         """The server has shown life without anything new."""
@@ -116,10 +123,18 @@ class Inbox:
                 return None
             return timedelta(seconds=time.monotonic() - min(self._life[key] for key in PROOF))
 
-    def _arrived(self, key: str) -> None:
+    def _is_news(self, key: str, uid: str) -> bool:
+        """It says something else than it did, or has gone. What others note beside that, or a status, can wait."""
+        said = self._says[key].pop(uid, None)
+        if (held := self._gatherings[key].present.get(uid)) is None:
+            return True
+        self._says[key][uid] = held.get(FINGERPRINT, "")
+        return said != self._says[key][uid]
+
+    def _arrived(self, key: str, *, urgent: bool) -> None:
         now = time.monotonic()
         self._life[key] = now
-        self._hurry = self._hurry or key in self._urgent
+        self._hurry = self._hurry or urgent
         self._waiting_since = self._waiting_since or now
         self._bell.set()
 

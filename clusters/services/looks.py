@@ -74,28 +74,28 @@ class Gathering:
         if len(self.present) < len(found):
             log.warning("observe.not_believed", kind=self.kind.key, objects=len(found) - len(self.present))
 
-    def told(self, event: WatchEvent) -> None:
-        """One event of the watch. VersionExpired: it is older than the one before."""
+    def told(self, event: WatchEvent) -> str:
+        """One event of the watch; answers whom it is about, by uid. VersionExpired: it is older than the one before."""
         version = version_of(event.manifest["metadata"].get("resourceVersion"))
         if number(version) < number(self.version):
             raise VersionExpired(f"{self.kind.plural} went back from {self.version} to {version}.")
         self.version = version
-        if event.type != "BOOKMARK":
-            self._fold(event)
+        return self._fold(event) if event.type != "BOOKMARK" else ""
 
-    def _fold(self, event: WatchEvent) -> None:
+    def _fold(self, event: WatchEvent) -> str:
         """An object that lost our label has left, as far as we are concerned."""
         manifest = believed(self.kind, event.manifest)
         if manifest is None:
             log.warning("observe.not_believed", kind=self.kind.key, objects=1)
-            return
-        uid = manifest["metadata"]["uid"]
+            return ""
+        uid = str(manifest["metadata"]["uid"])
         if event.type == "DELETED" or (self.managed_only and not is_managed(manifest)):
             self.gone[uid] = manifest
             self.present.pop(uid, None)
         else:
             self.present[uid] = manifest
             self.gone.pop(uid, None)
+        return uid
 
     def take(self) -> Look:
         """What came since the last time; the version stays."""

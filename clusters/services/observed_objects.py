@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from clusters.fingerprints import FINGERPRINT
+from clusters.flavours import flavour_for
 from clusters.models import Cluster, ObservedObject
 from clusters.ownership import generation_of, hash_of
 from clusters.ports import Manifest
@@ -26,6 +27,15 @@ class Kept:
     def fresh(self) -> list[ObservedObject]:
         """Those seen for the first time."""
         return [row for row in self.rows if row.uid not in self.before]
+
+
+def said_by_ours(cluster: Cluster) -> dict[str, dict[str, str]]:
+    """What was stored of the objects that Rung makes: by kind, for all kinds of the flavour, fingerprints by uid."""
+    found: dict[str, dict[str, str]] = {kind.key: {} for kind in flavour_for(cluster.flavour).kinds()}
+    rows = ObservedObject.objects.filter(cluster=cluster, kind__in=found)
+    for kind, uid, fingerprint in rows.values_list("kind", "uid", "fingerprint"):
+        found[kind][uid] = fingerprint
+    return found
 
 
 def keep_objects(cluster: Cluster, look: Look, present: Sequence[Manifest]) -> Kept:

@@ -16,7 +16,6 @@ import structlog
 from clusters.believed import version_of
 from clusters.credentials import credential_version
 from clusters.errors import ClusterError, ClusterRefused, VersionExpired
-from clusters.flavours import flavour_for
 from clusters.gateways import gateway_for
 from clusters.models import Cluster
 from clusters.ports import ClusterGateway, Kind
@@ -24,6 +23,7 @@ from clusters.services.asking import Asking
 from clusters.services.inbox import PROOF, Inbox
 from clusters.services.looks import CountsVersions
 from clusters.services.observe import ALWAYS, EVERYBODYS, kinds_of, observe_cluster, refuse_another
+from clusters.services.observed_objects import said_by_ours
 from clusters.services.storing import Seen, lease_of, store
 
 log = structlog.get_logger(__name__)
@@ -120,7 +120,7 @@ class Streams:
         self._cluster, self._gateway = cluster, gateway
         self._credential = credential_version(cluster)
         self._before = lease_of(cluster).versions
-        self._inbox = Inbox(bell, self._before, urgent=[kind.key for kind in flavour_for(cluster.flavour).kinds()])
+        self._inbox = Inbox(bell, self._before, says=said_by_ours(cluster))
         self._asking = Asking(cluster, gateway, self._inbox, bell)
         self._feeds: dict[str, Feed] = {}
         self._checked_at = self._shown_at = time.monotonic()

@@ -1,5 +1,6 @@
 """A foreign hand on our objects is noticed by the look that sees it; our own writes are not."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from clusters.kinds_core import NAMESPACE, RESOURCE_QUOTA, ref_of
 from clusters.models import Cluster, ObservedObject
 from clusters.ownership import owned, stamped
 from clusters.ports import GENERATION, MANAGED_BY, Manifest
+from clusters.services import inbox
 from clusters.services.observe import observe_cluster
+from clusters.services.streams import Streams
 
 pytestmark = pytest.mark.django_db
 
@@ -129,3 +132,26 @@ def test_foreign_objects_are_nobodys_business(plain: Cluster, gateway: MemoryGat
     gateway.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "theirs"}})
     assert not noticed(plain)
     assert not ObservedObject.objects.filter(kind=NAMESPACE.key).exists()
+
+
+def test_what_others_note_beside_it_can_wait_and_what_it_says_cannot(
+    plain: Cluster, gateway: MemoryGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "LINGER", 3600.0)
+    bell = threading.Event()
+    streams = Streams(plain, gateway, bell)
+
+    def urgent(change: Manifest) -> bool:
+        bell.clear()
+        write(gateway, change)
+        assert bell.wait(10), "the watch has brought it"
+        return streams.is_due()
+
+    try:
+        for note in ("one", "two"):
+            metadata = live(gateway)["metadata"]
+            noted = {**metadata["annotations"], "somebody.example/note": note}
+            assert not urgent({**live(gateway), "metadata": {**metadata, "annotations": noted}})
+        assert urgent(edited(gateway))
+    finally:
+        streams.close()
