@@ -11,7 +11,7 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from clusters.errors import ClusterError
+from clusters.errors import ClusterError, TransientClusterError
 from clusters.flavours.kube import CAP_QUOTA, DESERVED_QUOTA, LIMIT_QUOTA
 from clusters.kinds_core import RESOURCE_QUOTA
 from clusters.models import Cluster, ClusterState, Drift, DriftKind, NodePool, SyncRun, SyncState
@@ -108,6 +108,16 @@ class Rig(Product):
             assert time.monotonic() < deadline, said
             time.sleep(min(said.retry_after or 0.2, 3))
         return said
+
+    def look_at_rest(self) -> None:
+        """A look when nothing is broken any more: what was may end late, and then it is tried a moment later."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                return self.look()
+            except TransientClusterError as error:
+                time.sleep(min(error.retry_after or 0.2, 3))
+        return self.look()
 
     def settle(self) -> None:
         """Nothing is broken any more: sweeps and workers go on until everything is done."""
