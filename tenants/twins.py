@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from clusters.models import Cluster, NodePool
+from clusters.models import Cluster, Drift, NodePool
 from portal.core.recipes import Request
 from tenants.models import AccessKey, Department, Project
 from tenants.resources import entry_of
@@ -12,6 +12,7 @@ from tenants.selectors import PoolQuota
 
 PROJECTS: Final = "/api/v1/org-unit/projects"
 POOLS: Final = "/api/v1/node-pools"
+CLUSTERS: Final = "/api/v1/clusters"
 ACCESS_KEYS: Final = "/api/v1/access-keys"
 KEYS_OF_CLIENT: Final = "authentication_and_authorization.access_keys"
 KEYS: Final = {
@@ -37,6 +38,19 @@ def pool_gone(pool: NodePool) -> Request:
     """A node pool removed."""
     key = str(pool.pk)
     return Request("DELETE", f"{POOLS}/{key}", None, "organizations.node_pools.delete_nodepool", (key,))
+
+
+def asked_of(cluster: Cluster, what: str, body: Mapping[str, Any] | None = None, *, verb: str = "POST") -> Request:
+    """What an admin asks of a cluster, by its word in the address: `syncs`, `pause`, `differences/repair` …"""
+    return Request(verb, f"{CLUSTERS}/{cluster.pk}/{what}", body)
+
+
+def asked_of_object(drift: Drift, *, adopted: str = "") -> Request:
+    """An object repaired, or taken over by the uid under which it was shown."""
+    named = {"kind": drift.kind, "namespace": drift.namespace, "name": drift.name}
+    if adopted:
+        return asked_of(drift.cluster, "differences/adopt", {**named, "uid": adopted})
+    return asked_of(drift.cluster, "differences/repair", named)
 
 
 def key_rotated(key: AccessKey) -> Request:

@@ -79,7 +79,7 @@ class OneCluster(Route):
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The cluster."""
-        return Response(clusters_json([_cluster(cluster_id)], full=_is_full(request))[0])
+        return Response(clusters_json([cluster_by_id(cluster_id)], full=_is_full(request))[0])
 
     @extend_schema(
         operation_id="update_cluster",
@@ -90,7 +90,7 @@ class OneCluster(Route):
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """Its name here; nothing changes in the cluster."""
         actor = actor_of(request)
-        cluster = _cluster(cluster_id)
+        cluster = cluster_by_id(cluster_id)
         require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
         body = checked(ClusterChange, request.data)
         rename_cluster(cluster=cluster, name=body["name"], actor=actor)
@@ -109,7 +109,7 @@ class OneCluster(Route):
         409 while departments, projects or records name it. With `force` it is forgotten at once.
         """
         actor = actor_of(request)
-        cluster, force = _cluster(cluster_id), flag_in(request.query_params, "force")
+        cluster, force = cluster_by_id(cluster_id), flag_in(request.query_params, "force")
         require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
         if leave_cluster(cluster=cluster, actor=actor, force=force):
             return Response(status=204)
@@ -121,7 +121,8 @@ def _accepted(cluster: Cluster) -> dict[str, Any]:
     return {"code": 202, "message": text % {"name": cluster.name}}
 
 
-def _cluster(key: UUID) -> Cluster:
+def cluster_by_id(key: UUID) -> Cluster:
+    """The cluster. Raises Absent."""
     found = Cluster.objects.filter(pk=key).first()
     if found is None:
         raise Absent

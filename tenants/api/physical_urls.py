@@ -2,11 +2,20 @@
 
 from django.urls import path
 
-from tenants.api import clusters, metrics, node_pools, nodes, pool_resources, telemetry
+from tenants.api import cluster_acts, clusters, metrics, node_pools, nodes, pool_resources, telemetry
 
 urlpatterns = [
     path("v1/clusters", clusters.Clusters.as_view()),
     path("v1/clusters/<uuid:cluster_id>", clusters.OneCluster.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/syncs", cluster_acts.Syncs.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/sync-rehearsals", cluster_acts.Rehearsals.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/differences", cluster_acts.Differences.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/differences/repair", cluster_acts.Repairs.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/differences/adopt", cluster_acts.Adoptions.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/pod-security", cluster_acts.PodSecurity.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/pause", cluster_acts.Pause.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/unpause", cluster_acts.Unpause.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/connection-test", cluster_acts.ConnectionTest.as_view()),
     path("v1/clusters/<uuid:cluster_id>/nodes", nodes.ClusterNodes.as_view()),
     path("v1/clusters/<uuid:cluster_id>/metrics", metrics.ClusterMetrics.as_view()),
     path("v1/clusters/<uuid:cluster_id>/nodepools/<str:pool_name>/metrics", metrics.PoolMetrics.as_view()),

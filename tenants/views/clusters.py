@@ -18,10 +18,12 @@ from clusters.services.configured import promises_on, warnings_of
 from clusters.services.estate import request_reconcile
 from clusters.services.inquiries import door_of
 from clusters.services.security import set_pod_security
+from portal.core.copying import copies_of_act
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
 from portal.core.keyset import page_of
 from tenants.permissions import Verb, can, require
+from tenants.twins import asked_of
 
 DRIFTS: Final = 50
 """Differences on a page."""
@@ -75,8 +77,10 @@ def pod_security(request: HttpRequest, name: str) -> HttpResponse:
     """Choose what pods in project namespaces must satisfy."""
     actor = actor_of(request)
     require(actor, Verb.MANAGE_CLUSTERS)
-    cluster = get_object_or_404(Cluster, name=name)
-    set_pod_security(cluster=cluster, level=request.POST.get("level", ""), actor=actor)
+    cluster, level = get_object_or_404(Cluster, name=name), request.POST.get("level", "")
+    if copied := copies_of_act(request, asked_of(cluster, "pod-security", {"podSecurity": level}, verb="PUT")):
+        return copied
+    set_pod_security(cluster=cluster, level=level, actor=actor)
     messages.success(request, _("Project namespaces of %(name)s are brought to this level.") % {"name": cluster.name})
     return redirect(f"{reverse('tenants:cluster', args=[cluster.name])}?tab=promises")
 
@@ -88,6 +92,8 @@ def reconcile_now(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     require(actor, Verb.MANAGE_CLUSTERS)
     cluster = get_object_or_404(Cluster, name=name)
+    if copied := copies_of_act(request, asked_of(cluster, "syncs")):
+        return copied
     request_reconcile(cluster, actor)
     messages.success(request, _("Asked for a reconcile of %(name)s. Its run appears below.") % {"name": cluster.name})
     return redirect(f"{reverse('tenants:cluster', args=[cluster.name])}?tab=sync")

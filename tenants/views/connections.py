@@ -19,11 +19,13 @@ from clusters.services.leaving import forget_cluster, traces_of, users_of
 from clusters.services.registration import change_connection, register_cluster, try_entered, try_stored
 from clusters.services.removing import removal_of, request_removal
 from portal.core.actors import Actor
+from portal.core.copying import copies_of_act
 from portal.core.errors import Absent, RungError
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
 from tenants.forms import ConnectForm, ConnectionForm, LeaveForm, ReconnectForm
 from tenants.permissions import Verb, require
+from tenants.twins import asked_of
 
 REPORT: Final = "tenants/parts/connection_report.html"
 
@@ -95,6 +97,8 @@ def try_connection(request: HttpRequest, name: str) -> HttpResponse:
     """Ask the cluster now, over the stored connection."""
     _admin(request)
     cluster = get_object_or_404(Cluster, name=name, credential__isnull=False)
+    if copied := copies_of_act(request, asked_of(cluster, "connection-test")):
+        return copied
     return _report(request, try_stored(cluster), cluster.flavour)
 
 
@@ -103,8 +107,12 @@ def try_connection(request: HttpRequest, name: str) -> HttpResponse:
 def hold(request: HttpRequest, name: str) -> HttpResponse:
     """Pause a cluster, or work with it again."""
     actor, cluster = _admin(request), get_object_or_404(Cluster, name=name)
-    if cluster.state == ClusterState.PAUSED:
-        unpause(cluster=cluster, actor=actor, adopt=request.POST.get("adopt") == "yes")
+    paused, takes_over = cluster.state == ClusterState.PAUSED, request.POST.get("adopt") == "yes"
+    call = asked_of(cluster, "unpause", {"adopt": takes_over}) if paused else asked_of(cluster, "pause", {})
+    if copied := copies_of_act(request, call):
+        return copied
+    if paused:
+        unpause(cluster=cluster, actor=actor, adopt=takes_over)
         messages.success(request, _("Rung works with %(name)s again.") % {"name": cluster.name})
     else:
         reason = _("Paused by %(who)s.") % {"who": actor.name}

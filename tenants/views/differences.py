@@ -13,9 +13,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from clusters.models import Cluster, Drift, SyncRun
 from clusters.selectors import difference, outcomes_of
 from clusters.services.repairs import REPAIRABLE, adopt, repair, request_dry_run
+from portal.core.copying import copies_of_act
 from portal.core.http import actor_of
 from portal.core.keyset import page_of
 from tenants.permissions import Verb, can, require
+from tenants.twins import asked_of, asked_of_object
 
 OUTCOMES: Final = 100
 """Objects of a run on a page."""
@@ -32,8 +34,11 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
         context = {"cluster": drift.cluster, "drift": drift, "may": may, "repairable": drift.category in REPAIRABLE}
         return render(request, "tenants/difference.html", context)
     require(actor, Verb.MANAGE_CLUSTERS)
+    adopted = request.POST.get("uid", "") if request.POST.get("act") == "adopt" else ""
+    if copied := copies_of_act(request, asked_of_object(drift, adopted=adopted)):
+        return copied
     if request.POST.get("act") == "adopt":
-        adopt(drift=drift, uid=request.POST.get("uid", ""), actor=actor)
+        adopt(drift=drift, uid=adopted, actor=actor)
         messages.success(request, _("Asked to take over %(name)s. The next run does it.") % {"name": drift.name})
     else:
         repair(drift=drift, actor=actor)
@@ -48,6 +53,8 @@ def dry_run(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     require(actor, Verb.MANAGE_CLUSTERS)
     cluster = get_object_or_404(Cluster, name=name)
+    if copied := copies_of_act(request, asked_of(cluster, "sync-rehearsals")):
+        return copied
     request_dry_run(cluster=cluster, actor=actor)
     messages.success(request, _("Asked what a reconcile would do. The dry run appears below within seconds."))
     return redirect(f"{reverse('tenants:cluster', args=[name])}?tab=sync")

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from runpy import run_path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from clusters.models import Cluster, NodePool
+from clusters.models import Adoption, Cluster, ClusterState, Drift, DriftKind, NodePool
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
 from rung_cli.main import run
@@ -33,14 +35,10 @@ WITHOUT: Final = {
     "components/nav.html": "signing out",
     "registration/code.html": "signing in",
     "registration/login.html": "signing in",
-    "tenants/cluster.html": "no route runs or rehearses a cluster's sync",
     "tenants/connect.html": "a cluster's credentials go through no text that is kept",
-    "tenants/connection.html": "a cluster's credentials go through no text that is kept, and no route holds its sync",
-    "tenants/difference.html": "no route takes over or repairs an object",
+    "tenants/connection.html": "a cluster's credentials go through no text that is kept",
     "tenants/leave.html": "asks for the cluster's name, so that no wrong one is left",
     "tenants/metrics.html": "a token goes through no text that is kept",
-    "tenants/parts/connection_facts.html": "no route tries a connection",
-    "tenants/parts/promises.html": "no route changes a cluster",
     "tenants/parts/switch_plan.html": "no route changes a cluster's scheduler",
     "tenants/prove.html": "proving who one is",
     "tenants/second_factor.html": "one's own second factor",
@@ -136,7 +134,58 @@ def _rotated(scene: Scene) -> Thing:
     return reverse("tenants:rotate-key", args=[row.pk]), {}, changed.exists
 
 
+def _asked(page: str, action: str) -> Callable[[Scene], Thing]:
+    """What a worker is asked for: the record of it is what can be seen."""
+
+    def make(scene: Scene) -> Thing:
+        records = AuditRecord.objects.filter(action=action)
+        known = records.count()
+        return reverse(f"tenants:{page}", args=[scene.project.cluster.name]), {}, lambda: records.count() - known
+
+    return make
+
+
+def _pod_security(scene: Scene) -> Thing:
+    cluster = Cluster.objects.filter(pk=scene.project.cluster_id)
+    cluster.update(pod_security="restricted")
+    standing = cluster.values_list("pod_security", flat=True)
+    return reverse("tenants:pod-security", args=[scene.project.cluster.name]), {"level": "baseline"}, standing.get
+
+
+def _held(state: ClusterState) -> Callable[[Scene], Thing]:
+    def make(scene: Scene) -> Thing:
+        cluster = Cluster.objects.filter(pk=scene.project.cluster_id)
+        cluster.update(state=state)
+        standing = cluster.values_list("state", flat=True)
+        return reverse("tenants:hold", args=[scene.project.cluster.name]), {}, standing.get
+
+    return make
+
+
+def _difference(category: DriftKind, stranger: str = "", **sent: str) -> Callable[[Scene], Thing]:
+    def make(scene: Scene) -> Thing:
+        Adoption.objects.all().delete()
+        cluster = scene.project.cluster
+        row = Drift(cluster=cluster, category=category, kind="ResourceQuota", namespace="ns", name=scene.name())
+        row.object_uid, row.owner, row.seen_at = stranger, "project.1", timezone.now()
+        row.save()
+        query = urlencode({"kind": row.kind, "namespace": row.namespace, "name": row.name})
+        records = AuditRecord.objects.filter(action__in=["cluster.repair", "cluster.adopt"])
+        known = records.count()
+        address = f"{reverse('tenants:difference', args=[cluster.name])}?{query}"
+        return address, sent, lambda: (records.count() - known, Adoption.objects.count())
+
+    return make
+
+
 ACTS: Final[dict[str, Callable[[Scene], Thing]]] = {
+    "reconcile now": _asked("reconcile", "cluster.reconcile"),
+    "dry run": _asked("dry-run", "cluster.dry_run"),
+    "let images start as root": _pod_security,
+    "pause a cluster": _held(ClusterState.ACTIVE),
+    "work with a cluster again": _held(ClusterState.PAUSED),
+    "repair an object": _difference(DriftKind.CHANGED, act="repair"),
+    "take an object over": _difference(DriftKind.CONFLICT, "abc", act="adopt", uid="abc"),
     "stop a workload": _workload("stop"),
     "resume a workload": _workload("resume", stopped=True),
     "delete a workload": _workload("delete"),

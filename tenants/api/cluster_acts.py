@@ -1,0 +1,305 @@
+"""What an admin asks of a connected cluster: beyond Run:ai, whose clusters look after themselves.
+
+Whatever takes time is a worker's: it is asked for (202), and what came of it stands in the list of syncs.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Prefetch
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.models import Cluster, Drift, DriftKind, SyncOutcome, SyncRun
+from clusters.selectors import difference, drifts_of
+from clusters.services.connection_test import ConnectionReport
+from clusters.services.estate import pause, request_reconcile, unpause
+from clusters.services.registration import try_stored
+from clusters.services.repairs import adopt, repair, request_dry_run
+from clusters.services.security import set_pod_security
+from portal.core.bodies import PAGES, REFUSALS, AcceptedSchema, ErrorSchema, checked
+from portal.core.errors import Absent, Conflict
+from portal.core.http import actor_of
+from portal.core.paging import without_cursor
+from portal.core.routes import Route, Rule
+from portal.core.wire import stamp
+from tenants.api.cluster_act_schemas import (
+    ConnectionTestSchema,
+    DifferencesSchema,
+    Named,
+    NamedByUid,
+    PauseChange,
+    PodSecurityChange,
+    SyncsSchema,
+    UnpauseChange,
+)
+from tenants.api.clusters import ADMIN, cluster_by_id
+from tenants.permissions import Verb, require
+
+READ: Final = Rule(at="cluster")
+ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+FIRST: Final = 20
+"""Objects that a run in the list tells of; its page shows them all."""
+
+
+class Syncs(Route):
+    """What reconciles of a cluster did or would do; one more."""
+
+    access = {"GET": READ, "POST": ADMIN}
+
+    @extend_schema(
+        operation_id="get_cluster_syncs",
+        summary="List a cluster's syncs",
+        parameters=PAGES,
+        responses={200: SyncsSchema, **REFUSALS},
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """The newest first, each with the first objects that it changed: failures before the rest."""
+        shown = Prefetch(
+            "outcomes", queryset=SyncOutcome.objects.order_by("ok", "id")[:FIRST], to_attr="first_outcomes"
+        )
+        page = without_cursor(cluster_by_id(cluster_id).sync_runs.prefetch_related(shown), request)
+        return Response({"syncs": [_run_json(each) for each in page.rows], **page.ways_on})
+
+    @extend_schema(
+        operation_id="sync_cluster",
+        summary="Reconcile a cluster now",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """A worker makes the cluster equal to the database; 409 while it is paused."""
+        request_reconcile(_managed(request, cluster_id), actor_of(request))
+        return _accepted(_("A worker reconciles the cluster; its run appears among the syncs."))
+
+
+class Rehearsals(Route):
+    """What a reconcile would do."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="rehearse_cluster_sync",
+        summary="Find out what a reconcile would do",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """A worker finds out and writes nothing; 409 while the cluster is paused."""
+        request_dry_run(cluster=_managed(request, cluster_id), actor=actor_of(request))
+        return _accepted(_("A worker finds out what a reconcile would do; its dry run appears among the syncs."))
+
+
+class Differences(Route):
+    """How a cluster's objects differ from what is wanted."""
+
+    access = {"GET": READ}
+
+    @extend_schema(
+        operation_id="get_cluster_differences",
+        summary="List what differs in a cluster",
+        parameters=PAGES,
+        responses={200: DifferencesSchema, **REFUSALS},
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """As the last look found them."""
+        page = without_cursor(drifts_of(cluster_by_id(cluster_id)), request)
+        return Response({"differences": [_difference_json(each) for each in page.rows], **page.ways_on})
+
+
+class Repairs(Route):
+    """An object of ours that somebody changed."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="repair_difference",
+        summary="Repair an object now",
+        request=Named,
+        responses={202: AcceptedSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """The next run makes it as wanted; 404 where it does not differ, 409 where it is not Rung's to repair."""
+        cluster = _managed(request, cluster_id)
+        repair(drift=_named(cluster, checked(Named, request.data)), actor=actor_of(request))
+        return _accepted(_("The next run repairs it."))
+
+
+class Adoptions(Route):
+    """A foreign object in the place of a wanted one."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="adopt_object",
+        summary="Take a foreign object over",
+        request=NamedByUid,
+        responses={202: AcceptedSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """The next run marks it as Rung's own and makes it as wanted; 409 where another object is there by now."""
+        cluster = _managed(request, cluster_id)
+        body = checked(NamedByUid, request.data)
+        adopt(drift=_named(cluster, body), uid=body["uid"], actor=actor_of(request))
+        return _accepted(_("The next run takes it over."))
+
+
+class PodSecurity(Route):
+    """What pods in project namespaces must satisfy."""
+
+    access = {"PUT": ADMIN}
+
+    @extend_schema(
+        operation_id="set_pod_security",
+        summary="Set the Pod Security of project namespaces",
+        request=PodSecurityChange,
+        responses={204: None, **ANSWERED},
+    )
+    def put(self, request: Request, cluster_id: UUID) -> Response:
+        """It holds for pods made from then on."""
+        cluster = _managed(request, cluster_id)
+        body = checked(PodSecurityChange, request.data)
+        set_pod_security(cluster=cluster, level=body["podSecurity"], actor=actor_of(request))
+        return Response(status=204)
+
+
+class Pause(Route):
+    """A cluster left alone."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="pause_cluster",
+        summary="Leave a cluster alone",
+        request=PauseChange,
+        responses={204: None, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """Nothing is written to it until it is unpaused; what runs there goes on. Paused already changes nothing."""
+        cluster, actor = _managed(request, cluster_id), actor_of(request)
+        said = checked(PauseChange, request.data or {}).get("reason")
+        pause(cluster=cluster, reason=said or _("Paused by %(who)s.") % {"who": actor.name}, actor=actor)
+        return Response(status=204)
+
+
+class Unpause(Route):
+    """A cluster worked with again."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="unpause_cluster",
+        summary="Work with a cluster again",
+        request=UnpauseChange,
+        responses={204: None, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """Due at once. `adopt` takes over another cluster that answers at its address by now."""
+        cluster = _managed(request, cluster_id)
+        unpause(cluster=cluster, actor=actor_of(request), adopt=checked(UnpauseChange, request.data or {})["adopt"])
+        return Response(status=204)
+
+
+class ConnectionTest(Route):
+    """What the stored connection of a cluster reaches."""
+
+    access = {"POST": Rule(Verb.MANAGE_CLUSTERS, "cluster", reads=True)}
+
+    @extend_schema(
+        operation_id="test_cluster_connection",
+        summary="Test a cluster's connection",
+        request=None,
+        responses={200: ConnectionTestSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """Asks the cluster now: who Rung is there, and which rights it lacks. 409 for one that has no connection."""
+        cluster = _managed(request, cluster_id)
+        if not hasattr(cluster, "credential"):
+            text = _("%(name)s is simulated, and reached without a connection.") % {"name": cluster.name}
+            raise Conflict(text, code="no_connection")
+        return Response(_report_json(try_stored(cluster)))
+
+
+def _managed(request: Request, cluster_id: UUID) -> Cluster:
+    cluster = cluster_by_id(cluster_id)
+    require(actor_of(request), Verb.MANAGE_CLUSTERS, cluster=cluster)
+    return cluster
+
+
+def _named(cluster: Cluster, body: Mapping[str, Any]) -> Drift:
+    found = difference(cluster, kind=body["kind"], namespace=body["namespace"], name=body["name"])
+    if found is None:
+        raise Absent
+    return found
+
+
+def _accepted(message: str) -> Response:
+    return Response({"code": 202, "message": message}, status=202)
+
+
+def _run_json(run: SyncRun) -> dict[str, Any]:
+    return {
+        "id": run.pk,
+        "state": run.state,
+        "trigger": run.trigger,
+        "dryRun": run.dry_run,
+        "owners": run.scope.splitlines(),
+        "generation": run.generation,
+        "startedAt": stamp(run.started_at),
+        "finishedAt": stamp(run.finished_at),
+        "listed": run.listed,
+        "written": run.written,
+        "failed": run.failed,
+        "code": run.error_code,
+        "message": run.error,
+        "objects": [
+            {
+                "action": each.action,
+                "kind": each.kind,
+                "namespace": each.namespace,
+                "name": each.name,
+                "ok": each.ok,
+                "code": each.code,
+                "message": each.message,
+            }
+            for each in getattr(run, "first_outcomes", ())
+        ],
+    }
+
+
+def _difference_json(row: Drift) -> dict[str, Any]:
+    """`uid`: of the foreign object that may be taken over."""
+    return {
+        "category": DriftKind(row.category).value,
+        "kind": row.kind,
+        "namespace": row.namespace,
+        "name": row.name,
+        "owner": row.owner,
+        "message": row.message,
+        "changes": row.changes,
+        "uid": row.object_uid,
+        "seenAt": stamp(row.seen_at),
+    }
+
+
+def _report_json(report: ConnectionReport) -> dict[str, Any]:
+    return {
+        "works": report.works,
+        "code": report.code,
+        "message": report.error,
+        "uid": report.uid,
+        "version": report.version,
+        "username": report.username,
+        "milliseconds": report.milliseconds,
+        "missing": [
+            {"resources": list(gap.resources), "verbs": list(gap.missing), "unknown": list(gap.unknown), "why": gap.why}
+            for gap in report.gaps
+        ],
+        "excess": list(report.excess),
+        "schedulers": [each.name for each in report.schedulers],
+        "warnings": list(report.warnings),
+        "unserved": list(report.unserved),
+    }
