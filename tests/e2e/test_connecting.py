@@ -54,7 +54,7 @@ def test_from_the_first_test_to_the_last_trace(
     page.get_by_label("Name", exact=False).first.fill("real")
     page.get_by_role("button", name="Connect", exact=True).click()
     expect(page.get_by_text("real is connected; its first sync runs now")).to_be_visible()
-    page.get_by_role("button", name="Test the connection").click()
+    page.get_by_role("button", name="Test the connection", exact=True).click()
     expect(page.locator("#report")).to_contain_text("every right Rung needs")
     page.get_by_text("rights, all granted").click()
     clean(page)
@@ -62,7 +62,7 @@ def test_from_the_first_test_to_the_last_trace(
 
     cluster = Cluster.objects.get(name="real")
     assert reconcile(cluster).state == "succeeded"
-    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Pause", exact=True).click()
     page.get_by_role("link", name="Leave this cluster").click()
     expect(page.get_by_text("PriorityClass")).to_be_visible()
     clean(page)
