@@ -187,10 +187,10 @@ def _nodes_by_cluster(clusters: Iterable[Cluster]) -> Mapping[object, list[NodeR
     return rows
 
 
-def runs_of(cluster: Cluster, *, most: int = 10, outcomes: int = 20) -> list[SyncRun]:
-    """The newest runs, each with what happened to its first objects, failures before the rest."""
+def runs_of(cluster: Cluster, *, outcomes: int = 20) -> QuerySet[SyncRun]:
+    """Its runs, newest first, each with what happened to its first objects, failures before the rest."""
     shown = Prefetch("outcomes", queryset=SyncOutcome.objects.order_by("ok", "id")[:outcomes], to_attr="first_outcomes")
-    return list(cluster.sync_runs.prefetch_related(shown)[:most])
+    return cluster.sync_runs.prefetch_related(shown)
 
 
 def outcomes_of(run: SyncRun) -> QuerySet[SyncOutcome]:

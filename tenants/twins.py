@@ -45,10 +45,10 @@ def asked_of(cluster: Cluster, what: str, body: Mapping[str, Any] | None = None,
     return Request(verb, f"{CLUSTERS}/{cluster.pk}/{what}", body)
 
 
-def asked_of_object(drift: Drift, *, adopted: str = "") -> Request:
+def asked_of_object(drift: Drift, *, adopted: str | None = None) -> Request:
     """An object repaired, or taken over by the uid under which it was shown."""
     named = {"kind": drift.kind, "namespace": drift.namespace, "name": drift.name}
-    if adopted:
+    if adopted is not None:
         return asked_of(drift.cluster, "differences/adopt", {**named, "uid": adopted})
     return asked_of(drift.cluster, "differences/repair", named)
 

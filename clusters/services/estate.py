@@ -53,8 +53,9 @@ def rename_cluster(*, cluster: Cluster, name: str, actor: Actor) -> None:
 
 
 @transaction.atomic
-def pause(*, cluster: Cluster, reason: str, actor: Actor) -> None:
+def pause(*, cluster: Cluster, actor: Actor, reason: str = "") -> None:
     """Leave the cluster alone until it is unpaused; work on it goes on by itself. Paused already changes nothing."""
+    reason = reason or f"Paused by {actor.name}."
     changed = Cluster.objects.filter(pk=cluster.pk, state=ClusterState.ACTIVE).update(
         state=ClusterState.PAUSED, paused_reason=reason
     )

@@ -104,8 +104,10 @@ def try_entered(source: Source, flavour: str, *, opens: Opens = open_gateway) ->
 
 
 def try_stored(cluster: Cluster, *, opens: Opens = open_gateway) -> ConnectionReport:
-    """Test the stored connection of a cluster."""
-    row = ClusterCredential.objects.get(cluster=cluster)
+    """Test the stored connection of a cluster. Conflict for one that is reached without."""
+    row = ClusterCredential.objects.filter(cluster=cluster).first()
+    if row is None:
+        raise Conflict(f"{cluster.name} is simulated, and reached without a connection.", code="no_connection")
     try:
         return try_connection(opened(row), cluster.flavour, opens=opens)
     except CredentialUnreadable as error:

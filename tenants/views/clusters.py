@@ -25,6 +25,8 @@ from portal.core.keyset import page_of
 from tenants.permissions import Verb, can, require
 from tenants.twins import asked_of
 
+RUNS: Final = 10
+"""The newest runs on a page."""
 DRIFTS: Final = 50
 """Differences on a page."""
 TABS: Final = {
@@ -60,7 +62,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "warnings": warnings_of(flavour, cluster.configured),
         "nodes": nodes,
         "pools": pool_rows(nodes),
-        "runs": runs_of(cluster),
+        "runs": runs_of(cluster)[:RUNS],
         "drifts": page_of(drifts_of(cluster), column="name", after=request.GET.get("after", ""), size=DRIFTS),
         "leavings": leavings_of(cluster),
         "door": door_of(cluster),

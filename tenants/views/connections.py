@@ -115,8 +115,7 @@ def hold(request: HttpRequest, name: str) -> HttpResponse:
         unpause(cluster=cluster, actor=actor, adopt=takes_over)
         messages.success(request, _("Rung works with %(name)s again.") % {"name": cluster.name})
     else:
-        reason = _("Paused by %(who)s.") % {"who": actor.name}
-        pause(cluster=cluster, reason=reason, actor=actor)
+        pause(cluster=cluster, actor=actor)
         messages.success(request, _("%(name)s is left alone until it is unpaused.") % {"name": cluster.name})
     return redirect("tenants:connection", name=cluster.name)
 

@@ -34,10 +34,10 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
         context = {"cluster": drift.cluster, "drift": drift, "may": may, "repairable": drift.category in REPAIRABLE}
         return render(request, "tenants/difference.html", context)
     require(actor, Verb.MANAGE_CLUSTERS)
-    adopted = request.POST.get("uid", "") if request.POST.get("act") == "adopt" else ""
+    adopted = request.POST.get("uid", "") if request.POST.get("act") == "adopt" else None
     if copied := copies_of_act(request, asked_of_object(drift, adopted=adopted)):
         return copied
-    if request.POST.get("act") == "adopt":
+    if adopted is not None:
         adopt(drift=drift, uid=adopted, actor=actor)
         messages.success(request, _("Asked to take over %(name)s. The next run does it.") % {"name": drift.name})
     else:
