@@ -15,7 +15,7 @@ from clusters.models.gpu_use import METRIC
 from clusters.ports import SchedulerFlavour
 from clusters.services.estate import POOL_LABEL
 from clusters.topologies import MOST
-from portal.core.errors import Problem, RungError
+from portal.core.errors import RungError
 from portal.core.pageforms import NOTHING, PageForm
 
 KUBECONFIG: Final = "kubeconfig"
@@ -96,7 +96,7 @@ class ConnectionForm(PageForm):
         """A problem inside the kubeconfig stands at its field, with its place in the text."""
         inside = [problem for problem in error.problems if problem.pointer not in OF_PARTS]
         for problem in inside:
-            self.add_error(KUBECONFIG if self._pasted else None, _told(problem))
+            self.add_error(KUBECONFIG if self._pasted else None, problem.placed_message)
         if len(inside) < len(error.problems) or not error.problems:
             rest = [problem for problem in error.problems if problem not in inside]
             super().show(type(error)(error.message, code=error.code, problems=rest), fields)
@@ -239,9 +239,3 @@ class LeaveForm(PageForm):
         if typed != self._name:
             raise forms.ValidationError(_("This is not the name of this cluster."))
         return typed
-
-
-def _told(problem: Problem) -> str:
-    line = f"line {problem.line}: " if problem.line else ""
-    place = f"{problem.pointer}: " if problem.pointer else ""
-    return f"{line}{place}{problem.message}"

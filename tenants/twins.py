@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from clusters.entered import Entered
 from clusters.models import Cluster, Drift, NodePool
+from clusters.services.registration import Source
 from portal.core.recipes import Request
 from tenants.models import AccessKey, Department, Project
 from tenants.resources import entry_of
@@ -43,6 +45,38 @@ def pool_gone(pool: NodePool) -> Request:
 def asked_of(cluster: Cluster, what: str, body: Mapping[str, Any] | None = None, *, verb: str = "POST") -> Request:
     """What an admin asks of a cluster, by its word in the address: `syncs`, `pause`, `differences/repair` …"""
     return Request(verb, f"{CLUSTERS}/{cluster.pk}/{what}", body)
+
+
+def connected(name: str, flavour: str, source: Source) -> Request:
+    """A cluster taken in; its credential stands in no text."""
+    body, secrets = _reached(source)
+    return Request("POST", CLUSTERS, {"name": name, "flavour": flavour, **body}, secrets=secrets)
+
+
+def reconnected(cluster: Cluster, source: Source, *, adopt: bool) -> Request:
+    """Another way to a cluster, or another credential."""
+    body, secrets = _reached(source)
+    return Request("PUT", f"{CLUSTERS}/{cluster.pk}/connection", {**body, "adopt": adopt}, secrets=secrets)
+
+
+def measured_by(cluster: Cluster, *, server: str, ca: str, token: str, metric: str) -> Request:
+    """Where a cluster's Prometheus is."""
+    body, secrets = _reached(Entered(server=server, ca=ca, token=token))
+    return Request("PUT", f"{CLUSTERS}/{cluster.pk}/metrics-source", {**body, "metric": metric}, secrets=secrets)
+
+
+def _reached(source: Source) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """What a text may say of a connection, and from which variables it takes the rest."""
+    if not isinstance(source, Entered):
+        return {}, {"/kubeconfig": "CLUSTER_KUBECONFIG"}
+    parts = {"server": source.server, "ca": source.ca, "tlsServerName": source.tls_server_name}
+    said = {name: part for name, part in parts.items() if part} | ({"insecure": True} if source.insecure else {})
+    return said, ({"/token": "CLUSTER_TOKEN"} if source.token else {})
+
+
+def left(cluster: Cluster, *, forget: bool) -> Request:
+    """What Rung made in a cluster deleted; or the cluster forgotten, with all of that left there."""
+    return Request("DELETE", f"{CLUSTERS}/{cluster.pk}{'?force=true' if forget else ''}")
 
 
 def asked_of_object(drift: Drift, *, adopted: str | None = None) -> Request:

@@ -1,6 +1,6 @@
 """Forms of the workloads' pages as calls of the REST API that do the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -32,9 +32,14 @@ POLICIES: Final[Mapping[Kind, str]] = {
 
 def act_on(workload: Workload, action: str) -> Request:
     """`suspend`, `resume` or `delete` of one workload, of whatever type."""
-    body = {"ids": [str(workload.pk)], "action": action}
-    sure = ("--yes",) if action == "delete" else ()
-    words = (action, f"{workload.project.name}/{workload.name}", *sure)
+    return act_on_all([workload], action)
+
+
+def act_on_all(rows: Iterable[Workload], action: str) -> Request:
+    """The same of several."""
+    named = {str(each.pk): f"{each.project.name}/{each.name}" for each in rows}
+    body = {"ids": list(named), "action": action}
+    words = (action, *named.values(), *(("--yes",) if action == "delete" else ()))
     return Request("POST", "/api/v1/workloads/batch", body, "workloads.workloads_batch.batch_workloads", rung=words)
 
 
@@ -100,12 +105,18 @@ def wish(old: Subscription | None, events: Sequence[Mapping[str, Any]], channels
 
 
 def channel(old: NotificationChannel | None, name: str, config: Mapping[str, Any]) -> Request:
-    """A channel of mail. A password that was typed is left out: it belongs into no text that is kept."""
+    """A channel of mail. A password that was typed stands in no text."""
     said = {key: value for key, value in config.items() if key != "password"}
+    secrets = {"/config/password": "MAIL_PASSWORD"} if config.get("password") else {}
     body = {"type": "email", "config": said}
     if old:
-        return Request("PUT", f"{CHANNELS}/{old.name}", body)
-    return Request("POST", CHANNELS, {"name": name, **body})
+        return Request("PUT", f"{CHANNELS}/{old.name}", body, secrets=secrets)
+    return Request("POST", CHANNELS, {"name": name, **body}, secrets=secrets)
+
+
+def channel_tried(row: NotificationChannel, to: str) -> Request:
+    """A test message by a channel."""
+    return Request("POST", f"{CHANNELS}/{row.name}/trial-messages", {"to": to})
 
 
 def channel_gone(row: NotificationChannel) -> Request:

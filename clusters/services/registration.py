@@ -107,11 +107,16 @@ def try_stored(cluster: Cluster, *, opens: Opens = open_gateway) -> ConnectionRe
     """Test the stored connection of a cluster. Conflict for one that is reached without."""
     row = ClusterCredential.objects.filter(cluster=cluster).first()
     if row is None:
-        raise Conflict(f"{cluster.name} is simulated, and reached without a connection.", code="no_connection")
+        raise no_connection(cluster)
     try:
         return try_connection(opened(row), cluster.flavour, opens=opens)
     except CredentialUnreadable as error:
         return ConnectionReport(error=error.message, code=error.code)
+
+
+def no_connection(cluster: Cluster) -> Conflict:
+    """Why nothing can be said of the connection of a cluster that has none."""
+    return Conflict(f"{cluster.name} is simulated, and reached without a connection.", code="no_connection")
 
 
 def _with_secret(row: ClusterCredential, connection: Connection) -> Connection:

@@ -1,13 +1,15 @@
 """Bodies that every app's REST routes share: the error, the count, and the strict reading of what was sent."""
 
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
-from portal.core.errors import Problem, Refused
+from portal.core.errors import Problem, Refused, RungError
 
 
 class ProblemSchema(serializers.Serializer[Any]):
@@ -71,6 +73,25 @@ def checked(schema: type[serializers.Serializer[Any]], body: object) -> dict[str
     if problems:
         raise Refused(problems[0].message, code="invalid", problems=problems)
     return found
+
+
+@contextmanager
+def pointing(names: Mapping[str, str], *, else_at: str | None = None) -> Iterator[None]:
+    """A refusal points at fields as a route calls them: by `names`, else as it is.
+
+    `else_at`: the field that every other pointer is a place in; the message then begins with that place.
+    """
+    try:
+        yield
+    except RungError as error:
+        error.problems = tuple(_moved(each, names, else_at) for each in error.problems)
+        raise
+
+
+def _moved(problem: Problem, names: Mapping[str, str], else_at: str | None) -> Problem:
+    if problem.pointer in names or else_at is None:
+        return replace(problem, pointer=names.get(problem.pointer, problem.pointer))
+    return replace(problem, pointer=else_at, message=problem.placed_message)
 
 
 @lru_cache

@@ -28,16 +28,19 @@ def copies_of(request: HttpRequest, form: BaseForm, call: Callable[[], Request])
     return _told(request, [call()] if form.is_valid() else [], form=form)
 
 
-def copies_of_act(request: HttpRequest, call: Request) -> HttpResponse | None:
-    """The texts for a button that does one thing; None where they are not asked for. Ask before anything is done."""
-    return _told(request, [call]) if _asked(request) else None
+def copies_of_act(request: HttpRequest, call: Request | None, *, lacking: str = "") -> HttpResponse | None:
+    """The texts for a button that does one thing; None where they are not asked for. Ask before anything is done.
+
+    `lacking`: what to do first, where there is no call yet.
+    """
+    return _told(request, [call] if call else [], lacking=lacking) if _asked(request) else None
 
 
 def _asked(request: HttpRequest) -> bool:
     return request.method == "POST" and request.headers.get("HX-Target") in TARGETS
 
 
-def _told(request: HttpRequest, calls: Sequence[Request], **more: BaseForm) -> HttpResponse:
+def _told(request: HttpRequest, calls: Sequence[Request], **more: BaseForm | str) -> HttpResponse:
     shown = recipes(address_of(request), calls) if calls else []
     context = {"recipes": shown, "place": TARGETS[request.headers["HX-Target"]], **more}
     return render(request, "components/copied.html", context)

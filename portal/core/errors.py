@@ -27,6 +27,13 @@ class Problem:
     line: int | None = None
     numbers: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def placed_message(self) -> str:
+        """The message behind its place, for a text that stands in one field as a whole."""
+        line = f"line {self.line}: " if self.line else ""
+        place = f"{self.pointer}: " if self.pointer else ""
+        return f"{line}{place}{self.message}"
+
     def as_json(self) -> dict[str, Any]:
         """The problem as it stands in an API answer; empty parts are left out."""
         return {key: value for key, value in asdict(self).items() if value not in (None, (), {})}

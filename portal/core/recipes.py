@@ -1,13 +1,14 @@
 """The same request as a page makes, as texts to copy: YAML, curl, `rung`, and Python with Run:ai's client. Pure.
 
 Whatever people typed stands in them as data: inside JSON, a quoted here-document or a quoted word of the shell. Who
-asks is never written: `$RUNG_TOKEN` for curl, an access key in the environment for Python.
+asks is never written: `$RUNG_TOKEN` for curl, an access key in the environment for Python. Nor is any other secret:
+each text takes it from the environment.
 """
 
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pprint import pformat
 from typing import Any, Final
 
@@ -21,7 +22,8 @@ class Request:
     """One call of the REST API.
 
     `method` is its name in Run:ai's client, from the client's root, if it has one; `arguments` stand before its body.
-    `rung`: the words of the command that does the same, if there is one of its own.
+    `rung`: the words of the command that does the same, if there is one of its own. `secrets`: members that the body
+    lacks, by JSON pointer, each with the variable of the environment that holds it.
     """
 
     verb: str
@@ -30,6 +32,7 @@ class Request:
     method: str = ""
     arguments: tuple[str, ...] = ()
     rung: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,18 @@ def curl_text(address: str, request: Request) -> str:
     lines = [head, _BEARER]
     if request.body is None:
         return " \\\n  ".join(lines)
-    lines += ["--header 'Content-Type: application/json'", "--data-binary @- "]
-    return " \\\n  ".join(lines) + here_document(json.dumps(request.body, indent=2, ensure_ascii=False), "JSON")
+    lines += ["--header 'Content-Type: application/json'", "--data-binary @-"]
+    command, body = " \\\n  ".join(lines), json.dumps(request.body, indent=2, ensure_ascii=False)
+    if not request.secrets:
+        return f"{command} {here_document(body, 'JSON')}"
+    added = " | ".join(f".{pointer[1:].replace('/', '.')} = env.{name}" for pointer, name in request.secrets.items())
+    return f"{_told(request)}{command} < <(jq '{added}' {here_document(body, 'JSON')}\n)"
+
+
+def _told(request: Request) -> str:
+    return "".join(
+        f"# ${name}: {pointer[1:]}, which is not written here.\n" for pointer, name in request.secrets.items()
+    )
 
 
 _BEARER: Final = """--header @<(printf %s "Authorization: Bearer $RUNG_TOKEN")"""
@@ -96,6 +109,7 @@ def _asked_by_rung(request: Request) -> str:
     words = ["api", request.verb, request.path.removeprefix("/api/")]
     if request.body is None:
         return rung_text(words)
+    words += [word for pointer, name in request.secrets.items() for word in ("--from-env", f"{pointer}={name}")]
     return rung_text([*words, "-f", "-"], yaml_text([request.body]))
 
 
@@ -107,12 +121,20 @@ def python_text(address: str, requests: Sequence[Request]) -> str:
 
 def _call(request: Request) -> str:
     body = None if request.body is None else pformat(dict(request.body), sort_dicts=False, width=100)
+    before = ""
+    if request.secrets:
+        before, body = f"{_told(request)}body = {body}\n{_added(request)}", "body"
     if request.method:
         arguments = [*map(repr, request.arguments), *([body] if body else [])]
-        return f"answer = client.{request.method}({', '.join(arguments)})\nprint(answer.data)"
+        return f"{before}answer = client.{request.method}({', '.join(arguments)})\nprint(answer.data)"
     more = f", body={body}" if body else ""
     asked = f"method={request.verb!r}, resource_path={request.path!r}{more}"
-    return f"answer = client.api_client.call_api({asked})\nprint(answer.data)"
+    return f"{before}answer = client.api_client.call_api({asked})\nprint(answer.data)"
+
+
+def _added(request: Request) -> str:
+    places = {pointer: "".join(f"[{part!r}]" for part in pointer[1:].split("/")) for pointer in request.secrets}
+    return "".join(f"body{place} = os.environ[{request.secrets[at]!r}]\n" for at, place in places.items())
 
 
 _SIGNED_IN: Final = """import os

@@ -35,8 +35,8 @@ from tenants.api.cluster_act_schemas import (
     SyncsSchema,
     UnpauseChange,
 )
-from tenants.api.clusters import ADMIN, cluster_by_id
-from tenants.permissions import Verb, require
+from tenants.api.lookups import ADMIN, cluster_by_id, managed_cluster
+from tenants.permissions import Verb
 
 READ: Final = Rule(at="cluster")
 ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
@@ -66,7 +66,7 @@ class Syncs(Route):
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """A worker makes the cluster equal to the database; 409 while it is paused."""
-        request_reconcile(_managed(request, cluster_id), actor_of(request))
+        request_reconcile(managed_cluster(request, cluster_id), actor_of(request))
         return _accepted(_("A worker reconciles the cluster; its run appears among the syncs."))
 
 
@@ -83,7 +83,7 @@ class Rehearsals(Route):
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """A worker finds out and writes nothing; 409 while the cluster is paused."""
-        request_dry_run(cluster=_managed(request, cluster_id), actor=actor_of(request))
+        request_dry_run(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))
         return _accepted(_("A worker finds out what a reconcile would do; its dry run appears among the syncs."))
 
 
@@ -117,7 +117,7 @@ class Repairs(Route):
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """The next run makes it as wanted; 404 where it does not differ, 409 where it is not Rung's to repair."""
-        cluster = _managed(request, cluster_id)
+        cluster = managed_cluster(request, cluster_id)
         repair(drift=_named(cluster, checked(Named, request.data)), actor=actor_of(request))
         return _accepted(_("The next run repairs it."))
 
@@ -135,7 +135,7 @@ class Adoptions(Route):
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """The next run marks it as Rung's own and makes it as wanted; 409 where another object is there by now."""
-        cluster = _managed(request, cluster_id)
+        cluster = managed_cluster(request, cluster_id)
         body = checked(NamedByUid, request.data)
         adopt(drift=_named(cluster, body), uid=body["uid"], actor=actor_of(request))
         return _accepted(_("The next run takes it over."))
@@ -154,7 +154,7 @@ class PodSecurity(Route):
     )
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """It holds for pods made from then on."""
-        cluster = _managed(request, cluster_id)
+        cluster = managed_cluster(request, cluster_id)
         body = checked(PodSecurityChange, request.data)
         set_pod_security(cluster=cluster, level=body["podSecurity"], actor=actor_of(request))
         return Response(status=204)
@@ -173,7 +173,7 @@ class Pause(Route):
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Nothing is written to it until it is unpaused; what runs there goes on. Paused already changes nothing."""
-        cluster, actor = _managed(request, cluster_id), actor_of(request)
+        cluster, actor = managed_cluster(request, cluster_id), actor_of(request)
         pause(cluster=cluster, reason=checked(PauseChange, request.data or {}).get("reason", ""), actor=actor)
         return Response(status=204)
 
@@ -191,7 +191,7 @@ class Unpause(Route):
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Due at once. `adopt` takes over another cluster that answers at its address by now."""
-        cluster = _managed(request, cluster_id)
+        cluster = managed_cluster(request, cluster_id)
         unpause(cluster=cluster, actor=actor_of(request), adopt=checked(UnpauseChange, request.data or {})["adopt"])
         return Response(status=204)
 
@@ -209,13 +209,7 @@ class ConnectionTest(Route):
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Asks the cluster now: who Rung is there, and which rights it lacks. 409 for one that has no connection."""
-        return Response(_report_json(try_stored(_managed(request, cluster_id))))
-
-
-def _managed(request: Request, cluster_id: UUID) -> Cluster:
-    cluster = cluster_by_id(cluster_id)
-    require(actor_of(request), Verb.MANAGE_CLUSTERS, cluster=cluster)
-    return cluster
+        return Response(_report_json(try_stored(managed_cluster(request, cluster_id))))
 
 
 def _named(cluster: Cluster, body: Mapping[str, Any]) -> Drift:

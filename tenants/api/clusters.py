@@ -1,7 +1,7 @@
 """Clusters as Run:ai's clients read, rename and leave them.
 
 Rung reaches a cluster itself, with a credential; nothing runs there that would dial home. So a cluster is not made
-empty and waited for: it is taken in with its connection, on the page Clusters.
+empty and waited for: it is taken in with its connection.
 """
 
 from typing import Any, Final
@@ -14,18 +14,25 @@ from rest_framework.response import Response
 
 from clusters.models import Cluster
 from clusters.services.estate import rename_cluster
+from clusters.services.registration import register_cluster
 from clusters.services.removing import leave_cluster
 from portal.core.bodies import REFUSALS, AcceptedSchema, ErrorSchema, checked
-from portal.core.errors import Absent, BadRequest, Refused
+from portal.core.errors import BadRequest, Refused
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from tenants.api.cluster_shapes import clusters_json
-from tenants.api.physical_schemas import ClusterChange, ClusterSchema, NewCluster
+from tenants.api.connecting import pointing_at_connection, source_in
+from tenants.api.connection_schemas import NewCluster
+from tenants.api.lookups import ADMIN, cluster_by_id, managed_cluster
+from tenants.api.physical_schemas import ClusterChange, ClusterSchema
 from tenants.permissions import Verb, require
 
-ADMIN: Final = Rule(Verb.MANAGE_CLUSTERS, "cluster")
 ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
+NEEDED: Final = (
+    "Rung reaches a cluster itself and needs its address and a credential: a kubeconfig, or server, ca and token, "
+    "here or on the page Clusters."
+)
 VERBOSITIES: Final = ("full", "metadata")
 VERBOSITY: Final = OpenApiParameter("verbosity", str, enum=VERBOSITIES)
 
@@ -51,19 +58,24 @@ class Clusters(Route):
 
     @extend_schema(
         operation_id="create_cluster",
-        summary="Say how a cluster is connected",
+        summary="Connect a cluster",
         request=NewCluster,
-        responses={422: ErrorSchema, **REFUSALS},
+        responses={201: ClusterSchema, 409: ErrorSchema, 422: ErrorSchema, **REFUSALS},
     )
     def post(self, request: Request) -> Response:
-        """Always refused: a cluster is taken in with its connection, in the browser."""
-        require(actor_of(request), Verb.MANAGE_CLUSTERS)
-        checked(NewCluster, request.data)
-        text = _(
-            "Rung reaches a cluster itself and needs its address and a credential, which no field here takes: "
-            "connect it on the page Clusters, with a kubeconfig or with server, CA and token."
-        )
-        raise Refused.at("", "connect_in_browser", text)
+        """Beyond Run:ai it needs a kubeconfig, or server, CA and token; the cluster is asked before it is kept.
+
+        It starts paused where Rung's account lacks rights there.
+        """
+        actor = actor_of(request)
+        require(actor, Verb.MANAGE_CLUSTERS)
+        body = checked(NewCluster, request.data)
+        source = source_in(body)
+        if source is None:
+            raise Refused.at("/kubeconfig", "connection_needed", _(NEEDED))
+        with pointing_at_connection(source):
+            cluster, _report = register_cluster(name=body["name"], flavour=body["flavour"], source=source, actor=actor)
+        return Response(clusters_json([cluster], full=True)[0], status=201)
 
 
 class OneCluster(Route):
@@ -90,8 +102,7 @@ class OneCluster(Route):
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """Its name here; nothing changes in the cluster."""
         actor = actor_of(request)
-        cluster = cluster_by_id(cluster_id)
-        require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
+        cluster = managed_cluster(request, cluster_id)
         body = checked(ClusterChange, request.data)
         rename_cluster(cluster=cluster, name=body["name"], actor=actor)
         return Response(status=204)
@@ -109,8 +120,7 @@ class OneCluster(Route):
         409 while departments, projects or records name it. With `force` it is forgotten at once.
         """
         actor = actor_of(request)
-        cluster, force = cluster_by_id(cluster_id), flag_in(request.query_params, "force")
-        require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
+        cluster, force = managed_cluster(request, cluster_id), flag_in(request.query_params, "force")
         if leave_cluster(cluster=cluster, actor=actor, force=force):
             return Response(status=204)
         return Response(_accepted(cluster), status=202)
@@ -119,14 +129,6 @@ class OneCluster(Route):
 def _accepted(cluster: Cluster) -> dict[str, Any]:
     text = _("A worker deletes what Rung made in %(name)s; delete it again when that is done to forget it.")
     return {"code": 202, "message": text % {"name": cluster.name}}
-
-
-def cluster_by_id(key: UUID) -> Cluster:
-    """The cluster. Raises Absent."""
-    found = Cluster.objects.filter(pk=key).first()
-    if found is None:
-        raise Absent
-    return found
 
 
 def _is_full(request: Request) -> bool:

@@ -1,8 +1,6 @@
 """Node pools as Run:ai's clients read, make and change them. What their client always sends is taken."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Final
 
 from django.db.models import Case, CharField, Count, Prefetch, Q, QuerySet, Value, When
@@ -15,8 +13,8 @@ from clusters.flavours import flavour_for
 from clusters.models import Node, NodePool
 from clusters.services.estate import create_node_pool, delete_node_pool, update_node_pool
 from clusters.topologies import MOST
-from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, ErrorSchema, checked
-from portal.core.errors import Absent, Refused, RungError
+from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema, ErrorSchema, checked, pointing
+from portal.core.errors import Absent, Refused
 from portal.core.filtering import Column, as_time, as_uuid, filters, ordering
 from portal.core.http import actor_of
 from portal.core.paging import without_cursor
@@ -76,7 +74,7 @@ class NodePools(Route):
         cluster = cluster_of(body["clusterId"])
         require(actor, Verb.MANAGE_CLUSTERS, cluster=cluster)
         refuse_unsupported(body)
-        with pointing():
+        with pointing(POINTERS):
             pool = create_node_pool(
                 cluster=cluster,
                 name=body["name"],
@@ -150,7 +148,7 @@ def _change(request: Request, pool_id: int) -> Response:
     require(actor, Verb.MANAGE_CLUSTERS, cluster=pool.cluster)
     body = checked(PoolChange, request.data)
     refuse_unsupported(body)
-    with pointing():
+    with pointing(POINTERS):
         update_node_pool(
             pool=pool,
             actor=actor,
@@ -224,18 +222,6 @@ PHASES: Final[Mapping[str, str]] = {
     "Unschedulable": "None of its nodes takes pods now.",
     "Ready": "",
 }
-
-
-@contextmanager
-def pointing() -> Iterator[None]:
-    """A refusal points at the field as it is called here."""
-    try:
-        yield
-    except RungError as error:
-        error.problems = tuple(
-            replace(each, pointer=POINTERS.get(each.pointer, each.pointer)) for each in error.problems
-        )
-        raise
 
 
 def _placement(body: Mapping[str, Any]) -> str | None:

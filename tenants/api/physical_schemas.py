@@ -37,13 +37,6 @@ class ClusterChange(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=63)
 
 
-class NewCluster(ClusterChange):
-    """What Run:ai takes of a new cluster."""
-
-    domain = serializers.CharField(max_length=253, required=False, allow_null=True, allow_blank=True)
-    version = serializers.CharField(max_length=63, required=False, allow_null=True, allow_blank=True)
-
-
 class NodeSchema(serializers.Serializer[Any]):
     """A node as it was last observed."""
 

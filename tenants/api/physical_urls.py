@@ -2,7 +2,17 @@
 
 from django.urls import path
 
-from tenants.api import cluster_acts, clusters, metrics, node_pools, nodes, pool_resources, telemetry
+from tenants.api import (
+    cluster_acts,
+    clusters,
+    connecting,
+    metrics,
+    node_pools,
+    nodes,
+    pool_resources,
+    switching,
+    telemetry,
+)
 
 urlpatterns = [
     path("v1/clusters", clusters.Clusters.as_view()),
@@ -16,6 +26,10 @@ urlpatterns = [
     path("v1/clusters/<uuid:cluster_id>/pause", cluster_acts.Pause.as_view()),
     path("v1/clusters/<uuid:cluster_id>/unpause", cluster_acts.Unpause.as_view()),
     path("v1/clusters/<uuid:cluster_id>/connection-test", cluster_acts.ConnectionTest.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/connection", connecting.ClusterConnection.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/metrics-source", connecting.ClusterMetricsSource.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/scheduler-plans", switching.SchedulerPlans.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/scheduler", switching.Scheduler.as_view()),
     path("v1/clusters/<uuid:cluster_id>/nodes", nodes.ClusterNodes.as_view()),
     path("v1/clusters/<uuid:cluster_id>/metrics", metrics.ClusterMetrics.as_view()),
     path("v1/clusters/<uuid:cluster_id>/nodepools/<str:pool_name>/metrics", metrics.PoolMetrics.as_view()),

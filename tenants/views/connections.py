@@ -1,5 +1,6 @@
 """Connecting clusters: how one is reached, whether that works, how it is left again. For platform admins."""
 
+from functools import partial
 from typing import Any, Final
 
 from django.contrib import messages
@@ -19,13 +20,14 @@ from clusters.services.leaving import forget_cluster, traces_of, users_of
 from clusters.services.registration import change_connection, register_cluster, try_entered, try_stored
 from clusters.services.removing import removal_of, request_removal
 from portal.core.actors import Actor
-from portal.core.copying import copies_of_act
+from portal.core.copying import copies_of, copies_of_act
 from portal.core.errors import Absent, RungError
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
+from portal.core.recipes import Request
 from tenants.forms import ConnectForm, ConnectionForm, LeaveForm, ReconnectForm
 from tenants.permissions import Verb, require
-from tenants.twins import asked_of
+from tenants.twins import asked_of, connected, left, reconnected
 
 REPORT: Final = "tenants/parts/connection_report.html"
 
@@ -38,6 +40,8 @@ def connect(request: HttpRequest) -> HttpResponse:
     form = ConnectForm(sent(request))
     if request.POST.get("act") == "test":
         return _tried(request, form)
+    if shown := copies_of(request, form, partial(_connected, form)):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
             cluster, report = register_cluster(
@@ -73,6 +77,8 @@ def connection(request: HttpRequest, name: str) -> HttpResponse:
     actor, cluster = _admin(request), get_object_or_404(Cluster, name=name)
     row = ClusterCredential.objects.filter(cluster=cluster).first()
     form = ReconnectForm(sent(request), row=row) if row else None
+    if form and (shown := copies_of(request, form, partial(_reconnected, cluster, form))):
+        return shown
     if request.method == "POST" and form is not None and form.is_valid():
         try:
             change_connection(cluster=cluster, source=form.source, actor=actor, adopt=form.cleaned_data["adopt"])
@@ -125,10 +131,12 @@ def hold(request: HttpRequest, name: str) -> HttpResponse:
 def leave(request: HttpRequest, name: str) -> HttpResponse:
     """What leaving a cluster takes along; then delete what Rung made there, or forget it."""
     actor, cluster = _admin(request), get_object_or_404(Cluster, name=name)
-    form = LeaveForm(sent(request), name=cluster.name)
+    form, forget = LeaveForm(sent(request), name=cluster.name), request.POST.get("act") == "forget"
+    if copied := copies_of_act(request, left(cluster, forget=forget)):
+        return copied
     if request.method == "POST" and form.is_valid():
         try:
-            return _leave(request, cluster, actor, forget=request.POST.get("act") == "forget")
+            return _leave(request, cluster, actor, forget=forget)
         except (RungError, ClusterError) as error:
             form.add_error(None, error.message)
     removal = removal_of(cluster)
@@ -143,6 +151,14 @@ def leave(request: HttpRequest, name: str) -> HttpResponse:
         **({} if going else _traces(cluster)),
     }
     return render(request, "tenants/leave.html", context, status=422 if form.errors else 200)
+
+
+def _connected(form: ConnectForm) -> Request:
+    return connected(form.cleaned_data["name"], form.cleaned_data["flavour"], form.source)
+
+
+def _reconnected(cluster: Cluster, form: ReconnectForm) -> Request:
+    return reconnected(cluster, form.source, adopt=form.cleaned_data["adopt"])
 
 
 def _admin(request: HttpRequest) -> Actor:

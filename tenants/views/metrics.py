@@ -10,11 +10,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 from clusters.models import Cluster, MetricsSource
 from clusters.services.metrics_source import remove_metrics_source, set_metrics_source
 from portal.core.actors import Actor
+from portal.core.copying import copies_of, copies_of_act
 from portal.core.errors import RungError
 from portal.core.http import actor_of
 from portal.core.pageforms import sent
 from tenants.forms import MetricsForm
 from tenants.permissions import Verb, require
+from tenants.twins import asked_of, measured_by
 
 
 @login_required
@@ -24,6 +26,8 @@ def source(request: HttpRequest, name: str) -> HttpResponse:
     actor, cluster = _admin(request), get_object_or_404(Cluster, name=name)
     row = MetricsSource.objects.filter(cluster=cluster).first()
     form = MetricsForm(sent(request), row=row)
+    if shown := copies_of(request, form, lambda: measured_by(cluster, **form.cleaned_data)):
+        return shown
     if request.method == "POST" and form.is_valid():
         try:
             set_metrics_source(cluster=cluster, actor=actor, **form.cleaned_data)
@@ -41,6 +45,8 @@ def source(request: HttpRequest, name: str) -> HttpResponse:
 def remove(request: HttpRequest, name: str) -> HttpResponse:
     """Ask it no more."""
     actor, cluster = _admin(request), get_object_or_404(Cluster, name=name)
+    if copied := copies_of_act(request, asked_of(cluster, "metrics-source", verb="DELETE")):
+        return copied
     remove_metrics_source(cluster=cluster, actor=actor)
     messages.success(request, _("Removed. Idle limits do not act on %(name)s now.") % {"name": cluster.name})
     return redirect("tenants:metrics", name=cluster.name)

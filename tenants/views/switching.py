@@ -15,10 +15,11 @@ from clusters.flavours import FLAVOURS, flavour_for
 from clusters.models import Cluster
 from clusters.selectors import leavings_of
 from clusters.services.switching import plan_switch, switch_flavour
-from portal.core.actors import Actor
+from portal.core.copying import copies_of_act
 from portal.core.errors import RungError
 from portal.core.http import actor_of
 from tenants.permissions import Verb, require
+from tenants.twins import asked_of
 
 
 @login_required
@@ -30,8 +31,13 @@ def scheduler(request: HttpRequest, name: str) -> HttpResponse:
     cluster = get_object_or_404(Cluster, name=name)
     refusal = ""
     if request.method == "POST":
+        flavour, generation = request.POST.get("to", ""), _generation_in(request)
+        change = {"flavour": flavour, "generation": generation}
+        if copied := copies_of_act(request, asked_of(cluster, "scheduler", change, verb="PUT")):
+            return copied
         try:
-            return _switch(request, cluster, actor)
+            switch_flavour(cluster=cluster, flavour=flavour, generation=generation, actor=actor)
+            return _switched(request, cluster)
         except (RungError, ClusterError) as error:
             refusal = error.message
     chosen = request.POST.get("to") or request.GET.get("to", "")
@@ -57,10 +63,13 @@ def _planned(cluster: Cluster, chosen: str) -> dict[str, Any]:
         return {"unplanned": error.message}
 
 
-def _switch(request: HttpRequest, cluster: Cluster, actor: Actor) -> HttpResponse:
-    flavour, generation = request.POST.get("to", ""), request.POST.get("generation", "")
-    known = int(generation) if generation.isascii() and generation.isdecimal() and len(generation) < 19 else -1
-    switch_flavour(cluster=cluster, flavour=flavour, generation=known, actor=actor)
+def _generation_in(request: HttpRequest) -> int:
+    """That of the plan; what is no number is no plan's."""
+    said = request.POST.get("generation", "")
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 19 else -1
+
+
+def _switched(request: HttpRequest, cluster: Cluster) -> HttpResponse:
     text = _("%(name)s has another scheduler: %(title)s. The next run makes its objects, then takes the old ones away.")
     messages.success(request, text % {"name": cluster.name, "title": flavour_for(cluster.flavour).title})
     return redirect(f"{reverse('tenants:cluster', args=[cluster.name])}?tab=sync")

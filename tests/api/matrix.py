@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from clusters.models import MetricsSource
 from portal.core.actors import SYSTEM, Actor
 from portal.core.routes import Route, Rule
 from tenants.models import Project
@@ -147,6 +148,7 @@ def world_of(project: Project, person: Person | None = None) -> World:
     words = {"workload_id": str(workload.pk), "set_id": "view"}
     first |= {"pool_id": project.cluster.node_pools.first(), "node_id": project.cluster.nodes.first()}
     words |= {"cluster_id": str(project.cluster_id), "pool_name": first["pool_id"].name}
+    MetricsSource.objects.get_or_create(cluster=project.cluster, defaults={"server": "https://prometheus.example.org"})
     words["channel_name"] = NotificationChannel.objects.create(name="mail").name
     first["subscription_id"] = Subscription.objects.create(
         subject_kind="user", subject_id=str(person.user.pk) if person else "0"

@@ -48,3 +48,19 @@ def test_t70_what_cannot_be_asked_is_said_before_anything_is_sent(
 def test_a_refusal_is_the_portals_own(signed_in: Rung) -> None:
     ended = signed_in("api", "DELETE", "v1/org-unit/reports/00000000-0000-4000-8000-000000000001")
     assert ended.code == 1
+
+
+def test_what_belongs_into_no_file_comes_from_the_environment(
+    signed_in: Rung, llm_team: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPORT_NAME", "weekly")
+    dated = "start: 2026-01-05T00:00:00Z\nend: 2026-01-12T00:00:00Z\n"
+    asked = ("api", "POST", "v1/org-unit/reports", "-f", "-", "--from-env", "/name=REPORT_NAME")
+    assert signed_in(*asked, stdin=dated).data["name"] == "weekly"
+
+
+@pytest.mark.parametrize("given", ["name=PATH", "/name", "/=PATH", "/a/b=PATH", "/start/day=PATH", "/name=RUNG_NONE"])
+def test_a_member_that_has_no_place_or_no_variable_is_said_before_anything_is_sent(signed_in: Rung, given: str) -> None:
+    asked = ("api", "POST", "v1/org-unit/reports", "-f", "-", "--from-env", given)
+    ended = signed_in(*asked, stdin="start: monday")
+    assert (ended.code, "--from-env" in ended.err) == (64, True), ended.err

@@ -42,3 +42,34 @@ def test_a_button_is_copied_and_not_pressed(
     expect(page.locator("#act-copies")).to_be_hidden()
     assert window.complaints == []
     assert Workload.objects.get(pk=made.pk).desired_phase == DesiredPhase.RUNNING
+
+
+def test_ticked_rows_are_copied_together(
+    visit: Visitor, organisation: Addresses, alice: User, llm_team: Project
+) -> None:
+    for name in ("first", "second", "third"):
+        WorkloadFactory.create(project=llm_team, name=name, phase=Phase.RUNNING)
+    window = visit(alice)
+    page = window.open("/workloads/")
+    page.get_by_role("button", name="Delete: copy as").click()
+    expect(page.get_by_text("Tick rows first")).to_be_visible()
+    page.keyboard.press("Escape")
+    for name in ("first", "third"):
+        page.get_by_role("row", name=name).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Delete: copy as").click()
+    page.get_by_role("tab", name="rung").click()
+    expect(page.locator("#act-copy-text-rung")).to_have_text("rung delete llm-team/first llm-team/third --yes")
+    assert window.complaints == []
+    assert not Workload.objects.exclude(desired_phase=DesiredPhase.RUNNING).exists()
+
+
+def test_a_credential_is_copied_as_the_name_of_a_variable(visit: Visitor, organisation: Addresses, admin: User) -> None:
+    window = visit(admin)
+    page = window.open("/connect-cluster/")
+    page.get_by_label("Name", exact=True).fill("blue")
+    page.get_by_label("Kubeconfig", exact=True).fill("token: canary")
+    page.get_by_text("Copy as YAML, curl, rung, Python").click()
+    page.get_by_role("tab", name="curl").click()
+    expect(page.locator("#copy-text-curl")).to_contain_text("jq '.kubeconfig = env.CLUSTER_KUBECONFIG'")
+    assert "canary" not in page.locator("#copies").inner_text()
+    assert window.complaints == []

@@ -14,7 +14,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from clusters.models import Adoption, Cluster, ClusterState, Drift, DriftKind, NodePool
+from clusters.models import Adoption, Cluster, ClusterState, Drift, DriftKind, MetricsSource, NodePool, SyncRun
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
 from rung_cli.main import run
@@ -23,6 +23,7 @@ from tenants.services import access_keys
 from tests.api.conftest import Person
 from tests.cli.conftest import Typed
 from tests.factories.cast import acting
+from tests.factories.clusters import ClusterFactory
 from tests.factories.workloads import PolicyFactory, ReportFactory, WorkloadFactory, WorkloadTemplateFactory
 from tests.support.repository import ROOT
 from tests.workloads.mailed import config
@@ -35,16 +36,9 @@ WITHOUT: Final = {
     "components/nav.html": "signing out",
     "registration/code.html": "signing in",
     "registration/login.html": "signing in",
-    "tenants/connect.html": "a cluster's credentials go through no text that is kept",
-    "tenants/connection.html": "a cluster's credentials go through no text that is kept",
-    "tenants/leave.html": "asks for the cluster's name, so that no wrong one is left",
-    "tenants/metrics.html": "a token goes through no text that is kept",
-    "tenants/parts/switch_plan.html": "no route changes a cluster's scheduler",
     "tenants/prove.html": "proving who one is",
     "tenants/second_factor.html": "one's own second factor",
     "workloads/change.html": "ends in a plan, which has its own",
-    "workloads/channel.html": "no route tries a channel as it is saved",
-    "workloads/list.html": "acts on ticked rows: the page of each workload has its own",
     "workloads/parts/priority_row.html": "ends in a plan, which has its own",
     "workloads/parts/type_row.html": "ends in a plan, which has its own",
     "workloads/plan.html": "has them beside the form",
@@ -71,7 +65,7 @@ class Scene:
         return made
 
 
-Thing = tuple[str, dict[str, str], Callable[[], object]]
+Thing = tuple[str, dict[str, Any], Callable[[], object]]
 """Address of the act, what its form sends, and how the thing stands."""
 
 
@@ -99,6 +93,50 @@ def _channel(scene: Scene) -> Thing:
     row = notifications.add_channel(name=scene.name(), type_="email", config=config(25), actor=SYSTEM)
     found = NotificationChannel.objects.filter(pk=row.pk)
     return reverse("workloads:channel-delete", args=[row.name]), {}, found.exists
+
+
+def _trial(scene: Scene) -> Thing:
+    row = notifications.add_channel(name=scene.name(), type_="email", config=config(1), actor=SYSTEM)
+    tried = AuditRecord.objects.filter(action="notifications.try_channel")
+    known = tried.count()
+    address = reverse("workloads:channel-test", args=[row.name])
+    return address, {"to": "a@example.org"}, lambda: tuple(each.detail["to"] for each in tried[known:])
+
+
+def _ticked(verb: str, *, stopped: bool = False) -> Callable[[Scene], Thing]:
+    def make(scene: Scene) -> Thing:
+        ids = [str(scene.workload(stopped=stopped).pk) for _ in range(2)]
+        standing = Workload.objects.filter(pk__in=ids).values_list("desired_phase", flat=True)
+        return reverse("workloads:bulk"), {"verb": verb, "id": ids}, lambda: tuple(standing.all())
+
+    return make
+
+
+def _scheduler(scene: Scene) -> Thing:
+    cluster = Cluster.objects.filter(pk=scene.project.cluster_id)
+    cluster.update(flavour="kai")
+    sent = {"to": "kube", "generation": str(cluster.get().generation)}
+    return reverse("tenants:scheduler", args=[cluster.get().name]), sent, cluster.values_list("flavour", flat=True).get
+
+
+def _left(act: str) -> Callable[[Scene], Thing]:
+    """A cluster that nobody uses."""
+
+    def make(scene: Scene) -> Thing:
+        cluster = ClusterFactory.create(name=scene.name(), state=ClusterState.PAUSED)
+        runs = SyncRun.objects.filter(cluster_id=cluster.pk).values_list("trigger", flat=True)
+        standing = Cluster.objects.filter(pk=cluster.pk).exists
+        sent = {"act": act, "confirm": cluster.name}
+        return reverse("tenants:leave", args=[cluster.name]), sent, lambda: (standing(), tuple(runs.all()))
+
+    return make
+
+
+def _metrics(scene: Scene) -> Thing:
+    cluster = scene.project.cluster
+    MetricsSource.objects.update_or_create(cluster=cluster, defaults={"server": "https://prometheus.example.org"})
+    standing = MetricsSource.objects.filter(cluster=cluster).exists
+    return reverse("tenants:remove-metrics", args=[cluster.name]), {}, standing
 
 
 def _mail(_scene: Scene) -> Thing:
@@ -194,6 +232,14 @@ ACTS: Final[dict[str, Callable[[Scene], Thing]]] = {
     "delete a template": _template,
     "delete a channel": _channel,
     "switch mail off": _mail,
+    "try a channel": _trial,
+    "stop ticked workloads": _ticked("stop"),
+    "resume ticked workloads": _ticked("resume", stopped=True),
+    "delete ticked workloads": _ticked("delete"),
+    "another scheduler": _scheduler,
+    "delete what Rung made in a cluster": _left("traces"),
+    "forget a cluster": _left("forget"),
+    "ask a Prometheus no more": _metrics,
     "lift a policy": _policy,
     "remove a node pool": _pool,
     "revoke a key": _revoked,
@@ -260,6 +306,13 @@ def test_every_text_does_what_the_button_does(
     address, sent, standing = ACTS[act](scene)
     assert page.post(address, sent).status_code in {200, 302}
     assert set(standings) == {standing()}
+
+
+@pytest.mark.django_db
+def test_without_a_ticked_row_it_says_to_tick_some(scene: Scene, client_of: Callable[[User], Client]) -> None:
+    page = client_of(scene.person.user)
+    assert texts_of(page, (reverse("workloads:bulk"), {"verb": "stop"}, list)) == {}
+    assert "Tick rows first" in page.post(reverse("workloads:bulk"), {"verb": "stop"}, headers=ASKING).content.decode()
 
 
 @pytest.mark.django_db

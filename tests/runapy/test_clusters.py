@@ -79,7 +79,7 @@ def test_a_cluster_is_renamed(runai: RunaiClient, seen: Cluster) -> None:
 def test_an_empty_cluster_is_refused_and_says_how_one_is_connected(runai: RunaiClient, seen: Cluster) -> None:
     with pytest.raises(UnprocessableEntityException) as refused:
         runai.organizations.clusters.create_cluster(models.ClusterCreationRequest(name="new", domain="x.example"))
-    assert refused.value.data["details"] == "connect_in_browser"
+    assert refused.value.data["details"] == "connection_needed"
     assert "kubeconfig" in refused.value.data["message"]
     assert Cluster.objects.count() == 1
 

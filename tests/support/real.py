@@ -8,7 +8,14 @@ from typing import NoReturn
 
 import pytest
 
-PACKAGES = {"postgres": "postgresql", "redis-server": "redis-server", "chromium": "chromium fonts-dejavu-core"}
+PACKAGES = {
+    "postgres": "postgresql",
+    "redis-server": "redis-server",
+    "chromium": "chromium fonts-dejavu-core",
+    "bash": "bash",
+    "curl": "curl",
+    "jq": "jq",
+}
 
 
 def needed(name: str, *folders: str) -> str:

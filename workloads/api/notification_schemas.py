@@ -82,6 +82,19 @@ class ChannelBody(serializers.Serializer[Any]):
     config = ConfigBody()
 
 
+class TrialMessage(serializers.Serializer[Any]):
+    """Where a test message goes."""
+
+    to = serializers.CharField(max_length=254, help_text="One plain mail address.")
+
+
+class TrialSchema(serializers.Serializer[Any]):
+    """How it went."""
+
+    taken = serializers.BooleanField(help_text="The mail server took it.")
+    answer = serializers.CharField(allow_blank=True, help_text="Why it was not taken.")
+
+
 class ChannelChange(serializers.Serializer[Any]):
     """What is to change of a channel."""
 

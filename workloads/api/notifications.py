@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.bodies import REFUSALS, ErrorSchema, checked
+from portal.core.filtering import flag_in
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from workloads.api.notification_schemas import (
@@ -19,6 +20,8 @@ from workloads.api.notification_schemas import (
     StateBody,
     SubscriptionBody,
     SubscriptionSchema,
+    TrialMessage,
+    TrialSchema,
 )
 from workloads.models import NotificationChannel, NotificationState, Subscription
 from workloads.notification_types import KINDS
@@ -178,6 +181,28 @@ class ChannelTrial(Route):
         actor = actor_of(request)
         body = checked(ChannelBody, request.data)
         return Response(notification_trials.works(type_=body["type"], config=body["config"], actor=actor))
+
+
+class TrialMessages(Route):
+    """A message that shows whether a channel works."""
+
+    access = {"POST": ADMINS}
+
+    @extend_schema(
+        operation_id="send_trial_message",
+        summary="Send a test message by a channel",
+        description="Beyond Run:ai. By the channel as it is kept, now, whether mail is on or off. With `dryRun` its "
+        "server is asked whether it lets us in, and nothing is sent.",
+        request=TrialMessage,
+        responses={200: TrialSchema, **WRITES},
+    )
+    def post(self, request: Request, channel_name: str) -> Response:
+        """Did its server take it, and if not, why? Waits for the server."""
+        actor = actor_of(request)
+        row = notifications.channel_named(name=channel_name, actor=actor)
+        to, sends = checked(TrialMessage, request.data)["to"], not flag_in(request.query_params, "dryRun")
+        trouble = notification_trials.send_trial(row=row, to=to, actor=actor, sends=sends)
+        return Response({"taken": not trouble, "answer": trouble})
 
 
 class Subscriptions(Route):

@@ -19,14 +19,17 @@ ACTION: Final = "notifications.try_channel"
 _HEADERS: Final[Mapping[str, str]] = {"Auto-Submitted": "auto-generated"}
 
 
-def send_trial(*, row: NotificationChannel, to: str, actor: Actor) -> str:
-    """One message now; answers why it was not taken, empty where it was. Waits for the server, in no transaction."""
+def send_trial(*, row: NotificationChannel, to: str, actor: Actor, sends: bool = True) -> str:
+    """One message now; answers why it was not taken, empty where it was. Waits for the server, in no transaction.
+
+    `sends`: else the server is only asked whether it lets us in.
+    """
     about = {"entity_type": "notification-channel", "entity_name": row.name}
     with recorded(actor=actor, action=ACTION, **about):
         require_channels(actor)
         if not is_mail_address(to):
             raise Refused.at("/to", "bad_address", "One plain mail address is needed.")
-    trouble = _sent(row, to, actor)
+    trouble = _sent(row, to, actor, sends=sends)
     result = Result.FAILED if trouble else Result.SUCCEEDED
     record(actor, ACTION, row, result=result, detail={"to": to, "answer": trouble}, **about)
     return trouble
@@ -47,14 +50,14 @@ def works(*, type_: str, config: Mapping[str, Any], actor: Actor) -> bool:
     return not trouble
 
 
-def _sent(row: NotificationChannel, to: str, actor: Actor) -> str:
+def _sent(row: NotificationChannel, to: str, actor: Actor, *, sends: bool) -> str:
     body = f"{actor.name} sent this by hand, to see whether mail by the channel {row.name} of Rung arrives. It does."
     message = message_of(row.config, to=to, subject=f"Rung: a test of {row.name}", body=body, headers=_HEADERS)
     try:
         server = server_for(row.config, password_of(row))
     except MailTrouble as trouble:
         return str(trouble)
-    return _tried(server, [message])
+    return _tried(server, [message] if sends else ())
 
 
 def _tried(server: Server, messages: Sequence[EmailMessage]) -> str:

@@ -76,6 +76,8 @@ def try_it(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     row = notifications.channel_named(name=name, actor=actor)
     trial = TrialForm(request.POST)
+    if shown := copies_of(request, trial, lambda: twins.channel_tried(row, trial.cleaned_data["to"])):
+        return shown
     if trial.is_valid():
         to = trial.cleaned_data["to"]
         try:

@@ -1,20 +1,27 @@
 """The workloads table: filters, order and page in the URL, refreshed in place; verbs on many rows."""
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
+from portal.core.copying import copies_of_act
 from portal.core.errors import BadRequest
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
 from portal.core.keyset import page_of
+from portal.core.recipes import Request
 from tenants.permissions import visible_projects
+from workloads import twins
 from workloads.forms import WorkloadFilter
+from workloads.models import Workload
 from workloads.selectors import visible_workloads
-from workloads.services.bulk import act_on_all
+from workloads.services.bulk import MOST, VERBS, act_on_all
 
 PAGE_SIZE: Final = 50
 LIST: Final = "workloads/list.html"
@@ -38,9 +45,19 @@ def workload_list(request: HttpRequest) -> HttpResponse:
 def bulk(request: HttpRequest) -> HttpResponse:
     """Stop, resume or delete the ticked rows and say what happened to each."""
     actor = actor_of(request)
-    ids = ids_in(request.POST.getlist("id"))
-    results = act_on_all(rows=visible_workloads(actor), ids=ids, verb=request.POST.get("verb", ""), actor=actor)
+    ids, verb = ids_in(request.POST.getlist("id")), request.POST.get("verb", "")
+    rows = visible_workloads(actor)
+    if copied := copies_of_act(request, _call(rows, ids, verb), lacking=_("Tick rows first, up to 100.")):
+        return copied
+    results = act_on_all(rows=rows, ids=ids, verb=verb, actor=actor)
     return render_page(request, "workloads/bulk.html", {"results": results}, parts=("results",))
+
+
+def _call(rows: QuerySet[Workload], ids: Sequence[str], verb: str) -> Request | None:
+    """None where nothing that can be asked for is ticked."""
+    action = {"stop": "suspend"}.get(verb, verb)
+    ticked = rows.filter(pk__in=ids[:MOST]).select_related("project").order_by("name")
+    return twins.act_on_all(ticked, action) if verb in VERBS and 0 < len(ids) <= MOST and ticked else None
 
 
 def ids_in(texts: list[str]) -> list[str]:

@@ -1,6 +1,8 @@
 """`api`: any route of the portal, for what has no command of its own."""
 
 import json
+import os
+from collections.abc import Sequence
 from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any
@@ -39,6 +41,13 @@ def api(
     file: Annotated[
         str, typer.Option("--file", "-f", metavar="FILE", help="The body in YAML or JSON; - is stdin.")
     ] = "",
+    from_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POINTER=NAME",
+            help="A member of the body from a variable of the environment, for what belongs into no file: /token=TOKEN",
+        ),
+    ] = None,
     output: OutputFlag = None,
 ) -> None:
     """Ask any route and print what it answers, as JSON unless -o yaml."""
@@ -46,7 +55,7 @@ def api(
     out = held.output(output)
     if out.format is Format.NAME:
         raise Misused("What a route answers has no names to print: -o json or -o yaml.")
-    answer = _asked(held.api, method, path.lstrip("/").removeprefix("api/"), _body(file))
+    answer = _asked(held.api, method, path.lstrip("/").removeprefix("api/"), _filled(_body(file), from_env or []))
     if answer is not None:
         out.data(answer)
 
@@ -78,6 +87,22 @@ def _body(file: str) -> Any:
         return json.loads(json.dumps(yaml.safe_load(found[0].text), default=_as_text, allow_nan=False))
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise Misused(f"{found[0]}: this is no YAML that JSON can say: {error}") from None
+
+
+def _filled(body: Any, members: Sequence[str]) -> Any:
+    """The body with members from the environment."""
+    for each in members:
+        pointer, found, name = each.partition("=")
+        *above, last = pointer.removeprefix("/").split("/")
+        place = body
+        for part in above:
+            place = place.get(part) if isinstance(place, dict) else None
+        if not (found and last and pointer.startswith("/") and isinstance(place, dict)):
+            raise Misused(f"--from-env {pointer} names no place in the body: /token=NAME, or /config/password=NAME.")
+        if name not in os.environ:
+            raise Misused(f"--from-env {each}: there is no variable {name} in the environment.")
+        place[last] = os.environ[name]
+    return body
 
 
 def _as_text(value: object) -> str:
