@@ -79,7 +79,10 @@
 
   /* A polling element rests while the page is hidden, and while somebody works inside it; another act's texts go. */
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.target.id === "act-copies") event.detail.target.replaceChildren();
+    if (event.detail.target.id === "act-copies") {
+      event.detail.target.replaceChildren();
+      document.getElementById("copy-act-title").textContent = event.detail.elt.getAttribute("aria-label");
+    }
     const poll = event.target.closest("[data-poll]");
     if (poll !== event.target || !poll) return;
     const busy = poll.contains(document.activeElement) || poll.querySelector("input:checked");

@@ -36,6 +36,7 @@ def test_a_button_is_copied_and_not_pressed(
     window = visit(alice)
     page = window.open(f"/workloads/{made.pk}/")
     page.get_by_role("button", name="Stop: copy as").click()
+    expect(page.get_by_role("heading", name="Stop: copy as curl, rung, Python")).to_be_visible()
     page.get_by_role("tab", name="rung").click()
     expect(page.locator("#act-copy-text-rung")).to_have_text("rung suspend llm-team/copied-act")
     page.keyboard.press("Escape")
