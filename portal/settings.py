@@ -312,6 +312,8 @@ CELERY_TASK_ROUTES = {
 # One message at a time, except on folders: there the worker acknowledges only every other second.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 32 if CELERY_BROKER_URL.startswith("filesystem") else 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# Whoever reaches the broker could end workers or revoke tasks by it, and Rung never asks for that.
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULER = "portal.core.scheduler:HeartbeatScheduler"
