@@ -14,7 +14,8 @@ from clusters.kinds_core import WORKLOAD_KINDS
 from clusters.models import Cluster, ClusterEvent, ObservedObject, ObservedPod
 from clusters.pods import moment_of
 from clusters.ports import Manifest
-from clusters.services.looks import CHUNK, Look, batched, number
+from clusters.services.looks import Look, batched, number
+from portal.core.inserting import upsert
 
 KINDS = frozenset(kind.kind for kind in WORKLOAD_KINDS)  # what our events can be about; pods are one of them
 AHEAD: Final = timedelta(minutes=10)  # so far a cluster's clock may be before ours
@@ -24,9 +25,7 @@ FIELDS = ["owner_id", "type", "reason", "message", "count", "resource_version", 
 def store_events(cluster: Cluster, look: Look, *, at: datetime, kinds: Collection[str] = KINDS) -> list[ClusterEvent]:
     """Write what is new, and what happened again, about our objects of these kinds; those rows, oldest first."""
     rows = [row for part in batched(look.present) for row in _rows(cluster, part, at, kinds)]
-    ClusterEvent.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["cluster", "uid"], update_fields=FIELDS, batch_size=CHUNK
-    )
+    upsert(rows, unique=["cluster", "uid"], update=FIELDS)
     return sorted((row for row in rows if row.owner_id), key=lambda row: row.at)
 
 

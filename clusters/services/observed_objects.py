@@ -9,8 +9,9 @@ from clusters.flavours import flavour_for
 from clusters.models import Cluster, ObservedObject
 from clusters.ownership import generation_of, hash_of
 from clusters.ports import Manifest
-from clusters.services.looks import CHUNK, Look
+from clusters.services.looks import Look
 from clusters.services.observed_pods import workload_id
+from portal.core.inserting import upsert
 
 FIELDS: Final = ("namespace", "name", "owner_id", "generation", "applied_hash", "fingerprint", "agreed")
 
@@ -58,13 +59,7 @@ def _stored(cluster: Cluster, look: Look, uids: set[str]) -> dict[str, ObservedO
 
 def _write(kept: Kept) -> None:
     changed = [row for row in kept.rows if row.uid not in kept.before or differs(row, kept.before[row.uid])]
-    ObservedObject.objects.bulk_create(
-        changed,
-        update_conflicts=True,
-        unique_fields=["cluster", "uid"],
-        update_fields=["kind", *FIELDS],
-        batch_size=CHUNK,
-    )
+    upsert(changed, unique=["cluster", "uid"], update=["kind", *FIELDS])
     if kept.lost:
         ObservedObject.objects.filter(pk__in=[row.pk for row in kept.lost]).delete()
 

@@ -25,7 +25,8 @@ from clusters.pods import (
     tolerations_of,
 )
 from clusters.ports import Manifest, Reading, SchedulerFlavour
-from clusters.services.looks import CHUNK, Look, batched, number
+from clusters.services.looks import Look, batched, number
+from portal.core.inserting import upsert
 from scheduling.priority import Preemptibility
 
 FIELDS = [each.name for each in ObservedPod._meta.concrete_fields if each.name not in {"id", "cluster", "uid"}]
@@ -88,13 +89,7 @@ class PodStore:
             if row is None or row.value("gone_at") is None:
                 self._add(changes, manifest, row, gone=True)
         changes.rows += self._lost(look) if look.whole else self._replaced(changes)
-        ObservedPod.objects.bulk_create(
-            changes.rows,
-            update_conflicts=True,
-            unique_fields=["cluster", "uid"],
-            update_fields=FIELDS,
-            batch_size=CHUNK,
-        )
+        upsert(changes.rows, unique=["cluster", "uid"], update=FIELDS)
         return changes
 
     def _rows(self) -> QuerySet[ObservedPod]:
