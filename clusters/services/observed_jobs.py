@@ -31,8 +31,8 @@ def job_changes(cluster: Cluster, looks: Iterable[Look]) -> tuple[dict[str, JobS
         lost |= {row.owner_id for row in kept.lost if row.owner_id}
         changes |= {workload_id(each): job_status(each) for each in ours if controller_of(each) is None}
         fresh += kept.fresh
-    there = _own_objects(cluster, lost)
-    lost -= set(there.values_list("owner_id", flat=True))
+    if lost:
+        lost -= set(_own_objects(cluster, lost).values_list("owner_id", flat=True))
     return {**changes, **dict.fromkeys(lost, JobStatus(MISSING))}, fresh
 
 

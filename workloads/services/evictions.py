@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, ClusterEvent, ObservedPod
@@ -38,8 +38,9 @@ def pods_told_of(cluster: Cluster, events: Iterable[ClusterEvent]) -> list[Obser
     said = [event for event in events if event.reason in EVICTING]
     uids = {event.object_uid for event in said if event.kind == "Pod"}
     owners = {event.owner_id for event in said if event.kind != "Pod"}
-    rows = ObservedPod.objects.filter(Q(uid__in=uids) | Q(owner_id__in=owners), cluster=cluster)
-    return list(rows) if uids or owners else []
+    if not (uids or owners):
+        return []
+    return list(ObservedPod.objects.filter(Q(uid__in=uids) | Q(owner_id__in=owners), cluster=cluster))
 
 
 def record_evictions(
@@ -51,6 +52,8 @@ def record_evictions(
     """Write what is new among these pods, one timeline entry per victim, and complete what is known already."""
     fresh: dict[str, list[PreemptionRecord]] = defaultdict(list)
     ending = {pod.uid: pod for pod in pods if pod.owner_id in victims and _may_be_evicted(pod)}
+    if not ending:
+        return []
     events = _events(cluster, ending)
     known = {row.pod_uid: row for row in PreemptionRecord.objects.filter(cluster=cluster, pod_uid__in=ending)}
     for uid, pod in ending.items():
@@ -69,13 +72,16 @@ def record_evictions(
 
 def name_preemptors(cluster: Cluster, pods: Iterable[ObservedPod]) -> None:
     """Records that knew only a uid learn whose it is once the pod is seen, or the gang's group."""
-    nameless = PreemptionRecord.objects.filter(cluster=cluster, preemptor=None, preemptor_name="")
     uids = {pod.uid for pod in pods}
     if flavour_for(cluster.flavour).traits.names_objects:
-        unknown = nameless.exclude(preemptor_uid="").values_list("preemptor_uid", flat=True)
+        unknown = _nameless(cluster).exclude(preemptor_uid="").values_list("preemptor_uid", flat=True)
         uids |= objects_among(cluster, unknown.distinct()[:MOST_UNKNOWN])
-    for record in nameless.filter(preemptor_uid__in=uids) if uids else ():
+    for record in _nameless(cluster).filter(preemptor_uid__in=uids) if uids else ():
         _name(record, taker_of(cluster, UID + record.preemptor_uid))
+
+
+def _nameless(cluster: Cluster) -> QuerySet[PreemptionRecord]:
+    return PreemptionRecord.objects.filter(cluster=cluster, preemptor=None, preemptor_name="")
 
 
 def _may_be_evicted(pod: ObservedPod) -> bool:

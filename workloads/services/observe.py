@@ -59,12 +59,17 @@ def _try_again(cluster: Cluster, at: datetime) -> None:
 
 
 def _workloads(cluster: Cluster, owners: Iterable[str]) -> dict[str, Workload]:
-    rows = Workload.objects.filter(pk__in=workload_ids(owners), project__cluster=cluster)
+    ids = workload_ids(owners)
+    if not ids:
+        return {}
+    rows = Workload.objects.filter(pk__in=ids, project__cluster=cluster)
     return {str(row.pk): row for row in rows.select_related("project__cluster", "type", "priority")}
 
 
 def _pods(cluster: Cluster, workloads: Mapping[str, Workload]) -> dict[str, list[ObservedPod]]:
     found: dict[str, list[ObservedPod]] = defaultdict(list)
+    if not workloads:
+        return found
     rows = ObservedPod.objects.filter(cluster=cluster, owner_id__in=workloads.keys(), gone_at__isnull=True)
     for pod in rows.order_by("created_at", "uid"):
         found[pod.owner_id].append(pod)
