@@ -9,7 +9,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,14 +75,17 @@ class Observer:
     _bell: Event = field(default_factory=Event)
     _watched: dict[UUID, Watched] = field(default_factory=dict)
     _shared_at: float = float("-inf")
+    _sharing: Future[dict[UUID, Cluster] | None] | None = None
     _connections: list[BaseDatabaseWrapper] = field(default_factory=list)
 
     def run(self) -> None:
         """Loop; a database that is away is waited for."""
-        with ThreadPoolExecutor(THREADS, "observer", self._begin_thread) as pool:
+        with (
+            ThreadPoolExecutor(THREADS, "observer", self._begin_thread) as pool,
+            ThreadPoolExecutor(1, "share", self._begin_thread) as sharer,
+        ):
             while not self.stop.is_set():
-                if time.monotonic() - self._shared_at >= 2 * self.pause:
-                    self._share()
+                self._share(sharer)
                 self._dispatch(pool)
                 self.stop.wait(BREATH)
                 self._bell.wait(min(self.pause / 4, 0.1))
@@ -100,18 +103,32 @@ class Observer:
         own.inc_thread_sharing()
         self._connections.append(own)
 
-    def _share(self) -> None:
-        """Which clusters are ours now; those that are no longer are let go."""
-        self._shared_at = time.monotonic()
+    def _share(self, sharer: ThreadPoolExecutor) -> None:
+        """Ask now and then which clusters are ours; what is urgent does not wait for the answer."""
+        if self._sharing is None and time.monotonic() - self._shared_at >= 2 * self.pause:
+            self._shared_at = time.monotonic()
+            self._sharing = sharer.submit(self._shared)
+            self._sharing.add_done_callback(lambda _answer: self._bell.set())
+        elif self._sharing is not None and self._sharing.done():
+            answer, self._sharing = self._sharing.result(), None
+            if answer is not None:
+                self._watch(answer)
+
+    def _shared(self) -> dict[UUID, Cluster] | None:
+        """The clusters that are ours now; None: nobody knows."""
         with self._database():
             close_old_connections()
             mine = share_out(holder=self.holder)
             heartbeats.beat(heartbeats.OBSERVER)
-            clusters = {cluster.pk: cluster for cluster in Cluster.objects.filter(pk__in=mine)}
-            for pk in [pk for pk in self._watched if pk not in clusters]:
-                self._watched.pop(pk).close()
-            for pk, cluster in clusters.items():
-                self._watched.setdefault(pk, Watched(cluster)).cluster = cluster
+            return {cluster.pk: cluster for cluster in Cluster.objects.filter(pk__in=mine)}
+        return None
+
+    def _watch(self, clusters: Mapping[UUID, Cluster]) -> None:
+        """Those that are no longer ours are let go."""
+        for pk in [pk for pk in self._watched if pk not in clusters]:
+            self._watched.pop(pk).close()
+        for pk, cluster in clusters.items():
+            self._watched.setdefault(pk, Watched(cluster)).cluster = cluster
 
     def _dispatch(self, pool: ThreadPoolExecutor) -> None:
         for each in self._watched.values():

@@ -3,6 +3,7 @@
 Nothing in it is the only copy: versions move when it is stored, and until then the API server tells it again.
 """
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ ROOM: Final = 5000
 MANY: Final = 1000
 LINGER: Final = 0.25
 """A change waits so many seconds for others, unless there are many, or one is urgent: ours says something else."""
+LONGER: Final = 2.0
+"""And so many if it is one of ours that says what it said: the status of a quota moves with every pod."""
 PROOF: Final = (NODE.key, POD.key)
 """Kinds whose signs of life make a cluster's numbers current."""
 
@@ -38,7 +41,7 @@ class Inbox:
         self._gatherings: dict[str, Gathering] = {}
         self._taken: dict[str, str] = {}
         self._life: dict[str, float] = {}
-        self._waiting_since: float | None = None
+        self._due_at: float | None = None
         self._hurry = False
         self._fault: ClusterError | None = None
         self._closed = threading.Event()
@@ -63,7 +66,7 @@ class Inbox:
             gathering.listed(found, version)
             if urgent := kind.key in self._says:
                 self._says[kind.key] = {uid: each.get(FINGERPRINT, "") for uid, each in gathering.present.items()}
-            self._arrived(kind.key, urgent=urgent)
+            self._arrived(kind.key, urgent=urgent, linger=LINGER)
 
     def told(self, kind: Kind, event: WatchEvent) -> None:
         """One event of a watch; waits for room. Raises VersionExpired: it cannot be the next one."""
@@ -72,8 +75,10 @@ class Inbox:
             uid = self._gatherings[kind.key].told(event)
             if event.type == "BOOKMARK":
                 self._life[kind.key] = time.monotonic()
+            elif kind.key in self._says:
+                self._arrived(kind.key, urgent=self._is_news(kind.key, uid), linger=LONGER)
             else:
-                self._arrived(kind.key, urgent=kind.key in self._says and self._is_news(kind.key, uid))
+                self._arrived(kind.key, urgent=False, linger=LINGER)
 
     def alive(self, kind: Kind) -> None:
         """The server has shown life without anything new."""
@@ -103,7 +108,7 @@ class Inbox:
                 raise self._fault
             moved = {key: each for key, each in self._gatherings.items() if len(each) or self._has_moved(each)}
             self._taken |= {key: each.version for key, each in moved.items()}
-            self._waiting_since, self._hurry = None, False
+            self._due_at, self._hurry = None, False
             looks = {key: each.take() for key, each in moved.items()}
             self._change.notify_all()
             return looks
@@ -111,10 +116,7 @@ class Inbox:
     def is_due(self) -> bool:
         """Enough has come, or it has waited long enough, or something is urgent or wrong."""
         with self._change:
-            if self._fault is not None or self._hurry:
-                return True
-            since = self._waiting_since
-            return since is not None and (time.monotonic() - since >= LINGER or self._size() >= MANY)
+            return self._cannot_wait() or (self._due_at is not None and time.monotonic() >= self._due_at)
 
     def age(self) -> timedelta | None:
         """How long ago every kind that proves life had shown some; None: one of them never has."""
@@ -131,12 +133,17 @@ class Inbox:
         self._says[key][uid] = held.get(FINGERPRINT, "")
         return said != self._says[key][uid]
 
-    def _arrived(self, key: str, *, urgent: bool) -> None:
+    def _arrived(self, key: str, *, urgent: bool, linger: float) -> None:
+        """The bell is for what cannot wait: whoever it called for anything else would be taking breath just then."""
         now = time.monotonic()
         self._life[key] = now
         self._hurry = self._hurry or urgent
-        self._waiting_since = self._waiting_since or now
-        self._bell.set()
+        self._due_at = min(self._due_at or math.inf, now + linger)
+        if self._cannot_wait():
+            self._bell.set()
+
+    def _cannot_wait(self) -> bool:
+        return self._fault is not None or self._hurry or self._size() >= MANY
 
     def _size(self) -> int:
         return sum(len(each) for each in self._gatherings.values())
