@@ -98,11 +98,18 @@ class Drift(models.Model):
 
 
 class Touch(models.Model):
-    """From this generation on an owner's objects may differ from the database. The empty owner: everything."""
+    """From this generation on an owner's objects may differ from the database. The empty owner: everything.
+
+    Whoever is touched again gets a later generation, and then `only` counts no more: all of the owner's may differ.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="touches")
     owner = models.CharField(max_length=100, blank=True)
     generation = models.PositiveBigIntegerField()
+    only = models.TextField(
+        blank=True, db_default="", help_text="Objects that alone were touched, one a line; empty: any of the owner's."
+    )
+    only_at = models.PositiveBigIntegerField(db_default=0, help_text="The generation of which that is said.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "owner"], name="clusters_touch_once")]

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from django.utils import timezone
-
 from clusters.abreast import abreast
 from clusters.diff import Change, Create, diff
-from clusters.errors import FlavourSwitched, NotAuthorized, NotServed, VersionExpired
+from clusters.errors import NotAuthorized, NotServed, VersionExpired
 from clusters.flavours import flavour_for
 from clusters.kinds_core import NAMESPACE, ref_of
 from clusters.models import Adoption, Cluster, Drift, DriftKind, Touch
@@ -22,13 +20,14 @@ from clusters.order import body_of
 from clusters.ownership import is_managed, owner_of
 from clusters.ports import ClusterGateway, DesiredState, Kind, Manifest, ObjectRef
 from clusters.services import former, sightings, touches
+from clusters.services.near import Glimpse, Near, generation_of, near, wanted_of
 from clusters.services.repairs import adopted_uids
 from clusters.services.runs import Journal, follows_a_lost_one
 from clusters.services.sightings import Sighting
+from clusters.services.touches import Scope
 from clusters.services.writing import threads_of
 from clusters.sources import desired_state, uncounted_state
 
-TRIES: Final = 3
 FEW: Final = 20
 """Absent objects that a dry run asks for one by one; for more of a kind it lists everybody's."""
 
@@ -37,8 +36,9 @@ Listed = list[tuple[Kind, list[Manifest]]]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found. `owners`: whose objects it was about (None: everybody's). `wanted`: asked for by name.
+    """What one look found. `owners`: whose objects it was about (None: everybody's), `wanted`: what these want.
 
+    `asked`: what of that it asked for by name.
     `retired`: keys of kinds of former schedulers; `left`: how many of their objects there are, None: not known.
     """
 
@@ -48,29 +48,20 @@ class Look:
     changes: Sequence[Change] = ()
     owners: frozenset[str] | None = None
     wanted: Sequence[Manifest] = ()
+    asked: frozenset[ObjectRef] = frozenset()
     adopted: frozenset[str] = frozenset()
     retired: frozenset[str] = frozenset()
     left: int | None = None
 
     @property
     def refs(self) -> frozenset[ObjectRef]:
-        """What it asked for by name."""
+        """What these owners want."""
         return frozenset(map(ref_of, self.wanted))
 
     @property
     def spaces(self) -> frozenset[str]:
         """The namespaces of that, in which nothing was listed yet."""
         return frozenset(ref.namespace for ref in self.refs if ref.namespace)
-
-
-@dataclass(frozen=True, slots=True)
-class _Near:
-    """Some owners' objects, as they are and as they should be at a generation."""
-
-    state: DesiredState
-    generation: int
-    observed: list[Manifest]
-    wanted: list[Manifest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +74,24 @@ class _Goal:
     wanted: list[Manifest]
 
 
-def look_at(journal: Journal, gateway: ClusterGateway) -> Look:
+def look_at(journal: Journal, gateway: ClusterGateway, known: Glimpse) -> Look:
     """Raises ClusterError. A dry run looks at everything and leaves no trace."""
     cluster = journal.run.cluster
     if journal.run.dry_run:
         return _whole(journal, gateway)
-    if scope := touches.scope_of(cluster, now=timezone.now()):
-        near = _near(journal, gateway, *scope)
-        return _whole(journal, gateway) if near is None else _as_look(cluster, near, scope[0])
+    if known.scope:
+        found = near(journal, gateway, known.scope, known)
+        return _as_look(cluster, found, frozenset(known.scope.owners)) if found else _whole(journal, gateway)
     if follows_a_lost_one(journal.run):
         return _whole(journal, gateway, fence=True)
     return _warm(journal, gateway) or _whole(journal, gateway)
 
 
-def _as_look(cluster: Cluster, near: _Near, owners: frozenset[str] | None) -> Look:
-    adopted = frozenset[str]() if all(map(is_managed, near.observed)) else adopted_uids(cluster)
-    changes = diff(near.observed, near.wanted, adopted=adopted)
-    return Look(near.state, near.generation, len(near.observed), changes, owners, near.wanted, adopted)
+def _as_look(cluster: Cluster, found: Near, owners: frozenset[str] | None) -> Look:
+    adopted = frozenset[str]() if all(map(is_managed, found.observed)) else adopted_uids(cluster)
+    changes = diff(found.observed, found.asked.values(), adopted=adopted)
+    wanted, asked = found.wanted, frozenset(found.asked)
+    return Look(wanted.state, wanted.generation, len(found.observed), changes, owners, wanted.manifests, asked, adopted)
 
 
 @contextmanager
@@ -167,7 +159,7 @@ def list_kind(gateway: ClusterGateway, retired: Container[str], kind: Kind) -> t
 
 def _goal(cluster: Cluster, early: _Goal | None = None) -> _Goal:
     """What is wanted now. What was read earlier is still that if nothing has been counted or changed since."""
-    uncounted, generation = uncounted_state(cluster), _generation(cluster)
+    uncounted, generation = uncounted_state(cluster), generation_of(cluster)
     if early and (early.uncounted, early.generation) == (uncounted, generation):
         return early
     state = desired_state(cluster)
@@ -198,7 +190,7 @@ def _warm(journal: Journal, gateway: ClusterGateway) -> Look | None:
         return None
     if former.is_leaving(cluster):
         return None
-    generation = _generation(cluster)
+    generation = generation_of(cluster)
     seen.suspects.update(Touch.objects.filter(cluster=cluster).values_list("owner", flat=True))
     followed = _follow(journal, gateway, seen)
     if not followed or len(seen.suspects) > touches.MOST or touches.EVERYTHING in seen.suspects:
@@ -207,14 +199,14 @@ def _warm(journal: Journal, gateway: ClusterGateway) -> Look | None:
     if not seen.suspects:
         return Look(uncounted, generation, len(seen.objects))
     owners = frozenset(seen.suspects)
-    near = _near(journal, gateway, owners, generation)
-    if near is None:
+    found = near(journal, gateway, Scope(generation, dict.fromkeys(owners, frozenset())))
+    if found is None:
         return None
     # whoever is touched after the owners were known waits for the next run, though nothing was listed since
-    look = replace(_as_look(cluster, near, None), generation=generation)
+    look = replace(_as_look(cluster, found, None), generation=generation)
     if not look.changes:
         kinds = {kind.kind: kind for kind in flavour_for(cluster.flavour).kinds()}
-        seen.learn(owners, kinds, near.observed)
+        seen.learn(owners, kinds, found.observed)
     return look
 
 
@@ -230,33 +222,6 @@ def _follow(journal: Journal, gateway: ClusterGateway, seen: Sighting) -> bool:
     except VersionExpired:
         return False
     return all(followed for _, followed in known)
-
-
-def _near(journal: Journal, gateway: ClusterGateway, owners: frozenset[str], generation: int) -> _Near | None:
-    """These owners' objects; None where one of them wants none any more: what it left is found by a whole look.
-
-    What to ask for is desired state of a generation: if that has moved on meanwhile, ask again.
-    """
-    cluster = journal.run.cluster
-    for _ in range(TRIES):
-        state, wanted = _wanted_by(cluster, owners)
-        if {owner_of(each) for each in wanted} != owners:
-            return None
-        answers = abreast(
-            [ref_of(each) for each in wanted], gateway.get, threads=threads_of(gateway), idle=journal.keep_up
-        )
-        observed = [each for _, each in answers if each]
-        before, generation = generation, _generation(cluster)
-        if generation == before:
-            return _Near(state, generation, observed, wanted)
-    return None
-
-
-def _wanted_by(cluster: Cluster, owners: frozenset[str]) -> tuple[DesiredState, list[Manifest]]:
-    flavour = flavour_for(cluster.flavour)
-    states = [(owner, desired_state(cluster, owner=owner)) for owner in sorted(owners)]
-    wanted = [each for owner, state in states for each in flavour.objects_for(state) if owner_of(each) == owner]
-    return states[0][1], wanted
 
 
 def extras(journal: Journal, gateway: ClusterGateway, look: Look) -> Sequence[Change]:
@@ -277,7 +242,7 @@ def extras(journal: Journal, gateway: ClusterGateway, look: Look) -> Sequence[Ch
     if not found:
         return []
     owners = frozenset(map(owner_of, look.wanted))
-    later = set(map(ref_of, _wanted_by(journal.run.cluster, owners)[1]))
+    later = set(map(ref_of, wanted_of(journal.run.cluster, owners)[1]))
     return diff([each for each in found if ref_of(each) not in later], [], adopted=look.adopted)
 
 
@@ -309,11 +274,3 @@ def _known_conflicts(cluster: Cluster) -> frozenset[tuple[str, str, str]]:
     fields = ("kind", "namespace", "name")
     drifts = Drift.objects.filter(cluster=cluster, category=DriftKind.CONFLICT).values_list(*fields)
     return frozenset({*drifts, *Adoption.objects.filter(cluster=cluster).values_list(*fields)})
-
-
-def _generation(cluster: Cluster) -> int:
-    """Of the scheduler that is looked at: what is wanted for another one must never pass for this generation."""
-    generation, flavour = Cluster.objects.values_list("generation", "flavour").get(pk=cluster.pk)
-    if flavour != cluster.flavour:
-        raise FlavourSwitched(f"{cluster.name} has been switched to another scheduler meanwhile.")
-    return generation

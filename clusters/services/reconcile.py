@@ -20,6 +20,7 @@ from clusters.services.configured import note_configured
 from clusters.services.drift import keepers, record_drift
 from clusters.services.estate import pause
 from clusters.services.looking import Look, extras, look_at
+from clusters.services.near import Glimpse, glimpse
 from clusters.services.repairs import forget_adoptions
 from clusters.services.runs import Journal
 from clusters.services.served import note_served
@@ -41,7 +42,7 @@ def reconcile(cluster: Cluster, *, actor: Actor = SYSTEM, trigger: str = "sweep"
 
     1. claim the cluster's single live run
     2. make sure that it is still the same cluster behind the address
-    3. look: at the owners that were touched if that is all there is to do, else at everything that is ours
+    3. look: at what was touched if that is all there is to do, else at everything that is ours
     4. write in a safe order, one outcome per changed object; a dry run only records what it would do
     5. rewrite the drift rows and close the run
 
@@ -77,8 +78,9 @@ def _attempt(journal: Journal, gateway: ClusterGateway) -> None:
 
 def _make_equal(journal: Journal, gateway: ClusterGateway) -> None:
     run, cluster = journal.run, journal.run.cluster
-    _recognize(cluster, gateway)
-    look = look_at(journal, gateway)
+    seen = glimpse(journal, gateway)
+    _recognize(cluster, seen)
+    look = look_at(journal, gateway, seen)
     if look.owners is None:
         note_served(cluster, gateway)
         note_configured(cluster, gateway)
@@ -98,7 +100,7 @@ def _make_equal(journal: Journal, gateway: ClusterGateway) -> None:
     if look.owners is None and not run.dry_run:
         journal.show_life()
         former.settle(cluster, left=look.left)
-    _close(journal, look, remaining, refs=None if look.owners is None else look.refs | {each.ref for each in late})
+    _close(journal, look, remaining, refs=None if look.owners is None else look.asked | {each.ref for each in late})
 
 
 @transaction.atomic
@@ -111,10 +113,10 @@ def _close(journal: Journal, look: Look, remaining: Sequence[Change], refs: Coll
     journal.flush()
 
 
-def _recognize(cluster: Cluster, gateway: ClusterGateway) -> None:
+def _recognize(cluster: Cluster, asked: ClusterGateway | Glimpse) -> None:
     """A cluster is known by the uid of its kube-system namespace. Another one at its address is never written to."""
     try:
-        uid, version = gateway.identity()
+        uid, version = asked.identity()
     except ClusterRefused as error:
         pause(cluster=cluster, reason=f"The cluster refuses Rung: {error.message}"[:500], actor=SYSTEM)
         raise

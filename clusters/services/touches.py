@@ -4,9 +4,10 @@ Each row says: from this generation on, this owner's objects may differ. The emp
 removed once a run has brought about what they stand for, so a lost message or a dead worker loses none of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.db.models import F, Min
@@ -17,33 +18,70 @@ from clusters.models import Cluster, Touch
 EVERYTHING: Final = ""
 MOST: Final = 16
 """Owners that are looked at one by one; more of them cost more than listing everything."""
+FEW: Final = 4
+"""Objects of one owner that are looked at one by one; more of them are no less than all of the owner's."""
 
 
-def call_for(cluster_id: UUID, owners: Iterable[str]) -> None:
+class Place(NamedTuple):
+    """One object: the key of its kind, its namespace if it is in one, its name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who was touched until a generation; of each owner the objects that alone were, or none: then any may be."""
+
+    generation: int
+    owners: Mapping[str, frozenset[Place]]
+
+
+def call_for(cluster_id: UUID, owners: Iterable[str], only: Mapping[str, Iterable[Place]] | None = None) -> None:
     """A reason to look at these owners: due now. A generation of its own, so that a run under way does not settle it.
 
-    Call it in the transaction of the change.
+    `only`: of which of them only some objects were touched. Call it in the transaction of the change.
     """
     row = Cluster.objects.filter(pk=cluster_id)
     row.update(generation=F("generation") + 1, sync_due_at=Now())
-    note(cluster_id, owners, row.values_list("generation", flat=True).get())
+    note(cluster_id, owners, row.values_list("generation", flat=True).get(), only)
 
 
-def note(cluster_id: UUID, owners: Iterable[str], generation: int) -> None:
-    """These owners wait for this generation; call it in the transaction of the change."""
-    rows = [Touch(cluster_id=cluster_id, owner=owner, generation=generation) for owner in owners]
+def note(
+    cluster_id: UUID, owners: Iterable[str], generation: int, only: Mapping[str, Iterable[Place]] | None = None
+) -> None:
+    """These owners wait for this generation; call it in the transaction of the change.
+
+    Who waits already keeps what was said then, and its generation with it: that is how it comes to mean all.
+    """
+    said = {owner: _lines(places) for owner, places in (only or {}).items()}
+    rows = [
+        Touch(cluster_id=cluster_id, owner=owner, generation=generation, only=said.get(owner, ""), only_at=generation)
+        for owner in owners
+    ]
     Touch.objects.bulk_create(
         rows, update_conflicts=True, unique_fields=["cluster", "owner"], update_fields=["generation"]
     )
 
 
-def scope_of(cluster: Cluster, *, now: datetime) -> tuple[frozenset[str], int] | None:
-    """The owners a run has to look at, and the generation; None: everything, as it is time, or nobody said more."""
+def scope_of(cluster: Cluster, *, now: datetime) -> Scope | None:
+    """What a run has to look at; None: everything, as it is time, or nobody said more."""
     waiting = Touch.objects.filter(cluster=cluster, cluster__resync_due_at__gt=now)
-    found = dict(waiting.values_list("owner", "cluster__generation")[: MOST + 1])
-    if not found or len(found) > MOST or EVERYTHING in found:
+    rows = list(waiting.values_list("cluster__generation", "owner", "generation", "only", "only_at")[: MOST + 1])
+    owners = {owner: _places(only if at == only_at else "") for _, owner, at, only, only_at in rows}
+    if not owners or len(owners) > MOST or EVERYTHING in owners:
         return None
-    return frozenset(found), min(found.values())
+    return Scope(min(row[0] for row in rows), owners)
+
+
+def _lines(places: Iterable[Place]) -> str:
+    named = sorted({" ".join(place) for place in places})
+    return "\n".join(named) if len(named) <= FEW else ""
+
+
+def _places(lines: str) -> frozenset[Place]:
+    return frozenset(Place(*line.split(" ", 2)) for line in lines.splitlines())
 
 
 def settle(cluster_id: UUID, generation: int, *, owners: frozenset[str] | None, left: Iterable[str]) -> int:
