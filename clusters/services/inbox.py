@@ -22,7 +22,8 @@ MANY: Final = 1000
 LINGER: Final = 0.25
 """A change waits so many seconds for others, unless there are many, or one is urgent: ours says something else."""
 LONGER: Final = 2.0
-"""And so many if it is one of ours that says what it said: the status of a quota moves with every pod."""
+"""One of ours that says what is stored of it, as when the status of a quota moves with a pod, moves the version only,
+and that waits so many."""
 PROOF: Final = (NODE.key, POD.key)
 """Kinds whose signs of life make a cluster's numbers current."""
 
@@ -72,13 +73,19 @@ class Inbox:
         """One event of a watch; waits for room. Raises VersionExpired: it cannot be the next one."""
         with self._change:
             self._change.wait_for(lambda: self.closed or self._size() < ROOM)
-            uid = self._gatherings[kind.key].told(event)
+            gathering = self._gatherings[kind.key]
+            waits = str(event.manifest["metadata"].get("uid")) in gathering.present
+            uid = gathering.told(event)
             if event.type == "BOOKMARK":
                 self._life[kind.key] = time.monotonic()
-            elif kind.key in self._says:
-                self._arrived(kind.key, urgent=self._is_news(kind.key, uid), linger=LONGER)
-            else:
+            elif kind.key not in self._says:
                 self._arrived(kind.key, urgent=False, linger=LINGER)
+            elif self._is_news(kind.key, uid):
+                self._arrived(kind.key, urgent=True, linger=LINGER)
+            else:
+                if not waits:
+                    gathering.present.pop(uid, None)
+                self._arrived(kind.key, urgent=False, linger=LONGER)
 
     def alive(self, kind: Kind) -> None:
         """The server has shown life without anything new."""

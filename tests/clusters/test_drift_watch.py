@@ -1,19 +1,23 @@
 """A foreign hand on our objects is noticed by the look that sees it; our own writes are not."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from clusters.backends.memory import MemoryGateway
 from clusters.gateways import gateway_for
 from clusters.kinds_core import NAMESPACE, RESOURCE_QUOTA, ref_of
-from clusters.models import Cluster, ObservedObject
+from clusters.models import Cluster, ObservedObject, ObserverLease
 from clusters.ownership import owned, stamped
 from clusters.ports import GENERATION, MANAGED_BY, Manifest
 from clusters.services import inbox
 from clusters.services.observe import observe_cluster
 from clusters.services.streams import Streams
+from tests.support.processes import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -134,25 +138,60 @@ def test_foreign_objects_are_nobodys_business(plain: Cluster, gateway: MemoryGat
     assert not ObservedObject.objects.filter(kind=NAMESPACE.key).exists()
 
 
+@pytest.fixture
+def streams(plain: Cluster, gateway: MemoryGateway, bell: threading.Event) -> Iterator[Streams]:
+    """The cluster's open watches."""
+    opened = Streams(plain, gateway, bell)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def bell() -> threading.Event:
+    return threading.Event()
+
+
+def noted(gateway: MemoryGateway, text: str) -> Manifest:
+    """The quota with somebody else's annotation."""
+    found = live(gateway)
+    annotations = {**found["metadata"]["annotations"], "somebody.example/note": text}
+    return {**found, "metadata": {**found["metadata"], "annotations": annotations}}
+
+
+def rings(bell: threading.Event, gateway: MemoryGateway, change: Manifest, *, within: float) -> bool:
+    bell.clear()
+    write(gateway, change)
+    return bell.wait(within)
+
+
 def test_what_others_note_beside_it_can_wait_and_what_it_says_cannot(
-    plain: Cluster, gateway: MemoryGateway, monkeypatch: pytest.MonkeyPatch
+    gateway: MemoryGateway, streams: Streams, bell: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox, "LONGER", 3600.0)
-    bell = threading.Event()
-    streams = Streams(plain, gateway, bell)
+    for note in ("one", "two"):
+        assert not rings(bell, gateway, noted(gateway, note), within=0.5)
+    assert not streams.is_due()
+    assert rings(bell, gateway, edited(gateway), within=10)
+    assert streams.is_due()
 
-    def rings(change: Manifest, *, within: float) -> bool:
-        bell.clear()
-        write(gateway, change)
-        return bell.wait(within)
 
-    try:
-        for note in ("one", "two"):
-            metadata = live(gateway)["metadata"]
-            noted = {**metadata["annotations"], "somebody.example/note": note}
-            assert not rings({**live(gateway), "metadata": {**metadata, "annotations": noted}}, within=0.5)
-        assert not streams.is_due()
-        assert rings(edited(gateway), within=10)
-        assert streams.is_due()
-    finally:
-        streams.close()
+def test_what_others_note_beside_it_moves_the_version_and_is_not_stored(
+    plain: Cluster, gateway: MemoryGateway, streams: Streams
+) -> None:
+    write(gateway, noted(gateway, "one"))
+    eventually(streams.is_due)
+    with CaptureQueriesContext(connection) as captured:
+        streams.turn()
+    assert not [each for each in captured.captured_queries if "observedobject" in each["sql"]]
+    kept = ObserverLease.objects.get(cluster=plain).versions[RESOURCE_QUOTA.key]
+    assert kept == live(gateway)["metadata"]["resourceVersion"]
+
+
+def test_what_others_note_beside_a_change_that_waits_does_not_hide_it(
+    plain: Cluster, gateway: MemoryGateway, streams: Streams, bell: threading.Event
+) -> None:
+    Cluster.objects.update(sync_due_at=None)
+    assert rings(bell, gateway, edited(gateway), within=10)
+    assert rings(bell, gateway, noted(gateway, "one"), within=10), "it still is due"
+    streams.turn()
+    assert Cluster.objects.get().sync_due_at is not None
