@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -22,7 +23,7 @@ from clusters.errors import ClusterUnreachable
 from clusters.models import Cluster, ClusterState, Node, ObserverLease
 from clusters.observer import Observer
 from clusters.ports import ClusterGateway, Kind, Manifest
-from clusters.services.leases import LEASE, acquire, release, unwatched
+from clusters.services.leases import LEASE, acquire, release, share_out, unwatched
 from clusters.tasks import observe, observe_all, tick_sandbox, tick_sandboxes
 from portal.core import heartbeats
 from tests.clusters.sandboxes import Sandbox, furnished, job
@@ -103,6 +104,26 @@ def test_of_two_observers_one_holds_the_cluster_and_the_other_takes_over() -> No
 def test_it_proves_that_it_works() -> None:
     with watching(Observer(pause=0.05)):
         eventually(lambda: "observer" in heartbeats.ages())
+
+
+@pytest.mark.postgres
+def test_who_takes_long_to_share_clusters_out_still_watches_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, free = threading.Event(), threading.Event()
+
+    def slow(*, holder: str) -> set[UUID]:
+        found = share_out(holder=holder)
+        if Cluster.objects.filter(observed_at__isnull=False).exists():
+            asked.set()
+            free.wait(SECONDS)
+        return found
+
+    monkeypatch.setattr("clusters.observer.share_out", slow)
+    sandbox = Sandbox()
+    with watching(Observer(pause=0.05)):
+        assert asked.wait(SECONDS)
+        sandbox.node()
+        eventually(Node.objects.exists)
+        free.set()
 
 
 @contextmanager
