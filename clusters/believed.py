@@ -13,7 +13,7 @@ from math import isnan
 from typing import Any, Final, TypeAlias
 
 from clusters.fingerprints import FINGERPRINT, fingerprint_of
-from clusters.kinds_core import EVENT, NODE, POD
+from clusters.kinds_core import EVENT, KAI_POD_GROUP, NODE, POD
 from clusters.logtext import clean_message
 from clusters.ports import Kind, Manifest
 
@@ -214,6 +214,18 @@ _EVENT: Final = table(
     firstTimestamp=_TIME,
     lastTimestamp=_TIME,
 )
+_KAI_GROUP: Final = table(  # no fingerprint: what Rung did not write is not compared
+    status=table(
+        schedulingConditions=several(
+            table(
+                status=word(16),
+                message=sentence,
+                reasons=several(table(reason=word(128), message=sentence)),
+                lastTransitionTime=_TIME,
+            )
+        )
+    )
+)
 _ANY: Final = table(
     spec=table(schedule=word(128)),
     status=table(
@@ -226,4 +238,9 @@ _ANY: Final = table(
         active=some,
     ),
 )
-_PARTS: Final[Mapping[str, Reader]] = {POD.key: _POD, NODE.key: _NODE, EVENT.key: _EVENT}
+_PARTS: Final[Mapping[str, Reader]] = {
+    POD.key: _POD,
+    NODE.key: _NODE,
+    EVENT.key: _EVENT,
+    KAI_POD_GROUP.key: _KAI_GROUP,
+}

@@ -236,10 +236,10 @@ class Traits:
     """Kinds of which it is told so without a field of their own."""
     beside: tuple[Kind, ...] = ()
     """Objects that stand beside a workload's own, under its name, in the order of making them."""
-    reads: tuple[Kind, ...] = ()
-    """Objects of the scheduler's own in which an admin finds its reasons."""
     tells: Mapping[Kind, Callable[[Manifest], Iterable[Manifest]]] = field(default_factory=dict)
     """Objects of the scheduler's own that are watched, and how each becomes events about its workload."""
+    told_by_label: tuple[Kind, ...] = ()
+    """Those of them that take over the labels of their workload's object: nobody else's are even asked for."""
     retells: Callable[[Manifest], Manifest | None] | None = None
     """How an event about an object of the scheduler's own becomes one about the pod that it names, without its uid."""
     configuration: Configuration | None = None

@@ -99,7 +99,7 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[Access, ...]:
 
 def _looked_at(traits: Traits) -> Iterable[Kind]:
     """What stands beside workloads is read anyway."""
-    return (kind for kind in (*traits.reads, *traits.tells) if kind not in traits.beside)
+    return (kind for kind in traits.tells if kind not in traits.beside)
 
 
 def _configured(by: Configuration | None) -> Iterable[Access]:

@@ -16,6 +16,7 @@ FLAVOURS: Final[Mapping[str, SchedulerFlavour]] = {
 """In the order in which they are offered."""
 BESIDE_KEYS: Final = frozenset(kind.key for each in FLAVOURS.values() for kind in each.traits.beside)
 TOLD_KEYS: Final = frozenset(kind.key for each in FLAVOURS.values() for kind in each.traits.tells)
+LABELLED_KEYS: Final = frozenset(kind.key for each in FLAVOURS.values() for kind in each.traits.told_by_label)
 
 
 def flavour_for(name: str) -> SchedulerFlavour:

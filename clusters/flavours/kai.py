@@ -37,7 +37,8 @@ class Kai:
         places_by_pool=True,
         minimum="own",
         told_minimum=("Job",),
-        reads=(KAI_POD_GROUP,),
+        tells={KAI_POD_GROUP: kai_reading.tell},
+        told_by_label=(KAI_POD_GROUP,),
         retells=kai_reading.retell,
         topologies=KAI_TOPOLOGY,
     )

@@ -1,20 +1,22 @@
 """What KAI says of a pod in Rung's words. Pure.
 
 KAI speaks through the pod groups that it makes of workloads: `pg-<name>-<uid>` after the object whose pods they are,
-with a number behind it where an object has several. Why a group waits stands in its conditions and in those of its
-pods; who was evicted for whom only in events about the group of the victim. Source: KAI 0.17, messages as they were
-seen.
+with a number behind it where an object has several. Why a group waits stands in its conditions, told here as events
+about that object, and in those of its pods; who was evicted for whom only in events about the group of the victim.
+Source: KAI 0.17, messages as they were seen.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from clusters.flavours import reading
 from clusters.kinds_core import KAI_POD_GROUP
+from clusters.pods import moment_of
 from clusters.ports import Manifest, Reading
 
 EVICT: Final = "Evict"
+UNSCHEDULABLE: Final = "Unschedulable"
 _BY: Final = r"(?P<by>[\w.-]{1,63}/[\w.-]{1,253}?)\.?(?:\s|$)"
 PREEMPTED: Final = re.compile(r"preempted by higher priority workload " + _BY)
 RECLAIMED: Final = re.compile(r"(?:preempted by workload|reclaimed by(?: workload)?) " + _BY)
@@ -37,7 +39,18 @@ OVER_LIMIT: Final = re.compile(
 NO_DOMAIN: Final = re.compile(
     r"topology (?P<topology>[\w.-]{1,253}), requirement (?P<level>[\w./-]{1,317}) couldn't be satisfied"
 )
-PENDING: Final = (("NonPreemptibleOverQuota", OVER_QUOTA), ("OverLimit", OVER_LIMIT), ("NoDomain", NO_DOMAIN))
+PENDING: Final = (
+    ("NonPreemptibleOverQuota", "NonPreemptibleOverQuota", OVER_QUOTA),
+    ("OverLimit", "OverLimit", OVER_LIMIT),
+    ("QueueDoesNotExist", "QueueMissing", None),
+    ("PreemptionDelayNotElapsed", "PreemptionDelayNotElapsed", None),
+    ("NoDomain", "NoDomain", NO_DOMAIN),
+)
+"""KAI's word, ours, and how its numbers are written; what stands first counts where several hold."""
+SOURCE: Final = "kai-scheduler"
+STARTED: Final = "kai.scheduler/last-start-timestamp"
+RUNS: Final = "KAI has started it."
+FREE: Final = "KAI names nothing any more that holds it back."
 
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
@@ -45,10 +58,46 @@ def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
     said = [_evicted(text) for text in reading.disruption_texts(pod, events, EVICT, "Evicted", "Preempted")]
     if said:
         return next((each for each in said if each.preemptor), said[0])
-    for text in _waiting_texts(pod, events):
+    queued = list(reading.messages(events, reading.QUEUED))
+    for text in (*queued, *_waiting_texts(pod, events)):
         if found := _pending(text):
             return found
-    return reading.waiting(pod)
+    return Reading(UNSCHEDULABLE, queued[0]) if queued else reading.waiting(pod)
+
+
+def tell(group: Manifest) -> Iterator[Manifest]:
+    """What a pod group says, as an event about the object whose pods it groups: why it waits, or that this is over.
+
+    KAI leaves a condition as it is while some pods of the group run and others wait: it is then older than the start.
+    """
+    about, status = reading.controller_of(group), group.get("status")
+    started = (group["metadata"].get("annotations") or {}).get(STARTED)
+    if about is None or (status is None and not started):
+        return
+    waits = _last_condition(status or {})
+    if waits is None or _is_later(started, waits.get("lastTransitionTime")):
+        reason, message, at = reading.ADMITTED, RUNS if started else FREE, started
+    else:
+        reason, message, at = reading.QUEUED, _explained(waits), waits.get("lastTransitionTime")
+    yield reading.event_of(group, about, "queue", source=SOURCE, reason=reason, message=message, at=at)
+
+
+def _last_condition(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """One per node pool, the newest last."""
+    found = [each for each in status.get("schedulingConditions") or () if each.get("status") == "True"]
+    return found[-1] if found else None
+
+
+def _is_later(one: Any, other: Any) -> bool:
+    first, second = moment_of(one), moment_of(other)
+    return bool(first and second and first >= second)
+
+
+def _explained(condition: Mapping[str, Any]) -> str:
+    """Each reason with its words, once: of several the message keeps the words alone."""
+    reasons = condition.get("reasons") or ()
+    said = dict.fromkeys(f"{each.get('reason', '')}: {each.get('message', '')}" for each in reasons)
+    return "\n".join(said) or str(condition.get("message", ""))
 
 
 def retell(event: Manifest) -> Manifest | None:
@@ -67,21 +116,18 @@ def retell(event: Manifest) -> Manifest | None:
     return {**event, "metadata": {**metadata, "uid": mark}, "involvedObject": pod}
 
 
-def _waiting_texts(pod: Manifest, others: Sequence[Manifest]) -> Iterator[str]:
-    """PodGroup conditions carry the most, then the pod's own, then events."""
-    for each in others:
-        for found in (each.get("status") or {}).get("schedulingConditions") or ():
-            yield str(found.get("message", ""))
+def _waiting_texts(pod: Manifest, events: Sequence[Manifest]) -> Iterator[str]:
+    """The pod's own condition, then events."""
     if found := reading.condition(pod, "PodScheduled", status="False"):
         yield str(found.get("message", ""))
-        yield from reading.messages(others, "Unschedulable", "NotReady")
+        yield from reading.messages(events, UNSCHEDULABLE, "NotReady")
 
 
 def _pending(text: str) -> Reading | None:
-    for reason, pattern in PENDING:
-        if match := pattern.search(text):
+    for word, reason, pattern in PENDING:
+        if match := pattern and pattern.search(text):
             return Reading(reason, text, {key: value.strip() for key, value in match.groupdict().items()})
-        if text.startswith(reason):
+        if any(line.startswith(word) for line in text.splitlines()):
             return Reading(reason, text)
     return None
 

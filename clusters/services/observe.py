@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clusters.errors import ClusterChanged, ClusterRefused
-from clusters.flavours import TOLD_KEYS, flavour_for
+from clusters.flavours import LABELLED_KEYS, TOLD_KEYS, flavour_for
 from clusters.gateways import gateway_for
 from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster
@@ -21,7 +21,7 @@ from clusters.services.storing import NEWEST, Seen, lease_of, store
 JOB_KINDS: Final = tuple(kind for kind in WORKLOAD_KINDS if kind.key != POD.key)
 ALWAYS: Final = frozenset({NODE.key, POD.key, EVENT.key})
 """Kinds without which a cluster is not observed."""
-EVERYBODYS: Final = ALWAYS | TOLD_KEYS
+EVERYBODYS: Final = ALWAYS | TOLD_KEYS - LABELLED_KEYS
 """Kinds of which also objects that are not ours matter."""
 
 

@@ -186,12 +186,9 @@ class TestKai:
         assert reading.reason == "NoDomain"
         assert reading.numbers == {"topology": "h100", "level": "example.com/rack"}
 
-    def test_the_pod_groups_condition_is_read_where_it_is_given(self) -> None:
-        group = {
-            "kind": "PodGroup",
-            "status": {"schedulingConditions": [{"message": "OverLimit: dep quota has reached"}]},
-        }
-        assert read("kai", pod(unscheduled("not ready")), group).reason == "OverLimit"
+    def test_what_its_group_says_counts_more_than_what_the_pod_does(self) -> None:
+        said = event("Queued", "OverLimit: dep quota has reached")
+        assert read("kai", pod(unscheduled("not ready")), said).reason == "OverLimit"
 
     def test_too_few_resources_stay_in_the_schedulers_words(self) -> None:
         message = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs"

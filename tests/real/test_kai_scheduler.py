@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from clusters.flavours.kai_reading import RUNS
 from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
 from clusters.models import Cluster
 from clusters.ports import Manifest, ObjectRef
@@ -24,6 +25,7 @@ from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
 from tests.support.real import by_hand
 from workloads.models import PreemptionRecord, Workload
+from workloads.selectors import events_of
 from workloads.services.lifecycle import delete
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
@@ -87,6 +89,12 @@ def in_the_cluster(product: Product, project: Project, **gpu: int) -> None:
     """Somebody has written another amount of GPUs into the project's queue."""
     [queue] = [each for each in product.admin.list(KAI_QUEUE) if each["metadata"]["name"].startswith(project.owner)]
     product.admin.patch(ObjectRef(KAI_QUEUE, queue["metadata"]["name"]), {"spec": {"resources": {"gpu": gpu}}})
+
+
+def said_by_group(workload: Workload) -> dict[str, str]:
+    """What KAI's pod group of a workload says now."""
+    told = (each for each in events_of(workload) if each.kind == "Job" and each.source == "kai-scheduler")
+    return {each.reason: each.message for each in told}
 
 
 def the_record() -> PreemptionRecord:
@@ -175,7 +183,22 @@ def test_a_queue_at_its_limit_says_so(product: Product) -> None:
         running(product, watching, one, "first", priority="medium")
         second = submitted(product, one, a_job("second"), priority="medium")
         watching.until(lambda: fresh(second).phase_reason == "OverLimit", seconds=PATIENCE)
-    assert f"Limit is {GPUS} GPUs, currently {GPUS} GPUs allocated" in fresh(second).phase_message
+        watching.until(lambda: "Queued" in said_by_group(second), seconds=PATIENCE)
+        assert said_by_group(second)["Queued"].startswith("OverLimit: ")
+        assert f"Limit is {GPUS} GPUs, currently {GPUS} GPUs allocated" in fresh(second).phase_message
+        in_the_cluster(product, one, limit=2 * GPUS)
+        watching.until(lambda: fresh(second).phase == "Running", seconds=PATIENCE)
+        watching.until(lambda: said_by_group(second) == {"Admitted": RUNS}, seconds=PATIENCE)
+
+
+def test_a_queue_that_is_not_there_is_told_so(product: Product) -> None:
+    one, _two = two_projects(product, deserved=2 * GPUS)
+    [queue] = [each for each in product.admin.list(KAI_QUEUE) if each["metadata"]["name"].startswith(one.owner)]
+    product.admin.delete(ref_of(queue))
+    with streaming(product.cluster, product.gateway) as watching:
+        lost = submitted(product, one, a_job("lost"), priority="medium")
+        watching.until(lambda: fresh(lost).phase_reason == "QueueMissing", seconds=PATIENCE)
+    assert said_by_group(lost)["Queued"].startswith("QueueDoesNotExist: ")
 
 
 def test_a_gang_waits_as_a_whole_and_starts_as_a_whole(product: Product) -> None:

@@ -23,11 +23,9 @@ def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
         return {}
     rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=SAID).order_by("at", "pk")
     words = {uid: (owner, message) for uid, owner, message in rows.values_list("object_uid", "owner_id", "message")}
-    there = {
-        uid
-        for model in (ObservedObject, ObservedPod)
-        for uid in model.objects.filter(cluster=cluster, uid__in=words).values_list("uid", flat=True)
-    }
+    objects = ObservedObject.objects.filter(cluster=cluster, uid__in=words)
+    pods = ObservedPod.objects.filter(cluster=cluster, uid__in=words, gone_at__isnull=True)
+    there = {*objects.values_list("uid", flat=True), *pods.values_list("uid", flat=True)}
     return {owner: message for uid, (owner, message) in words.items() if uid in there}
 
 

@@ -40,6 +40,7 @@ REASONS: Final = {
     "NeverFits": "fits on no node",
     "NoSuchPool": "no such node pool",
     "QueueMissing": "its queue is not synced yet",
+    "PreemptionDelayNotElapsed": "may not evict anybody yet",
     "PreemptionNever": "its priority evicts nobody",
     "NoDomain": "no room close together",
     "Evicting": "victims are ending",

@@ -1,0 +1,89 @@
+"""KAI's pod groups in a workload's story: why it waits as a whole, and that it waits no more."""
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from clusters.believed import all_believed
+from clusters.flavours.kai_reading import RUNS, STARTED
+from clusters.kinds_core import KAI_POD_GROUP
+from clusters.models import Cluster, ClusterEvent, ObservedObject
+from clusters.observation import Observation
+from clusters.ports import Manifest
+from clusters.services.looks import Look
+from clusters.services.storing import Seen, lease_of, store
+from tenants.models import Project
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from tests.workloads.lab import fresh
+from workloads.models import Phase, Workload
+from workloads.selectors import events_of
+from workloads.services.observe import on_observation
+
+pytestmark = pytest.mark.django_db
+
+JOB = "of-the-job"
+EARLY, LATE = "2026-11-21T06:00:00Z", "2026-11-21T06:01:00Z"
+AT_LIMIT = "OverLimit: llm quota has reached the allowable limit of GPUs"
+NO_QUEUE = "QueueDoesNotExist: queue 'llm' does not exist"
+
+
+@pytest.fixture
+def gang(llm_team: Project) -> Workload:
+    """Handed over to a cluster with KAI, which has made a group of its pods. A pod finds no node."""
+    Cluster.objects.filter(pk=llm_team.cluster_id).update(flavour="kai")
+    llm_team.cluster.refresh_from_db()
+    found: Workload = WorkloadFactory(project=llm_team, name="train", phase="Creating", applied_generation=1)
+    named = {"kind": "Job.batch", "uid": JOB, "namespace": llm_team.namespace, "name": "train"}
+    ObservedObject.objects.create(cluster=llm_team.cluster, owner_id=found.pk, **named)
+    ObservedPodFactory(workload=found, phase="Pending", node_name="", reason="Unschedulable", message="full")
+    return found
+
+
+def see(workload: Workload, *said: str, version: str, started: str = "", of: str = JOB, kind: str = "Job") -> None:
+    """One look that found the group so."""
+    reasons = [dict(zip(("reason", "message"), text.split(": ", 1), strict=True)) for text in said]
+    condition: dict[str, Any] = {"status": "True", "reasons": reasons, "lastTransitionTime": EARLY}
+    group: Manifest = {
+        "metadata": {
+            "name": f"pg-train-{of}",
+            "namespace": workload.project.namespace,
+            "uid": f"group-of-{of}",
+            "resourceVersion": version,
+            "labels": {"app.kubernetes.io/managed-by": "rung", "rung.dev/owner": f"workload.{workload.pk}"},
+            "annotations": {STARTED: started} if started else {},
+            "ownerReferences": [{"kind": kind, "name": "train", "uid": of}],
+        },
+        "status": {"schedulingConditions": [condition] if said else []},
+    }
+    cluster = workload.project.cluster
+    found = Look(KAI_POD_GROUP, version, all_believed(KAI_POD_GROUP, [group]))
+    store(cluster, Seen(lease_of(cluster).versions, {KAI_POD_GROUP.key: found}))
+
+
+def test_why_a_gang_waits_is_what_its_group_says_until_it_has_started(gang: Workload) -> None:
+    see(gang, AT_LIMIT, version="1")
+    held = fresh(gang)
+    assert (held.phase, held.phase_reason, held.phase_message) == (Phase.PENDING, "OverLimit", AT_LIMIT)
+    see(gang, NO_QUEUE, version="2")
+    assert fresh(gang).phase_reason == "QueueMissing"
+    see(gang, AT_LIMIT, version="3", started=LATE)
+    [said] = [(each.reason, each.message) for each in events_of(gang) if each.source == "kai-scheduler"]
+    assert said == ("Admitted", RUNS)
+
+
+def test_a_pod_that_waited_by_itself_and_has_gone_holds_nobody_back(gang: Workload) -> None:
+    """Each pod of a Deployment is a group of its own."""
+    pod = ObservedPodFactory(workload=gang, phase="Pending", node_name="", reason="", message="")
+    see(gang, AT_LIMIT, version="1", of=pod.uid, kind="Pod")
+    assert fresh(gang).phase_reason == "OverLimit"
+    pod.gone_at = timezone.now()
+    pod.save()
+    on_observation(gang.project.cluster, Observation(pod.gone_at, pods=(pod,)))
+    assert fresh(gang).phase_reason == "Unschedulable"
+
+
+def test_a_group_of_nobody_here_is_not_told(gang: Workload) -> None:
+    see(gang, AT_LIMIT, version="1", of="of-another")
+    assert not ClusterEvent.objects.filter(owner_id=str(gang.pk)).exists()
+    assert fresh(gang).phase == "Creating"
