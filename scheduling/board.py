@@ -4,12 +4,13 @@ Decisions are tried on the board (simulate removal, then restore); the snapshot 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from scheduling.capacity import Ledger
+from scheduling.domains import Domains
 from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy, total
-from scheduling.placement import Room, Rooms, Selection, by_size, matches, selection
+from scheduling.placement import Room, Rooms, Selection, matches, selection
 from scheduling.reasons import Pend
 from scheduling.resources import ZERO, Resources
 
@@ -41,7 +42,8 @@ class Board:
     """
 
     def __init__(self, snapshot: Snapshot, *, default: Strategy, counts_on_leaving: bool = True) -> None:
-        self.rooms = Rooms(snapshot.nodes)
+        self._domains = Domains(snapshot)
+        self.rooms = Rooms(self._domains.nodes)
         self.ledger = Ledger(snapshot.queues)
         self.nodes: dict[str, list[Node]] = defaultdict(list)
         self.seats_on: dict[str, list[Seat]] = defaultdict(list)
@@ -54,7 +56,7 @@ class Board:
         self._default = default
         self._counts_on_leaving = counts_on_leaving
         self._journal: list[Callable[[], None]] = []
-        for node in snapshot.nodes:
+        for node in self._domains.nodes:
             self.nodes[node.pool].append(node)
         for group in snapshot.groups:
             self._seat(group)
@@ -134,7 +136,7 @@ class Board:
     def _dwell(self, group: PodGroup, room: Room | None, pods: int) -> None:
         """Count in which domain pods of a group are that all have to be in one."""
         if group.topology is not None and room is not None:
-            self._homes[group.name][room.node.labels.get(group.topology, "")] += pods
+            self._homes[group.name][room.node.labels.get(self._domains.key(group), "")] += pods
 
     def _count(self, group: PodGroup, amount: Resources, pods: int) -> None:
         self.active[group.name] += pods
@@ -153,25 +155,28 @@ class Board:
         fitting = self.rooms.fitting(asked, group, strategy, now=now)
         return min(fitting, key=lambda room: sign * own[room.index], default=None)
 
-    def domains(self, group: PodGroup) -> list[PodGroup]:
+    def domains(
+        self, group: PodGroup, asked: Resources = ZERO, *, among: Collection[str] | None = None
+    ) -> list[PodGroup]:
         """The group as it would be in each domain of its topology, the one with least room first; else as it is.
 
-        Once it has pods somewhere, only there.
+        Once it has pods somewhere, only there. asked: for that much room; among: on these nodes, None: on all.
         """
         if group.topology is None:
             return [group]
-        homes = +self._homes[group.name]
-        room: dict[str, Resources] = {}
-        for each in self.rooms.matching(group):
-            value = each.node.labels.get(group.topology)
-            if value is not None and (not homes or value in homes):
-                room[value] = room.get(value, ZERO) + each.future
-        names = sorted(room, key=lambda name: (by_size(room[name]), name))
-        return [replace(group, node_selector={**group.node_selector, group.topology: name}) for name in names]
+        homes, key = +self._homes[group.name], self._domains.key(group)
+        found = self._domains.ordered(group, asked, self.rooms.matching(group), among)
+        names = [name for name in found if not homes or name in homes]
+        return [replace(group, node_selector={**group.node_selector, key: name}) for name in names]
+
+    def domain_of(self, group: PodGroup) -> str:
+        """In which one it would be, as `domains` has it."""
+        return group.node_selector[self._domains.key(group)]
 
     def place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
         """Place all these pods or none, in one domain where it wants one. If one must wait for room, all wait."""
-        return next(filter(None, (self._place_all(each, pods) for each in self.domains(group))), None)
+        domains = self.domains(group, total(pods))
+        return next(filter(None, (self._place_all(each, pods) for each in domains)), None)
 
     def _place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
         mark = self.mark()

@@ -38,7 +38,7 @@ def no_room(board: Board, group: PodGroup, pods: tuple[Pod, ...], reason: Reason
 def _in_no_domain(board: Board, group: PodGroup, pend: Pend) -> Pend:
     """The same for a gang of one domain: with the one that has most room, and whether the largest could ever do."""
     domains = board.domains(group)
-    rooms = {each.node_selector[str(group.topology)]: board.rooms.free(each)[0] for each in domains}
+    rooms = {board.domain_of(each): board.rooms.free(each)[0] for each in domains}
     best = max(rooms, key=lambda name: by_size(rooms[name]), default="")
     never = not any(pend.needed.fits_in(board.sizes(each)[1]) for each in domains)
     return replace(

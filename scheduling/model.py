@@ -154,6 +154,8 @@ class Snapshot:
     now: the moment of the decision, for what has to have lasted; None: nothing has to.
     leaves_out: causes of evictions that the scheduler's configuration does not have (`decisions.Cause`), and
     `decisions.BELOW_MINIMUM` where nothing is preempted below its minimum.
+    levels: of each pool's topology the node labels, widest first, where the scheduler goes by them (KAI): a domain is
+    then a path of values, of nodes that carry all of the labels.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -162,6 +164,7 @@ class Snapshot:
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     now: int | None = None
     leaves_out: frozenset[str] = frozenset()
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what, named in (("node", self.nodes), ("queue", self.queues), ("pod group", self.groups)):
@@ -198,6 +201,7 @@ class Snapshot:
             strategies=self.strategies,
             now=self.now,
             leaves_out=self.leaves_out,
+            levels=self.levels,
         )
 
     def with_group(self, group: PodGroup) -> "Snapshot":

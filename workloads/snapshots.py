@@ -20,6 +20,7 @@ from clusters.pods import TERMINAL
 from clusters.ports import DesiredState, ProjectSpec, QueueSpec, Traits
 from clusters.services.configured import left_out
 from clusters.sources import desired_state
+from clusters.topologies import HOSTNAME, told_levels
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot, Strategy
 from scheduling.priority import THRESHOLD, Preemptibility
 from scheduling.resources import Limit, Resources
@@ -64,6 +65,7 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
         now=int(timezone.now().timestamp() * 1_000_000),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
         leaves_out=left_out(cluster),
+        levels=_levels(pools) if traits.topologies and not traits.queues_jobs else {},
     )
     return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
 
@@ -74,12 +76,17 @@ def _nodes(cluster: Cluster, *, by_pool: bool) -> Iterator[Node]:
             name=node.name,
             pool=(node.pool.name if node.pool else "") if by_pool else ANY_POOL,
             capacity=Resources(node.gpu_milli, node.cpu_milli, node.memory_bytes),
-            labels=node.labels,
+            labels={HOSTNAME: node.name, **node.labels},
             ready=node.ready and not node.unschedulable,
             order=order,
             max_pods=node.max_pods,
             taints=tuple(Taint(**taint) for taint in node.taints),
         )
+
+
+def _levels(pools: Iterable[NodePool]) -> dict[str, tuple[str, ...]]:
+    """As the scheduler is told them."""
+    return {pool.name: told_levels(pool.topology_levels) for pool in pools if pool.topology_levels}
 
 
 def _queues(state: DesiredState, traits: Traits) -> Iterator[Queue]:

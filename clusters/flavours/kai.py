@@ -208,7 +208,8 @@ PROMISES: Final = (
         "yes",
         "The pool's levels become a Topology of KAI's; all pods of a gang that names a level run in one of its "
         "domains, else the gang waits, or evicts for it as for any room. Nodes without all labels of the levels "
-        "take none of such gangs.",
+        "take none of such gangs. A level is not found where all nodes with room are in one domain of a narrower one: "
+        "in a pool of a single rack nobody gets a block.",
     ),
     Promise(
         "quota_per_node_pool",

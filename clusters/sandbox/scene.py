@@ -14,6 +14,7 @@ from clusters.flavours.rendering import MIN_MEMBER
 from clusters.flavours.volcano import GROUP
 from clusters.kinds import kind_for
 from clusters.kinds_core import NODE, POD, VOLCANO_POD_GROUP
+from clusters.ownership import owner_of
 from clusters.pods import (
     amounts,
     annotations,
@@ -31,6 +32,7 @@ from clusters.pods import (
 from clusters.ports import OWNER, Manifest, Traits
 from clusters.sandbox.queues import ANY_POOL, dialect_of, micros, pool_of
 from clusters.sandbox.store import Store
+from clusters.topologies import HOSTNAME
 from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy
 from scheduling.priority import Preemptibility
 
@@ -77,6 +79,7 @@ def scene_of(store: Store, *, traits: Traits, strategies: Mapping[str, Strategy]
         now=int(store.now.timestamp() * 1_000_000),
         strategies=strategies,
         leaves_out=_left_out(store, traits),
+        levels=_levels(store, traits),
     )
     by_uid = {pod["metadata"]["uid"]: pod for pod in alive}
     return Scene(snapshot, by_uid, {draft.name: draft.title for draft in drafts})
@@ -91,6 +94,16 @@ def _left_out(store: Store, traits: Traits) -> frozenset[str]:
     return traits.configuration.leaves_out(facts)
 
 
+def _levels(store: Store, traits: Traits) -> dict[str, tuple[str, ...]]:
+    """Of each pool that a topology was made of, where the scheduler itself looks for domains."""
+    kind = None if traits.queues_jobs else traits.topologies
+    found = store.of(kind.key) if kind else ()
+    return {
+        owner_of(each).removeprefix("pool."): tuple(level["nodeLabel"] for level in each["spec"]["levels"])
+        for each in found
+    }
+
+
 def _nodes(store: Store, *, shards: bool) -> Iterator[Node]:
     ordered = sorted(store.of(NODE.key), key=lambda node: str(node["metadata"]["name"]))
     for order, node in enumerate(ordered):
@@ -100,7 +113,7 @@ def _nodes(store: Store, *, shards: bool) -> Iterator[Node]:
             name=node["metadata"]["name"],
             pool=pool_of(node) if shards else ANY_POOL,
             capacity=amounts((node.get("status") or {}).get("allocatable") or {}),
-            labels=labels(node),
+            labels={HOSTNAME: str(node["metadata"]["name"]), **labels(node)},
             ready=usable,
             order=order,
             max_pods=max_pods(node),

@@ -26,7 +26,8 @@ from scheduling.resources import Resources
 from scheduling.rules.kai_min_runtime import Protection
 from scheduling.rules.kai_order import Leaf, Standing, Turns, in_turn
 from scheduling.rules.kai_reclaim import Reclaim, may_reclaim
-from scheduling.rules.kai_solver import Solution, Solver, Unit, by_unit
+from scheduling.rules.kai_scenarios import Unit
+from scheduling.rules.kai_solver import Solution, Solver, by_unit
 from scheduling.victims import evictions
 
 MOST_MOVED: Final = 17

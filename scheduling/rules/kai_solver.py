@@ -1,32 +1,42 @@
-"""How KAI looks for victims: one more at a time, tried on the latest victim's nodes, unneeded ones given back.
+"""How KAI looks for victims: one more at a time, tried with others near it, unneeded ones given back.
 
-Source: KAI's job solver. For each pod of the candidate in turn, potential victims are added in order. After each,
-all potential victims on its nodes are taken away and everybody is placed again in the usual order: the candidate must
-fit; victims that fit stay where they were, or move where there is room at once. The first such scenario that the action
-accepts is the solution. So victims always come from the nodes of one victim, but need not be the weakest ones.
+Source: KAI's job solver. Potential victims are added in order. After each some scenarios of them are tried
+(`kai_scenarios`): they are taken away and everybody is placed again in the usual order: the candidate must fit; victims
+that fit stay where they were, or move where there is room at once. The first such scenario that the action accepts is
+the solution. So victims need not be the weakest ones.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from scheduling.board import Board, Seat
 from scheduling.model import Pod, PodGroup, total
-from scheduling.placement import Room, slots
-from scheduling.resources import ZERO, Resources
+from scheduling.placement import Room
+from scheduling.resources import Resources
 from scheduling.rules.kai_order import Leaf, Standing, Turns, VictimTurns, in_turn
+from scheduling.rules.kai_scenarios import MOST_TRIES, Generator, Potential, Unit
 from scheduling.victims import held
 
-Unit = tuple[Seat, ...]
+GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (
+    (Potential.around, None),
+    (Potential.across, MOST_TRIES),
+)
+"""In their order, and how many scenarios of each are tried at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Who goes, where the candidate's pods will start, and where moved victims were found room."""
+    """Who goes, where the candidate's pods will start, and where moved victims were found room.
+
+    parcels: those together with whom they were taken away, also where these keep their room in the end.
+    """
 
     victims: tuple[Seat, ...]
     nominated: dict[str, str]
     moves: dict[Seat, str]
+    parcels: tuple[Unit, ...]
 
 
 def by_unit(board: Board, groups: Iterable[PodGroup], *, spares: Callable[[PodGroup], bool]) -> Leaf[Unit]:
@@ -61,42 +71,76 @@ class Solver:
         self._board = standing.board
         self._victims = _Replay(unit for unit, _amount in VictimTurns(standing, victims))
         self._accepts = accepts
+        self._failed: set[tuple[int, frozenset[Seat]]] = set()
+        self._hopeful = False
 
     def solve(self, group: PodGroup, pods: tuple[Pod, ...]) -> Solution | None:
-        """Find room for all these pods; pod by pod, keeping the victims found for the earlier ones."""
-        start = self._board.mark()
-        found: Solution | None = None
-        for count in range(1, len(pods) + 1):
-            self._board.undo(start)
-            recorded = found.victims if found else ()
-            found = self._solve(group, pods[:count], recorded)
-            if found is None:
-                return None
-        return found
-
-    def _solve(self, group: PodGroup, pods: tuple[Pod, ...], recorded: tuple[Seat, ...]) -> Solution | None:
-        if recorded and (solution := self._attempt(group, pods, recorded)):
-            return solution
-        hopeful = _Hopeful(self._board, group, pods, recorded)
-        known = set(recorded)
-        for unit in self._victims:
-            if not known.isdisjoint(unit):
-                continue
-            for node in hopeful.add(unit):
-                if not hopeful.may_fit(node):
-                    continue
-                if solution := self._attempt(group, pods, (*recorded, *hopeful.seats(node))):
-                    return solution
+        """Find room for all these pods, first with the victims of one node at a time, then of several."""
+        for generator, most in GENERATORS:
+            found = self._search(group, pods, generator, most)
+            if found or not self._hopeful:
+                return found
         return None
 
-    def _attempt(self, group: PodGroup, pods: tuple[Pod, ...], removed: tuple[Seat, ...]) -> Solution | None:
-        """Take these seats away and place everybody again."""
+    def _search(
+        self, group: PodGroup, pods: tuple[Pod, ...], generator: Generator, most: int | None
+    ) -> Solution | None:
+        """For as many pods as find room, by doubling and halving their number; whom that takes goes for all of them."""
+        recorded: tuple[Unit, ...] = ()
+        solved, failed, count = 0, len(pods) + 1, 1
+        while failed - solved > 1:
+            start = self._board.mark()
+            found = self._solve(group, pods[:count], recorded, generator, most)
+            self._board.undo(start)
+            if found:
+                recorded, solved = found.parcels, count
+            else:
+                failed = count
+            doubled = min(2 * count, len(pods))
+            count = doubled if failed > len(pods) else (solved + failed) // 2
+        return self._solve(group, pods, recorded, generator, most) if solved else None
+
+    def _solve(
+        self,
+        group: PodGroup,
+        pods: tuple[Pod, ...],
+        recorded: tuple[Unit, ...],
+        generator: Generator,
+        most: int | None,
+    ) -> Solution | None:
+        if recorded and (solution := self._attempt(group, pods, recorded)):
+            return solution
+        potential = Potential(self._board, group, pods, [seat for parcel in recorded for seat in parcel])
+        for parcels in islice(self._scenarios(potential, recorded, generator), most):
+            if solution := self._attempt(group, pods, (*recorded, *parcels)):
+                return solution
+        return None
+
+    def _scenarios(
+        self, potential: Potential, recorded: tuple[Unit, ...], generator: Generator
+    ) -> Iterator[list[Unit]]:
+        known = {seat for parcel in recorded for seat in parcel}
+        for unit in self._victims:
+            if known.isdisjoint(unit) and potential.add(unit):
+                self._hopeful = True
+                yield from generator(potential)
+
+    def _attempt(self, group: PodGroup, pods: tuple[Pod, ...], parcels: tuple[Unit, ...]) -> Solution | None:
+        """Take these away and place everybody again."""
+        counted = [seat for parcel in parcels for seat in parcel]
+        removed = list(dict.fromkeys(counted))
+        scenario = (len(pods), frozenset(removed))
+        if scenario in self._failed:
+            return None
         start = self._board.mark()
         for seat in removed:
             self._board.evict(seat)
         trial = _Trial(self._standing, group, pods, removed)
-        if trial.run() and self._accepts(total(pods), [seat for seat in trial.gone() if seat not in trial.moves]):
-            return Solution(tuple(trial.gone()), trial.nominated, trial.moves)
+        if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
+            gone = trial.gone()
+            needed = tuple(parcel for parcel in parcels if not set(gone).isdisjoint(parcel))
+            return Solution(tuple(gone), trial.nominated, trial.moves, needed)
+        self._failed.add(scenario)
         self._board.undo(start)
         return None
 
@@ -115,60 +159,6 @@ class _Replay:
             yield unit
 
 
-class _Hopeful:
-    """Potential victims so far, by node, and a cheap test whether taking them away could be enough.
-
-    The test counts how many pods of the last kind would fit: everywhere, with the victims found for earlier pods gone,
-    and with the potential victims of one node gone.
-    """
-
-    def __init__(self, board: Board, group: PodGroup, pods: Sequence[Pod], recorded: Sequence[Seat]) -> None:
-        self._rooms = board.rooms
-        self._asked = pods[-1].requests
-        self._wanted = sum(pod.requests == self._asked for pod in pods)
-        self._units: dict[str, list[Unit]] = defaultdict(list)
-        self._linked: dict[str, set[str]] = defaultdict(set)
-        self._freed: dict[str, Resources] = defaultdict(lambda: ZERO)
-        rooms = board.rooms.with_gpus(group, self._asked.gpu)
-        self._slots = sum(slots(room.future, self._asked) for room in rooms)
-        self._free(recorded)
-        self._slots += sum(self._gain(node, ZERO, self._freed[node]) for node in _nodes(recorded))
-        self._recorded = dict(self._freed)
-
-    def _free(self, seats: Iterable[Seat]) -> None:
-        for seat in seats:
-            if seat.room is not None:
-                self._freed[seat.room.node.name] += seat.pod.requests
-
-    def _gain(self, node: str, before: Resources, after: Resources) -> int:
-        """How many more pods fit a node once more of it is free."""
-        room = self._rooms.get(node)
-        if room is None or room.future.gpu + after.gpu < self._asked.gpu:
-            return 0
-        return slots(room.future + after, self._asked) - slots(room.future + before, self._asked)
-
-    def add(self, unit: Unit) -> list[str]:
-        """One more potential victim; returns its nodes."""
-        self._free(unit)
-        nodes = _nodes(unit)
-        for node in nodes:
-            self._units[node].append(unit)
-            if len(nodes) > 1:
-                self._linked[node].update(nodes)
-        return nodes
-
-    def seats(self, node: str) -> list[Seat]:
-        """Everything that goes with the potential victims of a node, gangs whole."""
-        return [seat for unit in self._units[node] for seat in unit]
-
-    def may_fit(self, node: str) -> bool:
-        """Could all pods fit once the node's potential victims, and what goes with them elsewhere, are gone?"""
-        missing = self._wanted - self._slots
-        for name in {node, *self._linked.get(node, ())} if missing > 0 else ():
-            missing -= self._gain(name, self._recorded.get(name, ZERO), self._freed[name])
-        return missing <= 0
-
-
 class _Trial:
     """Everybody is placed again: the candidate and the removed groups, in KAI's order."""
 
@@ -178,8 +168,11 @@ class _Trial:
         self._group = group
         self._pods = pods
         self._removed = removed
+        self._among = frozenset[str]()
         self.nominated: dict[str, str] = {}
         self.moves: dict[Seat, str] = {}
+        if any(each.topology for each in (group, *(seat.group for seat in removed))):
+            self._among = frozenset(room.node.name for room in self._board.rooms.with_gpus(group, 1))
 
     def gone(self) -> list[Seat]:
         """Seats that stay removed, moved ones included."""
@@ -187,9 +180,9 @@ class _Trial:
 
     def run(self) -> bool:
         """True when the candidate got all its room."""
-        returning: dict[str, list[Seat]] = {}
-        for seat in self._removed:
-            returning.setdefault(seat.group.name, []).append(seat)
+        gone = set(self._removed)
+        names = dict.fromkeys(seat.group.name for seat in self._removed)
+        returning = {name: [seat for seat in self._board.seats_of[name] if seat in gone] for name in names}
         offers = {name: _offer(self._board, seats) for name, seats in returning.items()}
         entries = [(seats[0].group, held(offers[name])) for name, seats in returning.items()]
         leaves = in_turn(self._standing, [(self._group, total(self._pods)), *entries])
@@ -203,7 +196,11 @@ class _Trial:
     def _place_candidate(self) -> bool:
         if self._board.refusal(self._group, total(self._pods)):
             return False
-        return any(self._place_in(domain) for domain in self._board.domains(self._group))
+        return any(self._place_in(domain) for domain in self._domains(self._group, total(self._pods)))
+
+    def _domains(self, group: PodGroup, asked: Resources) -> list[PodGroup]:
+        """Among the nodes that had any room once everybody was taken away."""
+        return self._board.domains(group, asked, among=self._among)
 
     def _place_in(self, domain: PodGroup) -> bool:
         """All of the candidate's pods in one domain of its topology, or none."""
@@ -222,7 +219,7 @@ class _Trial:
     def _put_back(self, group: PodGroup, seats: Sequence[Seat]) -> None:
         """All of them or none: back on their own node, or moved to another one; in one domain where they want one."""
         if not self._board.refusal(group, held(seats)):
-            any(self._put_into(domain, seats) for domain in self._board.domains(group))
+            any(self._put_into(domain, seats) for domain in self._domains(group, held(seats)))
 
     def _put_into(self, domain: PodGroup, seats: Sequence[Seat]) -> bool:
         start = self._board.mark()
@@ -249,10 +246,3 @@ def _offer(board: Board, seats: Sequence[Seat]) -> Sequence[Seat]:
     """What KAI places again of a group: up to its minimum, or one more pod."""
     group = seats[0].group
     return seats[: max(group.min_member - board.active[group.name], 1)]
-
-
-def _nodes(seats: Sequence[Seat]) -> list[str]:
-    """Their nodes, each once, in order of appearance."""
-    if len(seats) == 1:
-        return [room.node.name] if (room := seats[0].room) else []
-    return list(dict.fromkeys(seat.room.node.name for seat in seats if seat.room is not None))

@@ -1,12 +1,12 @@
 """Seeded scenarios for KAI: queues in departments, running work on nodes, and a workload that comes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from scheduling.cycle import preview
-from scheduling.decisions import Cause, Outcome
+from scheduling.decisions import Cause, Kind, Outcome
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
 from scheduling.reasons import Reason
 from scheduling.resources import Limit, Resources
@@ -35,7 +35,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A pod group of equal pods; nodes: where they run, empty while it waits. All of the minimum starts together."""
+    """A pod group of equal pods; nodes: where they run, empty while it waits. All of the minimum starts together.
+
+    level: the topology level of which all its pods want one domain.
+    """
 
     name: str
     queue: str
@@ -45,11 +48,15 @@ class Work:
     pods: int = 1
     minimum: int = 1
     nodes: tuple[str, ...] = ()
+    level: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A scenario. nodes: GPUs by name. Work is in the order of its age, the oldest first."""
+    """A scenario. nodes: GPUs by name. Work is in the order of its age, the oldest first.
+
+    levels: of the topology, the widest first; places: values of its labels by node, of some perhaps too few.
+    """
 
     seed: int
     family: str
@@ -57,15 +64,34 @@ class Plan:
     queues: tuple[Share, ...]
     work: tuple[Work, ...]
     candidate: Work
+    levels: tuple[str, ...] = ()
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def labels(self, node: str) -> dict[str, str]:
+        """Where a node stands."""
+        return dict(zip(self.levels, self.places.get(node, ()), strict=False))
+
+    def domain(self, nodes: Iterable[str]) -> str:
+        """In which domains of its level the candidate is, as paths; empty where it asks for none."""
+        if not self.candidate.level:
+            return ""
+        depth = self.levels.index(self.candidate.level) + 1
+        return " ".join(sorted({"/".join(self.places[node][:depth]) for node in nodes}))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What becomes of the candidate. victims: how many pods of which work go for it, and for which cause."""
+    """What becomes of the candidate. victims: how many pods of which work go for it, and for which cause.
+
+    domain: where it starts at once, if it asks for one. turns: in which order KAI takes the pods of each work, which is
+    chance where they are of one second, and decides who of a gang is moved.
+    """
 
     kind: str
     victims: frozenset[tuple[str, int, str]] = field(default=frozenset())
     reason: str = ""
+    domain: str = ""
+    turns: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
 
 
 def scenario(seed: int) -> Plan:
@@ -73,25 +99,26 @@ def scenario(seed: int) -> Plan:
     dice = Random(seed)
     family = FAMILIES[seed % len(FAMILIES)]
     nodes = {f"n{index}": dice.choice((2, 4, 4, 8)) for index in range(dice.randint(1, 3))}
-    queues = _queues(dice, family)
-    work = _running(dice, family, nodes, queues)
+    queues = queues_of(dice, family)
+    work = running_on(dice, family, nodes, queues)
     wanted = dice.choice((0, TRIES))
     for _try in range(1 + wanted):
         plan = Plan(seed, family, nodes, queues, work, _candidate(dice, family, queues))
-        if wanted == 0 or _outcome(plan).victims:
+        if wanted == 0 or outcome_of(plan).victims:
             break
     return plan
 
 
-def foretell(plan: Plan) -> Answer:
-    """What the model says."""
-    found = _outcome(plan)
+def foretell(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, consolidates: bool = False) -> Answer:
+    """What the model says of a KAI that moves running work, or is told not to."""
+    found = outcome_of(plan, turns, consolidates=consolidates)
     victims = frozenset((evict.victim.name, len(evict.pods), evict.cause.value) for evict in found.victims)
     reason = found.pend.reason.value if found.pend and found.pend.reason in SAID else ""
-    return Answer(found.kind, victims, reason)
+    here = plan.domain(found.placements.values()) if found.kind is Kind.PLACED else ""
+    return Answer(found.kind, victims, reason, here)
 
 
-def _queues(dice: Random, family: str) -> tuple[Share, ...]:
+def queues_of(dice: Random, family: str) -> tuple[Share, ...]:
     homes = {"two departments": ("da", "da", "db"), "one queue": ("da",), "three shares": ("da", "da", "da")}
     leaves = homes.get(family, ("da", "da"))
     limits = (None, 2, 4, 6) if family == "limits" else (None,)
@@ -111,7 +138,7 @@ def _rank(dice: Random, family: str) -> int:
     return dice.choice(RANKS) if family == "three shares" else 100
 
 
-def _running(dice: Random, family: str, nodes: Mapping[str, int], queues: tuple[Share, ...]) -> tuple[Work, ...]:
+def running_on(dice: Random, family: str, nodes: Mapping[str, int], queues: tuple[Share, ...]) -> tuple[Work, ...]:
     """Nearly full nodes. What no queue may have is left out, as KAI would not have started it."""
     left, work = dict(nodes), list[Work]()
     for _try in range(3 * MOST):
@@ -172,15 +199,20 @@ def _allowed(queues: tuple[Share, ...], work: list[Work], more: Work) -> bool:
     return True
 
 
-def _outcome(plan: Plan) -> Outcome:
+def outcome_of(
+    plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, consolidates: bool = False
+) -> Outcome:
+    """The model's forecast. turns: of the pods of each work, by its name."""
     nodes = tuple(
-        Node(name, "default", Resources.of(gpu=gpus), order=order)
+        Node(name, "default", Resources.of(gpu=gpus), labels=plan.labels(name), order=order)
         for order, (name, gpus) in enumerate(plan.nodes.items())
     )
     queues = tuple(map(_queue, plan.queues, range(len(plan.queues))))
-    running = tuple(map(_group, plan.work, range(len(plan.work))))
-    without = frozenset({Cause.CONSOLIDATE})  # as the lab runs it
-    return preview(Snapshot(nodes, queues, running, leaves_out=without), _group(plan.candidate, LATER), flavour="kai")
+    running = tuple(_group(work, age, (turns or {}).get(work.name)) for age, work in enumerate(plan.work))
+    without = frozenset[str]() if consolidates else frozenset({Cause.CONSOLIDATE})
+    levels = {"default": plan.levels} if plan.levels else {}
+    snapshot = Snapshot(nodes, queues, running, leaves_out=without, levels=levels)
+    return preview(snapshot, _group(plan.candidate, LATER), flavour="kai")
 
 
 def _queue(share: Share, created: int) -> Queue:
@@ -195,7 +227,7 @@ def _queue(share: Share, created: int) -> Queue:
     )
 
 
-def _group(work: Work, created: int) -> PodGroup:
+def _group(work: Work, created: int, turns: tuple[int, ...] | None = None) -> PodGroup:
     places = work.nodes or (None,) * work.pods
     pods = tuple(Pod(f"{work.name}-{index}", Resources.of(gpu=work.gpus), node) for index, node in enumerate(places))
     return PodGroup(
@@ -204,8 +236,9 @@ def _group(work: Work, created: int) -> PodGroup:
         namespace="agree",
         priority=work.priority,
         preemptible=work.preemptible,
-        pods=pods,
+        pods=tuple(pods[index] for index in turns) if turns else pods,
         min_member=work.minimum,
         started=created if work.nodes else None,
         created=created,
+        topology=work.level or None,
     )

@@ -6,9 +6,10 @@ Bare pods in pod groups of our own, so that their names and order are ours; runn
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
-from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, NODE, POD
+from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, KAI_TOPOLOGY, NODE, POD
 from clusters.ports import Kind, Manifest, ObjectRef
 from tests.real.scenarios.kai_plans import PRIORITIES, SAID, Answer, Plan, Share, Work
 from tests.support.kube import KubeClient
@@ -19,6 +20,7 @@ CYCLES: Final = 0.6  # seconds: some of KAI's cycles
 QUIET: Final = 0.5  # seconds without a further victim after which the decision is complete
 GRACE: Final = 60
 KINDS: Final = {frozenset({"preempt"}): "preempts", frozenset({"reclaim"}): "reclaims"}
+CAUSES: Final = {"consolidation": "consolidate"}
 BIND_REQUEST: Final = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
 
 
@@ -37,12 +39,15 @@ class KaiStage:
         """What became of each candidate, in order."""
         for plan in plans:
             with self._furnished(plan):
+                turns = _turns(plan, self._pods())
                 self._submit(plan, plan.candidate)
-                yield self._decision(plan)
+                yield replace(self._decision(plan), turns=turns)
 
     @contextmanager
     def _furnished(self, plan: Plan) -> Iterator[None]:
         try:
+            if plan.levels:
+                self._admin.create(_topology(plan))
             for name, gpus in plan.nodes.items():
                 self._admin.create(_node(plan, name, gpus))
                 self._admin.patch(ObjectRef(NODE, _name(plan, name)), {"spec": {"taints": None}})  # a new one is closed
@@ -64,6 +69,8 @@ class KaiStage:
             self._admin.delete(ObjectRef(KAI_QUEUE, _name(plan, share.name)))
         for name in plan.nodes:
             self._admin.delete(ObjectRef(NODE, _name(plan, name)))
+        if plan.levels:
+            self._admin.delete(ObjectRef(KAI_TOPOLOGY, _name(plan, "near")))
         _until(lambda: not self._pods(), "end of all pods")
 
     def _submit(self, plan: Plan, work: Work) -> None:
@@ -86,7 +93,7 @@ class KaiStage:
             if victims and time.monotonic() - since > QUIET:
                 return Answer(_kind(victims), victims)
             if not victims and all(pod["spec"].get("nodeName") for pod in mine):
-                return Answer("placed")
+                return Answer("placed", domain=plan.domain(_node_of(plan, pod) for pod in mine))
             if not victims and any(_refused(pod) for pod in mine) and (said := self._reasons(plan)) is not None:
                 return Answer("pending", reason="+".join(sorted(said & SAID)))
             time.sleep(0.1)
@@ -104,7 +111,7 @@ class KaiStage:
         events = self._admin.call("GET", f"/api/v1/namespaces/{SPACE}/events?fieldSelector=reason=Evict")["items"]
         said = [(each["involvedObject"]["name"], each["metadata"].get("annotations") or {}) for each in events]
         return {
-            name: str(notes["evictor-action-type"]).lower()
+            name: CAUSES.get(said := str(notes["evictor-action-type"]).lower(), said)
             for name, notes in said
             if notes.get("evictor-pod-group-name") == taker
         }
@@ -147,9 +154,32 @@ def _class(value: int) -> Manifest:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
 
 
+def _turns(plan: Plan, pods: Sequence[Manifest]) -> dict[str, tuple[int, ...]]:
+    """KAI takes the pods of a group by the second of their creation, then by uid."""
+    ordered = sorted(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["uid"]))
+    return {
+        work.name: tuple(_number(pod) for pod in ordered if _work_of(pod) == _name(plan, work.name))
+        for work in plan.work
+    }
+
+
+def _number(pod: Manifest) -> int:
+    return int(str(pod["metadata"]["name"]).rpartition("-")[2])
+
+
+def _node_of(plan: Plan, pod: Manifest) -> str:
+    return str(pod["spec"]["nodeName"]).removeprefix(_name(plan, ""))
+
+
+def _topology(plan: Plan) -> Manifest:
+    levels = [{"nodeLabel": level} for level in plan.levels]
+    kind, metadata = KAI_TOPOLOGY, {"name": _name(plan, "near")}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {"levels": levels}}
+
+
 def _node(plan: Plan, name: str, gpus: int) -> Manifest:
     size = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
-    labels = {"nvidia.com/gpu.count": str(gpus)}
+    labels = {"nvidia.com/gpu.count": str(gpus), **plan.labels(name)}
     annotations = {"kwok.x-k8s.io/node": "fake"}
     return {
         "apiVersion": "v1",
@@ -171,12 +201,14 @@ def _queue(plan: Plan, share: Share) -> Manifest:
 
 
 def _group(plan: Plan, work: Work) -> Manifest:
-    spec = {
+    spec: dict[str, Any] = {
         "minMember": work.minimum,
         "queue": _name(plan, work.queue),
         "priorityClassName": f"agree-{work.priority}",
         "preemptibility": "preemptible" if work.preemptible else "non-preemptible",
     }
+    if work.level:
+        spec["topologyConstraint"] = {"topology": _name(plan, "near"), "requiredTopologyLevel": work.level}
     metadata = {"name": _name(plan, work.name), "namespace": SPACE}
     return {"apiVersion": KAI_POD_GROUP.api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
