@@ -71,7 +71,7 @@ class Solver:
         self._board = standing.board
         self._victims = _Replay(unit for unit, _amount in VictimTurns(standing, victims))
         self._accepts = accepts
-        self._failed: set[tuple[int, frozenset[Seat]]] = set()
+        self._failed: set[tuple[int, int, frozenset[Seat]]] = set()
         self._hopeful = False
 
     def solve(self, group: PodGroup, pods: tuple[Pod, ...]) -> Solution | None:
@@ -129,7 +129,7 @@ class Solver:
         """Take these away and place everybody again."""
         counted = [seat for parcel in parcels for seat in parcel]
         removed = list(dict.fromkeys(counted))
-        scenario = (len(pods), frozenset(removed))
+        scenario = (len(pods), len(counted), frozenset(removed))
         if scenario in self._failed:
             return None
         start = self._board.mark()

@@ -96,24 +96,32 @@ def test_a_gang_with_a_pod_on_a_node_that_is_away_frees_what_the_others_hold() -
     assert (found.kind, taken(found)) == (Kind.PREEMPTS, {"torn": 2})
 
 
-def test_what_a_victim_loses_for_the_first_pod_counts_twice_for_the_second() -> None:
-    """KAI's own count: the borrower above its share loses no second pod of the same group, but one of another."""
+@pytest.mark.parametrize(
+    ("nodes", "gone"),
+    [
+        pytest.param(("n0", "n0", "n1"), {"extra": 1, "other": 1}, id="the first to go shares its node with the other"),
+        pytest.param(("n0", "n1", "n0"), {"extra": 2}, id="the second one does"),
+        pytest.param(("n1", "n0", "n0"), {"extra": 2}, id="neither does"),
+    ],
+)
+def test_what_a_victim_loses_for_the_first_pod_counts_twice_for_the_second(
+    nodes: tuple[str, str, str], gone: dict[str, int]
+) -> None:
+    """KAI's own count around one node: what a borrower lends out allows no third one. Across nodes it counts right."""
     queues = (
         queue("dep", deserved=2),
         queue("lender", "dep", deserved=2, weight=3),
         queue("borrower", "dep", deserved=0, weight=2, created=1),
     )
-    nodes = (node("n0", 4), node("n1", 4, order=1))
-    extra = gang("extra", pods=3, queue="borrower", priority="low", nodes=("n0", "n0", "n1"), min_member=1, started=0)
+    extra = gang("extra", pods=3, queue="borrower", priority="low", nodes=nodes, min_member=1, started=0)
     other = running("other", "n1", queue="borrower", priority="medium", start=3)
     mine = [
         gang(name, pods=2, min_member=2, queue="lender", priority="low", nodes=("n0", "n1"), started=age)
         for age, name in enumerate(("a", "b"), start=1)
     ]
-    found = outcome(
-        gang("new", pods=2, min_member=2, queue="lender", priority="high"), *queues, *nodes, extra, other, *mine
-    )
-    assert (found.kind, taken(found)) == (Kind.RECLAIMS, {"extra": 1, "other": 1})
+    new = gang("new", pods=2, min_member=2, queue="lender", priority="high")
+    found = outcome(new, *queues, node("n0", 4), node("n1", 4, order=1), extra, other, *mine)
+    assert (found.kind, taken(found)) == (Kind.RECLAIMS, gone)
 
 
 def test_nodes_without_enough_for_all_pods_together_are_not_emptied() -> None:

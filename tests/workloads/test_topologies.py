@@ -86,6 +86,22 @@ def test_one_that_no_domain_could_ever_hold_is_told_so(flavour: str) -> None:
     assert "no value has so much even when all of its nodes are empty" in foretold.sentence
 
 
+def test_racks_of_one_name_in_two_blocks_are_two_to_kai_and_foretold_so() -> None:
+    lab = Lab("kai", nodes=0)
+    for number, block in enumerate(("a", "b", "b")):
+        lab.node(f"node-{number}", block=block, rack="r0" if number < 2 else "r1")
+    update_node_pool(pool=NodePool.objects.get(), topology_levels=["block", "rack"], actor=SYSTEM)
+    team = lab.project("llm-team", deserved=64)
+    lab.settle()
+    assert asked(team, racked("train")).reason == "NoDomain"
+    waits = lab.submit(team, "train", manifest=racked("train"), priority="low")
+    lab.settle()
+    assert (fresh(waits).phase, racks_of(waits)) == (Phase.PENDING, set())
+    block = lab.submit(team, "block", manifest=racked("block", key="block"), priority="low")
+    lab.settle()
+    assert (fresh(block).phase, racks_of(block)) == (Phase.RUNNING, {"r0", "r1"})
+
+
 def test_kai_evicts_for_a_gang_of_one_domain_inside_that_domain() -> None:
     lab = racks("kai")
     team = lab.project("llm-team", deserved=64)
