@@ -95,7 +95,7 @@ class PodGroup:
 
     `name` is unique in a snapshot. preemptible: may the scheduler evict it. never_preempts: its PriorityClass says
     Never (kube-scheduler obeys, KAI ignores it). started: when its pods started; None while it waits.
-    topology: all its pods on nodes with the same value of this label (kube with gangs, KAI, Kueue).
+    topology: all its pods on nodes with the same value of this label (kube with gangs, KAI, Kueue, Volcano).
     Of kube-scheduler with gangs: gang: it is a PodGroup of scheduling.k8s.io, decided about as one; whole: its
     disruptionMode is PodGroup, evicted whole or not at all.
     placement: its own pods on few nodes or on many, whatever the pool's strategy is (soft affinity of pods); kin: pods

@@ -2,6 +2,7 @@
 
 Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and the plugins priority, gang (not asked
 about preemption), conformance, predicates, capacity, nodeorder, binpack; and recorded decisions of it (docs/model.md).
+Domains: its plugin network-topology-aware.
 What a cluster's configuration does not have (as shipped: preempt and reclaim) the snapshot leaves out, and preemption
 below the minimum where the plugin gang is asked about it.
 
@@ -14,6 +15,8 @@ below the minimum where the plugin gang is asked about it.
   victims leave, does not count elsewhere.
 - Nothing is given back: whoever was taken in turn goes, though a later one alone would have done.
 - Gangs are not protected: one pod of a gang may go.
+- A gang of one domain starts in one, and is never preempted for. Reclaim does not look at domains, and goes on in the
+  next cycle where they are several: more may go than it needs, or somebody for what then still waits.
 """
 
 from collections.abc import Callable, Iterator
@@ -89,13 +92,16 @@ class _VolcanoCycle:
                 self._fill(case)
         for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM)):
             for case in queue_cases:
-                self._evict_for(case, Cause.RECLAIM, self._reclaim)
+                self._reclaim_for(case)
         for case in cases:
             yield from self._decisions(case)
 
     def _hungry(self, cases: list[_Case], action: Cause) -> list[_Case]:
-        """Whom an action is for; nobody where the configuration leaves it out."""
-        return [] if action in self.snapshot.leaves_out else [case for case in cases if self._starving(case)]
+        """Whom an action is for; nobody where the configuration leaves it out. Preempt: nobody of one domain."""
+        if action in self.snapshot.leaves_out:
+            return []
+        rigid = action is Cause.PREEMPT
+        return [case for case in cases if self._starving(case) and not (rigid and case.group.topology)]
 
     def _nowhere(self, case: _Case) -> Pend | None:
         """A pool without nodes, no queue, or pods still to come: nothing is even tried."""
@@ -133,20 +139,34 @@ class _VolcanoCycle:
                 del waiting[queue]
 
     def _place(self, case: _Case) -> bool:
-        """Place up to the minimum, or one more pod. True when the group may start now."""
+        """Place up to the minimum, or one more pod. True when the group may start now.
+
+        In the first domain in which it may, where it wants one; else in the first that has room on its way.
+        """
+        domains, untried = self.board.domains(case.group), list(case.untried)
+        for at_once in (True, False) if len(domains) > 1 else (False,):
+            for domain in domains:
+                case.untried = list(untried)
+                if (startable := self._place_in(case, domain, at_once=at_once)) is not None:
+                    return startable
+        return False
+
+    def _place_in(self, case: _Case, domain: PodGroup, *, at_once: bool) -> bool | None:
+        """The same in one domain. None: not there, or not `at_once`."""
         mark, now, later = self.board.mark(), dict[str, str](), dict[str, str]()
         startable = False
         while case.untried and not startable:
             pod = case.untried.pop(0)
-            if room := self._room(case, pod):
-                at_once = room.fits(pod.requests, now=True)
-                self.board.place(case.group, pod, room, now=at_once)
-                (now if at_once else later)[pod.name] = room.node.name
+            if room := self._room(case, domain, pod):
+                fits = room.fits(pod.requests, now=True)
+                self.board.place(case.group, pod, room, now=fits)
+                (now if fits else later)[pod.name] = room.node.name
                 coming = len(case.nominated) + len(later)
                 startable = self.board.active[case.group.name] - coming >= case.group.min_member
-        if self._starving(case):
+        if self._starving(case) or (at_once and not startable):
             self.board.undo(mark)
-        elif startable:
+            return None
+        if startable:
             case.start(now)
             case.promise(later)
             case.over_quota = case.over_quota or self.board.over_quota(case.group)
@@ -154,7 +174,7 @@ class _VolcanoCycle:
             case.promise(now | later)
         return startable
 
-    def _room(self, case: _Case, pod: Pod) -> Room | None:
+    def _room(self, case: _Case, domain: PodGroup, pod: Pod) -> Room | None:
         """The node the pod was nominated to, else the best with room now, else the best with room on its way."""
         group, asked = case.group, pod.requests
         pend = self.board.ledger.refusal(group.queue, asked, preemptible=True)
@@ -162,9 +182,9 @@ class _VolcanoCycle:
             case.pend = case.pend or pend
             return None
         promised = self.board.rooms.get(pod.nominated)
-        if promised and promised.fits(asked, now=False) and matches(promised.node, group):
+        if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
             return promised
-        found = self._with_room(group, asked)
+        found = self._with_room(domain, asked)
         return self._best([room for room in found if room.fits(asked, now=True)] or found, asked)
 
     def _with_room(self, group: PodGroup, asked: Resources) -> list[Room]:
@@ -192,6 +212,32 @@ class _VolcanoCycle:
             case.promise(rooms | case.kept)
             waits_on = not victims or self.standing.order.is_beyond(case.group.queue)
             case.victims, case.cause, case.pend = victims, cause, case.pend if waits_on else None
+
+    def _reclaim_for(self, case: _Case) -> None:
+        if case.group.topology and not case.group.never_preempts:
+            self._reclaim_until_near(case)
+        else:
+            self._evict_for(case, Cause.RECLAIM, self._reclaim)
+
+    def _reclaim_until_near(self, case: _Case) -> None:
+        """For a gang of one domain: cycle after cycle, since what was reclaimed anywhere does not let it start.
+
+        It ends when a domain has room, or as soon as a cycle finds nobody to take. Who went by then is gone.
+        """
+        while self._starving(case):
+            mark, gone = self.board.mark(), list[Seat]()
+            for pod in case.left:
+                if self._starving(case) and (served := self._reclaim(case, pod)):
+                    gone += served[1]
+            missed = self._starving(case)
+            self.board.undo(mark)
+            if missed or not gone:
+                break
+            for seat in gone:
+                self.board.evict(seat)
+            case.victims, case.cause = [*case.victims, *gone], Cause.RECLAIM
+            case.untried, case.pend = list(case.left), None
+            self._place(case)
 
     def _preempt(self, case: _Case, pod: Pod) -> tuple[Room, list[Seat]] | None:
         weaker = self.standing.weaker(case.group)
