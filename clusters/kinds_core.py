@@ -32,6 +32,7 @@ KUEUE_WORKLOAD = Kind("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
 KUEUE_TOPOLOGY = Kind("kueue.x-k8s.io", "v1beta2", "Topology", "topologies", namespaced=False)
 VOLCANO_QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False)
 VOLCANO_POD_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
+VOLCANO_HYPER_NODE = Kind("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", namespaced=False)
 
 CORE_KINDS = (
     NAMESPACE,
@@ -57,6 +58,7 @@ CORE_KINDS = (
     KUEUE_TOPOLOGY,
     VOLCANO_QUEUE,
     VOLCANO_POD_GROUP,
+    VOLCANO_HYPER_NODE,
 )
 STANDS_ON: Final = (
     PRIORITY_CLASS,
@@ -64,6 +66,7 @@ STANDS_ON: Final = (
     KUEUE_PRIORITY,
     KUEUE_TOPOLOGY,
     KAI_TOPOLOGY,
+    VOLCANO_HYPER_NODE,
     KUEUE_FLAVOR,
     KUEUE_COHORT,
     KAI_QUEUE,

@@ -60,6 +60,13 @@ class PriorityLevel:
     generation: int
 
 
+class Domain(NamedTuple):
+    """Nodes of a pool that have the same value of every level: the values, widest level first, and the nodes' names."""
+
+    values: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
     """A node pool: its name and the node label that makes it."""
@@ -70,6 +77,7 @@ class PoolSpec:
     is_default: bool = False
     topology_levels: tuple[str, ...] = ()  # node labels of its domains of close nodes, widest first
     topology_revision: int = 0  # of what a scheduler was told and never changes itself
+    domains: tuple[Domain, ...] = ()  # as nodes were seen, for a scheduler that is told each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +200,8 @@ class Configuration:
     leaves_out: Callable[[Facts], frozenset[str]]  # causes of evictions that it does not have
     cautions_of: Callable[[Facts, str], tuple[str, ...]]  # for who is foretold this (`scheduling.decisions.Kind`)
     promises_of: Callable[[Facts], tuple[Promise, ...]]  # as this configuration keeps them
+    ignores_domains: Callable[[Facts], str]  # why a gang that asks for a domain would be put anywhere; empty: it is not
+    domain_cautions_of: Callable[[Facts], tuple[str, ...]]  # what is not known of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,15 +256,24 @@ class Traits:
     """What it is configured by, where that can be read."""
     topologies: Kind | None = None
     """Made of the topology levels of each node pool; a gang may then ask for one domain of a level."""
+    names_domains: bool = False
+    """It is told every single domain with its nodes, as they were seen."""
     fixed_topologies: bool = False
     """What runs is counted under the levels of its start, and they never change: others are told under a new name."""
     inquiries: Inquiries | None = None
     """What it is asked again and again while something waits."""
+    rigid: str = ""
+    """What a gang gives up that asks for one topology domain, as a sentence for its people; empty: nothing."""
 
     @property
     def knows_domains(self) -> bool:
         """A gang may ask for nodes with one value of a label."""
         return self.whole_gangs or self.topologies is not None
+
+    @property
+    def goes_by_levels(self) -> bool:
+        """It looks for domains itself, level by level, when it looks for nodes."""
+        return self.topologies is not None and not (self.queues_jobs or self.names_domains)
 
     @property
     def names_objects(self) -> bool:

@@ -12,7 +12,16 @@ from typing import Any, Final
 import yaml
 
 from clusters.flavours import flavour_for
-from clusters.kinds_core import EVENT, KAI_TOPOLOGY, KUEUE_TOPOLOGY, NODE, POD, SERVICE, WORKLOAD_KINDS
+from clusters.kinds_core import (
+    EVENT,
+    KAI_TOPOLOGY,
+    KUEUE_TOPOLOGY,
+    NODE,
+    POD,
+    SERVICE,
+    VOLCANO_HYPER_NODE,
+    WORKLOAD_KINDS,
+)
 from clusters.kinds_core import NAMESPACE as NAMESPACE_KIND
 from clusters.order import PARENTS
 from clusters.ports import MANAGED_BY, MANAGER, Configuration, Inquiries, Kind, Manifest, Traits
@@ -117,7 +126,7 @@ def _why(kind: Kind) -> str:
         return "one namespace per project; the uid of kube-system is the cluster's identity"
     if kind in WORKLOAD_KINDS:
         return "workloads that were submitted"
-    if kind in {KAI_TOPOLOGY, KUEUE_TOPOLOGY}:
+    if kind in {KAI_TOPOLOGY, KUEUE_TOPOLOGY, VOLCANO_HYPER_NODE}:
         return "domains of close nodes in each pool"
     return "queues and their quotas" if kind.key in PARENTS else "priorities and quotas of projects"
 

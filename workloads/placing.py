@@ -11,6 +11,7 @@ from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kind_shapes import Shape
 from clusters.kinds import WorkloadKind, kind_for
 from clusters.models import Node, NodePool
+from clusters.services.configured import domains_ignored
 from portal.core.errors import Refused, RungError
 from tenants.models import Project
 from workloads.admission import pools_for
@@ -76,6 +77,8 @@ def _refuse_topology(spec: WorkloadSpec, project: Project) -> None:
     traits = flavour_for(project.cluster.flavour).traits
     if not traits.knows_domains:
         code, said = "topology_unsupported", f"{_where(project)} is not told of it"
+    elif ignored := domains_ignored(project.cluster):
+        code, said = "topology_unsupported", f"{_where(project)} keeps no gang in one domain; {ignored}"
     elif spec.min_member < 2:
         code, said = "topology_of_one", "only a gang of several pods can share one"
     elif why := next(filter(None, (_no_level(pool, key, needed=traits.topologies is not None) for pool in pools)), ""):

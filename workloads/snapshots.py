@@ -55,7 +55,7 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
     """The cluster (or one of its pools) as it was last observed, and when that was."""
     traits = flavour_for(cluster.flavour).traits
     by_pool = traits.queues_by_pool
-    state = desired_state(cluster)
+    state = desired_state(cluster, domains=False)
     pools = list(cluster.node_pools.all())
     pods = list(_pods(cluster))
     snapshot = Snapshot(
@@ -65,7 +65,7 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
         now=int(timezone.now().timestamp() * 1_000_000),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
         leaves_out=left_out(cluster),
-        levels=_levels(pools) if traits.topologies and not traits.queues_jobs else {},
+        levels=_levels(pools) if traits.goes_by_levels else {},
     )
     return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
 

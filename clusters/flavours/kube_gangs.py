@@ -18,6 +18,7 @@ from clusters.ports import FOR_OTHERS, JobSpec, Kind, Manifest, Promise, Reading
 
 TEMPLATE: Final = "pods"  # name of the one pod group template of a Workload
 WAITS_FOR_OTHERS: Final = "waiting for minCount pods from a gang"
+RIGID: Final = "It asks for one topology domain: this scheduler evicts nobody for such a gang, whatever its priority."
 BY_GROUP: Final = "podgroup"  # in the scheduler's words: whoever gains is a gang
 
 
@@ -33,6 +34,7 @@ class KubeGangs(Kube):
         whole_gangs=True,
         minimum="any",
         beside=(GANG_WORKLOAD, GANG_POD_GROUP),
+        rigid=RIGID,
     )
 
     def render(self, job: JobSpec) -> list[Manifest]:

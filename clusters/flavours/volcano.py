@@ -1,4 +1,4 @@
-"""Volcano: one Queue per department and per project in each node pool; preemptibility is an annotation.
+"""Volcano: one Queue per department and project in each node pool, a HyperNode per domain; preemptibility: annotation.
 
 Sources: Volcano 1.15 (`scheduling.volcano.sh/v1beta1`) and its capacity plugin. What it says is read by
 `clusters.flavours.volcano_reading`; what a cluster's own configuration switches off is told by `volcano_conf`.
@@ -9,10 +9,19 @@ from typing import Any, Final
 
 from clusters.flavours import common, volcano_reading
 from clusters.flavours.rendering import render_job
-from clusters.flavours.volcano_conf import CONF, cautions_of, facts_of, leaves_out, warnings_of
-from clusters.flavours.volcano_promises import PROMISES, promises_of
+from clusters.flavours.volcano_conf import (
+    CONF,
+    cautions_of,
+    domain_cautions_of,
+    facts_of,
+    ignores_domains,
+    leaves_out,
+    warnings_of,
+)
+from clusters.flavours.volcano_domains import asked_level, hyper_nodes, network_topology
+from clusters.flavours.volcano_promises import PROMISES, RIGID, promises_of
 from clusters.kinds import kind_for, starting_together
-from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.ownership import owned
 from clusters.ports import Configuration, DesiredState, JobSpec, Kind, Manifest, Promise, QueueSpec, Reading, Traits
 from scheduling.priority import Preemptibility
@@ -44,22 +53,28 @@ class Volcano:
         tells={VOLCANO_POD_GROUP: volcano_reading.tell},
         configuration=Configuration(
             CONF,
-            "whether the scheduler preempts and reclaims",
+            "whether the scheduler preempts, reclaims and keeps to domains",
             facts_of=facts_of,
             warnings_of=warnings_of,
             leaves_out=leaves_out,
             cautions_of=cautions_of,
             promises_of=promises_of,
+            ignores_domains=ignores_domains,
+            domain_cautions_of=domain_cautions_of,
         ),
+        topologies=VOLCANO_HYPER_NODE,
+        names_domains=True,
+        rigid=RIGID,
     )
 
     def kinds(self) -> Sequence[Kind]:
         """Kinds that reconcile lists and owns."""
-        return (PRIORITY_CLASS, NAMESPACE, VOLCANO_QUEUE)
+        return (PRIORITY_CLASS, NAMESPACE, VOLCANO_QUEUE, VOLCANO_HYPER_NODE)
 
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
-        """PriorityClasses, namespaces, and a Queue per department and project in each pool."""
+        """PriorityClasses, namespaces, a HyperNode per domain, a Queue per department and project in each pool."""
         yield from common.shared_objects(state)
+        yield from hyper_nodes(state.pools)
         yield from map(queue_manifest, state.departments)
         for project in state.projects:
             yield from map(queue_manifest, project.queues)
@@ -132,19 +147,26 @@ def _join(body: Manifest, job: JobSpec) -> bool:
     parts = starting_together(body, kind) if kind else []
     for each in parts:
         part: Any = each.part
-        part["metadata"]["annotations"][GROUP] = job.name
+        part["metadata"]["annotations"] |= {GROUP: job.name, **_level(job)}
     return bool(parts)
 
 
 def _pod_group(job: JobSpec, annotations: Mapping[str, str]) -> Manifest:
-    """A scheduling.volcano.sh/v1beta1 PodGroup: so many pods start together."""
+    """A scheduling.volcano.sh/v1beta1 PodGroup: so many pods start together, in one domain where it was asked for."""
     metadata = owned(
         job.name,
         owner=f"workload.{job.id}",
         generation=job.generation,
         namespace=job.namespace,
-        annotations=annotations,
+        annotations={**annotations, **_level(job)},
     )
     spec = {"minMember": job.min_member, "queue": job.queue, "priorityClassName": job.priority_class}
+    spec |= network_topology(job)
     kind = VOLCANO_POD_GROUP
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def _level(job: JobSpec) -> dict[str, str]:
+    """At the group and its pods: that they wait for a domain is told from it."""
+    level = asked_level(job)
+    return {common.TOPOLOGY_KEY: level} if level else {}

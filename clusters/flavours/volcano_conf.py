@@ -19,7 +19,13 @@ CONF: Final = ObjectRef(CONFIG_MAP, "volcano-scheduler-configmap", "volcano-syst
 KEY: Final = "volcano-scheduler.conf"
 LIMITS: Final = Limits(size=256 * 1024, depth=12, nodes=5_000, documents=1)
 ACTIONS: Final = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
-SWITCHES: Final = {"priority": (), "gang": ("enablePreemptable",), "capacity": ("enableHierarchy",)}
+TOPOLOGY: Final = "network-topology-aware"
+SWITCHES: Final = {
+    "priority": (),
+    "gang": ("enablePreemptable",),
+    "capacity": ("enableHierarchy",),
+    TOPOLOGY: ("enabledHyperNodeGradient",),
+}
 """Plugins that Rung's words need, and the options of each that decide about them."""
 GOOD: Final = 'actions: "allocate, preempt, reclaim, backfill"'
 
@@ -54,7 +60,16 @@ NO_HIERARCHY: Final = (
     "Volcano's plugin capacity lacks enableHierarchy: true: the limits of departments are not kept by the scheduler, "
     "only by Rung at submission."
 )
+NO_DOMAINS: Final = (
+    f"Volcano's configuration has no plugin {TOPOLOGY} that keeps gangs together: one that asks for a topology domain "
+    "would be spread over any nodes, so Rung refuses it."
+)
 
+ANYWHERE: Final = f"its configuration has no plugin {TOPOLOGY} that keeps gangs together, so the gang would be spread"
+ASSUMED_DOMAINS: Final = (
+    f"It may be spread over any nodes: Volcano's configuration could not be read, and as shipped it lacks the plugin "
+    f"{TOPOLOGY}, without which no gang is kept in one domain."
+)
 ASSUMED: Final = (
     "Nobody is evicted for it, as is assumed: Volcano's configuration could not be read, and as shipped it lacks the "
     "actions preempt and reclaim. Where it has them, others may be evicted for it."
@@ -88,6 +103,11 @@ class Conf:
     def has_deserved(self) -> bool:
         """Deserved quotas count."""
         return "capacity" in self.plugins
+
+    @property
+    def keeps_domains(self) -> bool:
+        """A gang that asks for a domain is looked for room in one domain at a time, unless that is switched off."""
+        return TOPOLOGY in self.plugins and self.plugins[TOPOLOGY].get("enabledHyperNodeGradient") is not False
 
     @property
     def has_departments(self) -> bool:
@@ -159,6 +179,7 @@ def _warnings(conf: Conf) -> Iterator[str]:
         ONLY_ABOVE: conf.keeps_minimum,
         NO_CAPACITY: not conf.has_deserved,
         NO_HIERARCHY: conf.has_deserved and not conf.has_departments,
+        NO_DOMAINS: not conf.keeps_domains,
     }
     return (sentence for sentence, so in misses.items() if so)
 
@@ -196,3 +217,14 @@ def _doubts(conf: Conf) -> Iterator[str]:
         NO_CAPACITY: not conf.has_deserved,
     }
     return (f"This may come otherwise. {sentence}" for sentence, so in doubtful.items() if so)
+
+
+def ignores_domains(facts: Facts) -> str:
+    """Why a gang that asks for one domain would be put anywhere; empty: it is not, or nothing could be read."""
+    conf = conf_of(facts)
+    return "" if conf is None or conf.keeps_domains else ANYWHERE
+
+
+def domain_cautions_of(facts: Facts) -> tuple[str, ...]:
+    """What people are told whose gang asks for one domain."""
+    return () if facts else (ASSUMED_DOMAINS,)

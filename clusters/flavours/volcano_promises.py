@@ -17,6 +17,12 @@ CONFIGURE: Final = (
     "proportion."
 )
 
+DOMAINS: Final = "Give its scheduler the plugin network-topology-aware."
+RIGID: Final = (
+    "It asks for one topology domain: Volcano preempts nobody for such a gang, whatever its priority. It reclaims "
+    "for it without a look at domains: more may be evicted than it needs, or others for nothing."
+)
+
 PROMISES: Final = (
     Promise(
         "priority_inside_project",
@@ -89,10 +95,16 @@ PROMISES: Final = (
     Promise(
         "topology",
         "A gang keeps to one domain of close nodes",
-        "no",
-        "Volcano's hyper nodes name every single domain as an object of its own. Rung writes none, so asking for "
-        "a domain is refused at submission.",
-        "Choose KAI, Kueue or kube-scheduler with gangs.",
+        "yes",
+        "Rung writes a HyperNode for every domain of a pool's levels and names the tier that the gang may not leave: "
+        "it runs in one domain, pods that come later too, or waits. The scheduler needs the plugin "
+        "network-topology-aware for it, which is not in the shipped configuration; where it is known to lack it, "
+        "asking for a domain is refused. Such a gang preempts nobody, whatever its priority. It does reclaim, without "
+        "a look at domains and again until one has room: more may be evicted than it needs, or others for a gang that "
+        "then still waits. Nodes without all labels of the levels take none of such gangs, and HyperNodes of others "
+        "count by their tier beside Rung's: give them tiers from 10 on. A node that joins or moves counts once Rung "
+        "has seen it; a gang that waits while levels of its pool change keeps the tier that it was given.",
+        DOMAINS,
     ),
     Promise(
         "quota_per_node_pool",
@@ -112,7 +124,7 @@ PROMISES: Final = (
 
 ASSUMED: Final = "Assumed, since its configuration could not be read on this cluster: it is as shipped. "
 READ: Final = "As its configuration on this cluster says. "
-CONFIGURED: Final = ("priority_inside_project", "over_quota_and_reclaim", "department_limit", "gang")
+CONFIGURED: Final = ("priority_inside_project", "over_quota_and_reclaim", "department_limit", "gang", "topology")
 """Promises that hang on the configuration."""
 
 
@@ -151,5 +163,11 @@ def _lost(conf: Conf) -> Iterator[tuple[str, tuple[Enforced, str]]]:
     if not conf.has_departments:
         why = "Only Rung checks the sums, when quotas are set and work is submitted: the scheduler does not."
         yield "department_limit", ("partly", why)
+    if not conf.keeps_domains:
+        why = (
+            "Without the plugin network-topology-aware no gang is kept in one domain; where Rung has read so, asking "
+            "for one is refused."
+        )
+        yield "topology", ("no", why)
     if "gang" not in conf.plugins:
         yield "gang", ("no", "Without the plugin gang a distributed job may start in parts.")

@@ -2,8 +2,9 @@
 
 Volcano writes why a group waits into its PodGroup and, in the same words, into the conditions of the group's pods:
 nodes counted for the pod that it tried, a promise for one that has its room as soon as others have ended or the rest of
-the gang has room, and for the others how many of the group wait. Only the PodGroup says whether the action enqueue has
-let it in. It is told as events about the object whose pods it groups; one of Rung's own speaks of itself.
+the gang has room, and for the others how many of the group wait. Of a gang of one domain only that. Whether the action
+enqueue has let it in, only the PodGroup says: it is told as events about the object whose pods it groups; one of Rung's
+own speaks of itself.
 Source: Volcano 1.15.1, messages as they were seen; phases and their conditions from its source.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from clusters.flavours import reading
+from clusters.flavours.common import TOPOLOGY_KEY
 from clusters.kinds_core import VOLCANO_POD_GROUP
 from clusters.ports import FOR_OTHERS, FOR_VICTIMS, OWNER, Manifest, Reading
 
@@ -42,6 +44,8 @@ STANDS: Final = {
 """What a phase of a group means."""
 NOT_THERE: Final = "Not all of its pods are there yet."
 NOT_TRIED: Final = "Volcano tried no node for it: its queue, or one above it, takes no more now."
+NO_DOMAIN: Final = "NoDomain"
+NOT_NEAR: Final = "No one value of {level} has nodes with room for its minimum of pods, or its queue takes no more now."
 
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
@@ -54,7 +58,8 @@ def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
     waiting = reading.waiting(pod)
     if waiting.reason not in {"", UNSCHEDULABLE}:
         return waiting
-    return next(_at_limit(events), None) or (_in_our_words(waiting.message) if waiting.reason else waiting)
+    at_limit = next(_at_limit(events), None)
+    return at_limit or (_in_our_words(waiting.message, _level_of(pod)) if waiting.reason else waiting)
 
 
 def tell(group: Manifest) -> Iterator[Manifest]:
@@ -72,7 +77,7 @@ def tell(group: Manifest) -> Iterator[Manifest]:
     at = since if phase in WAITING else (reading.condition(group, SCHEDULED, status="True") or {}).get(LAST)
     yield reading.event_of(group, about, "queue", source=SOURCE, reason=reason, message=words, at=at)
     if said and phase in WAITING - {PENDING}:
-        found = _of_group(waits)
+        found = _of_group(waits, _level_of(group))
         yield reading.event_of(
             group, about, "waits", source=SOURCE, reason=found.reason, message=found.message, at=since
         )
@@ -86,23 +91,30 @@ def _about(group: Manifest) -> Mapping[str, Any] | None:
     return {"kind": VOLCANO_POD_GROUP.kind, "name": metadata["name"], "uid": metadata["uid"]}
 
 
-def _of_group(condition: Mapping[str, Any]) -> Reading:
+def _level_of(found: Manifest) -> str:
+    """The node label of which a gang wants one value, as Rung wrote it there; empty: any nodes will do."""
+    return str(((found.get("metadata") or {}).get("annotations") or {}).get(TOPOLOGY_KEY, ""))
+
+
+def _of_group(condition: Mapping[str, Any], level: str) -> Reading:
     """Why a group waits that is let in."""
     text = str(condition["message"])
     found = TASKS.match(text)
     if condition.get("reason") == TOO_FEW or (found and not int(found["tasks"])):
         return Reading(FOR_OTHERS, f"{NOT_THERE} It says: {text}")
-    said = _in_our_words(text[found.end() :] if found else text)
-    return said if said.reason == OVER_LIMIT else replace(said, message=text)
+    said = _in_our_words(text[found.end() :] if found else text, level)
+    return said if said.reason in {OVER_LIMIT, NO_DOMAIN} else replace(said, message=text)
 
 
-def _in_our_words(text: str) -> Reading:
-    """What its own condition means for the group."""
+def _in_our_words(text: str, level: str) -> Reading:
+    """What its own condition means for the group; `level`: it has to be in one domain of that."""
     if promised := PROMISED.match(text):
         return Reading(FOR_VICTIMS if promised["what"] else FOR_OTHERS, text)
     if f"Origin reason is {INSUFFICIENT}" in text:
         return Reading(OVER_LIMIT, text)
     not_ready = NOT_READY.match(text)
+    if not_ready and not not_ready["tried"] and level:
+        return Reading(NO_DOMAIN, f"{NOT_NEAR.format(level=level)} It says: {text}")
     if not_ready and not not_ready["tried"]:
         return Reading(OVER_LIMIT, f"{NOT_TRIED} It says: {text}")
     return Reading(UNSCHEDULABLE, text, reading.node_numbers(text))

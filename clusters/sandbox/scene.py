@@ -96,7 +96,7 @@ def _left_out(store: Store, traits: Traits) -> frozenset[str]:
 
 def _levels(store: Store, traits: Traits) -> dict[str, tuple[str, ...]]:
     """Of each pool that a topology was made of, where the scheduler itself looks for domains."""
-    kind = None if traits.queues_jobs else traits.topologies
+    kind = traits.topologies if traits.goes_by_levels else None
     found = store.of(kind.key) if kind else ()
     return {
         owner_of(each).removeprefix("pool."): tuple(level["nodeLabel"] for level in each["spec"]["levels"])
@@ -137,7 +137,8 @@ def _drafts_beside(store: Store, pods: Iterable[Manifest]) -> Iterable[_Draft]:
         space, named = meta.get("namespace", ""), annotations(pod).get(GROUP, "")
         group = store.find(VOLCANO_POD_GROUP.key, named, space) if named else None
         name, minimum = (group["metadata"]["uid"], int(group["spec"]["minMember"])) if group else (owner["uid"], 1)
-        drafts.setdefault(name, _Draft(name, f"{space}/{owner['name']}", minimum=minimum)).pods.append(pod)
+        draft = _Draft(name, f"{space}/{owner['name']}", gang=group is not None, minimum=minimum)
+        drafts.setdefault(name, draft).pods.append(pod)
     return drafts.values()
 
 

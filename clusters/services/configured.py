@@ -73,6 +73,19 @@ def cautions(cluster: Cluster, foretold: str) -> tuple[str, ...]:
     return () if by is None else by.cautions_of(cluster.configured, foretold)
 
 
+def domains_ignored(cluster: Cluster) -> str:
+    """Why its scheduler would put a gang that asks for one domain anywhere; empty: it does not, as far as is known."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return "" if by is None else by.ignores_domains(cluster.configured)
+
+
+def domain_cautions(cluster: Cluster) -> tuple[str, ...]:
+    """What people are told whose gang asks for one domain there."""
+    traits = flavour_for(cluster.flavour).traits
+    told = () if traits.configuration is None else traits.configuration.domain_cautions_of(cluster.configured)
+    return (*((traits.rigid,) if traits.rigid else ()), *told)
+
+
 def promises_on(cluster: Cluster) -> Sequence[Promise]:
     """What its scheduler keeps of Rung's promises, as it is configured there."""
     return promises_under(flavour_for(cluster.flavour), cluster.configured)

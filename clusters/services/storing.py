@@ -18,6 +18,7 @@ from clusters.job_status import JobStatus
 from clusters.kinds_core import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.models import Cluster, NodePool, ObservedObject, ObserverLease
 from clusters.observation import Observation, handlers
+from clusters.services.domain_watch import domains_watched
 from clusters.services.drift_watch import note_changes
 from clusters.services.homes import disown_strangers
 from clusters.services.looks import Look, newer
@@ -82,11 +83,14 @@ def store(cluster: Cluster, seen: Seen) -> Stored:
     if locked.versions != seen.before:
         return Stored(Observation(at=at), None)
     pools = list(cluster.node_pools.all())
-    observation = Observation(at=at) if seen.is_empty else _store(cluster, seen.looks, pools, at)
     kept = seen.versions() if seen.looks else dict(seen.before)
-    if seen.before.get(POOLS) != (sorted_in := _fingerprint(pools)):
-        move_nodes(cluster, pools)
-        kept[POOLS] = sorted_in
+    sorted_in = _fingerprint(pools)
+    moved = seen.before.get(POOLS) != sorted_in
+    with domains_watched(cluster, pools, seen.looks.get(NODE.key), moved=moved):
+        observation = Observation(at=at) if seen.is_empty else _store(cluster, seen.looks, pools, at)
+        if moved:
+            move_nodes(cluster, pools)
+            kept[POOLS] = sorted_in
     if kept != seen.before:
         locked.versions = kept
         locked.save(update_fields=["versions"])

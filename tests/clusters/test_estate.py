@@ -132,7 +132,7 @@ def test_t_levels_that_no_scheduler_takes_are_refused_at_their_place(
     assert code_of(error) == (pointer, code)
 
 
-@pytest.mark.parametrize("flavour", ["kube", "volcano"])
+@pytest.mark.parametrize("flavour", ["kube"])
 def test_levels_are_refused_with_the_name_of_a_scheduler_that_knows_none(cluster: Cluster, flavour: str) -> None:
     pool(cluster)
     Cluster.objects.update(flavour=flavour)

@@ -6,10 +6,13 @@ import pytest
 
 from clusters.flavours import flavour_for
 from clusters.flavours.volcano_conf import (
+    ANYWHERE,
     ASSUMED,
+    ASSUMED_DOMAINS,
     ENQUEUE,
     KEY,
     NO_CAPACITY,
+    NO_DOMAINS,
     NO_GANG,
     NO_HIERARCHY,
     NO_PREEMPT,
@@ -19,7 +22,9 @@ from clusters.flavours.volcano_conf import (
     STANDS,
     UNREAD,
     cautions_of,
+    domain_cautions_of,
     facts_of,
+    ignores_domains,
     leaves_out,
     warnings_of,
 )
@@ -28,7 +33,8 @@ from clusters.ports import Facts, Manifest
 from scheduling.decisions import BELOW_MINIMUM, Cause, Kind
 
 BOTH = frozenset({Cause.PREEMPT, Cause.RECLAIM})
-PLUGINS = ("priority", "gang, enablePreemptable: false", "capacity, enableHierarchy: true")
+NEAR = "network-topology-aware"
+PLUGINS = ("priority", "gang, enablePreemptable: false", "capacity, enableHierarchy: true", NEAR)
 
 
 def conf(text: object) -> Manifest:
@@ -56,14 +62,31 @@ def test_one_that_has_everything_says_nothing_and_leaves_nothing_out() -> None:
 
 def test_the_shipped_one_neither_preempts_nor_reclaims() -> None:
     shipped = facts("enqueue, allocate, backfill", "priority", "gang, enablePreemptable: false", "proportion")
-    assert warnings_of(shipped) == (NO_PREEMPT, NO_RECLAIM, ENQUEUE, NO_CAPACITY)
+    assert warnings_of(shipped) == (NO_PREEMPT, NO_RECLAIM, ENQUEUE, NO_CAPACITY, NO_DOMAINS)
     assert leaves_out(shipped) == BOTH
     assert "lacks the actions preempt and reclaim" in cautions_of(shipped, Kind.PENDING)[0]
     assert kept(shipped) == {
         "priority_inside_project": "partly",
         "over_quota_and_reclaim": "no",
         "department_limit": "partly",
+        "topology": "no",
     }
+
+
+@pytest.mark.parametrize(
+    ("plugin", "why"),
+    [
+        pytest.param(NEAR, "", id="as it comes"),
+        pytest.param(f"{NEAR}, enabledHyperNodeGradient: true", "", id="switched on"),
+        pytest.param(f"{NEAR}, enabledHyperNodeGradient: false", ANYWHERE, id="switched off"),
+        pytest.param("binpack", ANYWHERE, id="none"),
+    ],
+)
+def test_gangs_are_kept_in_one_domain_by_one_plugin_alone(plugin: str, why: str) -> None:
+    found = facts("allocate, preempt, reclaim", *PLUGINS[:3], plugin)
+    assert (ignores_domains(found), warnings_of(found)) == (why, (NO_DOMAINS,) if why else ())
+    assert kept(found) == ({"topology": "no"} if why else {})
+    assert domain_cautions_of(found) == ()
 
 
 @pytest.mark.parametrize(("action", "other"), [(Cause.PREEMPT, Cause.RECLAIM), (Cause.RECLAIM, Cause.PREEMPT)])
@@ -77,13 +100,13 @@ def test_an_action_that_is_missing_alone_is_named_alone(action: Cause, other: Ca
 
 
 def test_capacity_without_hierarchy_leaves_departments_out() -> None:
-    found = facts("allocate, preempt, reclaim", "priority", "gang, enablePreemptable: false", "capacity")
+    found = facts("allocate, preempt, reclaim", "priority", "gang, enablePreemptable: false", "capacity", NEAR)
     assert (warnings_of(found), kept(found)) == ((NO_HIERARCHY,), {"department_limit": "partly"})
 
 
 @pytest.mark.parametrize("switch", ["gang", "gang, enablePreemptable: true", "gang, enablePreemptable: 0"])
 def test_a_gang_plugin_that_is_asked_about_preemption_keeps_every_minimum(switch: str) -> None:
-    found = facts("allocate, preempt, reclaim", "priority", switch, "capacity, enableHierarchy: true")
+    found = facts("allocate, preempt, reclaim", "priority", switch, "capacity, enableHierarchy: true", NEAR)
     assert warnings_of(found) == (ONLY_ABOVE,)
     assert leaves_out(found) == {BELOW_MINIMUM}
     assert (cautions_of(found, Kind.PENDING), cautions_of(found, Kind.PREEMPTS)) == ((STANDS,), ())
@@ -92,7 +115,7 @@ def test_a_gang_plugin_that_is_asked_about_preemption_keeps_every_minimum(switch
 
 def test_without_the_plugins_that_an_estimate_counts_on_it_is_said_to_be_doubtful() -> None:
     bare = facts("enqueue, allocate, preempt, reclaim", "proportion")
-    assert warnings_of(bare) == (ENQUEUE, NO_PRIORITY, NO_GANG, NO_CAPACITY)
+    assert warnings_of(bare) == (ENQUEUE, NO_PRIORITY, NO_GANG, NO_CAPACITY, NO_DOMAINS)
     assert leaves_out(bare) == frozenset()
     doubts = cautions_of(bare, Kind.RECLAIMS)
     assert [each.removeprefix("This may come otherwise. ") for each in doubts] == [ENQUEUE, NO_PRIORITY, NO_CAPACITY]
@@ -124,7 +147,8 @@ def test_words_that_are_unknown_are_not_kept() -> None:
 def test_t25_what_cannot_be_read_is_assumed_to_be_as_shipped_and_says_so(found: Manifest | None) -> None:
     read = facts_of(found)
     assert (read, warnings_of(read), leaves_out(read)) == ({}, (UNREAD,), BOTH)
-    assert cautions_of(read, Kind.PENDING) == (ASSUMED,)
+    assert (cautions_of(read, Kind.PENDING), domain_cautions_of(read)) == ((ASSUMED,), (ASSUMED_DOMAINS,))
+    assert ignores_domains(read) == "", "nobody is refused for what nobody knows"
     said = {each.code: each.explanation for each in promises_of(read)}
     assert said["over_quota_and_reclaim"].startswith("Assumed, since its configuration could not be read")
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.real.product import Product, cluster_with_operators
 from tests.support.lab import Kept, LabCluster, own_cluster
+from tests.support.real import by_hand
 
 
 @pytest.fixture
@@ -25,6 +26,18 @@ def with_gangs() -> AbstractContextManager[LabCluster]:
 def gang_cluster(kept: Kept) -> LabCluster:
     """One for the product's gangs and for those put to the model; each leaves it empty."""
     return kept.cluster(with_gangs)
+
+
+def with_volcano() -> AbstractContextManager[LabCluster]:
+    """A control plane on which Volcano's scheduler runs, configured as Rung needs it."""
+    return own_cluster("--volcano", flavour="volcano")
+
+
+@pytest.fixture
+def volcano_cluster(kept: Kept) -> LabCluster:
+    """One for whoever wants to see what Volcano does; each leaves it empty."""
+    by_hand("LAB_VOLCANO_BIN", "Volcano 1.15.1")
+    return kept.cluster(with_volcano)
 
 
 @pytest.fixture

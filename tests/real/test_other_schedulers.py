@@ -24,13 +24,14 @@ from clusters.kinds_core import (
     KAI_TOPOLOGY,
     NAMESPACE,
     PRIORITY_CLASS,
+    VOLCANO_HYPER_NODE,
     VOLCANO_POD_GROUP,
     VOLCANO_QUEUE,
     kind_of,
     ref_of,
 )
 from clusters.models import Cluster, ObservedPod, SyncState
-from clusters.ports import DesiredState, JobSpec, Kind, Manifest, ObjectRef
+from clusters.ports import DesiredState, Domain, JobSpec, Kind, Manifest, ObjectRef
 from clusters.services import sightings
 from clusters.services.configured import left_out
 from clusters.services.connection_test import ConnectionReport, try_connection
@@ -56,12 +57,17 @@ pytestmark = pytest.mark.lab
 NOT_READY = (
     "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
 )
+RACKED = replace(
+    POOL,
+    topology_levels=("example.com/block", "example.com/rack"),
+    domains=(Domain(("1", "a"), ("n1", "n2")), Domain(("1", "B_b"), ("n3",))),
+)
 QUEUES: dict[str, Kind] = {"kai": KAI_QUEUE, "volcano": VOLCANO_QUEUE}
 SUBMITTED = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet", "PyTorchJob", "MPIJob", "JobSet", "RayJob")
 SHIPPED = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: priority}, {name: proportion}]\n'
 GOOD = (
     'actions: "allocate, preempt, reclaim"\ntiers:\n- plugins: [{name: priority}, '
-    "{name: gang, enablePreemptable: false}, {name: capacity, enableHierarchy: true}]\n"
+    "{name: gang, enablePreemptable: false}, {name: capacity, enableHierarchy: true}, {name: network-topology-aware}]\n"
 )
 
 
@@ -90,7 +96,7 @@ def product(request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_en
     product = Product(lab, uuid.uuid4().hex[:6], request.param)
     yield product
     product.end()
-    _clear(lab, QUEUES[request.param], PRIORITY_CLASS)
+    _clear(lab, QUEUES[request.param], VOLCANO_HYPER_NODE, PRIORITY_CLASS)
 
 
 def _clear(lab: LabCluster, *kinds: Kind) -> None:
@@ -129,8 +135,7 @@ class Real:
         projects[1] = replace(projects[1], queues=(leaf,), generation=generation)
         department = queue("department.1", parent=None, deserved=8, limit=32)
         levels = (level(self.level("high"), 125), level(self.level("low"), 40))
-        racked = replace(POOL, topology_levels=("example.com/block", "example.com/rack"))
-        self.wanted.state = state(*projects, levels=levels, departments=(department,), pools=(racked,))
+        self.wanted.state = state(*projects, levels=levels, departments=(department,), pools=(RACKED,))
         return self.wanted.state
 
     def furnish(self) -> None:
@@ -175,7 +180,7 @@ class Real:
 
     def end(self) -> None:
         """Nothing of it is left in the way of the next flavour."""
-        _clear(self.lab, QUEUES[self.flavour], KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS)
+        _clear(self.lab, QUEUES[self.flavour], KAI_TOPOLOGY, VOLCANO_HYPER_NODE, NAMESPACE, PRIORITY_CLASS)
         forget_gateways()
 
 
@@ -247,6 +252,57 @@ def test_a_gang_of_one_domain_names_it_where_kais_pod_grouper_reads_it(real: Rea
     notes = found["metadata"]["annotations"]
     named = notes["kai.scheduler/topology"], notes["kai.scheduler/topology-required-placement"]
     assert named == (POOL.name, "example.com/rack")
+
+
+@pytest.mark.parametrize("real", ["volcano"], indirect=True)
+def test_a_domain_whose_nodes_change_is_one_update_and_one_without_nodes_goes(real: Real) -> None:
+    real.hold()
+    reconcile(real.cluster)
+    for domains, written in (
+        ((Domain(("1", "a"), ("n1",)), Domain(("1", "B_b"), ("n2", "n3"))), 2),
+        ((Domain(("1", "a"), ("n1", "n2", "n3")),), 3),
+        ((), 2),
+    ):
+        real.wanted.state = replace(real.wanted.state, pools=(replace(RACKED, domains=domains),))
+        touch(real.cluster)
+        run = reconcile(real.cluster)
+        assert (run.written, run.failed) == (written, 0)
+        wanted = [each for each in flavour_for("volcano").objects_for(real.wanted.state) if each["kind"] == "HyperNode"]
+        found = {name: each["spec"] for name, each in real.live().items() if name.startswith("HyperNode/")}
+        assert found == {f"HyperNode/{each['metadata']['name']}": each["spec"] for each in wanted}
+
+
+@pytest.mark.parametrize("real", ["volcano"], indirect=True)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"members": [{"type": "Node", "selector": {"exactMatch": {"name": "n"}}}]},
+        {"tier": -1},
+        {"tier": 1, "members": []},
+        {"tier": 1, "members": [{"type": "Rack", "selector": {"exactMatch": {"name": "n"}}}]},
+        {"tier": 1, "members": [{"type": "Node", "selector": {}}]},
+        {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": "B_b"}}}]},
+    ],
+)
+def test_the_schema_refuses_a_domain_that_volcano_would_not_take(real: Real, spec: dict[str, Any]) -> None:
+    kind = VOLCANO_HYPER_NODE
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": real.mark}, "spec": spec}
+    with pytest.raises(KubeError):
+        real.lab.admin.create(body)
+
+
+@pytest.mark.parametrize("real", ["volcano"], indirect=True)
+def test_a_gang_of_one_domain_names_its_tier_and_its_pods_name_the_level(real: Real) -> None:
+    real.furnish()
+    spec = replace(real.submitted("PyTorchJob"), pool=RACKED)
+    spec.manifest["metadata"]["annotations"] = {"rung.dev/topology-key": "example.com/block"}
+    apply_job(real.cluster, spec)
+    group = real.lab.admin.must(ObjectRef(VOLCANO_POD_GROUP, spec.name, spec.namespace))
+    assert group["spec"]["networkTopology"] == {"mode": "hard", "highestTierAllowed": 2}
+    found = real.gateway.get(ObjectRef(kind_of(spec.manifest), spec.name, spec.namespace))
+    assert found is not None
+    for each in templates_in(found, kind_named("PyTorchJob")):
+        assert each.template["metadata"]["annotations"]["rung.dev/topology-key"] == "example.com/block"
 
 
 @pytest.mark.parametrize("real", ["volcano"], indirect=True)

@@ -20,8 +20,7 @@ from tenants.models import Project
 from tests.clusters.streaming import Watching, streaming
 from tests.factories.tenants import GPU
 from tests.real.product import PATIENCE, Product, fresh
-from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
-from tests.support.real import by_hand
+from tests.support.lab import GPUS, NODES, LabCluster
 from workloads.models import PreemptionRecord, Workload
 from workloads.services.lifecycle import delete
 
@@ -34,14 +33,6 @@ tiers:
 - plugins: [{name: priority}, {name: gang, enablePreemptable: false}, {name: conformance}]
 - plugins: [{name: overcommit}, {name: drf, enablePreemptable: false}, {name: predicates}, {name: proportion}]
 """
-
-
-@pytest.fixture(scope="module")
-def volcano_cluster() -> Iterator[LabCluster]:
-    """A control plane on which Volcano's scheduler runs, configured as Rung needs it."""
-    by_hand("LAB_VOLCANO_BIN", "Volcano 1.15.1")
-    with own_cluster("--volcano", flavour="volcano") as cluster:
-        yield cluster
 
 
 @pytest.fixture

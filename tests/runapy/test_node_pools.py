@@ -115,10 +115,10 @@ def test_a_pool_names_its_topology_levels_beyond_what_their_model_knows(
     with pytest.raises(UnprocessableEntityException) as refused:
         patch(["zone", "zone"])
     assert refused.value.data["errors"][0]["pointer"] == "/topologyLevels/1"
-    Cluster.objects.update(flavour="volcano")
+    Cluster.objects.update(flavour="kube")
     with pytest.raises(UnprocessableEntityException) as refused:
         patch(["rack"])
-    assert "Volcano on lab" in refused.value.data["message"]
+    assert "kube-scheduler on lab" in refused.value.data["message"]
     assert patch([]).data["topologyLevels"] == []
 
 

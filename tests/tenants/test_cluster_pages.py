@@ -200,6 +200,7 @@ def test_what_each_scheduler_does_not_enforce_is_told_where_one_is_chosen(client
                     "priority": {},
                     "gang": {"enablePreemptable": False},
                     "capacity": {"enableHierarchy": True},
+                    "network-topology-aware": {},
                 },
             },
             ("It has all that Rung's words need.",),

@@ -229,7 +229,7 @@ def test_a_pools_label_and_topology_are_changed_and_its_levels_shown_as_its_node
 def test_where_the_scheduler_knows_no_topology_nobody_is_asked_for_one(
     client_of: Clients, admin: User, cluster: Cluster, h100: NodePool
 ) -> None:
-    Cluster.objects.update(flavour="volcano")
+    Cluster.objects.update(flavour="kube")
     for page in ("/clusters/lab/pools/", "/clusters/lab/pools/h100/"):
         assert "Topology levels" not in words(client_of(admin).get(page).content)
 

@@ -70,7 +70,7 @@ def test_a_pool_is_filled_as_it_says_where_the_scheduler_has_a_strategy_per_pool
             id="by its own field",
         ),
         pytest.param("volcano", noted(job(), placement="spread"), "placement", "is not told", id="no placement"),
-        pytest.param("volcano", noted(pytorch_job(), topology_key="rack"), "topology-key", "told", id="no domain"),
+        pytest.param("kube", noted(pytorch_job(), topology_key="rack"), "topology-key", "told", id="no domain"),
     ],
 )
 def test_what_a_scheduler_has_nothing_for_is_refused_with_its_name(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from clusters.flavours.volcano_conf import ASSUMED_DOMAINS
 from clusters.models import Cluster, Node, NodePool, ObservedPod
 from clusters.ports import Manifest
 from clusters.services.estate import update_node_pool
@@ -9,13 +10,19 @@ from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Project
 from tests.factories.workloads import pytorch_job, spec_of
-from tests.workloads.lab import Lab, fresh
+from tests.workloads.lab import Lab, configure, fresh
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, PreemptionRecord, Workload
-from workloads.services.preview import forecast
+from workloads.services.preview import IN_VAIN, forecast
 
 pytestmark = pytest.mark.django_db
 NOTE = "/metadata/annotations/rung.dev~1topology-key"
+KEEPS = """
+actions: "allocate, preempt, reclaim, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang, enablePreemptable: false}, {name: capacity, enableHierarchy: true}]
+- plugins: [{name: network-topology-aware}]
+"""
 
 
 def racked(name: str, *, workers: int = 1, gpus: int = 8, key: str = "rack") -> Manifest:
@@ -25,10 +32,10 @@ def racked(name: str, *, workers: int = 1, gpus: int = 8, key: str = "rack") -> 
     return manifest
 
 
-def racks(flavour: str) -> Lab:
-    """A small rack of one node and a large one of three, whose pool says so."""
+def racks(flavour: str, *, large: int = 3) -> Lab:
+    """A small rack of one node and a large one of more, whose pool says so."""
     lab = Lab(flavour, nodes=0)
-    for number, rack in enumerate(("large", "small", "large", "large")):
+    for number, rack in enumerate(("large", "small", *["large"] * (large - 1))):
         lab.node(f"node-{number}", rack=rack)
     update_node_pool(pool=NodePool.objects.get(), topology_levels=["rack"], actor=SYSTEM)
     return lab
@@ -45,7 +52,7 @@ def racks_of(workload: Workload) -> set[str]:
     return {node.labels["rack"] for node in Node.objects.filter(name__in=names.values("node_name"))}
 
 
-@pytest.mark.parametrize("flavour", ["kube-gangs", "kai"])
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "volcano"])
 def test_a_gang_of_one_domain_runs_in_one_that_holds_all_of_it(flavour: str) -> None:
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
@@ -56,7 +63,7 @@ def test_a_gang_of_one_domain_runs_in_one_that_holds_all_of_it(flavour: str) -> 
     assert (foretold.verdict, fresh(train).phase, racks_of(train)) == (Verdict.STARTS, Phase.RUNNING, {"large"})
 
 
-@pytest.mark.parametrize("flavour", ["kube-gangs", "kai"])
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "volcano"])
 def test_one_that_fits_no_domain_waits_with_what_the_emptiest_has(flavour: str) -> None:
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
@@ -76,7 +83,7 @@ def test_one_that_fits_no_domain_waits_with_what_the_emptiest_has(flavour: str) 
     assert racks_of(plain) == {"large", "small"}, "who asks for none takes what is free"
 
 
-@pytest.mark.parametrize("flavour", ["kube-gangs", "kai"])
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "volcano"])
 def test_one_that_no_domain_could_ever_hold_is_told_so(flavour: str) -> None:
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
@@ -115,6 +122,50 @@ def test_kai_evicts_for_a_gang_of_one_domain_inside_that_domain() -> None:
     assert {each.preemptor for each in PreemptionRecord.objects.filter(victim=weak)} == {strong}
 
 
+def test_volcano_preempts_nobody_for_a_gang_of_one_domain_as_its_preview_says() -> None:
+    lab = racks("volcano")
+    configure(lab, KEEPS)
+    team = lab.project("llm-team", deserved=64)
+    weak = lab.submit(team, "weak", manifest=racked("weak"), priority="low")
+    lab.settle()
+    foretold = asked(team, racked("strong"), priority="high")
+    assert (foretold.verdict, foretold.reason) == (Verdict.WAITS, "NoDomain")
+    assert any("preempts nobody for such a gang" in said for said in foretold.cautions)
+    strong = lab.submit(team, "strong", manifest=racked("strong"), priority="high")
+    lab.settle()
+    assert (fresh(strong).phase, fresh(weak).phase) == (Phase.PENDING, Phase.RUNNING)
+    assert fresh(strong).phase_reason == "NoDomain"
+
+
+def test_volcano_reclaims_without_a_look_at_domains_and_the_preview_says_when_it_is_in_vain() -> None:
+    lab = racks("volcano", large=1)
+    configure(lab, KEEPS)
+    mine, other = lab.project("mine", deserved=16), lab.project("other", deserved=0)
+    lab.settle()
+    borrower = lab.submit(other, "borrower", manifest=pytorch_job("borrower", gpus=8, workers=1), priority="low")
+    lab.settle()
+    foretold = asked(mine, racked("train"))
+    assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.RECLAIMS, [borrower])
+    assert IN_VAIN in foretold.cautions
+    lab.submit(mine, "train", manifest=racked("train"), priority="low")
+    lab.settle()
+    assert {each.victim for each in PreemptionRecord.objects.all()} == {borrower}
+
+
+def test_where_volcanos_configuration_keeps_no_gang_together_asking_for_a_domain_is_refused() -> None:
+    lab = racks("volcano")
+    team = lab.project("llm-team", deserved=64)
+    lab.settle()
+    assert ASSUMED_DOMAINS in asked(team, racked("train")).cautions, "nobody could read it: said, not refused"
+    configure(lab, KEEPS.replace("network-topology-aware", "binpack"))
+    lab.settle()
+    with pytest.raises(Refused, match="no plugin network-topology-aware") as error:
+        asked(team, racked("train"))
+    [problem] = error.value.problems
+    assert (problem.pointer, problem.code, problem.numbers["flavour"]) == (NOTE, "topology_unsupported", "volcano")
+    assert asked(team, pytorch_job("train", gpus=8, workers=1)).verdict is Verdict.STARTS
+
+
 @pytest.mark.parametrize(
     ("flavour", "levels", "key", "code", "said"),
     [
@@ -125,7 +176,7 @@ def test_kai_evicts_for_a_gang_of_one_domain_inside_that_domain() -> None:
         pytest.param("kai", [], "rack", "topology_not_a_level", "names no topology levels", id="no levels"),
         pytest.param("kai", ["zone"], "zone", "topology_unknown", "no node of h100 carries zone", id="no node"),
         pytest.param("kube", [], "rack", "topology_unsupported", "kube-scheduler on", id="plain pods"),
-        pytest.param("volcano", [], "rack", "topology_unsupported", "Volcano on", id="hyper nodes"),
+        pytest.param("volcano", ["zone"], "rack", "topology_not_a_level", "is no topology level", id="hyper nodes"),
     ],
 )
 def test_a_key_that_cannot_be_shared_is_refused_at_its_field_with_the_levels_there_are(

@@ -143,7 +143,7 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     outcome = preview(snapshot, group, flavour=cluster.flavour)
     if outcome.pend is None:
         return None
-    labels = queue_labels(desired_state(cluster))
+    labels = queue_labels(desired_state(cluster, domains=False))
     doing = pend_sentence(outcome.pend, pool=pool.name, labels=labels)
     return {
         "doing": ". ".join((doing, *configured_so(cluster, outcome))),

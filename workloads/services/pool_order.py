@@ -146,5 +146,5 @@ def _why(workload: Workload, here: Outcome) -> str:
     if here.pend is None:
         said = workload.phase_message.rstrip(".")
         return f"did not start ({said})" if said else "did not start"
-    labels = queue_labels(desired_state(workload.project.cluster))
+    labels = queue_labels(desired_state(workload.project.cluster, domains=False))
     return pend_sentence(here.pend, pool=workload.pool_name, labels=labels)

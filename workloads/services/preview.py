@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool, ObservedPod
-from clusters.services.configured import promises_on
+from clusters.services.configured import domain_cautions, promises_on
 from clusters.sources import desired_state
 from portal.core.actors import Actor
 from portal.core.errors import RungError
@@ -18,6 +18,7 @@ from scheduling.cycle import FLAVOURS, preview
 from scheduling.decisions import Evict, Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Effective, Preemptibility
+from scheduling.reasons import Reason
 from tenants.models import Project
 from tenants.permissions import Verb, require, standing_of
 from workloads.admission import holding_pools, pools_for, refuse_over_cap, refuse_unserved
@@ -64,7 +65,7 @@ BREAKS: Final = (
     "It takes single pods out of a running gang, whose other pods stay and hold their GPUs: on this scheduler only a "
     "gang evicts a gang whole."
 )
-RIGID: Final = "It asks for one topology domain: this scheduler evicts nobody for such a gang, whatever its priority."
+IN_VAIN: Final = "It still waits then: the room that the evicted leave is not in one domain of its topology."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class _Stage:
             flavour=flavour.title,
             cautions=(
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
-                *((RIGID,) if flavour.traits.whole_gangs and shared_topology(self.spec) else ()),
+                *(domain_cautions(cluster) if shared_topology(self.spec) else ()),
                 *limit_sentences(self.project, category_of(type_of(self.spec))),
                 *unassured,
             ),
@@ -163,7 +164,7 @@ def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
 
 def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) -> Forecast:
     """It does not start in its first choice: why, and when the next one has its turn."""
-    labels = queue_labels(desired_state(stage.project.cluster))
+    labels = queue_labels(desired_state(stage.project.cluster, domains=False))
     why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else "waits"
     sentence = turn_sentence(found.sentence, first=first.name, why=why, patience=PATIENCE.seconds)
     return replace(found, sentence=sentence)
@@ -172,7 +173,7 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) ->
 def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
     verdict = VERDICTS[outcome.kind]
     victims = _victims(stage, snapshot, outcome)
-    labels = queue_labels(desired_state(stage.project.cluster))
+    labels = queue_labels(desired_state(stage.project.cluster, domains=False))
     preemptible = stage.effective.preemptibility != Preemptibility.NON_PREEMPTIBLE
     sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible)
     base = stage.answer(verdict, sentence, pool.name)
@@ -196,6 +197,8 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
 def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:
     if _breaks_a_gang(outcome):
         yield BREAKS
+    if outcome.victims and outcome.pend and outcome.pend.reason is Reason.NO_DOMAIN:
+        yield IN_VAIN
     yield from configured_so(cluster, outcome)
 
 

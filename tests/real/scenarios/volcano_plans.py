@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, zip_longest
 from random import Random
 from typing import Final
 
@@ -16,6 +16,7 @@ RANKS: Final = {"low": 90, "medium-low": 100, "high": 130}
 GROUPS: Final = 7
 TRIES: Final = 30
 LATER: Final = 10**6
+RACK: Final = "rack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Team:
     nodes: tuple[str | None, ...]
     fixed: bool = False
     never: bool = False
+    near: bool = False  # all of its pods in one rack
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Contest:
     projects: tuple[Shelf, ...]
     teams: tuple[Team, ...]
     candidate: Team
+    racks: tuple[str, ...] = ()  # of the nodes, in their order; none: they are in no rack
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Family:
     fixed: int = 0
     never: int = 0
     crowded: int = 0  # one queue has most of what runs
+    near: int = 0  # gangs that have to be in one rack
 
 
 FAMILIES: Final = {
@@ -90,6 +94,7 @@ FAMILIES: Final = {
     "ranks": Family(ranks=1, departments=2),
     "not to be evicted": Family(fixed=2, crowded=2),
     "everything": Family(2, 3, 3, 3, 3, 3, 4, 6, 3),
+    "one rack": Family(departments=2, gangs=1, fixed=5, near=1),
 }
 
 
@@ -107,6 +112,8 @@ def foretell(plan: Contest) -> Ruling:
 
 def by_another_node(plan: Contest) -> set[Ruling]:
     """What the model says where another of equal nodes comes first: preempt asks the best, and that may be several."""
+    if plan.racks:
+        return set()
     orders = (replace(plan, nodes=nodes) for nodes in permutations(plan.nodes))
     return {found for each in orders if (found := foretell(each)).kind == "preempts"}
 
@@ -118,8 +125,8 @@ def _asked(plan: Contest, team: Team) -> Outcome:
 def snapshot(plan: Contest) -> Snapshot:
     """The scenario before its candidate comes."""
     nodes = tuple(
-        Node(name, "default", Resources.of(gpu=gpus, cpu=192, memory="2Ti"), order=order)
-        for order, (name, gpus) in enumerate(plan.nodes)
+        Node(name, "default", Resources.of(gpu=gpus, cpu=192, memory="2Ti"), labels={RACK: rack}, order=order)
+        for order, ((name, gpus), rack) in enumerate(zip_longest(plan.nodes, plan.racks, fillvalue=""))
     )
     queues = (queue(shelf, created) for created, shelf in enumerate((*plan.departments, *plan.projects)))
     return Snapshot(nodes, tuple(queues), tuple(group(team, start) for start, team in enumerate(plan.teams)))
@@ -151,6 +158,7 @@ def group(team: Team, start: int | None) -> PodGroup:
         started=start,
         created=LATER if start is None else start,
         never_preempts=team.never,
+        topology=RACK if team.near else None,
     )
 
 
@@ -164,9 +172,11 @@ class _Draw:
 
     def contest(self) -> Contest:
         """Nodes, queues, teams where there is room for them, a candidate."""
-        nodes = tuple((f"n{index}", self.dice.choice((2, 4, 4, 8))) for index in range(self.dice.randint(2, 3)))
+        most = 4 if self.knobs.near else 3
+        nodes = tuple((f"n{index}", self.dice.choice((2, 4, 4, 8))) for index in range(self.dice.randint(2, most)))
         departments, projects = self._queues(sum(gpus for _name, gpus in nodes))
-        plan = Contest(self.seed, self.family, nodes, departments, projects, (), self._candidate(projects))
+        racks = tuple(self.dice.choice("ab") for _node in nodes) if self.knobs.near else ()
+        plan = Contest(self.seed, self.family, nodes, departments, projects, (), self._candidate(projects), racks)
         for _try in range(TRIES):
             if len(plan.teams) < GROUPS and (team := self._team(plan)):
                 plan = replace(plan, teams=(*plan.teams, team))
@@ -217,4 +227,5 @@ class _Draw:
 
     def _candidate(self, projects: Sequence[Shelf]) -> Team:
         drawn = self._drawn("candidate", projects)
-        return replace(drawn, least=len(drawn.nodes), fixed=False, never=self._one_in(self.knobs.never))
+        near = len(drawn.nodes) > 1 and self._one_in(self.knobs.near)
+        return replace(drawn, least=len(drawn.nodes), fixed=False, never=self._one_in(self.knobs.never), near=near)

@@ -14,10 +14,11 @@ from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
 from clusters.flavours.volcano import GROUP, PREEMPTABLE, QUEUE, SCHEDULER, queue_manifest
-from clusters.kinds_core import NODE, POD, PRIORITY_CLASS, VOLCANO_POD_GROUP, VOLCANO_QUEUE
-from clusters.ports import Manifest, ObjectRef, PoolSpec, QueueSpec
+from clusters.flavours.volcano_domains import hyper_nodes
+from clusters.kinds_core import NODE, POD, PRIORITY_CLASS, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.ports import Domain, Manifest, ObjectRef, PoolSpec, QueueSpec
 from scheduling.resources import Limit
-from tests.real.scenarios.volcano_plans import PRIORITIES, Contest, Ruling, Shelf, Team
+from tests.real.scenarios.volcano_plans import PRIORITIES, RACK, Contest, Ruling, Shelf, Team
 from tests.support.kube import KubeClient, KubeError
 
 Item = TypeVar("Item")
@@ -59,6 +60,8 @@ class VolcanoStage:
         for kind in (VOLCANO_QUEUE, NODE):
             for each in self._admin.list(kind, labels=LABEL):
                 self._admin.delete(ObjectRef(kind, each["metadata"]["name"]))
+        for each in self._admin.list(VOLCANO_HYPER_NODE):
+            self._admin.delete(ObjectRef(VOLCANO_HYPER_NODE, each["metadata"]["name"]))
 
     def _furnish(self, plans: Sequence[Contest]) -> None:
         self._admin.namespace(NAMESPACE)
@@ -68,6 +71,7 @@ class VolcanoStage:
                     self._admin.create(_level(value, never))
         for nodes in zip_longest(*([(plan, *node) for node in plan.nodes] for plan in plans)):
             self._each([each for each in nodes if each is not None], lambda item: self._create_node(*item))
+        self._each(hyper_nodes(_pool(plan) for plan in plans), self._admin.create)
         for wave in zip_longest(*([(plan, shelf) for shelf in (*plan.departments, *plan.projects)] for plan in plans)):
             self._each([each for each in wave if each is not None], lambda item: self._admin.create(_queue(*item)))
             self._next_second()
@@ -173,6 +177,13 @@ def _node(plan: Contest, name: str, gpus: int) -> Manifest:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": full, "labels": labels}, "status": status}
 
 
+def _pool(plan: Contest) -> PoolSpec:
+    """The racks of a scenario's nodes, as Rung has seen them."""
+    nodes = [(_name(plan, name), rack) for (name, _gpus), rack in zip(plan.nodes, plan.racks, strict=False)]
+    domains = (Domain((rack,), tuple(name for name, there in nodes if there == rack)) for rack in sorted({*plan.racks}))
+    return PoolSpec(_name(plan, "racks"), MARK, "yes", topology_levels=(RACK,), domains=tuple(domains))
+
+
 def _queue(plan: Contest, shelf: Shelf) -> Manifest:
     """As Rung writes it."""
     name = _name(plan, shelf)
@@ -185,6 +196,7 @@ def _queue(plan: Contest, shelf: Shelf) -> Manifest:
 
 def _group(plan: Contest, team: Team) -> Manifest:
     spec = {"minMember": team.least, "queue": _name(plan, team.queue), "priorityClassName": _class(team)}
+    spec |= {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}} if team.near else {}
     kind, metadata = VOLCANO_POD_GROUP, {"name": _name(plan, team), "namespace": NAMESPACE}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
 
