@@ -79,11 +79,8 @@
 
   /* A polling element rests while the page is hidden, and while somebody works inside it; another act's texts go. */
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.target.id === "act-copies") {
-      event.detail.target.replaceChildren();
-      document.getElementById("copy-act-title").textContent = event.detail.elt.getAttribute("aria-label");
-    }
-    const poll = event.target.closest("[data-poll]");
+    const { target, elt } = event.detail, poll = event.target.closest("[data-poll]");
+    if (target.id === "act-copies") { target.replaceChildren(); document.getElementById("copy-act-title").textContent = elt.ariaLabel; }
     if (poll !== event.target || !poll) return;
     const busy = poll.contains(document.activeElement) || poll.querySelector("input:checked");
     if (document.hidden || busy) event.preventDefault();
