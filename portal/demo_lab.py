@@ -10,6 +10,8 @@ from portal.supervisor import Child, end_with_parent
 NAME = "demo"
 POOLS = {"h100": 4, "a100": 2}
 GPUS = 8
+GRACE_SECONDS = 25.0
+"""It ends its programs one after another; killed before that, it would leave the rest running."""
 
 
 class DemoLab:
@@ -29,7 +31,7 @@ class DemoLab:
 
     def child(self) -> Child:
         """The process that stays with the cluster and ends it, also when the demo is killed."""
-        return Child("lab", (str(self.root / "lab" / "cluster"), "run", NAME, "--scheduler"))
+        return Child("lab", (str(self.root / "lab" / "cluster"), "run", NAME, "--scheduler"), grace=GRACE_SECONDS)
 
     def _nodes(self) -> bool:
         done = [

@@ -26,10 +26,11 @@ def end_with_parent() -> None:
 
 @dataclass
 class Child:
-    """One process to keep alive."""
+    """One process to keep alive. `grace`: so many seconds it may take to end when it is asked to."""
 
     name: str
     command: tuple[str, ...]
+    grace: float = GRACE_SECONDS
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     pause: float = SHORTEST_PAUSE
@@ -93,12 +94,12 @@ class Supervisor:
 
     def end(self) -> None:
         """SIGTERM to every child, a moment of grace, SIGKILL to what is left of its group."""
-        running = [child.process for child in self.children if child.process]
-        for process in running:
+        running = [(child.process, child.grace) for child in self.children if child.process]
+        for process, _ in running:
             process.terminate()
-        deadline = time.monotonic() + GRACE_SECONDS
-        for process in running:
-            end_group(process, max(0.1, deadline - time.monotonic()))
+        begun = time.monotonic()
+        for process, grace in running:
+            end_group(process, max(0.1, begun + grace - time.monotonic()))
         for file in self.pids.glob("*.pid"):
             file.unlink()
 

@@ -169,6 +169,20 @@ def test_a_child_that_ignores_the_polite_way_is_ended_all_the_same(tmp_path: Pat
     process.stdout.close()
 
 
+def test_who_needs_longer_to_end_is_given_it_and_the_others_are_not(tmp_path: Path) -> None:
+    tidying = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1.5), sys.exit(0)));"
+    ready = "open(sys.argv[1], 'w').close(); time.sleep(600)"
+    children = [
+        Child(name, (sys.executable, "-c", tidying + ready, str(tmp_path / name)), grace=grace)
+        for name, grace in (("brief", 0.2), ("patient", 30.0))
+    ]
+    supervisor = Supervisor(children, folder=tmp_path, root=tmp_path, say=print)
+    supervisor.look()
+    eventually(lambda: all((tmp_path / each.name).exists() for each in children))
+    supervisor.end()
+    assert [each.process and each.process.returncode for each in children] == [-signal.SIGKILL, 0]
+
+
 def test_a_running_supervisor_stops_when_told(supervisor: Supervisor, tmp_path: Path, socket_enabled: None) -> None:
     stop = threading.Event()
     threading.Timer(1.0, stop.set).start()
