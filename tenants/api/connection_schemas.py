@@ -1,4 +1,4 @@
-"""Bodies of how clusters are reached, and by which scheduler. Secrets are taken and never answered."""
+"""Bodies of how clusters are reached. Secrets are taken and never answered."""
 
 from typing import Any, Final
 
@@ -80,74 +80,3 @@ class MetricsSourceSchema(serializers.Serializer[Any]):
     readAt = serializers.DateTimeField(allow_null=True)
     pods = serializers.IntegerField(help_text="For how many pods it knew GPUs then.")
     error = serializers.CharField(allow_blank=True)
-
-
-class SchedulerChoice(serializers.Serializer[Any]):
-    """A scheduler that might be there instead."""
-
-    flavour = serializers.CharField(max_length=40)
-
-
-class SchedulerChange(SchedulerChoice):
-    """Another scheduler, as planned."""
-
-    generation = serializers.IntegerField(
-        min_value=0, max_value=2**63 - 1, help_text="Of the plan: refused where the cluster has moved on since."
-    )
-
-
-class KindPlanSchema(serializers.Serializer[Any]):
-    """What becomes of Rung's objects of one kind."""
-
-    kind = serializers.CharField()
-    created = serializers.IntegerField()
-    updated = serializers.IntegerField()
-    replaced = serializers.IntegerField()
-    deleted = serializers.IntegerField()
-    kept = serializers.IntegerField(help_text="They go once the last workload made for them has ended.")
-    inConflict = serializers.IntegerField()
-    samples = serializers.ListField(child=serializers.CharField())
-
-
-class PromiseChangeSchema(serializers.Serializer[Any]):
-    """A promise that the two schedulers keep differently."""
-
-    code = serializers.CharField()
-    title = serializers.CharField()
-    before = serializers.CharField(help_text="yes, partly or no.")
-    after = serializers.CharField(help_text="yes, partly or no.")
-    explanation = serializers.CharField()
-    remedy = serializers.CharField(allow_blank=True)
-
-
-class SomeWorkSchema(serializers.Serializer[Any]):
-    """How many workloads, and the first of them."""
-
-    count = serializers.IntegerField()
-    names = serializers.ListField(child=serializers.CharField())
-
-
-class WorkSchema(serializers.Serializer[Any]):
-    """What becomes of the work there."""
-
-    stays = SomeWorkSchema()
-    anew = SomeWorkSchema()
-    unexpressed = SomeWorkSchema()
-
-
-class SchedulerPlanSchema(serializers.Serializer[Any]):
-    """What a switch would do: an estimate of one moment."""
-
-    before = serializers.CharField()
-    after = serializers.CharField()
-    generation = serializers.IntegerField()
-    askedAt = serializers.DateTimeField()
-    observedAt = serializers.DateTimeField(allow_null=True)
-    possible = serializers.BooleanField()
-    hindered = serializers.CharField(allow_blank=True, help_text="What forbids it.")
-    warnings = serializers.ListField(child=serializers.CharField())
-    conflicts = serializers.ListField(child=serializers.CharField())
-    unchanged = serializers.IntegerField()
-    kinds = KindPlanSchema(many=True)
-    promises = PromiseChangeSchema(many=True)
-    work = WorkSchema()

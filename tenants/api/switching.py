@@ -15,8 +15,8 @@ from portal.core.errors import Conflict
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
 from portal.core.wire import stamp
-from tenants.api.connection_schemas import SchedulerChange, SchedulerChoice, SchedulerPlanSchema
 from tenants.api.lookups import ADMIN, managed_cluster
+from tenants.api.switching_schemas import SchedulerChange, SchedulerChoice, SchedulerPlanSchema
 from tenants.permissions import Verb
 
 ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}

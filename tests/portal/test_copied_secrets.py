@@ -98,7 +98,7 @@ def measuring(_answering: Answering, folder: Path) -> Iterator[Scene]:
 
         typed = {"server": prometheus.url, "ca": prometheus.authority.pem, "token": CANARY, "metric": "gpu_util"}
         gone = MetricsSource.objects.all().delete
-        yield Scene("/clusters/real/gpu-use/", typed, "CLUSTER_TOKEN", CANARY, standing, gone)
+        yield Scene("/clusters/real/gpu-use/", typed, "PROMETHEUS_TOKEN", CANARY, standing, gone)
 
 
 @contextmanager

@@ -11,58 +11,41 @@ from typing import Any
 import pytest
 
 from clusters import sources
-from clusters.connections import Connection
-from clusters.entered import Entered
 from clusters.errors import ClusterRefused, NotAuthorized
 from clusters.flavours import flavour_for
 from clusters.flavours.volcano_conf import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
-from clusters.gateways import forget_gateways, gateway_for
 from clusters.kinds import kind_named, templates_in
 from clusters.kinds_core import (
     CONFIG_MAP,
-    KAI_QUEUE,
     KAI_TOPOLOGY,
-    NAMESPACE,
     PRIORITY_CLASS,
     VOLCANO_HYPER_NODE,
     VOLCANO_POD_GROUP,
     VOLCANO_QUEUE,
     kind_of,
-    ref_of,
 )
-from clusters.models import Cluster, ObservedPod, SyncState
-from clusters.ports import DesiredState, Domain, JobSpec, Kind, Manifest, ObjectRef
+from clusters.models import ObservedPod, SyncState
+from clusters.ports import DesiredState, Domain, ObjectRef
 from clusters.services import sightings
-from clusters.services.configured import left_out
-from clusters.services.connection_test import ConnectionReport, try_connection
 from clusters.services.estate import touch
 from clusters.services.jobs import apply_job, delete_job
 from clusters.services.observe import observe_cluster
 from clusters.services.reconcile import reconcile
-from clusters.services.registration import register_cluster
-from portal.core.actors import SYSTEM
 from scheduling.decisions import Cause
 from scheduling.resources import parse_quantity
-from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
+from tests.clusters.specs import POOL
 from tests.clusters.synced import outcomes
 from tests.factories.workloads import pytorch_job
-from tests.intake.manifests import VALID
+from tests.real.other_schedulers import QUEUES, RACKED, Real, clear
 from tests.real.product import Product, cluster_with_schedulers, fresh, grant
 from tests.support.kube import KubeError
 from tests.support.lab import Kept, LabCluster
-from workloads.intake import Scope, read_object
 from workloads.selectors import events_of
 
 pytestmark = pytest.mark.lab
 NOT_READY = (
     "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
 )
-RACKED = replace(
-    POOL,
-    topology_levels=("example.com/block", "example.com/rack"),
-    domains=(Domain(("1", "a"), ("n1", "n2")), Domain(("1", "B_b"), ("n3",))),
-)
-QUEUES: dict[str, Kind] = {"kai": KAI_QUEUE, "volcano": VOLCANO_QUEUE}
 SUBMITTED = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet", "PyTorchJob", "MPIJob", "JobSet", "RayJob")
 SHIPPED = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: priority}, {name: proportion}]\n'
 GOOD = (
@@ -80,7 +63,7 @@ def lab(kept: Kept) -> LabCluster:
 @pytest.fixture(params=list(QUEUES))
 def real(
     request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_enabled: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator["Real"]:
+) -> Iterator[Real]:
     """That control plane as a cluster of one flavour, reached with the rights that this flavour needs and no others."""
     grant(lab, request.param)
     found = Real(lab, request.param)
@@ -96,96 +79,7 @@ def product(request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_en
     product = Product(lab, uuid.uuid4().hex[:6], request.param)
     yield product
     product.end()
-    _clear(lab, QUEUES[request.param], VOLCANO_HYPER_NODE, PRIORITY_CLASS)
-
-
-def _clear(lab: LabCluster, *kinds: Kind) -> None:
-    """What is Rung's of these kinds goes: the next test finds a cluster without any."""
-    for kind in kinds:
-        for each in lab.admin.list(kind, labels="app.kubernetes.io/managed-by=rung"):
-            lab.admin.delete(ref_of(each))
-
-
-class Real:
-    """One flavour's side of the cluster, and what it should hold."""
-
-    def __init__(self, lab: LabCluster, flavour: str) -> None:
-        self.lab, self.flavour = lab, flavour
-        self.mark = f"{flavour}-{uuid.uuid4().hex[:6]}"  # a namespace that goes takes a while
-        self.wanted = Wanted(DesiredState())
-        entered = Entered(server=lab.server, ca=lab.ca, token=lab.token)
-        self.cluster: Cluster = register_cluster(name=flavour, flavour=flavour, source=entered, actor=SYSTEM)[0]
-        self.gateway = gateway_for(self.cluster)
-
-    @property
-    def namespace(self) -> str:
-        """Of the first project."""
-        return f"runai-{self.mark}-p1"
-
-    def level(self, name: str) -> str:
-        return f"{self.mark}-{name}"
-
-    def hold(self, *, limit: int = 16, generation: int = 1) -> DesiredState:
-        """Two priorities, a department and two projects, the second with another limit where told."""
-        projects = [
-            replace(project(f"{self.mark}-p{number}", owner=f"project.{number}", limit=16), generation=1)
-            for number in (1, 2)
-        ]
-        leaf = queue("project.2", limit=limit, generation=generation)
-        projects[1] = replace(projects[1], queues=(leaf,), generation=generation)
-        department = queue("department.1", parent=None, deserved=8, limit=32)
-        levels = (level(self.level("high"), 125), level(self.level("low"), 40))
-        self.wanted.state = state(*projects, levels=levels, departments=(department,), pools=(RACKED,))
-        return self.wanted.state
-
-    def furnish(self) -> None:
-        """All of that is there, and namespaces take pods."""
-        self.hold()
-        reconcile(self.cluster)
-        service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        self.lab.admin.wait_until(ObjectRef(self.lab.admin.ref(service_account).kind, "default", self.namespace))
-
-    def live(self) -> dict[str, Manifest]:
-        """All that is ours, by kind and name."""
-        kinds = flavour_for(self.flavour).kinds()
-        found = [each for kind in kinds for each in self.gateway.list(kind)[0]]
-        return {f"{each['kind']}/{each['metadata']['name']}": each for each in found if not _leaves(each)}
-
-    def submitted(self, name: str, **fields: Any) -> JobSpec:
-        """A workload of a type as intake and submission hand it over."""
-        namespace = self.namespace
-        spec = read_object(VALID[name](), scope=Scope(namespace=namespace, allowed_registries=("*",)))
-        return job(
-            spec.manifest,
-            name=f"{name.lower()}-1",
-            namespace=namespace,
-            priority_class=self.level("low"),
-            **{"min_member": spec.min_member, **fields},
-        )
-
-    def group_of(self, spec: JobSpec) -> int | None:
-        """How many pods start together, where Rung wrote a group for the workload."""
-        found = self.lab.admin.get(ObjectRef(VOLCANO_POD_GROUP, spec.name, spec.namespace))
-        return found["spec"]["minMember"] if found else None
-
-    def report(self) -> ConnectionReport:
-        """What the connection test says."""
-        return try_connection(Connection(self.lab.server, ca=self.lab.ca, token=self.lab.token), self.flavour)
-
-    def left_out(self) -> frozenset[str]:
-        """What is kept of its configuration after everything was looked at."""
-        sightings.forget(self.cluster.pk)
-        reconcile(self.cluster)
-        return left_out(Cluster.objects.get(pk=self.cluster.pk))
-
-    def end(self) -> None:
-        """Nothing of it is left in the way of the next flavour."""
-        _clear(self.lab, QUEUES[self.flavour], KAI_TOPOLOGY, VOLCANO_HYPER_NODE, NAMESPACE, PRIORITY_CLASS)
-        forget_gateways()
-
-
-def _leaves(manifest: Manifest) -> bool:
-    return "deletionTimestamp" in manifest["metadata"]
+    clear(lab, QUEUES[request.param], VOLCANO_HYPER_NODE, PRIORITY_CLASS)
 
 
 def test_every_object_is_taken_as_it_is_and_a_quota_change_is_one_update(real: Real) -> None:
