@@ -76,9 +76,10 @@ def test_t66_a_worker_unpickles_nothing_runs_nothing_unknown_and_is_commanded_by
         producer = broker.Producer()
         for each in messages:
             producer.publish(each.pop("body"), exchange="", **each)
-        Celery(broker=redis_url).control.shutdown()
+        stranger = Celery(broker=redis_url, set_as_current=False)
+        stranger.control.shutdown()
         for queue in ("sync", "workloads"):
-            Celery(broker=redis_url).send_task("core.canary", args=[queue], queue=queue, exchange="", routing_key=queue)
+            stranger.send_task("core.canary", args=[queue], queue=queue, exchange="", routing_key=queue)
         eventually(lambda: names(cursor) >= {"worker:sync", "worker:workloads"}, seconds=PATIENCE, log=log)
         said = log.read_text()
         changed = cursor.execute("SELECT count(*) FROM clusters_syncrun").fetchone()

@@ -252,12 +252,15 @@ def racks(product: Product) -> Iterator[NodePool]:
     nodes = list(product.admin.gpu_nodes(3, 8, "racks"))
     for name, rack in zip(nodes, ("small", "large", "large"), strict=True):
         product.admin.patch(ObjectRef(NODE, name), {"metadata": {"labels": {RACK: rack}}})
-    yield pool
-    product.end(KUEUE_WORKLOAD)
-    left = [ref_of(each) for kind in (KUEUE_QUEUE, KUEUE_FLAVOR, KUEUE_TOPOLOGY) for each in product.admin.list(kind)]
-    for ref in (*left, *(ObjectRef(NODE, name) for name in nodes)):
-        product.admin.delete(ref)
-        product.admin.wait_gone(ref)
+    try:
+        yield pool
+    finally:
+        product.end(KUEUE_WORKLOAD)
+        made = (KUEUE_QUEUE, KUEUE_FLAVOR, KUEUE_TOPOLOGY)
+        left = [ref_of(each) for kind in made for each in product.admin.list(kind)]
+        for ref in (*left, *(ObjectRef(NODE, name) for name in nodes)):
+            product.admin.delete(ref)
+            product.admin.wait_gone(ref)
 
 
 def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free(product: Product) -> None:

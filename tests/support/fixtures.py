@@ -1,13 +1,15 @@
 """Fixtures over real parts: PostgreSQL, Redis, Chromium, and the rules every test database follows."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from threading import Condition
 from typing import Any
 
 import psycopg
 import pytest
+from django.core.handlers.wsgi import WSGIHandler
 from django.db import connection
 from django.test import TransactionTestCase
 
@@ -15,6 +17,37 @@ from portal.audit import triggers
 from tests.support import database, postgres, real, redis
 
 _numbers = count(1)
+QUIET_WITHIN = 30.0  # seconds
+
+
+class InFlight:
+    """Requests that a live server is answering. A browser that goes away does not end them."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed = Condition()
+
+    def counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`WSGIHandler.__call__`, counted from its beginning to its end."""
+
+        def counting(handler: WSGIHandler, *args: Any) -> Any:
+            self._add(1)
+            try:
+                return call(handler, *args)
+            finally:
+                self._add(-1)
+
+        return counting
+
+    def _add(self, number: int) -> None:
+        with self._changed:
+            self._count += number
+            self._changed.notify_all()
+
+    def wait_for_none(self) -> None:
+        """Raises `AssertionError` when one takes longer than any should."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._count, QUIET_WITHIN), f"{self._count} requests do not end"
 
 
 class Migrated:
@@ -29,7 +62,10 @@ class Migrated:
         connection.connection.backup(self._copy)
 
     def restore(self) -> None:
-        """Everybody sees it at once. What is open in the connection is given up."""
+        """Everybody sees it at once. What is open in the connection is given up.
+
+        The threads of a live server share the connection: nothing may be asked through it meanwhile.
+        """
         connection.close_if_unusable_or_obsolete()
         connection.ensure_connection()
         connection.connection.rollback()
@@ -43,12 +79,15 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         with connection.cursor() as cursor:
             triggers.remove(cursor, connection.vendor)
         migrated = Migrated()
+    in_flight = InFlight()
 
     def restore(_case: TransactionTestCase) -> None:
+        in_flight.wait_for_none()
         if connection.vendor == "sqlite":
             migrated.restore()
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WSGIHandler, "__call__", in_flight.counted(WSGIHandler.__call__))
         patch.setattr(TransactionTestCase, "_fixture_teardown", restore)
         yield
 
