@@ -46,6 +46,8 @@ LOG_BYTES: Final = 1 << 20
 LOG_SECONDS: Final = 8.0
 """A person waits for a log, and a thread of the portal with them."""
 DISCOVERY_AGE: Final = 600.0
+ABSENCE_AGE: Final = 60.0
+"""Seconds for which is believed that a cluster serves a kind, and that it does not: operators are installed."""
 METADATA_ONE: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 BORN_WITH: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"})
@@ -183,11 +185,11 @@ class KubernetesGateway:
         return status if isinstance(status, dict) else {}
 
     def serves(self, kind: Kind) -> bool:
-        """Whether the cluster knows the kind; what it said is believed for ten minutes."""
+        """Whether the cluster knows the kind; a yes is believed for ten minutes, a no for one."""
         path = group(kind)
         with self._lock:
             at, plurals = self._served.get(path, (-math.inf, frozenset()))
-        if time.monotonic() - at > DISCOVERY_AGE:
+        if time.monotonic() - at > (DISCOVERY_AGE if kind.plural in plurals else ABSENCE_AGE):
             plurals = self._discovered(path)
             with self._lock:
                 self._served[path] = (time.monotonic(), plurals)

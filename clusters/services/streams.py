@@ -36,7 +36,9 @@ BETWEEN: Final = 0.25
 LONGEST_PAUSE: Final = 30.0
 SERVED_EVERY: Final = 60.0
 SCOUT_AGAIN: Final = 5.0
-REFUSED_FOR: Final = 600.0
+FIRST_REFUSAL, LONGEST_REFUSAL = 2.0, 600.0
+"""Seconds until a kind that may not be read is tried again, twice as many each time: a right that was granted a moment
+ago may be in force a moment later."""
 LIFE_EVERY: Final = 2.0
 
 
@@ -55,12 +57,11 @@ class Feed(threading.Thread):
         self._managed_only = kind.key not in EVERYBODYS
         self._since = inbox.open(kind, managed_only=self._managed_only)
         self._wait = SHORT_WATCH if kind.key in PROOF else LONG_WATCH
-        self._failures = 0
-        self.refused_at: float | None = None
+        self._failures = self._refusals = 0
 
     def run(self) -> None:
-        """Until the inbox is closed, or the kind may not be read."""
-        while not self._inbox.closed and self.refused_at is None:
+        """Until the inbox is closed."""
+        while not self._inbox.closed:
             try:
                 self._turn()
             except VersionExpired:
@@ -78,6 +79,7 @@ class Feed(threading.Thread):
             found, version = self._gateway.list(self.kind, managed_only=self._managed_only)
             self._inbox.listed(self.kind, found, version)
             self._since = version_of(version)
+            self._refusals = 0
             return
         begun = time.monotonic()
         for event in self._gateway.watch(self.kind, since=self._since, wait=self._wait):
@@ -100,11 +102,12 @@ class Feed(threading.Thread):
             )
             self._again(error.retry_after)
         elif self._always or not isinstance(error, ClusterRefused):
-            self.refused_at = time.monotonic()
             self._inbox.failed(error)
+            self._inbox.rest(LONGEST_REFUSAL)  # who stores what came is told, and closes it
         else:
-            self.refused_at = time.monotonic()
             log.info("observer.kind_refused", cluster=self._cluster.name, kind=self.kind.key, message=error.message)
+            self._inbox.rest(min(FIRST_REFUSAL * 2.0 ** min(self._refusals, 16), LONGEST_REFUSAL))
+            self._refusals += 1
 
     def _again(self, after: int | None) -> None:
         """At once the first time; then later and later, and never all kinds in the same instant."""
@@ -175,17 +178,10 @@ class Streams:
             self._inbox.rest(pause)
 
     def _open_feeds(self) -> None:
-        """One that was refused is tried again after a while."""
         for kind in kinds_of(self._cluster):
-            if self._is_wanted(kind):
+            if kind.key not in self._feeds and (kind.key in ALWAYS or self._gateway.serves(kind)):
                 self._feeds[kind.key] = Feed(self._cluster, self._gateway, kind, self._inbox)
                 self._feeds[kind.key].start()
-
-    def _is_wanted(self, kind: Kind) -> bool:
-        feed = self._feeds.get(kind.key)
-        if feed is not None and (feed.refused_at is None or time.monotonic() - feed.refused_at < REFUSED_FOR):
-            return False
-        return kind.key in ALWAYS or self._gateway.serves(kind)
 
 
 class Rounds:

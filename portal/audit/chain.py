@@ -14,7 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
-CHAINS = 16
+CHAINS = 64
 COVERED = (
     "actor_kind",
     "actor_id",

@@ -2,7 +2,9 @@
 
 The database holds a mark per topic, random and drawn anew by triggers with every change of the rows that apps name in
 their configuration: no writer can forget it, and no mark ever comes back, neither after a rollback nor in another
-process. A reader asks for the marks first, in one statement, and reads anew whatever it kept under other ones.
+process. A reader asks for the marks first, in one statement, and reads anew whatever it kept under other ones. A writer
+that decides by marks of a moment ago has them compared when its audit record is linked (`confirmed`), which spares it
+the question at its beginning.
 
 - `access`: accounts and what they may do
 - `rules`: what decides about a submit: projects, quotas, caps, node pools, the dictionary, the workload types
@@ -32,7 +34,12 @@ class Marks:
     rules: str = ""
 
 
+class Moved(Exception):
+    """What was decided by has changed before it was written: decide again."""
+
+
 _now: ContextVar[Marks | None] = ContextVar("_now", default=None)
+_to_confirm: ContextVar[Marks | None] = ContextVar("_to_confirm", default=None)
 
 
 def read_marks() -> Marks:
@@ -52,6 +59,28 @@ def steady(marks: Marks | None = None) -> Iterator[Marks]:
         yield marks
     finally:
         _now.reset(before)
+
+
+def marks_now() -> Marks | None:
+    """Those of the `steady` around the caller; None outside of one."""
+    return _now.get()
+
+
+@contextmanager
+def confirmed() -> Iterator[None]:
+    """Within a `steady`: whoever writes an audit record here compares its marks, by `confirm`."""
+    before = _to_confirm.set(_now.get())
+    try:
+        yield
+    finally:
+        _to_confirm.reset(before)
+
+
+def confirm(access: str, rules: str) -> None:
+    """Compare the marks at the moment of writing. Moved when they are not those that a `confirmed` was entered with."""
+    wanted = _to_confirm.get()
+    if wanted is not None and wanted != Marks(access, rules):
+        raise Moved
 
 
 class Kept(Generic[Value]):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -10,7 +11,7 @@ from django.utils import timezone
 from clusters.errors import ClusterBusy, ClusterChanged, ClusterUnreachable, NotAuthorized, VersionExpired
 from clusters.kinds_core import POD, ref_of
 from clusters.models import Cluster, Node, ObservedPod, ObserverLease
-from clusters.ports import WatchEvent
+from clusters.ports import Kind, Manifest, WatchEvent
 from clusters.selectors import cluster_rows
 from clusters.services import inbox, streams
 from clusters.services.streams import Overtaken
@@ -18,6 +19,8 @@ from tests.clusters.streaming import Misbehaving, Twist, streaming
 from tests.clusters.told import Told
 
 pytestmark = pytest.mark.django_db
+
+JOBS = "Job.batch"
 
 
 @pytest.fixture
@@ -291,5 +294,23 @@ def test_a_kind_that_may_not_be_read_leaves_the_others_alone(
     gateway.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}})
     with streaming(plain, gateway) as watching:
         watching.until(Node.objects.exists)
-        watching.until(lambda: "Job.batch" in ObserverLease.objects.get().versions)
+        watching.until(lambda: JOBS in ObserverLease.objects.get().versions)
     assert not any("ray.io" in key for key in ObserverLease.objects.get().versions)
+
+
+def test_a_kind_whose_right_comes_later_is_seen_then(
+    plain: Cluster, gateway: Misbehaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "FIRST_REFUSAL", 0.02)
+    refusals = [NotAuthorized("403")] * 3
+    listed = gateway.list
+
+    def list_(kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
+        if kind.key == JOBS and refusals:
+            raise refusals.pop()
+        return listed(kind, **asked)
+
+    monkeypatch.setattr(gateway, "list", list_)
+    with streaming(plain, gateway) as watching:
+        watching.until(lambda: JOBS in ObserverLease.objects.get().versions)
+    assert not refusals

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from clusters.connections import Connection
 from clusters.rbac import manifests_for
+from clusters.services.connection_test import try_connection
 from tests.support import real
 from tests.support.kube import KubeClient
 from tests.support.order import unit_of
@@ -97,7 +99,15 @@ def furnish(kubeconfig: Path, flavour: str = "kube") -> None:
     for manifest in manifests_for(flavour, namespace=NAMESPACE, account=ACCOUNT):
         admin.apply(manifest, manager="lab")
     admin.gpu_nodes(NODES, GPUS, POOL)
+    account = Connection(admin.server, ca=admin.ca, token=admin.token(NAMESPACE, ACCOUNT))
+    eventually(lambda: has_rights(account, flavour), seconds=60)
     admin.close()
+
+
+def has_rights(account: Connection, flavour: str) -> bool:
+    """A role that was written counts when the server's authorizer has read it: on a busy machine, seconds later."""
+    report = try_connection(account, flavour)
+    return not (report.error or report.lacking)
 
 
 @contextmanager

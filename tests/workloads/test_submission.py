@@ -4,8 +4,11 @@ import pytest
 
 from clusters.models import Cluster
 from portal.audit.models import AuditRecord
+from portal.audit.verification import verify
 from portal.core.actors import SYSTEM, Actor
+from portal.core.attempts import attempt
 from portal.core.errors import Absent, BadRequest, Conflict, Refused, RungError
+from portal.core.marks import steady
 from scheduling.priority import Request
 from tenants.models import PriorityCap, Project, ProjectQuota
 from tests.factories.tenants import GPU, ProjectFactory
@@ -160,6 +163,33 @@ def test_a_cap_on_the_priority_is_kept(llm_team: Project, as_bob: Actor) -> None
     with pytest.raises(Refused) as refusal:
         submit(spec=spec_of(pytorch_job("three", gpus=3), priority="medium"), project=llm_team, actor=as_bob)
     assert refusal.value.problems[0].numbers == {"needed": "3 GPU", "cap": "2 GPU", "priority": "medium"}
+
+
+def test_what_changes_between_looking_and_writing_decides(llm_team: Project, as_bob: Actor) -> None:
+    """As over REST, where a request is let in by what was read at its beginning."""
+    with steady():
+        submit(spec=spec_of(pytorch_job("two", gpus=2), priority="medium"), project=llm_team, actor=as_bob)
+        PriorityCap.objects.create(project=llm_team, priority="medium", gpu_limit=2 * GPU)
+        with pytest.raises(Refused) as refusal:
+            submit(spec=spec_of(pytorch_job("three", gpus=3), priority="medium"), project=llm_team, actor=as_bob)
+    assert refusal.value.problems[0].numbers == {"needed": "3 GPU", "cap": "2 GPU", "priority": "medium"}
+    assert sorted(AuditRecord.objects.values_list("entity_name", "result")) == [
+        ("three", "Denied"),
+        ("two", "Succeeded"),
+    ]
+    assert [event.workload.name for event in WorkloadEvent.objects.all()] == ["two"]
+    assert verify() == []
+
+
+def test_what_changes_meanwhile_and_allows_it_is_written_once(llm_team: Project, as_bob: Actor) -> None:
+    with steady():
+        submit(spec=spec_of(pytorch_job("two")), project=llm_team, actor=as_bob)
+        PriorityCap.objects.create(project=llm_team, priority="medium", gpu_limit=2 * GPU)
+        with attempt():
+            submit(spec=spec_of(pytorch_job("three")), project=llm_team, actor=as_bob, key="k1")
+    assert sorted(Workload.objects.values_list("name", flat=True)) == ["three", "two"]
+    assert (WorkloadEvent.objects.count(), AuditRecord.objects.count(), IdempotencyKey.objects.count()) == (2, 2, 1)
+    assert verify() == []
 
 
 def test_what_the_clusters_scheduler_cannot_express_is_refused_with_its_name(llm_team: Project, as_bob: Actor) -> None:

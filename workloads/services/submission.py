@@ -1,7 +1,8 @@
 """Accepting workloads. The request never waits for a cluster: a worker applies the row, or the sweep finds it."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -11,7 +12,7 @@ from clusters.models import NodePool
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
-from portal.core.marks import Kept, steady
+from portal.core.marks import Kept, Moved, confirmed, marks_now, steady
 from scheduling.priority import (
     EXPLICIT_PREEMPTIBILITY,
     EXPLICIT_PRIORITY,
@@ -74,17 +75,28 @@ def submit_all(
     4. write workload, first event, audit record and key, and wake a worker after the commit
     """
     tickets = _tickets(specs, project, actor, key)
-    names = ", ".join(spec.name for spec in specs)[:254]
-    scope = {"entity_type": "workload", "entity_name": names, "project_id": str(project.pk)}
+    together = list(zip(specs, _padded(raws, len(specs)), tickets, strict=True))
     try:
-        with verb(actor=actor, action="workload.submit", **scope), steady():
-            require(actor, Verb.SUBMIT, project=project)
-            return [
-                replay(ticket) or _accept(spec, project, actor, raw, ticket)
-                for spec, raw, ticket in zip(specs, _padded(raws, len(specs)), tickets, strict=True)
-            ]
+        if marks_now() is not None:
+            with suppress(Moved):
+                return _accept_all(together, project, actor, confirmed)
+        return _accept_all(together, project, actor, steady)
     except IntegrityError:
         return _after_race(specs, project, actor, tickets)
+
+
+def _accept_all(
+    together: Sequence[tuple[WorkloadSpec, Mapping[str, Any], Ticket | None]],
+    project: Project,
+    actor: Actor,
+    marked: Callable[[], AbstractContextManager[object]],
+) -> list[Workload]:
+    """`marked`: by marks that were read already, which raises `Moved` when they hold no longer; or by new ones."""
+    names = ", ".join(spec.name for spec, _, _ in together)[:254]
+    scope = {"entity_type": "workload", "entity_name": names, "project_id": str(project.pk)}
+    with verb(actor=actor, action="workload.submit", **scope), marked():
+        require(actor, Verb.SUBMIT, project=project)
+        return [replay(ticket) or _accept(spec, project, actor, raw, ticket) for spec, raw, ticket in together]
 
 
 def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
