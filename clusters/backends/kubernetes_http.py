@@ -19,8 +19,14 @@ from clusters.connections import Target
 from clusters.errors import ClusterRefused, ClusterUnreachable
 
 PIECE: Final = 1 << 14  # as much as TLS hands over at a time
+WARM: Final = 0.005
+"""Seconds after an answer for which a connection is believed to stand: to look costs other threads their turn."""
 LONGEST_HEAD: Final = 1 << 16
 END: Final = b"\r\n\r\n"
+LOOKED_AT: Final = {
+    name.lower().encode(): name for name in ("Connection", "Content-Length", "Retry-After", "Transfer-Encoding")
+}
+"""Headers that somebody reads. An API server sends as many again."""
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?: |\r|$)")
 _DIGITS: Final = re.compile(r"[0-9]{1,15}")
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;|$)")
@@ -30,7 +36,7 @@ _NOT_IN_A_HEADER: Final = re.compile(r"[^\x20-\x7e]")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer, whatever its status. Names of headers Are-Written-So."""
+    """A whole answer, whatever its status, with the headers that are looked at; their names Are-Written-So."""
 
     status: int
     headers: Mapping[str, str]
@@ -52,6 +58,7 @@ class Line:
         self._until = math.inf
         self._read = connect
         self._rest = bytearray()
+        self._answered_at = -math.inf
         self.reusable = True
 
     def ask(self, request: bytes, *, read: float, until: float, cap: int) -> Answer:
@@ -67,10 +74,13 @@ class Line:
         body = self._body(status, headers, cap)
         if self._rest or headers.get("Connection", "").lower() == "close":
             self.reusable = False
+        self._answered_at = time.monotonic()
         return Answer(status, headers, body)
 
-    def is_quiet(self) -> bool:
+    def stands(self) -> bool:
         """Nothing came since the last answer: neither the end of the connection nor what nobody asked for."""
+        if time.monotonic() - self._answered_at < WARM:
+            return True
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return not self._socket.pending() and not poll.poll(0)
@@ -196,7 +206,7 @@ class Lines:
                 if not self._idle:
                     return None
                 line = self._idle.pop()
-            if line.is_quiet():
+            if line.stands():
                 return line
             line.close()
 
@@ -231,7 +241,9 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
         name, colon, text = line.partition(b":")
         if not colon:
             raise ClusterUnreachable("The answer is no HTTP: a header has no name.")
-        key, value = name.title().decode("latin-1"), text.strip().decode("latin-1")
+        if (key := LOOKED_AT.get(name.lower())) is None:
+            continue
+        value = text.strip().decode("latin-1")
         if key == "Content-Length" and found.get(key, value) != value:
             raise ClusterUnreachable("The answer is no HTTP: it has two lengths.")
         found[key] = value

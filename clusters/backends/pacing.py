@@ -13,8 +13,8 @@ from typing import Final
 
 from clusters.errors import ClusterBusy, ClusterUnreachable
 
-START: Final = 8
-MOST: Final = 12
+START: Final = 12
+MOST: Final = 16
 PATIENCE: Final = 2.0  # seconds that a thread waits for a cluster that wants rest; longer is the caller's to plan
 QUEUE: Final = 30.0  # seconds that a thread waits for its turn
 ROUND: Final = 1.0  # seconds in which several refusals are one message
@@ -109,10 +109,13 @@ class Valve:
         """Wait for a turn and take it. ClusterUnreachable: it is dead. ClusterBusy: it rests, or the wait was long."""
         with self._changed:
             self._queue()
+            self._breaker.tried(time.monotonic())
             self._under_way += 1
         try:
-            with self.judged():
-                yield
+            yield
+        except ClusterUnreachable:
+            self._failed()
+            raise
         finally:
             with self._changed:
                 self._under_way -= 1
@@ -127,10 +130,13 @@ class Valve:
         try:
             yield
         except ClusterUnreachable:
-            with self._changed:
-                self._breaker.failed(time.monotonic(), chance=random.random())  # noqa: S311 - spreads tries
-                self._changed.notify_all()
+            self._failed()
             raise
+
+    def _failed(self) -> None:
+        with self._changed:
+            self._breaker.failed(time.monotonic(), chance=random.random())  # noqa: S311 - spreads tries
+            self._changed.notify_all()
 
     def answered(self, *, busy: bool = False, rest: float = 0.0) -> None:
         """An answer came; `busy` when it was a refusal for want of capacity."""
