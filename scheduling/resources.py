@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, Self, TypeAlias
 
 MILLI: Final = 1000
@@ -26,7 +27,13 @@ Amount: TypeAlias = int | str | Decimal | Fraction
 
 def parse_quantity(text: str) -> Fraction:
     """Read a Kubernetes quantity ("500m", "2", "1.5Gi", "1e3") exactly. Raises ValueError."""
-    match = _QUANTITY.fullmatch(text.strip())
+    return _parsed(text.strip())
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Fraction:
+    """Kept, since the same few amounts are read all the time; what is kept is no longer than what is taken."""
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a quantity")
     number, suffix = match.groups()
