@@ -104,6 +104,15 @@ QUANTITIES: Final = WHOLE_MAPS | {"default", "defaultRequest", "max", "min", "li
 IGNORED: Final = frozenset(f"/metadata/annotations/{name.replace('/', '~1')}" for name in (APPLIED_HASH, GENERATION))
 
 
+Wanted: TypeAlias = Mapping[ObjectRef, Manifest]
+"""Each with its hash, by its place."""
+
+
+def by_place(desired: Iterable[Manifest]) -> Wanted:
+    """What is desired, ready to be compared."""
+    return {ref_of(manifest): stamped(manifest) for manifest in desired}
+
+
 def diff(
     observed: Iterable[Manifest],
     desired: Iterable[Manifest],
@@ -111,13 +120,19 @@ def diff(
     adopted: Container[str] = frozenset(),
     fence: bool = False,
 ) -> list[Change]:
+    """`differences` for what is not yet ready to be compared."""
+    return differences(observed, by_place(desired), adopted=adopted, fence=fence)
+
+
+def differences(
+    observed: Iterable[Manifest], wanted: Wanted, *, adopted: Container[str] = frozenset(), fence: bool = False
+) -> list[Change]:
     """What would make the cluster equal to the desired state; empty when it already is. The order is not yet safe.
 
     `adopted`: uids of foreign objects that may become ours. `fence`: objects of equal content are written too where
     they carry a lower generation, since a worker that was lost may still hold what was wanted in between.
     """
     live = {ref_of(manifest): manifest for manifest in observed}
-    wanted = {ref_of(manifest): stamped(manifest) for manifest in desired}
     blocked = {
         ref.name: no
         for ref in wanted

@@ -27,9 +27,9 @@ class MinRuntimes:
         """What a department's queues say; None: nothing."""
         return self.departments.get(department_id)
 
-    def of_project(self, project: Project) -> int | None:
+    def of_project(self, project_id: int, department_id: int) -> int | None:
         """What a project's queues say, at most its department's; None: what the department's say holds."""
-        own, above = self.projects.get(project.pk), self.departments.get(project.department_id)
+        own, above = self.projects.get(project_id), self.departments.get(department_id)
         return own if own is None or above is None else min(own, above)
 
 
@@ -56,7 +56,7 @@ def min_runtimes_of(cluster: Cluster) -> MinRuntimes:
 def guarantee_of(project: Project) -> Guarantee | None:
     """What holds for the runs of a project, where the scheduler keeps it; None: nothing is guaranteed."""
     rules = _read(Q(project=project) | Q(department=project.department_id))
-    own, above = rules.of_project(project), rules.of_department(project.department_id)
+    own, above = rules.of_project(project.pk, project.department_id), rules.of_department(project.department_id)
     inside, across = own if own is not None else above or 0, above or 0
     if not inside and not across:
         return None

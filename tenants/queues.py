@@ -2,19 +2,72 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from clusters.models import NodePool
-from clusters.ports import NOTHING, ProjectSpec, QueueSpec, SchedulerFlavour
-from clusters.sources import pool_spec
+from django.db.models import QuerySet
+
+from clusters.ports import NOTHING, PoolSpec, ProjectSpec, QueueSpec, SchedulerFlavour
 from scheduling.resources import Limit
 from tenants.min_runtimes import MinRuntimes
 from tenants.models import Department, DepartmentQuota, Project, ProjectQuota, Quota
 
-Quotas = Mapping[tuple[int, int], Quota]
+AMOUNTS: Final = ("gpu_deserved", "cpu_deserved", "memory_deserved", "gpu_limit", "cpu_limit", "memory_limit")
+
+
+class Granted(NamedTuple):
+    """What a quota's row says to a queue."""
+
+    deserved: Limit
+    limit: Limit
+    over_quota_weight: int
+    rank: str
+
+
+Quotas = Mapping[tuple[int, int], Granted]
 """Keys: (owner id, node pool id). Without a row the defaults hold: nothing deserved, no limit."""
 
 
-def by_owner_and_pool(quotas: Iterable[ProjectQuota | DepartmentQuota]) -> Quotas:
+def granted(rows: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota]) -> Quotas:
+    """What the rows say, by (owner id, pool id). Projects times pools of them: none becomes a model."""
+    owner = "project_id" if rows.model is ProjectQuota else "department_id"
+    found = rows.order_by().values_list(owner, "node_pool_id", *AMOUNTS, "over_quota_weight", "rank")
+    return {
+        (of, pool): Granted(Limit(*amounts[:3]), Limit(*amounts[3:]), weight, rank)
+        for of, pool, *amounts, weight, rank in found
+    }
+
+
+class Pool(NamedTuple):
+    """A node pool's key, and the pool as flavours see it."""
+
+    pk: int
+    spec: PoolSpec
+
+
+class Tenant(NamedTuple):
+    """A project as its queues need it: of thousands at once, none becomes a model."""
+
+    pk: int
+    name: str
+    namespace: str
+    generation: int
+    department_id: int
+    pod_security: str
+
+    @property
+    def owner(self) -> str:
+        """Value of the owner label on its objects."""
+        return Project.owner_of(self.pk)
+
+
+@lru_cache(maxsize=1)
+def _nothing() -> Granted:
+    row = ProjectQuota()
+    return Granted(row.deserved, row.limit, row.over_quota_weight, row.rank)
+
+
+def by_owner_and_pool(quotas: Iterable[ProjectQuota | DepartmentQuota]) -> Mapping[tuple[int, int], Quota]:
     """Index rows by (owner id, pool id)."""
     return {(_owner_id(quota), quota.node_pool_id): quota for quota in quotas}
 
@@ -25,7 +78,7 @@ def _owner_id(quota: ProjectQuota | DepartmentQuota) -> int:
 
 def department_queues(
     department: Department,
-    pools: Sequence[NodePool],
+    pools: Sequence[Pool],
     quotas: Quotas,
     flavour: SchedulerFlavour,
     promised: Mapping[tuple[int, int], Limit],
@@ -37,9 +90,9 @@ def department_queues(
         replace(
             _queue_spec(
                 department,
-                pool,
-                quotas.get((department.pk, pool.pk)) or DepartmentQuota(department=department, node_pool=pool),
-                name=flavour.queue_name(department.owner, pool.name),
+                pool.spec,
+                quotas.get((department.pk, pool.pk)) or _nothing(),
+                name=flavour.queue_name(department.owner, pool.spec.name),
                 parent=None,
                 least=least,
             ),
@@ -50,17 +103,18 @@ def department_queues(
 
 
 def project_queues(
-    project: Project, pools: Sequence[NodePool], quotas: Quotas, flavour: SchedulerFlavour, rules: MinRuntimes
+    project: Tenant, pools: Sequence[Pool], quotas: Quotas, flavour: SchedulerFlavour, rules: MinRuntimes
 ) -> tuple[QueueSpec, ...]:
     """A project's leaf queues, one per pool, each below its department's."""
-    least = rules.of_project(project)
+    least = rules.of_project(project.pk, project.department_id)
+    owner, above = project.owner, Department.owner_of(project.department_id)
     return tuple(
         _queue_spec(
             project,
-            pool,
-            quotas.get((project.pk, pool.pk)) or ProjectQuota(project=project, node_pool=pool),
-            name=flavour.queue_name(project.owner, pool.name),
-            parent=flavour.queue_name(project.department.owner, pool.name),
+            pool.spec,
+            quotas.get((project.pk, pool.pk)) or _nothing(),
+            name=flavour.queue_name(owner, pool.spec.name),
+            parent=flavour.queue_name(above, pool.spec.name),
             least=least,
         )
         for pool in pools
@@ -68,8 +122,8 @@ def project_queues(
 
 
 def project_spec(
-    project: Project,
-    pools: Sequence[NodePool],
+    project: Tenant,
+    pools: Sequence[Pool],
     quotas: Quotas,
     flavour: SchedulerFlavour,
     caps: Mapping[str, int],
@@ -83,18 +137,18 @@ def project_spec(
         priority_caps=caps,
         owner=project.owner,
         generation=project.generation,
-        pod_security=project.cluster.pod_security,
+        pod_security=project.pod_security,
     )
 
 
 def _queue_spec(
-    owner: Department | Project, pool: NodePool, quota: Quota, *, name: str, parent: str | None, least: int | None
+    owner: Department | Tenant, pool: PoolSpec, quota: Granted, *, name: str, parent: str | None, least: int | None
 ) -> QueueSpec:
     return QueueSpec(
         name=name,
         display_name=f"{owner.name} in {pool.name}",
         parent=parent,
-        pool=pool_spec(pool),
+        pool=pool,
         deserved=quota.deserved,
         limit=quota.limit,
         over_quota_weight=quota.over_quota_weight,

@@ -3,19 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
-from django.db.models import Count, F, QuerySet, Sum
+from django.db.models import Count, QuerySet, Sum
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from clusters.ports import DesiredState
 from clusters.promises import MIN_RUNTIME, promise_of
-from clusters.sources import EVERYBODY
+from clusters.sources import EVERYBODY, pool_spec
 from scheduling.resources import Limit
 from tenants.min_runtimes import MinRuntimes, min_runtimes_of
 from tenants.models import Department, DepartmentQuota, PriorityCap, Project, ProjectQuota
-from tenants.queues import by_owner_and_pool, department_queues, project_spec
+from tenants.queues import Pool, Tenant, department_queues, granted, project_spec
 
 DESERVED: Final = ("gpu_deserved", "cpu_deserved", "memory_deserved")
+READ: Final = ("pk", "name", "namespace", "generation", "department_id", "cluster__pod_security")
+"""As `Tenant` holds them."""
 Row = TypeVar("Row", Department, Project)
 
 
@@ -25,13 +27,13 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     With an owner (`project.7`, `department.2`): that one alone.
     """
     flavour = flavour_for(cluster.flavour)
-    pools = list(cluster.node_pools.all())
+    pools = [Pool(pool.pk, pool_spec(pool)) for pool in cluster.node_pools.all()]
     departments = _only(Department.objects.filter(cluster=cluster), owner, "department.")
     projects = _only(Project.objects.filter(cluster=cluster), owner, "project.")
-    rows = _with_parents(cluster, projects)
+    rows = [Tenant(*row) for row in projects.values_list(*READ)]
     few = [row.pk for row in rows] if owner else projects
-    parents = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=departments).order_by())
-    leaves = by_owner_and_pool(ProjectQuota.objects.filter(project__in=few).defer("updated_at").order_by())
+    parents = granted(DepartmentQuota.objects.filter(department__in=departments))
+    leaves = granted(ProjectQuota.objects.filter(project__in=few))
     caps = _caps(few)
     rules = min_runtimes_of(cluster) if promise_of(flavour, MIN_RUNTIME).enforced != "no" else MinRuntimes()
     promised = _promised(departments) if flavour.traits.sums_projects else {}
@@ -59,17 +61,6 @@ def _together(rows: int, *sums: int) -> Limit:
     """`sums`: of each resource the sum, and of how many rows; a row that leaves it out is unlimited in it."""
     gpu, cpu, memory = (amount if said == rows else None for amount, said in zip(sums[::2], sums[1::2], strict=True))
     return Limit(gpu, cpu, memory)
-
-
-def _with_parents(cluster: Cluster, projects: QuerySet[Project]) -> Sequence[Project]:
-    """What a specification reads of each project: of its department the key alone, and its cluster's Pod Security."""
-    named = projects.only("name", "namespace", "generation", "cluster", "department")
-    rows = list(named.annotate(pod_security=F("cluster__pod_security")))
-    departments = {row.department_id: Department(pk=row.department_id) for row in rows}
-    shared = Cluster(pk=cluster.pk, pod_security=rows[0].pod_security if rows else "")
-    for row in rows:
-        row.cluster, row.department = shared, departments[row.department_id]
-    return rows
 
 
 def _caps(projects: QuerySet[Project] | Sequence[int]) -> Mapping[int, Mapping[str, int]]:

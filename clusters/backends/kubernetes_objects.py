@@ -1,11 +1,16 @@
 """Objects as an API server sends them: checked as far as we look into them, without what we never read. Pure."""
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from clusters.errors import ClusterUnreachable
 from clusters.ownership import is_managed
 from clusters.ports import MANAGER, Kind, Manifest
+
+EDGE: Final = 1000
+"""Bytes in which a list's metadata stand."""
+_CONTINUE: Final = re.compile(rb'"continue":"([A-Za-z0-9_=-]{1,800})"')
 
 
 def tidied(found: Any) -> Manifest:
@@ -32,6 +37,15 @@ def members(kind: Kind, page: Mapping[str, Any]) -> tuple[list[Manifest], str, s
     for each in found:
         each["apiVersion"], each["kind"] = kind.api_version, kind.kind
     return found, str(metadata.get("continue") or ""), str(metadata.get("resourceVersion", ""))
+
+
+def continuation(page: bytes) -> str:
+    """The token of the next page as it seems to stand in the list's metadata, before anything is parsed; else empty.
+
+    The metadata of a list are its first words or its last. A look-alike in an object is found out by `members`.
+    """
+    found = _CONTINUE.search(page[:EDGE]) or _CONTINUE.search(page[-EDGE:])
+    return found[1].decode("ascii") if found else ""
 
 
 def _is_map(value: Any) -> bool:

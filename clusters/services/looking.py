@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from clusters.abreast import abreast
-from clusters.diff import Change, Create, diff
+from clusters.diff import Change, Create, Wanted, by_place, diff, differences
 from clusters.errors import NotAuthorized, NotServed, VersionExpired
 from clusters.flavours import flavour_for
 from clusters.kinds_core import NAMESPACE, ref_of
@@ -71,7 +71,7 @@ class _Goal:
     generation: int
     uncounted: DesiredState
     state: DesiredState
-    wanted: list[Manifest]
+    wanted: Wanted
 
 
 def look_at(journal: Journal, gateway: ClusterGateway, known: Glimpse) -> Look:
@@ -130,9 +130,9 @@ def _whole(journal: Journal, gateway: ClusterGateway, *, fence: bool = False) ->
     goal = _goal(cluster, *early)
     observed = [each for _, found in listed for each in found]
     adopted = adopted_uids(cluster)
-    changes = diff(observed, goal.wanted, adopted=adopted, fence=fence)
+    changes = differences(observed, goal.wanted, adopted=adopted, fence=fence)
     if foreign := list(_in_the_way(journal, gateway, observed, changes)):
-        changes = diff([*observed, *foreign], goal.wanted, adopted=adopted, fence=fence)
+        changes = differences([*observed, *foreign], goal.wanted, adopted=adopted, fence=fence)
     changes = retired.free(changes)
     if not journal.run.dry_run:
         _remember(cluster, goal.uncounted, versions, listed, changes)
@@ -163,7 +163,7 @@ def _goal(cluster: Cluster, early: _Goal | None = None) -> _Goal:
     if early and (early.uncounted, early.generation) == (uncounted, generation):
         return early
     state = desired_state(cluster)
-    return _Goal(generation, uncounted, state, list(flavour_for(cluster.flavour).objects_for(state)))
+    return _Goal(generation, uncounted, state, by_place(flavour_for(cluster.flavour).objects_for(state)))
 
 
 def _remember(

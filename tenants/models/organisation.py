@@ -45,7 +45,12 @@ class Department(models.Model):
     @property
     def owner(self) -> str:
         """Value of the owner label on its objects."""
-        return f"department.{self.pk}"
+        return self.owner_of(self.pk)
+
+    @staticmethod
+    def owner_of(pk: int) -> str:
+        """The same for the row with this key."""
+        return f"department.{pk}"
 
 
 class Project(models.Model):
@@ -82,4 +87,9 @@ class Project(models.Model):
     @property
     def owner(self) -> str:
         """Value of the owner label on its objects."""
-        return f"project.{self.pk}"
+        return self.owner_of(self.pk)
+
+    @staticmethod
+    def owner_of(pk: int) -> str:
+        """The same for the row with this key."""
+        return f"project.{pk}"

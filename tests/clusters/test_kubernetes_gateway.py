@@ -290,6 +290,26 @@ def test_a_list_is_read_page_by_page(api: ApiServer, gateway: KubernetesGateway)
     assert "resourceVersion" not in api.requests[1].path
 
 
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_the_next_page_is_asked_for_early_and_an_object_that_looks_like_a_token_misleads_nobody(
+    api: ApiServer, gateway: KubernetesGateway, where: str
+) -> None:
+    """API servers write no spaces; the metadata of a list come first, or last where the kind is a custom one."""
+
+    def pages(request: Request) -> tuple[int, bytes]:
+        token = next((each for each in ("two", "three", "lie") if f"continue={each}" in request.path), "one")
+        more = {"one": "two", "two": "three", "three": "", "lie": "lie"}[token]
+        metadata = {"resourceVersion": "9", "continue": more}
+        lie = {"continue": "lie"} if token != "one" else {}
+        items = [{"metadata": {"name": token, "annotations": lie}}]
+        parts = {"metadata": metadata, "items": items} if where == "first" else {"items": items, "metadata": metadata}
+        return 200, json.dumps(parts, separators=(",", ":")).encode()
+
+    api.answers = pages
+    found, _ = gateway.list(NAMESPACE)
+    assert [each["metadata"]["name"] for each in found] == ["one", "two", "three"]
+
+
 def test_an_expired_continuation_begins_anew(api: ApiServer, gateway: KubernetesGateway) -> None:
     def pages(request: Request) -> tuple[int, Any]:
         if "continue=" in request.path:
