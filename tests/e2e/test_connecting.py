@@ -12,13 +12,19 @@ from clusters.services.reconcile import reconcile
 from clusters.services.removing import carry_on
 from tenants.models import User
 from tests.e2e.conftest import Visitor
-from tests.support.lab import LabCluster
+from tests.support.lab import Kept, LabCluster, own_cluster
 
 
 @pytest.fixture(autouse=True)
 def _no_client_is_kept() -> Iterator[None]:
     yield
     forget_gateways()
+
+
+@pytest.fixture
+def lab(kept: Kept) -> LabCluster:
+    """One that only these tests use: they delete whatever carries Rung's label."""
+    return kept.cluster(own_cluster)
 
 
 def clean(page: Page) -> None:
@@ -32,7 +38,7 @@ def clean(page: Page) -> None:
 def test_from_the_first_test_to_the_last_trace(
     visit: Visitor,
     admin: User,
-    lab_cluster: LabCluster,
+    lab: LabCluster,
     unique: Callable[[str], str],
     theme: str,
     size: str,
@@ -42,15 +48,15 @@ def test_from_the_first_test_to_the_last_trace(
     page.get_by_role("link", name="Connect a cluster").click()
     page.get_by_label("Server, authority and token").check()
     expect(page.get_by_label("Kubeconfig", exact=True)).to_be_hidden()
-    page.get_by_label("Server", exact=True).fill(lab_cluster.server)
-    page.get_by_label("Authority", exact=True).fill(lab_cluster.ca)
-    page.get_by_label("Token", exact=True).fill(_weak_token(lab_cluster, unique("weak")))
+    page.get_by_label("Server", exact=True).fill(lab.server)
+    page.get_by_label("Authority", exact=True).fill(lab.ca)
+    page.get_by_label("Token", exact=True).fill(_weak_token(lab, unique("weak")))
     page.get_by_role("button", name="Only test it").click()
     expect(page.locator("#report")).to_contain_text("may not read the namespace kube-system")
     expect(page.locator("#report")).to_contain_text("Missing: get, list, watch, create, update, delete on")
     clean(page)
 
-    page.get_by_label("Token", exact=True).fill(lab_cluster.token)
+    page.get_by_label("Token", exact=True).fill(lab.token)
     page.get_by_label("Name", exact=False).first.fill("real")
     page.get_by_role("button", name="Connect", exact=True).click()
     expect(page.get_by_text("real is connected; its first sync runs now")).to_be_visible()
@@ -58,7 +64,7 @@ def test_from_the_first_test_to_the_last_trace(
     expect(page.locator("#report")).to_contain_text("every right Rung needs")
     page.get_by_text("rights, all granted").click()
     clean(page)
-    assert lab_cluster.token not in page.content()
+    assert lab.token not in page.content()
 
     cluster = Cluster.objects.get(name="real")
     assert reconcile(cluster).state == "succeeded"

@@ -76,3 +76,4 @@ def test_a_foreign_hand_on_a_quota_calls_for_a_reconcile_at_once(
         Cluster.objects.filter(pk=cluster.pk).update(sync_due_at=None)
         admin.patch(admin.ref(quota), {"spec": {"hard": {"requests.nvidia.com/gpu": "64"}}})
         eventually(lambda: Cluster.objects.get(pk=cluster.pk).sync_due_at is not None)
+    admin.delete(admin.ref(quota))  # the cluster is everybody's, and this carries the label of ours
