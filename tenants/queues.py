@@ -1,6 +1,6 @@
 """Departments, projects and their quotas as the queues of a cluster: one per owner and node pool."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -10,12 +10,13 @@ from django.db.models import QuerySet
 from clusters.ports import NOTHING, PoolSpec, ProjectSpec, QueueSpec, SchedulerFlavour
 from scheduling.resources import Limit
 from tenants.min_runtimes import MinRuntimes
-from tenants.models import Department, DepartmentQuota, Project, ProjectQuota, Quota
+from tenants.models import Department, DepartmentQuota, Project, ProjectQuota
 
-AMOUNTS: Final = ("gpu_deserved", "cpu_deserved", "memory_deserved", "gpu_limit", "cpu_limit", "memory_limit")
+DESERVED: Final = ("gpu_deserved", "cpu_deserved", "memory_deserved")
+LIMITS: Final = ("gpu_limit", "cpu_limit", "memory_limit")
 
 
-class Granted(NamedTuple):
+class QuotaRow(NamedTuple):
     """What a quota's row says to a queue."""
 
     deserved: Limit
@@ -24,16 +25,16 @@ class Granted(NamedTuple):
     rank: str
 
 
-Quotas = Mapping[tuple[int, int], Granted]
+Quotas = Mapping[tuple[int, int], QuotaRow]
 """Keys: (owner id, node pool id). Without a row the defaults hold: nothing deserved, no limit."""
 
 
-def granted(rows: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota]) -> Quotas:
+def quotas_in(rows: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota]) -> Quotas:
     """What the rows say, by (owner id, pool id). Projects times pools of them: none becomes a model."""
     owner = "project_id" if rows.model is ProjectQuota else "department_id"
-    found = rows.order_by().values_list(owner, "node_pool_id", *AMOUNTS, "over_quota_weight", "rank")
+    found = rows.order_by().values_list(owner, "node_pool_id", *DESERVED, *LIMITS, "over_quota_weight", "rank")
     return {
-        (of, pool): Granted(Limit(*amounts[:3]), Limit(*amounts[3:]), weight, rank)
+        (of, pool): QuotaRow(Limit(*amounts[:3]), Limit(*amounts[3:]), weight, rank)
         for of, pool, *amounts, weight, rank in found
     }
 
@@ -45,7 +46,7 @@ class Pool(NamedTuple):
     spec: PoolSpec
 
 
-class Tenant(NamedTuple):
+class ProjectRow(NamedTuple):
     """A project as its queues need it: of thousands at once, none becomes a model."""
 
     pk: int
@@ -61,19 +62,16 @@ class Tenant(NamedTuple):
         return Project.owner_of(self.pk)
 
 
+def projects_in(rows: QuerySet[Project]) -> list[ProjectRow]:
+    """What the rows say."""
+    read = ("pk", "name", "namespace", "generation", "department_id", "cluster__pod_security")
+    return [ProjectRow(*row) for row in rows.values_list(*read)]
+
+
 @lru_cache(maxsize=1)
-def _nothing() -> Granted:
+def _nothing() -> QuotaRow:
     row = ProjectQuota()
-    return Granted(row.deserved, row.limit, row.over_quota_weight, row.rank)
-
-
-def by_owner_and_pool(quotas: Iterable[ProjectQuota | DepartmentQuota]) -> Mapping[tuple[int, int], Quota]:
-    """Index rows by (owner id, pool id)."""
-    return {(_owner_id(quota), quota.node_pool_id): quota for quota in quotas}
-
-
-def _owner_id(quota: ProjectQuota | DepartmentQuota) -> int:
-    return quota.project_id if isinstance(quota, ProjectQuota) else quota.department_id
+    return QuotaRow(row.deserved, row.limit, row.over_quota_weight, row.rank)
 
 
 def department_queues(
@@ -103,7 +101,7 @@ def department_queues(
 
 
 def project_queues(
-    project: Tenant, pools: Sequence[Pool], quotas: Quotas, flavour: SchedulerFlavour, rules: MinRuntimes
+    project: ProjectRow, pools: Sequence[Pool], quotas: Quotas, flavour: SchedulerFlavour, rules: MinRuntimes
 ) -> tuple[QueueSpec, ...]:
     """A project's leaf queues, one per pool, each below its department's."""
     least = rules.of_project(project.pk, project.department_id)
@@ -122,7 +120,7 @@ def project_queues(
 
 
 def project_spec(
-    project: Tenant,
+    project: ProjectRow,
     pools: Sequence[Pool],
     quotas: Quotas,
     flavour: SchedulerFlavour,
@@ -142,7 +140,7 @@ def project_spec(
 
 
 def _queue_spec(
-    owner: Department | Tenant, pool: PoolSpec, quota: Granted, *, name: str, parent: str | None, least: int | None
+    owner: Department | ProjectRow, pool: PoolSpec, quota: QuotaRow, *, name: str, parent: str | None, least: int | None
 ) -> QueueSpec:
     return QueueSpec(
         name=name,

@@ -13,8 +13,7 @@ from clusters.models import Node, NodePool, ObservedPod
 from portal.core.display import gpu_text, gpus_text
 from portal.core.marks import Kept
 from scheduling.resources import Limit, Resources
-from tenants.models import Department, DepartmentQuota, Project, ProjectQuota
-from tenants.queues import by_owner_and_pool
+from tenants.models import Department, DepartmentQuota, Project, ProjectQuota, Quota
 from tenants.usage import Usage, UsageByQueue, usage_by_queue
 
 _projects: Final = Kept[Project | None]("rules")
@@ -117,6 +116,15 @@ class PoolQuota:
         return text % words
 
 
+def _by_owner_and_pool(quotas: Iterable[ProjectQuota | DepartmentQuota]) -> Mapping[tuple[int, int], Quota]:
+    """Index rows by (owner id, pool id)."""
+    return {(_owner_id(quota), quota.node_pool_id): quota for quota in quotas}
+
+
+def _owner_id(quota: ProjectQuota | DepartmentQuota) -> int:
+    return quota.project_id if isinstance(quota, ProjectQuota) else quota.department_id
+
+
 def quota_rows(project: Project) -> list[PoolQuota]:
     """One row per node pool of the project's cluster, the default pool first."""
     return quota_rows_of([project])[project.pk]
@@ -126,7 +134,7 @@ def quota_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
     """Rows per project id. The number of queries does not grow with the projects."""
     chosen = list(projects)
     pools = list(NodePool.objects.filter(cluster__in={row.cluster_id for row in chosen}).select_related("cluster"))
-    quotas = by_owner_and_pool(ProjectQuota.objects.filter(project__in=chosen))
+    quotas = _by_owner_and_pool(ProjectQuota.objects.filter(project__in=chosen))
     siblings = dict(
         Project.objects.filter(department__in={row.department_id for row in chosen}).values_list("pk", "department_id")
     )
@@ -221,7 +229,7 @@ def department_rows_of(departments: Iterable[Department]) -> Mapping[int, list[D
     """Rows per department id. The number of queries does not grow with the departments."""
     chosen = list(departments)
     parents = dict(Project.objects.filter(department__in=chosen).values_list("pk", "department_id"))
-    own = by_owner_and_pool(DepartmentQuota.objects.filter(department__in=chosen))
+    own = _by_owner_and_pool(DepartmentQuota.objects.filter(department__in=chosen))
     sums: defaultdict[tuple[int, int], Resources] = defaultdict(Resources)
     for quota in ProjectQuota.objects.filter(project__in=list(parents)):
         amounts = Resources(quota.gpu_deserved, quota.cpu_deserved or 0, quota.memory_deserved or 0)

@@ -1,7 +1,7 @@
 """What the tenants' side wants of a cluster: namespaces, queues with their quotas, GPU caps."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from django.db.models import Count, QuerySet, Sum
 
@@ -13,11 +13,8 @@ from clusters.sources import EVERYBODY, pool_spec
 from scheduling.resources import Limit
 from tenants.min_runtimes import MinRuntimes, min_runtimes_of
 from tenants.models import Department, DepartmentQuota, PriorityCap, Project, ProjectQuota
-from tenants.queues import Pool, Tenant, department_queues, granted, project_spec
+from tenants.queues import DESERVED, Pool, department_queues, project_spec, projects_in, quotas_in
 
-DESERVED: Final = ("gpu_deserved", "cpu_deserved", "memory_deserved")
-READ: Final = ("pk", "name", "namespace", "generation", "department_id", "cluster__pod_security")
-"""As `Tenant` holds them."""
 Row = TypeVar("Row", Department, Project)
 
 
@@ -30,10 +27,10 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     pools = [Pool(pool.pk, pool_spec(pool)) for pool in cluster.node_pools.all()]
     departments = _only(Department.objects.filter(cluster=cluster), owner, "department.")
     projects = _only(Project.objects.filter(cluster=cluster), owner, "project.")
-    rows = [Tenant(*row) for row in projects.values_list(*READ)]
+    rows = projects_in(projects)
     few = [row.pk for row in rows] if owner else projects
-    parents = granted(DepartmentQuota.objects.filter(department__in=departments))
-    leaves = granted(ProjectQuota.objects.filter(project__in=few))
+    parents = quotas_in(DepartmentQuota.objects.filter(department__in=departments))
+    leaves = quotas_in(ProjectQuota.objects.filter(project__in=few))
     caps = _caps(few)
     rules = min_runtimes_of(cluster) if promise_of(flavour, MIN_RUNTIME).enforced != "no" else MinRuntimes()
     promised = _promised(departments) if flavour.traits.sums_projects else {}

@@ -48,7 +48,7 @@ LOG_SECONDS: Final = 8.0
 """A person waits for a log, and a thread of the portal with them."""
 DISCOVERY_AGE: Final = 600.0
 ABSENCE_AGE: Final = 60.0
-"""Seconds for which is believed that a cluster serves a kind, and that it does not: operators are installed."""
+"""Seconds for which a cluster is believed to serve a kind, and not to serve it: operators are installed."""
 METADATA_ONE: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 BORN_WITH: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"})

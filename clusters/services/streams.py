@@ -36,7 +36,8 @@ BETWEEN: Final = 0.25
 LONGEST_PAUSE: Final = 30.0
 SERVED_EVERY: Final = 60.0
 SCOUT_AGAIN: Final = 5.0
-FIRST_REFUSAL, LONGEST_REFUSAL = 2.0, 600.0
+FIRST_REFUSAL: Final = 2.0
+LONGEST_REFUSAL: Final = 600.0
 """Seconds until a kind that may not be read is tried again, twice as many each time: a right that was granted a moment
 ago may be in force a moment later."""
 LIFE_EVERY: Final = 2.0

@@ -15,8 +15,7 @@ from portal.core.actors import Actor
 from portal.core.attempts import within_attempt
 from portal.core.errors import RungError
 from portal.core.inserting import Statement, insert
-from portal.core.marks import confirm, read_marks
-from portal.core.models import ChangeMark
+from portal.core.marks import BESIDE, confirm, marks_of_row, read_marks
 from portal.core.redaction import redact
 
 
@@ -89,8 +88,7 @@ def record_refusal(
 
 _TABLE = AuditChain._meta.db_table
 # Written out: every change waits for these two, and the ORM takes longer to say them than the database to do them.
-_MARKS = ", ".join(f"(SELECT {topic} FROM {ChangeMark._meta.db_table})" for topic in ("access", "rules"))  # noqa: S608
-_READ = f"SELECT length, head, {_MARKS} FROM {_TABLE} WHERE number = %s"  # noqa: S608  # the table's own name
+_READ = f"SELECT length, head, {BESIDE} FROM {_TABLE} WHERE number = %s"  # noqa: S608  # the table's own name
 _MOVE = f"UPDATE {_TABLE} SET length = %s, head = %s WHERE number = %s"  # noqa: S608  # the table's own name
 
 
@@ -101,10 +99,9 @@ def _locked(number: int, unwritten: Sequence[Model]) -> tuple[int, str]:
     """
     locking = " FOR UPDATE" if connection.features.has_select_for_update else ""
     if found := insert(*unwritten, then=[Statement(_READ + locking, (number,))]):
-        confirm(found[2] or "", found[3] or "")
+        confirm(marks_of_row(found[2:]))
         return int(found[0]), str(found[1])
-    marks = read_marks()
-    confirm(marks.access, marks.rules)
+    confirm(read_marks())
     head, _ = AuditChain.objects.select_for_update().get_or_create(number=number)
     return head.length, head.head
 

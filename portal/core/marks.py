@@ -10,7 +10,7 @@ the question at its beginning.
 - `rules`: what decides about a submit: projects, quotas, caps, node pools, the dictionary, the workload types
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,7 +22,10 @@ from portal.core.models import ChangeMark
 
 Topic = Literal["access", "rules"]
 MOST_KEPT: Final = 10_000
-_READ: Final = f"SELECT access, rules FROM {ChangeMark._meta.db_table}"  # noqa: S608  # the table's own name
+_TABLE: Final = ChangeMark._meta.db_table
+_READ: Final = f"SELECT access, rules FROM {_TABLE}"  # noqa: S608  # the table's own name
+BESIDE: Final = f"(SELECT access FROM {_TABLE}), (SELECT rules FROM {_TABLE})"  # noqa: S608  # the table's own name
+"""The marks as two columns of another statement; NULL before the first change. See `marks_of_row`."""
 Value = TypeVar("Value")
 
 
@@ -47,7 +50,12 @@ def read_marks() -> Marks:
     with connection.cursor() as cursor:
         cursor.execute(_READ)
         found = cursor.fetchone()
-    return Marks(*found) if found else Marks()
+    return marks_of_row(found or ())
+
+
+def marks_of_row(row: Sequence[Any]) -> Marks:
+    """The marks out of the columns of `BESIDE`."""
+    return Marks(*(mark or "" for mark in row))
 
 
 @contextmanager
@@ -76,10 +84,9 @@ def confirmed() -> Iterator[None]:
         _to_confirm.reset(before)
 
 
-def confirm(access: str, rules: str) -> None:
+def confirm(marks: Marks) -> None:
     """Compare the marks at the moment of writing. Moved when they are not those that a `confirmed` was entered with."""
-    wanted = _to_confirm.get()
-    if wanted is not None and wanted != Marks(access, rules):
+    if _to_confirm.get() not in {None, marks}:
         raise Moved
 
 

@@ -272,7 +272,7 @@ def let_go(product: Product, ref: ObjectRef) -> None:
 
     def is_gone() -> bool:
         with suppress(KubeError):  # gone in between
-            product.admin.patch(ref, {"metadata": {"annotations": {"rung.dev/looked-at": uuid.uuid4().hex}}})
+            product.admin.patch(ref, {"metadata": {"annotations": {"lab.rung.dev/looked-at": uuid.uuid4().hex}}})
         return product.admin.get(ref) is None
 
     eventually(is_gone, seconds=PATIENCE)

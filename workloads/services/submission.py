@@ -73,6 +73,9 @@ def submit_all(
     2. resolve priority and preemptibility, with sources and discarded values
     3. check type, pools, caps and quota; a refusal leaves one audit record and nothing else
     4. write workload, first event, audit record and key, and wake a worker after the commit
+
+    Within a `steady` it is decided by the marks of that, and decided anew where they have moved until it is written; a
+    refusal says what held when they were read.
     """
     tickets = _tickets(specs, project, actor, key)
     together = list(zip(specs, _padded(raws, len(specs)), tickets, strict=True))
