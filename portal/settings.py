@@ -15,7 +15,14 @@ from kombu.entity import Queue
 
 from portal import logs
 
-env = environ.Env()
+
+class Env(environ.Env):  # type: ignore[misc]  # the library has no types
+    """The environment; PostgreSQL is spoken to in our way."""
+
+    DB_SCHEMES = {**environ.Env.DB_SCHEMES, **dict.fromkeys(["postgres", "postgresql"], "portal.core.postgresql")}
+
+
+env = Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env.str("RUNG_DATA", default=str(BASE_DIR / "var"))).resolve()

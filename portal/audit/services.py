@@ -14,7 +14,7 @@ from portal.audit.models import AuditChain, AuditRecord, Result
 from portal.core.actors import Actor
 from portal.core.attempts import within_attempt
 from portal.core.errors import RungError
-from portal.core.inserting import Statement, insert
+from portal.core.inserting import Statement, insert, leave
 from portal.core.marks import BESIDE, confirm, marks_of_row, read_marks
 from portal.core.redaction import redact
 
@@ -30,14 +30,14 @@ def record(
     project_id: str = "",
     entity_type: str = "",
     entity_name: str = "",
-) -> AuditRecord:
+) -> None:
     """Note what was done, in the transaction that did it. Call it last: it locks the head of a chain until the commit.
 
     1. describe actor and entity, cut to what the columns hold, without secrets
     2. write the new rows that the caller has left to us, and lock the head of the chain
     3. link the record to it and move the head
 
-    Steps 2 and 3 are one round trip each, where the database allows it.
+    Step 2 is one round trip, where the database allows it; step 3 leaves with whatever comes next, mostly the commit.
     """
     fields = {
         **_subject(actor),
@@ -52,8 +52,7 @@ def record(
     fields |= {"chain": number, "position": length + 1, "previous": head}
     at = timezone.now()
     row = AuditRecord(**fields, at=at, detail=clean, digest=digest_of(fields, at, clean))
-    insert(row, then=[Statement(_MOVE, (row.position, row.digest, number))])
-    return row
+    leave(row, Statement(_MOVE, (row.position, row.digest, number)))
 
 
 def record_refusal(
@@ -66,7 +65,7 @@ def record_refusal(
     project_id: str = "",
     entity_type: str = "",
     entity_name: str = "",
-) -> AuditRecord:
+) -> None:
     """Note a "no". The refused transaction is rolled back, so this has its own and must be called outside of any.
 
     But for an attempt (`portal.core.attempts`): it commits when something is refused.
@@ -74,7 +73,7 @@ def record_refusal(
     error.recorded = True
     problems = [problem.as_json() for problem in error.problems]
     with transaction.atomic(durable=not within_attempt()):
-        return record(
+        record(
             actor,
             action,
             entity,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import orjson
 from django.db import connection, connections, transaction
@@ -27,16 +27,25 @@ PLAIN: Final = (BooleanField, CharField, IntegerField, TextField)
 class Insertion:
     """How rows of one model are written: the fields it fills, and the key that the database draws, if it does.
 
-    `said`: places of the fields that have their own say about a new row's value.
+    `asking`: what follows where the key is wanted; `said`: places of the fields that have their own say about a new
+    row's value.
     """
 
     bound: str
     from_json: str
+    asking: str
     fields: tuple["Field[Any, Any]", ...]
     columns: tuple[str, ...]
     said: tuple[int, ...]
     read: Callable[[Model], tuple[Any, ...]]
     drawn: str
+
+
+@runtime_checkable
+class Leaving(Protocol):
+    """A connection on which statements may wait for the next one: that of `portal.core.postgresql`."""
+
+    def leave(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ def insert(*rows: Model, then: Sequence[Statement] = ()) -> tuple[Any, ...] | No
 
     Keys that the database draws are set.
     """
-    statements = [*map(_written, rows), *then]
+    statements = [*(_written(row, asking=True) for row in rows), *then]
     with connection.cursor() as cursor:
         for together in [statements] if connection.vendor == "postgresql" else [[each] for each in statements]:
             cursor.execute("; ".join(each.text for each in together), [v for each in together for v in each.values])
@@ -77,17 +86,34 @@ def insert(*rows: Model, then: Sequence[Statement] = ()) -> tuple[Any, ...] | No
     return answer
 
 
-def _written(row: Model) -> Statement:
+def leave(row: Model, *then: Statement) -> None:
+    """Write a new row and run the rest before anything else is asked in this transaction, or with its commit.
+
+    The row learns no key, and an error comes from whatever takes them along: `portal.core.postgresql` saves the round
+    trip. Other databases run them now.
+    """
+    statements = [_written(row, asking=False), *then]
+    database = connections[connection.alias]
+    if isinstance(database, Leaving):
+        database.leave([(each.text, each.values) for each in statements])
+        return
+    with connection.cursor() as cursor:
+        for each in statements:
+            cursor.execute(each.text, each.values)
+
+
+def _written(row: Model, *, asking: bool) -> Statement:
     database = connections[connection.alias]
     how = _insertion(type(row), database.vendor)
-    drawing = row if how.drawn else None
+    drawing = row if how.drawn and asking else None
+    asked = how.asking if drawing else ""
     values = list(how.read(row))
     for place in how.said:
         values[place] = how.fields[place].pre_save(row, add=True)
     if database.vendor == "postgresql":
-        return Statement(how.from_json, [_as_json(dict(zip(how.columns, values, strict=True)))], drawing)
+        return Statement(how.from_json + asked, [_as_json(dict(zip(how.columns, values, strict=True)))], drawing)
     bound = [_prepared(field, value, database) for field, value in zip(how.fields, values, strict=True)]
-    return Statement(how.bound, bound, drawing)
+    return Statement(how.bound + asked, bound, drawing)
 
 
 def _as_json(said: object) -> str:
@@ -105,7 +131,7 @@ def insert_many(model: type[Model], rows: Sequence[Sequence[Any]]) -> None:
     how, database = _insertion(model, connection.vendor), connections[connection.alias]
     values = [[_prepared(field, value, database) for field, value in zip(how.fields, row, strict=True)] for row in rows]
     with transaction.atomic(savepoint=False), connection.cursor() as cursor:
-        cursor.executemany(how.bound.partition(" RETURNING ")[0], values)
+        cursor.executemany(how.bound, values)
 
 
 def upsert(rows: Sequence[Model], *, unique: Sequence[str], update: Sequence[str]) -> None:
@@ -159,10 +185,10 @@ def _insertion(model: type[Model], _vendor: str) -> Insertion:
     table, marks = quote(meta.db_table), ", ".join(["%s"] * len(fields))
     into = f"INSERT INTO {table} ({names})"
     source = f"SELECT {names} FROM json_populate_record(NULL::{table}, %s)"  # noqa: S608  # names of the model's own
-    end = f" RETURNING {quote(str(meta.pk.column))}" if drawn else ""
     return Insertion(
-        bound=f"{into} VALUES ({marks}){end}",
-        from_json=f"{into} {source}{end}",
+        bound=f"{into} VALUES ({marks})",
+        from_json=f"{into} {source}",
+        asking=f" RETURNING {quote(str(meta.pk.column))}" if drawn else "",
         fields=fields,
         columns=tuple(str(field.column) for field in fields),
         said=tuple(place for place, field in enumerate(fields) if type(field).pre_save is not Field.pre_save),

@@ -47,12 +47,18 @@ OLD_DIGEST = "837a9397d38794115e7749b73eb60929b38480911423b0739372855c17fe3579"
 
 
 def note(project: str = "3", **detail: object) -> AuditRecord:
-    return record(ALICE, "workload.submit", None, project_id=project, entity_type="workload", detail=detail)
+    return noted(ALICE, "workload.submit", project_id=project, entity_type="workload", detail=detail)
+
+
+def noted(actor: Actor, action: str, **said: Any) -> AuditRecord:
+    """Write a record and read it back."""
+    record(actor, action, None, **said)
+    return AuditRecord.objects.latest("pk")
 
 
 @pytest.mark.django_db
 def test_a_record_says_who_did_what_through_which_door() -> None:
-    row = record(ALICE, "workload.stop", None, project_id="3", entity_type="workload", entity_name="train")
+    row = noted(ALICE, "workload.stop", project_id="3", entity_type="workload", entity_name="train")
     assert (row.actor_name, row.action, row.channel) == ("alice", "workload.stop", "ui")
     assert (row.entity_name, row.project_id, row.source_ip, row.result) == ("train", "3", "192.0.2.7", "Succeeded")
 
@@ -72,7 +78,8 @@ def test_a_rolled_back_change_leaves_no_record() -> None:
 
 @pytest.mark.django_db
 def test_a_refusal_keeps_its_code_and_problems() -> None:
-    row = record_refusal(ALICE, "workload.submit", Refused.at("/spec/priority", "unknown", "No such.", allowed=["low"]))
+    record_refusal(ALICE, "workload.submit", Refused.at("/spec/priority", "unknown", "No such.", allowed=["low"]))
+    row = AuditRecord.objects.latest("pk")
     assert row.result == Result.DENIED
     assert row.detail["code"] == "unknown"
     assert row.detail["problems"][0]["pointer"] == "/spec/priority"
@@ -137,7 +144,7 @@ def test_an_edited_record_shows() -> None:
 
 @pytest.mark.django_db
 def test_a_record_tells_the_request_that_asked_and_none_where_none_did() -> None:
-    asked, worker = record(ASKED, "workload.stop", None), record(SYSTEM, "workload.stop", None)
+    asked, worker = noted(ASKED, "workload.stop"), noted(SYSTEM, "workload.stop")
     assert (asked.http_method, asked.url) == ("POST", "/api/v1/workloads")
     assert (worker.http_method, worker.url) == ("", "")
     assert verify() == []
@@ -146,7 +153,7 @@ def test_a_record_tells_the_request_that_asked_and_none_where_none_did() -> None
 @pytest.mark.django_db
 @pytest.mark.parametrize("change", [{"url": "/x"}, {"http_method": "GET"}, {"url": "", "http_method": ""}, {"url": ""}])
 def test_a_changed_request_shows(change: dict[str, str]) -> None:
-    row = record(ASKED, "workload.stop", None)
+    row = noted(ASKED, "workload.stop")
     AuditRecord.objects.filter(pk=row.pk).update(**change)
     assert verify() == [Break(row.chain, 1, "was changed")]
 

@@ -7,7 +7,8 @@ from typing import Any
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import connections
-from environ import Env
+
+from portal.settings import env
 
 
 @contextmanager
@@ -15,7 +16,7 @@ def default_database(url: str) -> Iterator[None]:
     """The default connection goes to `url`; what other threads opened meanwhile is theirs to close."""
     before = connections.settings["default"]
     usual = connections["default"]
-    connections.settings["default"] = _complete(Env.db_url_config(url), before)
+    connections.settings["default"] = _complete(env.db_url_config(url), before)
     del connections["default"]
     ContentType.objects.clear_cache()
     try:
