@@ -35,9 +35,12 @@ COVERED = (
 COVERED_WHERE_FILLED = ("http_method", "url")
 
 
-def chain_for(project_id: str, entity_type: str, entity_id: str) -> int:
-    """Records of one project share a chain, so that those of different projects do not queue; others go by entity."""
-    key = f"project {project_id}" if project_id else f"{entity_type} {entity_id}"
+def chain_for(request_id: str, project_id: str, entity_type: str, entity_id: str) -> int:
+    """All records of a request share a chain, so that requests seldom queue and one holds one head only.
+
+    Where no request asks, as in a worker, those of a project do, and others go by entity.
+    """
+    key = request_id or (f"project {project_id}" if project_id else f"{entity_type} {entity_id}")
     return zlib.crc32(key.encode()) % CHAINS
 
 

@@ -12,7 +12,7 @@ class Result(models.TextChoices):
 
 
 class AuditChain(models.Model):
-    """The head of one chain. Several chains, picked by project, so that submits of different projects do not queue."""
+    """The head of one chain. Several chains, picked by request, so that submits seldom wait for each other."""
 
     number = models.PositiveSmallIntegerField(primary_key=True)
     length = models.PositiveBigIntegerField(default=0)

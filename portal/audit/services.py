@@ -46,7 +46,7 @@ def record(
         "result": str(result),
         "project_id": str(project_id),
     }
-    number = chain_for(fields["project_id"], fields["entity_type"], fields["entity_id"])
+    number = chain_for(*(fields[name] for name in ("request_id", "project_id", "entity_type", "entity_id")))
     clean = _storable(_told(actor, detail or {}))
     length, head = _locked(number, unwritten)
     fields |= {"chain": number, "position": length + 1, "previous": head}

@@ -105,9 +105,22 @@ def test_text_of_attackers_is_stored_and_still_verifies(text: str) -> None:
 
 
 @pytest.mark.django_db
-def test_records_of_a_project_follow_each_other_in_one_chain() -> None:
-    first, second = note("3"), note("3")
+def test_records_of_a_request_follow_each_other_in_one_chain() -> None:
+    first, second = note("3"), note("4")
     assert (second.chain, second.position, second.previous) == (first.chain, 2, first.digest)
+
+
+@pytest.mark.django_db
+def test_requests_for_one_project_do_not_queue_in_one_chain() -> None:
+    numbers = {noted(replace(ALICE, request_id=f"request-{each}"), "a.b", project_id="3").chain for each in range(20)}
+    assert len(numbers) > 10
+    assert verify() == []
+
+
+@pytest.mark.django_db
+def test_where_no_request_asks_the_records_of_a_project_follow_each_other() -> None:
+    first, second = (noted(SYSTEM, "a.b", project_id="3", entity_name=name) for name in ("one", "two"))
+    assert (second.chain, second.previous) == (first.chain, first.digest)
 
 
 @pytest.mark.django_db
@@ -248,7 +261,7 @@ def test_the_command_prints_heads_that_a_later_run_accepts(tmp_path: Path, capsy
 
 
 @pytest.mark.postgres
-def test_parallel_writers_of_one_project_make_one_unbroken_chain() -> None:
+def test_parallel_writers_of_one_chain_leave_it_unbroken() -> None:
     def write(number: int) -> None:
         try:
             with transaction.atomic():
