@@ -6,7 +6,7 @@ The caller stays awake: between answers `idle` is called, at least once a second
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
@@ -36,11 +36,24 @@ def abreast(
     With one thread everything happens in the caller's own, in order. No thread is left behind when this ends.
     `meanwhile` is done once, by the caller's thread, while the first answers are on their way.
     """
+    yield from parts_abreast(tasks, lambda task: (act(task),), threads=threads, idle=idle, meanwhile=meanwhile)
+
+
+def parts_abreast(
+    tasks: Sequence[Task],
+    act: Callable[[Task], Iterable[Result]],
+    *,
+    threads: int,
+    idle: Callable[[], None],
+    meanwhile: Callable[[], object] = nothing,
+) -> Iterator[tuple[Task, Result]]:
+    """The same for answers that come in parts, each as it comes; those of a task keep their order."""
     if threads <= 1:
         meanwhile()
         for task in tasks:
             idle()
-            yield task, act(task)
+            for part in act(task):
+                yield task, part
         return
     team = _Team(tasks, act, min(threads, len(tasks)))
     try:
@@ -51,28 +64,30 @@ def abreast(
 
 
 class _Team(Generic[Task, Result]):
-    """Threads that take the next task until there is none."""
+    """Threads that take the next task until there is none. Each puts None when it has ended."""
 
-    def __init__(self, tasks: Sequence[Task], act: Callable[[Task], Result], size: int) -> None:
+    def __init__(self, tasks: Sequence[Task], act: Callable[[Task], Iterable[Result]], size: int) -> None:
         self._waiting = deque(tasks)
-        self._left = len(tasks)
         self._act = act
         self._stopped = False
-        self._done: SimpleQueue[tuple[Task, Result] | BaseException] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Task, Result] | BaseException | None] = SimpleQueue()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(size)]
         for thread in self._threads:
             thread.start()
 
     def answers(self, idle: Callable[[], None]) -> Iterator[tuple[Task, Result]]:
-        while self._left:
+        working = len(self._threads)
+        while working:
             for done in self._some():
                 if isinstance(done, BaseException):
                     raise done
-                self._left -= 1
-                yield done
+                if done is None:
+                    working -= 1
+                else:
+                    yield done
             idle()
 
-    def _some(self) -> list[tuple[Task, Result] | BaseException]:
+    def _some(self) -> list[tuple[Task, Result] | BaseException | None]:
         """What is done by now, or next. While much is left to do, answers gather: a thread that wakes stops others."""
         if len(self._waiting) > MANY * len(self._threads):
             time.sleep(GATHER)
@@ -90,14 +105,20 @@ class _Team(Generic[Task, Result]):
             thread.join()
 
     def _work(self) -> None:
-        while not self._stopped:
-            try:
-                task = self._waiting.popleft()
-            except IndexError:
-                return
-            try:
-                self._done.put((task, self._act(task)))
-            except BaseException as error:  # whatever it is, it is the asking thread's to raise
-                self._stopped = True
-                self._done.put(error)
+        try:
+            while not self._stopped:
+                try:
+                    task = self._waiting.popleft()
+                except IndexError:
+                    break
+                self._all_of(task)
+        except BaseException as error:  # whatever it is, it is the asking thread's to raise
+            self._stopped = True
+            self._done.put(error)
+        self._done.put(None)
+
+    def _all_of(self, task: Task) -> None:
+        for part in self._act(task):
+            self._done.put((task, part))
+            if self._stopped:
                 return

@@ -124,13 +124,24 @@ def diff(
     return differences(observed, by_place(desired), adopted=adopted, fence=fence)
 
 
+def holds(observed: Manifest, desired: Manifest, *, fence: bool = False) -> bool:
+    """There is nothing to change about it: here to stay and as it is wanted, with the labels that make it ours."""
+    return not is_leaving(observed) and _stands(observed, desired, fence=fence)
+
+
 def differences(
-    observed: Iterable[Manifest], wanted: Wanted, *, adopted: Container[str] = frozenset(), fence: bool = False
+    observed: Iterable[Manifest],
+    wanted: Wanted,
+    *,
+    held: Container[ObjectRef] = frozenset(),
+    adopted: Container[str] = frozenset(),
+    fence: bool = False,
 ) -> list[Change]:
     """What would make the cluster equal to the desired state; empty when it already is. The order is not yet safe.
 
-    `adopted`: uids of foreign objects that may become ours. `fence`: objects of equal content are written too where
-    they carry a lower generation, since a worker that was lost may still hold what was wanted in between.
+    `held`: what is known to hold and is not among the observed. `adopted`: uids of foreign objects that may become
+    ours. `fence`: objects of equal content are written too where they carry a lower generation, since a worker that was
+    lost may still hold what was wanted in between.
     """
     live = {ref_of(manifest): manifest for manifest in observed}
     blocked = {
@@ -142,7 +153,7 @@ def differences(
     for ref, manifest in wanted.items():
         if ref.namespace in blocked:
             changes.append(Conflict(ref, manifest, blocked[ref.namespace]))
-        elif change := _compare(ref, live.get(ref), manifest, adopted, fence=fence):
+        elif ref not in held and (change := _compare(ref, live.get(ref), manifest, adopted, fence=fence)):
             changes.append(change)
     extra = (Delete(ref, each) for ref, each in live.items() if ref not in wanted and is_managed(each))
     return [*changes, *(change for change in extra if not is_leaving(change.observed))]
@@ -189,10 +200,9 @@ def _compare(
         return conflict_with(ref, observed, desired)
     if is_leaving(observed):
         return Conflict(ref, desired, f"{ref.kind.kind} {ref.name} is being deleted; it is made anew once it is gone.")
-    behind = fence and generation_of(observed) < generation_of(desired)
-    if not behind and _holds(observed, desired):
+    if _stands(observed, desired, fence=fence):
         return None
-    changes = field_changes(observed, desired)
+    changes, behind = field_changes(observed, desired), _is_behind(observed, desired, fence=fence)
     if not (behind or changes) and hash_of(observed) == hash_of(desired):
         return None
     if generation_of(desired) < generation_of(observed):
@@ -202,8 +212,14 @@ def _compare(
     return Update(ref, desired, observed, changes)
 
 
-def _holds(observed: Manifest, desired: Manifest) -> bool:
+def _is_behind(observed: Manifest, desired: Manifest, *, fence: bool) -> bool:
+    return fence and generation_of(observed) < generation_of(desired)
+
+
+def _stands(observed: Manifest, desired: Manifest, *, fence: bool) -> bool:
     """Written by Rung with this content, and still so, defaults beside it: the cheap answer for nearly every one."""
+    if _is_behind(observed, desired, fence=fence):
+        return False
     theirs, ours = observed["metadata"], desired["metadata"]
     live, said = theirs.get("annotations"), ours["annotations"]
     if not live or live.get(APPLIED_HASH) != said[APPLIED_HASH]:
@@ -211,9 +227,9 @@ def _holds(observed: Manifest, desired: Manifest) -> bool:
     for key, value in desired.items():
         if key != "metadata" and (theirs_now := observed.get(key)) != value and not _within(theirs_now, value):
             return False
-    if not theirs["labels"].items() >= ours["labels"].items():
+    if theirs["labels"] != ours["labels"] and not theirs["labels"].items() >= ours["labels"].items():
         return False
-    return live.items() >= said.items() or all(live.get(key) == text for key, text in said.items() if key != GENERATION)
+    return live == said or all(live.get(key) == text for key, text in said.items() if key != GENERATION)
 
 
 def _within(observed: Any, desired: Any) -> bool:

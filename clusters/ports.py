@@ -298,6 +298,24 @@ class WatchEvent:
     manifest: Manifest
 
 
+class Page(NamedTuple):
+    """Some objects of a list, with its resourceVersion. `first`: the list begins; what came of it before is void."""
+
+    objects: list[Manifest]
+    version: str
+    first: bool = True
+
+
+def gathered(pages: Iterable[Page]) -> tuple[list[Manifest], str]:
+    """The whole list of these pages, with its version."""
+    found: list[Manifest] = []
+    version = ""
+    for page in pages:
+        found = [*([] if page.first else found), *page.objects]
+        version = page.version
+    return found, version
+
+
 class ClusterGateway(Protocol):
     """What Rung needs of an API server. Raises only `clusters.errors.ClusterError`, which says if a retry can help."""
 
@@ -314,6 +332,9 @@ class ClusterGateway(Protocol):
 
         `metadata_only`: apiVersion, kind and metadata will do. `stale`: an answer from a cache, perhaps older, will do.
         """
+
+    def pages(self, kind: Kind) -> Iterator[Page]:
+        """The same list of everything that Rung manages, in parts as they come; it may begin anew on the way."""
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         """The object, or None."""

@@ -32,7 +32,7 @@ from clusters.kinds_core import (
     STANDS_ON,
     ref_of,
 )
-from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, WatchEvent
+from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, Page, WatchEvent, gathered
 
 PAGE: Final = 500
 SMALL_PAGE: Final = 2000
@@ -53,7 +53,6 @@ METADATA_ONE: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 BORN_WITH: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"})
 Manifests = list[Manifest]
-Listed = tuple[Manifests, str]
 SYSTEM: Final = ObjectRef(NAMESPACE, "kube-system")
 
 
@@ -82,17 +81,15 @@ class KubernetesGateway:
         managed_only: bool = True,
         metadata_only: bool = False,
         stale: bool = False,
-    ) -> Listed:
-        """Page by page. `stale`: what the server's cache holds will do. An expired continuation begins anew, once."""
+    ) -> tuple[Manifests, str]:
+        """`stale`: what the server's cache holds will do."""
         selector = OURS if managed_only else ""
-        first: dict[str, str | int] = {"limit": SMALL_PAGE if kind in SMALL else PAGE, "labelSelector": selector}
-        if stale:
-            first["resourceVersion"] = "0"
+        asked: dict[str, str | int] = {"resourceVersion": "0"} if stale else {}
         path, accept = collection(kind, namespace), METADATA_LIST if metadata_only else ""
-        try:
-            return self._pages(kind, path, first, accept)
-        except VersionExpired:
-            return self._pages(kind, path, first, accept)
+        return gathered(self._pages(kind, path, {"labelSelector": selector, **asked}, accept))
+
+    def pages(self, kind: Kind) -> Iterator[Page]:
+        yield from self._pages(kind, collection(kind), {"labelSelector": OURS}, "")
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         answer = self._ask("GET", place(ref))
@@ -226,26 +223,33 @@ class KubernetesGateway:
     def _note(self, error: ClusterError | None) -> None:
         self._valve.answered(busy=isinstance(error, ClusterBusy), rest=float(error.retry_after or 0) if error else 0.0)
 
-    def _pages(self, kind: Kind, path: str, first: dict[str, str | int], accept: str) -> Listed:
+    def _pages(self, kind: Kind, path: str, asked: dict[str, str | int], accept: str) -> Iterator[Page]:
+        """An expired continuation begins anew, once."""
+        first = {"limit": SMALL_PAGE if kind in SMALL else PAGE, **asked}
+        try:
+            yield from self._once(kind, path, first, accept)
+        except VersionExpired:
+            yield from self._once(kind, path, first, accept)
+
+    def _once(self, kind: Kind, path: str, first: dict[str, str | int], accept: str) -> Iterator[Page]:
         """The next page is on its way while one is read, where its end says early how it goes on."""
 
         def asked(token: str) -> Answer:
             parameters = {**first, "resourceVersion": "", "continue": token} if token else first
             return self._ask("GET", path + query(**parameters), accept=accept)
 
-        found: Manifests = []
         left, answer = self._limits.list, asked("")
         with ThreadPoolExecutor(max_workers=1) as ahead:
-            for _ in range(MOST_PAGES):
+            for number in range(MOST_PAGES):
                 left -= len(answer.body)
                 if left < 0:
                     raise ClusterUnreachable(f"The list of {kind.plural} is longer than any that Rung reads.")
                 guess = continuation(answer.body)
                 following = ahead.submit(asked, guess) if guess else None
                 some, token, version = members(kind, _checked(answer))
-                found.extend(some)
+                yield Page(some, version, first=number == 0)
                 if not token:
-                    return found, version
+                    return
                 answer = following.result() if following and guess == token else asked(token)
         raise ClusterUnreachable(f"The list of {kind.plural} does not end.")
 

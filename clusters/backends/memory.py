@@ -14,7 +14,7 @@ from typing import Any, Final
 from clusters.errors import ClusterError, ClusterRefused, ObjectConflict, VersionConflict, VersionExpired
 from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, kind_of, ref_of
 from clusters.ownership import is_managed
-from clusters.ports import Kind, Manifest, ObjectRef, WatchEvent
+from clusters.ports import Kind, Manifest, ObjectRef, Page, WatchEvent
 
 Place = tuple[str, str, str]
 Fault = Callable[[str, ObjectRef], ClusterError | None]
@@ -81,6 +81,9 @@ class MemoryGateway:
                 if key == kind.key and namespace in {"", space} and (is_managed(manifest) or not managed_only)
             ]
             return found, str(self.store.version)
+
+    def pages(self, kind: Kind) -> Iterator[Page]:
+        yield Page(*self.list(kind))
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         with self.store.lock:

@@ -16,7 +16,7 @@ from clusters.errors import ClusterRefused, VersionExpired
 from clusters.flavours.kueue_inquiries import INQUIRIES, SHOWN_QUEUE
 from clusters.kinds_core import KUEUE_WORKLOAD
 from clusters.models import Cluster, SandboxClock, SandboxObject
-from clusters.ports import Kind, Manifest, ObjectRef, WatchEvent
+from clusters.ports import Kind, Manifest, ObjectRef, Page, WatchEvent
 from clusters.sandbox import admission
 from clusters.sandbox.kueue_workloads import pending_in
 from clusters.sandbox.podlogs import lines
@@ -48,6 +48,10 @@ class SandboxGateway:
         if managed_only:
             rows = rows.filter(managed=True)
         return [row.manifest for row in rows.order_by("namespace", "name")], str(version)
+
+    def pages(self, kind: Kind) -> Iterator[Page]:
+        """One, of everything."""
+        yield Page(*self.list(kind))
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         row = self._rows(ref.kind).filter(deleted=False, namespace=ref.namespace, name=ref.name).first()

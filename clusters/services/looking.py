@@ -4,22 +4,23 @@ Near: some owners, because only theirs changed. Warm: what has happened since th
 """
 
 import gc
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from clusters.abreast import abreast
+from clusters.abreast import abreast, nothing, parts_abreast
 from clusters.diff import Change, Create, Wanted, by_place, diff, differences
-from clusters.errors import NotAuthorized, NotServed, VersionExpired
+from clusters.errors import VersionExpired
 from clusters.flavours import flavour_for
-from clusters.kinds_core import NAMESPACE, ref_of
+from clusters.kinds_core import ref_of
 from clusters.models import Adoption, Cluster, Drift, DriftKind, Touch
 from clusters.order import body_of
 from clusters.ownership import is_managed, owner_of
 from clusters.ports import ClusterGateway, DesiredState, Kind, Manifest, ObjectRef
 from clusters.services import former, sightings, touches
+from clusters.services.listing import Listing, pages_of
 from clusters.services.near import Glimpse, Near, generation_of, near, wanted_of
 from clusters.services.repairs import adopted_uids
 from clusters.services.runs import Journal, follows_a_lost_one
@@ -30,8 +31,6 @@ from clusters.sources import desired_state, uncounted_state
 
 FEW: Final = 20
 """Absent objects that a dry run asks for one by one; for more of a kind it lists everybody's."""
-
-Listed = list[tuple[Kind, list[Manifest]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,51 +109,52 @@ def uncollected() -> Iterator[None]:
 def _whole(journal: Journal, gateway: ClusterGateway, *, fence: bool = False) -> Look:
     """Observed before desired: what a later generation has just made is then always wanted, never extra.
 
+    What is wanted is read while the first lists come, and again after the last. Where it has changed meanwhile, what
+    was sifted by it is listed once more, whole.
     `fence`: what a lost worker may still write over is written, though nothing but its generation has changed.
     """
     cluster = journal.run.cluster
-    versions: dict[str, str] = {}
-    listed: Listed = []
     early: list[_Goal] = []
     retired = former.retired_in(cluster)
-    answers = abreast(
-        [*flavour_for(cluster.flavour).kinds(), *retired.kinds],
-        partial(list_kind, gateway, retired.keys),
-        threads=threads_of(gateway),
-        idle=journal.keep_up,
-        meanwhile=lambda: early.append(_goal(cluster)),
-    )
-    for kind, (found, version) in answers:
-        versions[kind.key] = version
-        listed.append((kind, found))
+    listed = partial(_listed, journal, gateway, retired, fence=fence)
+    listing = listed(early, meanwhile=lambda: early.append(_goal(cluster)))
     goal = _goal(cluster, *early)
-    observed = [each for _, found in listed for each in found]
+    if goal not in early:
+        listing, goal = listed([]), _goal(cluster)
     adopted = adopted_uids(cluster)
-    changes = differences(observed, goal.wanted, adopted=adopted, fence=fence)
-    if foreign := list(_in_the_way(journal, gateway, observed, changes)):
-        changes = differences([*observed, *foreign], goal.wanted, adopted=adopted, fence=fence)
+    compared = partial(differences, wanted=goal.wanted, held=listing.held, adopted=adopted, fence=fence)
+    changes = compared(listing.others)
+    if foreign := list(_in_the_way(journal, gateway, listing, changes)):
+        changes = compared([*listing.others, *foreign])
     changes = retired.free(changes)
     if not journal.run.dry_run:
-        _remember(cluster, goal.uncounted, versions, listed, changes)
-    left = None if "" in versions.values() else sum(len(found) for kind, found in listed if kind.key in retired.keys)
-    return Look(goal.state, goal.generation, len(observed), changes, adopted=adopted, retired=retired.keys, left=left)
+        _remember(cluster, goal.uncounted, listing, changes)
+    left = None if "" in listing.versions.values() else listing.count(retired.keys)
+    return Look(goal.state, goal.generation, listing.count(), changes, adopted=adopted, retired=retired.keys, left=left)
 
 
-def list_kind(gateway: ClusterGateway, retired: Container[str], kind: Kind) -> tuple[list[Manifest], str]:
-    """What is ours of it, with the version. Of a former scheduler's kind also nothing, where it is gone: "0".
-
-    An empty version: it may not be read any more.
-    """
-    try:
-        return gateway.list(kind)
-    except NotServed:
-        if kind.key not in retired:
-            raise
-        return [], "0"
-    except NotAuthorized:
-        if kind.key not in retired:
-            raise
-        return [], ""
+def _listed(
+    journal: Journal,
+    gateway: ClusterGateway,
+    retired: former.Retired,
+    goals: Sequence[_Goal],
+    *,
+    fence: bool,
+    meanwhile: Callable[[], object] = nothing,
+) -> Listing:
+    """Every list, sifted by the first goal, which `meanwhile` may have set by then; without one all is kept."""
+    cluster = journal.run.cluster
+    listing = Listing(remembered=not journal.run.dry_run, fence=fence)
+    answers = parts_abreast(
+        [*flavour_for(cluster.flavour).kinds(), *retired.kinds],
+        partial(pages_of, gateway, retired.keys),
+        threads=threads_of(gateway),
+        idle=journal.keep_up,
+        meanwhile=meanwhile,
+    )
+    for kind, page in answers:
+        listing.take(kind, page, goals[0].wanted if goals else {})
+    return listing
 
 
 def _goal(cluster: Cluster, early: _Goal | None = None) -> _Goal:
@@ -166,16 +166,14 @@ def _goal(cluster: Cluster, early: _Goal | None = None) -> _Goal:
     return _Goal(generation, uncounted, state, by_place(flavour_for(cluster.flavour).objects_for(state)))
 
 
-def _remember(
-    cluster: Cluster, state: DesiredState, versions: dict[str, str], listed: Listed, changes: Iterable[Change]
-) -> None:
+def _remember(cluster: Cluster, state: DesiredState, listing: Listing, changes: Iterable[Change]) -> None:
     """Worth it only where the next look can be nearer than this one."""
     suspects = {owner_of(body_of(change)) for change in changes}
     if len(suspects) > touches.MOST:
         sightings.forget(cluster.pk)
         return
-    objects = sightings.objects_of(listed)
-    sightings.remember(cluster.pk, Sighting(cluster.uid, cluster.flavour, state, versions, objects, suspects))
+    seen = Sighting(cluster.uid, cluster.flavour, state, listing.versions, listing.seen, suspects)
+    sightings.remember(cluster.pk, seen)
 
 
 def _warm(journal: Journal, gateway: ClusterGateway) -> Look | None:
@@ -247,7 +245,7 @@ def extras(journal: Journal, gateway: ClusterGateway, look: Look) -> Sequence[Ch
 
 
 def _in_the_way(
-    journal: Journal, gateway: ClusterGateway, observed: Iterable[Manifest], changes: Iterable[Change]
+    journal: Journal, gateway: ClusterGateway, listing: Listing, changes: Iterable[Change]
 ) -> Iterator[Manifest]:
     """Foreign objects that hold a wanted name. What would stand in a namespace that is not there cannot exist.
 
@@ -259,7 +257,7 @@ def _in_the_way(
         places = {ref: (ref.kind.key, ref.namespace, ref.name) for ref in absent}
         yield from filter(None, (gateway.get(ref) for ref in absent if places[ref] in known))
         return
-    spaces = {each["metadata"]["name"] for each in observed if each["kind"] == NAMESPACE.kind}
+    spaces = listing.namespaces
     for kind in dict.fromkeys(ref.kind for ref in absent):
         journal.keep_up()
         refs = {ref for ref in absent if ref.kind == kind and ref.namespace in {"", *spaces}}

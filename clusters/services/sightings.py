@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -99,20 +99,13 @@ def forget(cluster_id: UUID) -> None:
 
 def objects_of(found: Iterable[tuple[Kind, Iterable[Manifest]]]) -> dict[Place, Seen]:
     """An index of listed objects."""
-    return {
-        (key, *_named(each["metadata"])): Seen(owner_of(each), *_says(each))
-        for key, listed in ((kind.key, listed) for kind, listed in found)
-        for each in listed
-    }
+    return {place_of(kind, each): Seen(owner_of(each), *_says(each)) for kind, listed in found for each in listed}
 
 
 def place_of(kind: Kind, manifest: Manifest) -> Place:
     """Kind, namespace, name."""
-    return (kind.key, *_named(manifest["metadata"]))
-
-
-def _named(metadata: Mapping[str, Any]) -> tuple[str, str]:
-    return str(metadata.get("namespace", "")), str(metadata["name"])
+    metadata = manifest["metadata"]
+    return kind.key, str(metadata.get("namespace", "")), str(metadata["name"])
 
 
 def _objects(kinds: Mapping[str, Kind], observed: Iterable[Manifest]) -> dict[Place, Seen]:
@@ -122,6 +115,6 @@ def _objects(kinds: Mapping[str, Kind], observed: Iterable[Manifest]) -> dict[Pl
 def _says(manifest: Manifest) -> tuple[str, int]:
     """uid, and a digest of everything in it that is not its status. It holds in this process only."""
     metadata = manifest["metadata"]
-    content: list[Any] = [metadata.get(part) for part in ("labels", "annotations", "deletionTimestamp")]
-    content.append({key: value for key, value in manifest.items() if key not in NOT_CONTENT})
+    said = {key: value for key, value in manifest.items() if key not in NOT_CONTENT}
+    content = (metadata.get("labels"), metadata.get("annotations"), metadata.get("deletionTimestamp"), said)
     return str(metadata["uid"]), hash(orjson.dumps(content))  # an API server orders what it sends

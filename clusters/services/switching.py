@@ -21,13 +21,14 @@ from clusters.diff import Change, Conflict, Create, Delete, Replace, Update, dif
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import gateway_for
 from clusters.models import Cluster, ClusterState, Drift, DriftKind, FormerFlavour, LeftBehind
-from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef, Promise, SchedulerFlavour
+from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef, Promise, SchedulerFlavour, gathered
 from clusters.services.configured import promises_on, promises_under
 from clusters.services.estate import refusal_while_paused, touch
 from clusters.services.former import Retired, retired_from
 from clusters.services.hindrances import Hindrances, hindrances
 from clusters.services.leases import forget_versions
-from clusters.services.looking import list_kind, uncollected
+from clusters.services.listing import pages_of
+from clusters.services.looking import uncollected
 from clusters.services.repairs import adopted_uids
 from clusters.services.writing import threads_of
 from clusters.sources import desired_state
@@ -202,7 +203,7 @@ def _kinds(before: SchedulerFlavour, retired: Retired, after: Iterable[Kind]) ->
 def _listed(gateway: ClusterGateway, ours: Collection[str], retired: Retired, kind: Kind) -> list[Manifest]:
     """Ours; of a kind that Rung has nothing of yet everybody's, since one of them may hold a wanted name."""
     if kind.key in ours:
-        return list_kind(gateway, retired.keys, kind)[0]
+        return gathered(pages_of(gateway, retired.keys, kind))[0]
     return gateway.list(kind, managed_only=False)[0]
 
 

@@ -11,6 +11,8 @@ from pytest_django.fixtures import Settings
 
 from clusters.models import NodePool
 from clusters.services.estate import update_node_pool
+from portal.audit.chain import CHAINS
+from portal.audit.models import AuditChain
 from portal.audit.verification import verify
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
@@ -169,6 +171,7 @@ def test_a_submit_waits_for_the_database_three_times(wire: Callable[[], list[str
     project = ProjectQuotaFactory(node_pool__is_default=True).project
     robot = Robot("robot", role=Role.MEMBER, project=project)
     assert send(robot, project, "one").status_code == 202
+    AuditChain.objects.bulk_create(map(AuditChain, range(CHAINS)), ignore_conflicts=True)
     before = len(wire())
     assert send(robot, project, "two").status_code == 202
     kept, rows, audit = wire()[before:]

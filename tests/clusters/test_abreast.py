@@ -2,10 +2,11 @@
 
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from clusters.abreast import abreast
+from clusters.abreast import abreast, parts_abreast
 
 
 def nothing() -> None:
@@ -117,3 +118,52 @@ def test_one_at_a_time_nothing_is_begun_where_it_raises() -> None:
     with pytest.raises(ZeroDivisionError):
         list(abreast(range(3), begun.append, threads=1, idle=nothing, meanwhile=fail))
     assert begun == []
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_answer_in_parts_is_told_as_it_comes_and_in_its_order(threads: int) -> None:
+    def act(number: int) -> Iterator[str]:
+        for part in range(number):
+            time.sleep(0.001)
+            yield f"{number}.{part}"
+
+    found = list(parts_abreast(range(5), act, threads=threads, idle=nothing))
+    assert sorted(found) == [(number, f"{number}.{part}") for number in range(5) for part in range(number)]
+    for number in range(5):
+        parts = [part for task, part in found if task == number]
+        assert parts == sorted(parts)
+
+
+def test_a_part_does_not_wait_for_the_next_one() -> None:
+    told = threading.Event()
+
+    def act(_: int) -> Iterator[int]:
+        yield 1
+        assert told.wait(10)
+        yield 2
+
+    found = []
+    for _, part in parts_abreast([0], act, threads=2, idle=nothing):
+        found.append(part)
+        told.set()
+    assert found == [1, 2]
+
+
+def test_whoever_stops_asking_ends_an_answer_between_its_parts() -> None:
+    before = set(threading.enumerate())
+    parts = parts_abreast([0], lambda _: iter(int, 1), threads=2, idle=nothing)
+    assert next(parts) == (0, 0)
+    del parts
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_fault_between_two_parts_is_raised_after_the_first(threads: int) -> None:
+    def act(_: int) -> Iterator[int]:
+        yield 1
+        raise ZeroDivisionError
+
+    parts = parts_abreast([0], act, threads=threads, idle=nothing)
+    assert next(parts) == (0, 1)
+    with pytest.raises(ZeroDivisionError):
+        next(parts)

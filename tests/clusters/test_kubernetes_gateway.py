@@ -321,6 +321,8 @@ def test_an_expired_continuation_begins_anew(api: ApiServer, gateway: Kubernetes
     found, _ = gateway.list(NAMESPACE)
     assert [each["metadata"]["name"] for each in found] == ["a"]
     assert len(api.requests) == 3
+    api.requests.clear()
+    assert [(len(page.objects), page.first) for page in gateway.pages(NAMESPACE)] == [(1, True), (1, True)]
 
 
 def test_what_a_cluster_serves_is_asked_once(api: ApiServer, gateway: KubernetesGateway) -> None:
