@@ -21,6 +21,7 @@ from clusters.services.stored_secrets import stored
 from portal.audit.denials import recorded
 from portal.audit.services import record
 from portal.core.actors import Actor
+from portal.core.attempts import outside
 from portal.core.errors import Refused
 
 SENTENCE: Final = "It was asked and did not answer as a Prometheus does: %s"
@@ -79,7 +80,7 @@ def _metric(name: str) -> str:
 
 def _try(connection: Connection, metric: str) -> None:
     try:
-        gpu_readings_of(connection, metric)
+        outside(partial(gpu_readings_of, connection, metric))
     except ClusterError as error:
         raise Refused.at("/server", error.code, SENTENCE % error.message) from error
 

@@ -26,6 +26,7 @@ from clusters.services.stored_secrets import stored
 from portal.audit.denials import recorded
 from portal.audit.services import record
 from portal.core.actors import Actor
+from portal.core.attempts import outside
 from portal.core.errors import Conflict, Refused
 
 BACKEND: Final = "kubernetes"
@@ -45,7 +46,7 @@ def register_cluster(
     with recorded(actor=actor, action="cluster.connect", entity_type="cluster", entity_name=name[:63]):
         connection = read(source)
         _refuse_flavour(flavour)
-        report = try_connection(connection, flavour, opens=opens)
+        report = outside(partial(try_connection, connection, flavour, opens=opens))
         _refuse_unknown(report, source)
         _refuse_unserved(report)
         with transaction.atomic():
@@ -131,7 +132,7 @@ def _with_secret(row: ClusterCredential, connection: Connection) -> Connection:
 
 def _identify(connection: Connection, source: Source, opens: Opens) -> tuple[str, str]:
     try:
-        return identify(connection, opens=opens)
+        return outside(partial(identify, connection, opens=opens))
     except ClusterError as error:
         raise Refused.at(_place_of_server(source), error.code, error.message) from error
 

@@ -36,6 +36,7 @@ from clusters.switches import Work
 from portal.audit.denials import recorded
 from portal.audit.services import record
 from portal.core.actors import Actor
+from portal.core.attempts import outside
 from portal.core.errors import Conflict as StateConflict
 from portal.core.errors import Refused
 
@@ -182,7 +183,8 @@ def _refuse_choice(cluster: Cluster, flavour: str) -> None:
 
 
 def _refuse_hindered(cluster: Cluster, flavour: str) -> None:
-    found = hindrances(gateway_for(cluster), flavour_for(cluster.flavour), flavour_for(flavour))
+    before, after = flavour_for(cluster.flavour), flavour_for(flavour)
+    found = outside(partial(hindrances, gateway_for(cluster), before, after))
     if not found.none:
         raise StateConflict(found.sentence, code="switch_hindered")
 

@@ -1,14 +1,79 @@
-"""One transaction around services that have their own: a rehearsal, or work that is bound to an idempotency key."""
+"""One transaction around services that have their own: a rehearsal, or work that is bound to an idempotency key.
 
-from collections.abc import Iterator
+No transaction waits for another system. A service asks one by `outside`; within an attempt everything is taken back,
+the other system is asked, and the attempt is made anew with its answer.
+"""
+
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, TypeVar, cast
 
 from django.db import transaction
 
 from portal.core.errors import RungError
 
+Value = TypeVar("Value")
+Question = Callable[[], Any]
+
+
+class _Asks(Exception):
+    """Has to be asked before the attempt can go on."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__("to be asked outside of the transaction")
+        self.question = question
+
+
+class _Answers:
+    """What other systems have said to the questions of an attempt, in their order; each try asks the same ones."""
+
+    def __init__(self) -> None:
+        self._known: list[Any] = []
+        self._next = 0
+
+    def begin(self) -> None:
+        self._next = 0
+
+    def to(self, question: Question) -> Any:
+        if self._next == len(self._known):
+            raise _Asks(question)
+        answer = self._known[self._next]
+        self._next += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def ask(self, question: Question) -> None:
+        try:
+            self._known.append(question())
+        except Exception as error:  # it is raised where the question stands
+            self._known.append(error)
+
+
 _within: ContextVar[bool] = ContextVar("_within", default=False)
+_answers: ContextVar[_Answers | None] = ContextVar("_answers", default=None)
+
+
+def attempted(work: Callable[[], Value]) -> Value:
+    """What `work` answers, which makes one attempt; made anew after each question that it has for another system."""
+    answers = _Answers()
+    token = _answers.set(answers)
+    try:
+        while True:
+            answers.begin()
+            try:
+                return work()
+            except _Asks as asks:
+                answers.ask(asks.question)
+    finally:
+        _answers.reset(token)
+
+
+def outside(question: Callable[[], Value]) -> Value:
+    """What another system says, or raises. It is asked while no transaction of an attempt is open, and once."""
+    answers = _answers.get()
+    return question() if answers is None or not within_attempt() else cast("Value", answers.to(question))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.core import repeats
-from portal.core.attempts import attempt
+from portal.core.attempts import attempt, attempted
 from portal.core.errors import Denied
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
@@ -89,11 +89,11 @@ def _writing(method: Handler) -> Handler:
         if self.access.get(str(request.method), Rule()).reads:
             return work()
         if flag_in(request.query_params, "dryRun"):
-            return _rehearse(work)
+            return attempted(lambda: _rehearse(work))
         key = request.headers.get("Idempotency-Key")
         if key is None or request.method != "POST" or self.own_repeats or not actor_of(request).id:
             return work()
-        return _once(work, request, checked_key(key), self.shown_once)
+        return attempted(lambda: _once(work, request, checked_key(key), self.shown_once))
 
     setattr(handler, WRAPPED, True)
     return handler

@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from clusters.backends.memory import MemoryGateway
+from clusters.connections import Connection
 from clusters.errors import ClusterUnreachable
 from clusters.models import Cluster, ClusterCredential, ClusterState, MetricsSource
 from clusters.services import registration, switching
@@ -104,6 +106,35 @@ def test_the_same_key_connects_it_once(robot: Robot, answers: Answering) -> None
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.json() == second.json()
     assert len(answers.opened) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("error", [None, ClusterUnreachable("It is silent.")])
+@pytest.mark.parametrize("query", ["", "?dryRun=true"])
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "connect-2"}])
+def test_no_transaction_is_open_while_a_cluster_is_asked(
+    robot: Robot,
+    answers: Answering,
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    headers: dict[str, str],
+    error: ClusterUnreachable | None,
+) -> None:
+    """A silent cluster would hold it for as long as it is waited for; on SQLite nobody else could write."""
+    open_then: list[bool] = []
+    answer = Answering.__call__
+
+    def noting(self: Answering, asked: Connection) -> Answering:
+        open_then.append(connection.in_atomic_block)
+        return answer(self, asked)
+
+    monkeypatch.setattr(Answering, "__call__", noting)
+    answers.error = error
+    said = robot.send("POST", f"v1/clusters{query}", {"name": "real", **PARTS}, **headers)
+    assert open_then == [False]
+    assert said.status_code == (422 if error else 200 if query else 201)
+    denied = AuditRecord.objects.filter(action="cluster.connect", result="Denied").count()
+    assert (denied, Cluster.objects.filter(name="real").count()) == (1 if error else 0, 0 if error or query else 1)
 
 
 def test_another_credential_is_taken_and_without_one_the_stored_stays(

@@ -9,6 +9,7 @@ from portal.audit.denials import recorded
 from portal.audit.models import Result
 from portal.audit.services import record
 from portal.core.actors import Actor
+from portal.core.attempts import outside
 from portal.core.errors import Refused
 from workloads.mailing import Connection, MailTrouble, Server, message_of
 from workloads.models import NotificationChannel
@@ -62,10 +63,15 @@ def _sent(row: NotificationChannel, to: str, actor: Actor, *, sends: bool) -> st
 
 def _tried(server: Server, messages: Sequence[EmailMessage]) -> str:
     """Why it did not take them, or us; empty where it did."""
-    try:
-        with Connection(server) as connection:
-            for each in messages:
-                connection.send(each)
-    except MailTrouble as trouble:
-        return str(trouble)
-    return ""
+
+    def send() -> str:
+        try:
+            with Connection(server) as connection:
+                for each in messages:
+                    connection.send(each)
+        except MailTrouble as trouble:
+            return str(trouble)
+        return ""
+
+    # What is done there is done under the key of its request, so that the same request at the same moment does it once.
+    return send() if messages else outside(send)
