@@ -222,7 +222,7 @@ def _stands(observed: Manifest, desired: Manifest, *, fence: bool) -> bool:
         return False
     theirs, ours = observed["metadata"], desired["metadata"]
     live, said = theirs.get("annotations"), ours["annotations"]
-    if not live or live.get(APPLIED_HASH) != said[APPLIED_HASH]:
+    if not live or not theirs.get("labels") or live.get(APPLIED_HASH) != said[APPLIED_HASH]:
         return False
     for key, value in desired.items():
         if key != "metadata" and (theirs_now := observed.get(key)) != value and not _within(theirs_now, value):

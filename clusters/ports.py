@@ -306,16 +306,6 @@ class Page(NamedTuple):
     first: bool = True
 
 
-def gathered(pages: Iterable[Page]) -> tuple[list[Manifest], str]:
-    """The whole list of these pages, with its version."""
-    found: list[Manifest] = []
-    version = ""
-    for page in pages:
-        found = [*([] if page.first else found), *page.objects]
-        version = page.version
-    return found, version
-
-
 class ClusterGateway(Protocol):
     """What Rung needs of an API server. Raises only `clusters.errors.ClusterError`, which says if a retry can help."""
 

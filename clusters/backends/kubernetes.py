@@ -32,7 +32,8 @@ from clusters.kinds_core import (
     STANDS_ON,
     ref_of,
 )
-from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, Page, WatchEvent, gathered
+from clusters.pages import gathered
+from clusters.ports import MANAGER, Kind, Manifest, ObjectRef, Page, WatchEvent
 
 PAGE: Final = 500
 SMALL_PAGE: Final = 2000

@@ -21,7 +21,8 @@ from clusters.diff import Change, Conflict, Create, Delete, Replace, Update, dif
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import gateway_for
 from clusters.models import Cluster, ClusterState, Drift, DriftKind, FormerFlavour, LeftBehind
-from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef, Promise, SchedulerFlavour, gathered
+from clusters.pages import gathered
+from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef, Promise, SchedulerFlavour
 from clusters.services.configured import promises_on, promises_under
 from clusters.services.estate import refusal_while_paused, touch
 from clusters.services.former import Retired, retired_from

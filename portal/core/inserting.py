@@ -89,17 +89,14 @@ def insert(*rows: Model, then: Sequence[Statement] = ()) -> tuple[Any, ...] | No
 def leave(row: Model, *then: Statement) -> None:
     """Write a new row and run the rest before anything else is asked in this transaction, or with its commit.
 
-    The row learns no key, and an error comes from whatever takes them along: `portal.core.postgresql` saves the round
-    trip. Other databases run them now.
+    The row need not learn its key, and an error comes from whatever takes them along: `portal.core.postgresql` saves
+    the round trip. Other databases run them now.
     """
-    statements = [_written(row, asking=False), *then]
     database = connections[connection.alias]
     if isinstance(database, Leaving):
-        database.leave([(each.text, each.values) for each in statements])
-        return
-    with connection.cursor() as cursor:
-        for each in statements:
-            cursor.execute(each.text, each.values)
+        database.leave([(each.text, each.values) for each in (_written(row, asking=False), *then)])
+    else:
+        insert(row, then=then)
 
 
 def _written(row: Model, *, asking: bool) -> Statement:

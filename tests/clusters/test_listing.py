@@ -7,7 +7,7 @@ import pytest
 from django.db.models import F
 
 from clusters.backends.memory import MemoryGateway, Store
-from clusters.diff import by_place
+from clusters.diff import by_place, diff
 from clusters.kinds_core import KAI_QUEUE, NAMESPACE
 from clusters.models import Cluster, SyncState
 from clusters.ports import Kind, Manifest, ObjectRef, Page
@@ -50,6 +50,16 @@ def test_of_what_is_as_it_is_wanted_only_its_place_is_kept() -> None:
     assert (listing.count(), listing.count([NAMESPACE.key]), listing.count([KAI_QUEUE.key])) == (3, 3, 0)
     assert listing.namespaces == {"one", "two", "three"}
     assert [name for _, _, name in listing.seen] == ["one", "two", "three"]
+
+
+def test_an_object_that_has_lost_its_labels_does_not_hold_whatever_its_annotations_say() -> None:
+    (one,) = as_written(space("one"))
+    for labels in (None, {}):
+        bare = {**one, "metadata": {**one["metadata"], "labels": labels}}
+        without = {**one, "metadata": {key: part for key, part in one["metadata"].items() if key != "labels"}}
+        listing = spaces_of(Page([bare, without], "9"), wanted=[space("one")])
+        assert (listing.held, len(listing.others)) == (frozenset(), 2)
+        assert diff([bare], [space("one")], adopted={"one"})[0].ref.name == "one"
 
 
 def test_a_list_that_begins_anew_voids_what_came_of_it_before() -> None:

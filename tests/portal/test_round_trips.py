@@ -59,6 +59,16 @@ def test_what_is_left_leaves_with_the_commit(department: Department, wire: Calla
     assert name_of(department) == "50 % of 'us'"
 
 
+def test_a_per_cent_sign_stands_doubled_with_values_and_without(department: Department) -> None:
+    doubled = "UPDATE tenants_department SET name = '50 %%' WHERE name LIKE 'vi%%'"
+    with transaction.atomic():
+        leave((doubled, ()))
+    assert name_of(department) == "50 %"
+    with transaction.atomic():
+        leave((RENAME, ("vision", department.pk)), (doubled, ()))
+        assert name_of(department) == "50 %"
+
+
 def test_what_is_left_outside_of_a_transaction_is_done_at_once(department: Department) -> None:
     leave((RENAME, ("speech", department.pk)))
     assert name_of(department) == "speech"

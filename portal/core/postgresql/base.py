@@ -30,11 +30,11 @@ class Cursor(ClientCursor[Any]):
             return super().execute(query, params, **options)
         text, values = joined(due)
         if not isinstance(query, str) or isinstance(params, Mapping):
-            super().execute(text, values or None)
+            super().execute(text, values)
             return super().execute(query, params, **options)
-        if values and params is None:
+        if params is None:
             query = query.replace("%", "%%")
-        super().execute(f"{text}; {query}", [*values, *(params or ())] if values else params, **options)
+        super().execute(f"{text}; {query}", [*values, *(params or ())], **options)
         for _ in due:
             self.nextset()
         return self
@@ -53,7 +53,7 @@ class Cursor(ClientCursor[Any]):
         """Run what is due by itself."""
         if due := self._due():
             text, values = joined(due)
-            super().execute(text, values or None)
+            super().execute(text, values)
 
     def _due(self) -> list[Said]:
         return self.wrapper.take_due() if self.wrapper is not None else []
@@ -67,7 +67,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self._due: list[Said] = []
 
     def leave(self, statements: Sequence[Said]) -> None:
-        """Run these with the next statement of this transaction or with its COMMIT, whose error may then be theirs."""
+        """Run these with the next statement of this transaction or with its COMMIT, whose error may then be theirs.
+
+        Their texts are formats, with or without values: a per cent sign stands doubled.
+        """
         self.validate_no_broken_transaction()
         self._due += statements
         if not self.in_atomic_block:
@@ -108,7 +111,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return
         text, values = joined(due)
         with debug_transaction(self, "COMMIT"), self.wrap_database_errors, self.connection.cursor() as cursor:
-            cursor.execute(f"{text}; COMMIT", values or None)
+            cursor.execute(f"{text}; COMMIT", values)
 
     def _rollback(self) -> None:
         self._due = []
