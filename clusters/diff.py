@@ -5,13 +5,14 @@ applied-hash says whether Rung wrote this very content; the live fields are comp
 hand that kept the annotation is found. A field that only the observed object has belongs to somebody else.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from clusters.kinds_core import KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS, ref_of
 from clusters.ownership import generation_of, hash_of, is_managed, stamped
 from clusters.ports import APPLIED_HASH, GENERATION, Manifest, ObjectRef
+from clusters.records import vouched
 from scheduling.resources import parse_quantity
 
 
@@ -124,9 +125,12 @@ def diff(
     return differences(observed, by_place(desired), adopted=adopted, fence=fence)
 
 
-def holds(observed: Manifest, desired: Manifest, *, fence: bool = False) -> bool:
-    """There is nothing to change about it: here to stay and as it is wanted, with the labels that make it ours."""
-    return not is_leaving(observed) and _stands(observed, desired, fence=fence)
+def holds(observed: Manifest, desired: Manifest, *, fence: bool = False, whole: bool = True) -> bool:
+    """There is nothing to change about it: here to stay and as it is wanted, with the labels that make it ours.
+
+    Not `whole`: of the observed only the metadata were read. False then also means that it has to be read.
+    """
+    return not is_leaving(observed) and _stands(observed, desired, says=_says if whole else vouched, fence=fence)
 
 
 def differences(
@@ -200,7 +204,7 @@ def _compare(
         return conflict_with(ref, observed, desired)
     if is_leaving(observed):
         return Conflict(ref, desired, f"{ref.kind.kind} {ref.name} is being deleted; it is made anew once it is gone.")
-    if _stands(observed, desired, fence=fence):
+    if _stands(observed, desired, says=_says, fence=fence):
         return None
     changes, behind = field_changes(observed, desired), _is_behind(observed, desired, fence=fence)
     if not (behind or changes) and hash_of(observed) == hash_of(desired):
@@ -216,20 +220,29 @@ def _is_behind(observed: Manifest, desired: Manifest, *, fence: bool) -> bool:
     return fence and generation_of(observed) < generation_of(desired)
 
 
-def _stands(observed: Manifest, desired: Manifest, *, fence: bool) -> bool:
-    """Written by Rung with this content, and still so, defaults beside it: the cheap answer for nearly every one."""
+def _stands(observed: Manifest, desired: Manifest, *, says: Callable[[Manifest, Manifest], bool], fence: bool) -> bool:
+    """Written by Rung with this content, and still so, defaults beside it: the cheap answer for nearly every one.
+
+    `says`: whether the observed says all that is desired beside its metadata.
+    """
     if _is_behind(observed, desired, fence=fence):
         return False
     theirs, ours = observed["metadata"], desired["metadata"]
     live, said = theirs.get("annotations"), ours["annotations"]
     if not live or not theirs.get("labels") or live.get(APPLIED_HASH) != said[APPLIED_HASH]:
         return False
-    for key, value in desired.items():
-        if key != "metadata" and (theirs_now := observed.get(key)) != value and not _within(theirs_now, value):
-            return False
+    if not says(observed, desired):
+        return False
     if theirs["labels"] != ours["labels"] and not theirs["labels"].items() >= ours["labels"].items():
         return False
     return live == said or all(live.get(key) == text for key, text in said.items() if key != GENERATION)
+
+
+def _says(observed: Manifest, desired: Manifest) -> bool:
+    for key, value in desired.items():
+        if key != "metadata" and (theirs := observed.get(key)) != value and not _within(theirs, value):
+            return False
+    return True
 
 
 def _within(observed: Any, desired: Any) -> bool:

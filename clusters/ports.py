@@ -299,11 +299,15 @@ class WatchEvent:
 
 
 class Page(NamedTuple):
-    """Some objects of a list, with its resourceVersion. `first`: the list begins; what came of it before is void."""
+    """Some objects of a list, with its resourceVersion. `first`: the list begins; what came of it before is void.
+
+    `whole`: False where they are metadata alone, with the record of who wrote which field.
+    """
 
     objects: list[Manifest]
     version: str
     first: bool = True
+    whole: bool = True
 
 
 class ClusterGateway(Protocol):
@@ -323,8 +327,11 @@ class ClusterGateway(Protocol):
         `metadata_only`: apiVersion, kind and metadata will do. `stale`: an answer from a cache, perhaps older, will do.
         """
 
-    def pages(self, kind: Kind) -> Iterator[Page]:
-        """The same list of everything that Rung manages, in parts as they come; it may begin anew on the way."""
+    def pages(self, kind: Kind, *, by_record: bool = False) -> Iterator[Page]:
+        """The same list of everything that Rung manages, in parts as they come; it may begin anew on the way.
+
+        `by_record`: metadata with the record of who wrote which field will do.
+        """
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         """The object, or None."""

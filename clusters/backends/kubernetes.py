@@ -89,8 +89,9 @@ class KubernetesGateway:
         path, accept = collection(kind, namespace), METADATA_LIST if metadata_only else ""
         return gathered(self._pages(kind, path, {"labelSelector": selector, **asked}, accept))
 
-    def pages(self, kind: Kind) -> Iterator[Page]:
-        yield from self._pages(kind, collection(kind), {"labelSelector": OURS}, "")
+    def pages(self, kind: Kind, *, by_record: bool = False) -> Iterator[Page]:
+        accept = METADATA_LIST if by_record else ""
+        yield from self._pages(kind, collection(kind), {"labelSelector": OURS}, accept)
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         answer = self._ask("GET", place(ref))
@@ -247,8 +248,8 @@ class KubernetesGateway:
                     raise ClusterUnreachable(f"The list of {kind.plural} is longer than any that Rung reads.")
                 guess = continuation(answer.body)
                 following = ahead.submit(asked, guess) if guess else None
-                some, token, version = members(kind, _checked(answer))
-                yield Page(some, version, first=number == 0)
+                some, token, version = members(kind, _checked(answer), record=bool(accept))
+                yield Page(some, version, first=number == 0, whole=not accept)
                 if not token:
                     return
                 answer = following.result() if following and guess == token else asked(token)

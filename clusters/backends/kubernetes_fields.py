@@ -11,33 +11,20 @@ from typing import Any, Final
 
 from clusters.diff import WHOLE_MAPS
 from clusters.ports import Manifest
+from clusters.records import NOTHING, Fields, own_fields
 
-Fields = Mapping[str, Any]
-"""FieldsV1: `f:<name>`, `k:<json of an item's keys>` and `v:<json of a value>`; `.` is the thing itself, {} a leaf."""
-
-NOTHING: Final[Fields] = {}
 _GONE: Final = object()
 
 
 def merged(manifest: Manifest, observed: Manifest, *, manager: str) -> Manifest:
     """The body of the update. `observed` is the whole object as it was read last, with our entries of managedFields."""
-    body: Manifest = _maps(observed, manifest, _owned(observed, manager))
+    body: Manifest = _maps(observed, manifest, own_fields(observed, manager))
     for name in ("uid", "resourceVersion", "creationTimestamp"):
         body["metadata"].pop(name, None)
         if name in observed["metadata"]:
             body["metadata"][name] = observed["metadata"][name]
     body["metadata"].pop("managedFields", None)  # absent means: keep the record
     return body
-
-
-def _owned(observed: Manifest, manager: str) -> Fields:
-    """The record of our last writes. Another version of the API may name fields differently: it is left out."""
-    for entry in observed["metadata"].get("managedFields") or ():
-        found = (entry.get("manager"), entry.get("operation"), entry.get("apiVersion"), entry.get("subresource", ""))
-        if found == (manager, "Update", observed["apiVersion"], ""):
-            fields = entry.get("fieldsV1")
-            return fields if isinstance(fields, Mapping) else NOTHING
-    return NOTHING
 
 
 def _maps(live: Mapping[str, Any], desired: Mapping[str, Any], owned: Fields) -> dict[str, Any]:

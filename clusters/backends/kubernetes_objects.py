@@ -13,10 +13,10 @@ EDGE: Final = 1000
 _CONTINUE: Final = re.compile(rb'"continue":"([A-Za-z0-9_=-]{1,800})"')
 
 
-def tidied(found: Any) -> Manifest:
+def tidied(found: Any, *, record: bool = False) -> Manifest:
     """The object without the record of who owns which field. ClusterUnreachable: it is none.
 
-    Of what is ours our own entries stay: an update prunes by them.
+    Of what is ours our own entries stay: an update prunes by them. `record`: everybody's do.
     """
     if not isinstance(found, dict) or not isinstance(metadata := found.get("metadata"), dict):
         raise ClusterUnreachable("The answer is no object.")
@@ -24,16 +24,16 @@ def tidied(found: Any) -> Manifest:
         raise ClusterUnreachable("The answer holds labels that are none.")
     fields = metadata.pop("managedFields", None)
     if isinstance(fields, list) and is_managed(found):
-        metadata["managedFields"] = [each for each in fields if _is_ours(each)]
+        metadata["managedFields"] = [each for each in fields if isinstance(each, dict) and (record or _is_ours(each))]
     return found
 
 
-def members(kind: Kind, page: Mapping[str, Any]) -> tuple[list[Manifest], str, str]:
+def members(kind: Kind, page: Mapping[str, Any], *, record: bool = False) -> tuple[list[Manifest], str, str]:
     """A page's objects, where the next one begins, and the list's version. Members do not say what they are."""
     items, metadata = page.get("items") or [], page.get("metadata")
     if not isinstance(items, list) or not isinstance(metadata, dict):
         raise ClusterUnreachable("The answer is no list.")
-    found = [tidied(item) for item in items]
+    found = [tidied(item, record=record) for item in items]
     for each in found:
         each["apiVersion"], each["kind"] = kind.api_version, kind.kind
     return found, str(metadata.get("continue") or ""), str(metadata.get("resourceVersion", ""))
@@ -52,5 +52,5 @@ def _is_map(value: Any) -> bool:
     return value is None or isinstance(value, dict)
 
 
-def _is_ours(entry: Any) -> bool:
-    return isinstance(entry, dict) and entry.get("manager") == MANAGER
+def _is_ours(entry: dict[str, Any]) -> bool:
+    return bool(entry.get("manager") == MANAGER)

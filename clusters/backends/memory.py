@@ -82,7 +82,7 @@ class MemoryGateway:
             ]
             return found, str(self.store.version)
 
-    def pages(self, kind: Kind) -> Iterator[Page]:
+    def pages(self, kind: Kind, *, by_record: bool = False) -> Iterator[Page]:
         yield Page(*self.list(kind))
 
     def get(self, ref: ObjectRef) -> Manifest | None:

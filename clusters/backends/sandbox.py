@@ -49,7 +49,7 @@ class SandboxGateway:
             rows = rows.filter(managed=True)
         return [row.manifest for row in rows.order_by("namespace", "name")], str(version)
 
-    def pages(self, kind: Kind) -> Iterator[Page]:
+    def pages(self, kind: Kind, *, by_record: bool = False) -> Iterator[Page]:
         """One, of everything."""
         yield Page(*self.list(kind))
 

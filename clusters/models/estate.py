@@ -80,6 +80,9 @@ class Cluster(models.Model):
     )
     failures = models.PositiveSmallIntegerField(default=0, help_text="Runs in a row that did not succeed.")
     synced_at = models.DateTimeField(null=True, blank=True)
+    read_whole_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the content of every object was read last; empty: it has to be."
+    )
     observed_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

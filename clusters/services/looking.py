@@ -7,14 +7,17 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import Final
+
+from django.utils import timezone
 
 from clusters.abreast import abreast, nothing, parts_abreast
 from clusters.diff import Change, Create, Wanted, by_place, diff, differences
 from clusters.errors import VersionExpired
 from clusters.flavours import flavour_for
-from clusters.kinds_core import ref_of
+from clusters.kinds_core import BY_RECORD, ref_of
 from clusters.models import Adoption, Cluster, Drift, DriftKind, Touch
 from clusters.order import body_of
 from clusters.ownership import is_managed, owner_of
@@ -29,6 +32,7 @@ from clusters.services.touches import Scope
 from clusters.services.writing import threads_of
 from clusters.sources import desired_state, uncounted_state
 
+CONTENT_AGE: Final = timedelta(hours=1)
 FEW: Final = 20
 """Absent objects that a dry run asks for one by one; for more of a kind it lists everybody's."""
 
@@ -117,10 +121,11 @@ def _whole(journal: Journal, gateway: ClusterGateway, *, fence: bool = False) ->
     early: list[_Goal] = []
     retired = former.retired_in(cluster)
     listed = partial(_listed, journal, gateway, retired, fence=fence)
-    listing = listed(early, meanwhile=lambda: early.append(_goal(cluster)))
+    by_record = _is_vouched_for(cluster)
+    listing = listed(early, meanwhile=lambda: early.append(_goal(cluster)), by_record=by_record)
     goal = _goal(cluster, *early)
     if goal not in early:
-        listing, goal = listed([]), _goal(cluster)
+        listing, goal, by_record = listed([]), _goal(cluster), False
     adopted = adopted_uids(cluster)
     compared = partial(differences, wanted=goal.wanted, held=listing.held, adopted=adopted, fence=fence)
     changes = compared(listing.others)
@@ -129,8 +134,24 @@ def _whole(journal: Journal, gateway: ClusterGateway, *, fence: bool = False) ->
     changes = retired.free(changes)
     if not journal.run.dry_run:
         _remember(cluster, goal.uncounted, listing, changes)
+        if not by_record:
+            _note_content(cluster)
     left = None if "" in listing.versions.values() else listing.count(retired.keys)
     return Look(goal.state, goal.generation, listing.count(), changes, adopted=adopted, retired=retired.keys, left=left)
+
+
+def _is_vouched_for(cluster: Cluster) -> bool:
+    """The API server's record of who wrote what will do, since the content itself was read not long ago.
+
+    A server that changes what we write, or whose schema has changed since, does not show that in its record.
+    """
+    return cluster.read_whole_at is not None and timezone.now() - cluster.read_whole_at < CONTENT_AGE
+
+
+def _note_content(cluster: Cluster) -> None:
+    """The content of everything has been read, for schedulers of whose objects metadata may do next time."""
+    if any(kind.key in BY_RECORD for kind in flavour_for(cluster.flavour).kinds()):
+        Cluster.objects.filter(pk=cluster.pk).update(read_whole_at=timezone.now())
 
 
 def _listed(
@@ -141,19 +162,22 @@ def _listed(
     *,
     fence: bool,
     meanwhile: Callable[[], object] = nothing,
+    by_record: bool = False,
 ) -> Listing:
     """Every list, sifted by the first goal, which `meanwhile` may have set by then; without one all is kept."""
-    cluster = journal.run.cluster
+    cluster, threads = journal.run.cluster, threads_of(gateway)
     listing = Listing(remembered=not journal.run.dry_run, fence=fence)
     answers = parts_abreast(
         [*flavour_for(cluster.flavour).kinds(), *retired.kinds],
-        partial(pages_of, gateway, retired.keys),
-        threads=threads_of(gateway),
+        partial(pages_of, gateway, retired.keys, by_record=by_record),
+        threads=threads,
         idle=journal.keep_up,
         meanwhile=meanwhile,
     )
     for kind, page in answers:
         listing.take(kind, page, goals[0].wanted if goals else {})
+    if goals:
+        listing.read(gateway, goals[0].wanted, threads=threads, idle=journal.keep_up)
     return listing
 
 

@@ -16,6 +16,7 @@ from uuid import UUID
 import orjson
 
 from clusters.fingerprints import NOT_CONTENT
+from clusters.kinds_core import BY_RECORD
 from clusters.ownership import is_managed, owner_of
 from clusters.ports import DesiredState, Kind, Manifest, WatchEvent
 
@@ -63,7 +64,7 @@ class Sighting:
             known = self.objects.get(place)
             if known is None and event.type != "DELETED" and is_managed(event.manifest):
                 return False
-            if known and (event.type == "DELETED" or (known.uid, known.digest) != _says(event.manifest)):
+            if known and (event.type == "DELETED" or (known.uid, known.digest) != _says(kind, event.manifest)):
                 self.suspects.add(known.owner)
         return True
 
@@ -99,7 +100,7 @@ def forget(cluster_id: UUID) -> None:
 
 def objects_of(found: Iterable[tuple[Kind, Iterable[Manifest]]]) -> dict[Place, Seen]:
     """An index of listed objects."""
-    return {place_of(kind, each): Seen(owner_of(each), *_says(each)) for kind, listed in found for each in listed}
+    return {place_of(kind, each): Seen(owner_of(each), *_says(kind, each)) for kind, listed in found for each in listed}
 
 
 def place_of(kind: Kind, manifest: Manifest) -> Place:
@@ -112,9 +113,14 @@ def _objects(kinds: Mapping[str, Kind], observed: Iterable[Manifest]) -> dict[Pl
     return objects_of((kinds[each["kind"]], [each]) for each in observed if is_managed(each))
 
 
-def _says(manifest: Manifest) -> tuple[str, int]:
-    """uid, and a digest of everything in it that is not its status. It holds in this process only."""
+def _says(kind: Kind, manifest: Manifest) -> tuple[str, int]:
+    """uid, and a digest of everything in it that is not its status. It holds in this process only.
+
+    What may be listed without its content is known by its generation, which the server counts up with every change.
+    """
     metadata = manifest["metadata"]
-    said = {key: value for key, value in manifest.items() if key not in NOT_CONTENT}
+    said: object = metadata.get("generation") if kind.key in BY_RECORD else None
+    if said is None:
+        said = {key: value for key, value in manifest.items() if key not in NOT_CONTENT}
     content = (metadata.get("labels"), metadata.get("annotations"), metadata.get("deletionTimestamp"), said)
     return str(metadata["uid"]), hash(orjson.dumps(content))  # an API server orders what it sends

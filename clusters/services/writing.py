@@ -6,7 +6,19 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from clusters.abreast import abreast
-from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update, conflict_with, same_but_status
+from clusters.diff import (
+    Change,
+    Conflict,
+    Create,
+    Delete,
+    Fenced,
+    Replace,
+    Update,
+    conflict_with,
+    field_changes,
+    holds,
+    same_but_status,
+)
 from clusters.errors import (
     ClusterError,
     ClusterUnreachable,
@@ -18,7 +30,8 @@ from clusters.errors import (
     WaitsForLowering,
     WaitsForSuccessor,
 )
-from clusters.kinds_core import NAMESPACE, POD, WORKLOAD_KINDS
+from clusters.kinds_core import BY_RECORD, NAMESPACE, POD, WORKLOAD_KINDS
+from clusters.models import Cluster
 from clusters.order import body_of, in_waves, is_lowering, is_raising, is_retiring
 from clusters.ownership import is_managed, owner_of
 from clusters.ports import ClusterGateway, Kind, Manifest, ObjectRef
@@ -124,6 +137,7 @@ class Pen:
     remaining: list[Change] = field(default_factory=list)
     _stored: dict[ObjectRef, Manifest] = field(default_factory=dict)
     _doubted: bool = False
+    _altered: bool = False
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
         """Each change with its outcome; returns what still differs.
@@ -133,9 +147,13 @@ class Pen:
         waves the run is seen to be ours still.
         """
         guard = Guard(self.gateway, changes, self.retired)
-        for number, wave in enumerate(in_waves(changes, retired=self.retired)):
-            (self.journal.show_life if number else self.journal.keep_up)()
-            self._wave(guard, wave)
+        try:
+            for number, wave in enumerate(in_waves(changes, retired=self.retired)):
+                (self.journal.show_life if number else self.journal.keep_up)()
+                self._wave(guard, wave)
+        finally:
+            if self._altered:
+                Cluster.objects.filter(pk=self.journal.run.cluster_id).update(read_whole_at=None)
         return self.remaining
 
     def _wave(self, guard: Guard, wave: Sequence[Change]) -> None:
@@ -175,10 +193,10 @@ class Pen:
                 case Create():
                     return self._create(change)
                 case Update():
-                    self._stored[change.ref] = self._update(change)
+                    self._stored[change.ref] = self._seen(change, self._update(change))
                 case Replace():
                     self.gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
-                    self.gateway.create(change.desired)
+                    self._seen(change, self.gateway.create(change.desired))
                 case Delete():
                     self.gateway.delete(change.ref, uid=change.observed["metadata"]["uid"])
                 case Conflict() | Fenced():
@@ -200,10 +218,16 @@ class Pen:
                 observed = found
         return self.gateway.update(change.desired, observed=observed)
 
+    def _seen(self, change: Create | Update | Replace, answer: Manifest) -> Manifest:
+        """What the cluster made of it. Where it took it otherwise, its record of our writes will not show that."""
+        if change.ref.kind.key in BY_RECORD and not holds(answer, change.desired):
+            self._altered |= bool(field_changes(answer, change.desired))
+        return answer
+
     def _create(self, change: Create) -> tuple[Change, ClusterError | None]:
         """Nobody asked before whether the name is free: who holds it is asked only when it is not."""
         try:
-            self.gateway.create(change.desired)
+            self._seen(change, self.gateway.create(change.desired))
         except VersionConflict as error:
             return change, error
         except ObjectConflict as error:

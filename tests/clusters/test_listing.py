@@ -77,8 +77,8 @@ def changed_meanwhile(synced: Cluster, wanted: Wanted, monkeypatch: pytest.Monke
     pages = MemoryGateway.pages
     coming: list[Any] = []
 
-    def changing(gateway: MemoryGateway, kind: Kind) -> Iterator[Page]:
-        yield from pages(gateway, kind)
+    def changing(gateway: MemoryGateway, kind: Kind, **how: Any) -> Iterator[Page]:
+        yield from pages(gateway, kind, **how)
         if kind == KAI_QUEUE and coming:
             wanted.state = coming.pop()
             Cluster.objects.filter(pk=synced.pk).update(generation=F("generation") + 1)

@@ -6,7 +6,9 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.real.product import Product, cluster_with_operators
+from clusters import sources
+from tests.real.other_schedulers import QUEUES, Real
+from tests.real.product import Product, cluster_with_operators, cluster_with_schedulers, grant
 from tests.support.lab import Kept, LabCluster, own_cluster
 from tests.support.real import by_hand
 
@@ -15,6 +17,28 @@ from tests.support.real import by_hand
 def operated_cluster(kept: Kept) -> LabCluster:
     """One for all tests that ask for it: it serves every kind a tenant may submit."""
     return kept.cluster(cluster_with_operators)
+
+
+@pytest.fixture
+def schedulers_cluster(kept: Kept) -> LabCluster:
+    """One for all that ask for the resources of KAI and Volcano, of which neither runs."""
+    return kept.cluster(cluster_with_schedulers)
+
+
+@pytest.fixture(params=list(QUEUES))
+def real(
+    request: pytest.FixtureRequest,
+    schedulers_cluster: LabCluster,
+    db: None,
+    socket_enabled: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Real]:
+    """That control plane as a cluster of one flavour, reached with the rights that this flavour needs and no others."""
+    grant(schedulers_cluster, request.param)
+    found = Real(schedulers_cluster, request.param)
+    monkeypatch.setattr(sources, "_sources", [found.wanted])
+    yield found
+    found.end()
 
 
 def with_gangs() -> AbstractContextManager[LabCluster]:

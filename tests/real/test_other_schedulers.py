@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from clusters import sources
 from clusters.errors import ClusterRefused, NotAuthorized
 from clusters.flavours import flavour_for
 from clusters.flavours.volcano_conf import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
@@ -37,9 +36,9 @@ from tests.clusters.specs import POOL
 from tests.clusters.synced import outcomes
 from tests.factories.workloads import pytorch_job
 from tests.real.other_schedulers import QUEUES, RACKED, Real, clear
-from tests.real.product import Product, cluster_with_schedulers, fresh, grant
+from tests.real.product import Product, fresh, grant
 from tests.support.kube import KubeError
-from tests.support.lab import Kept, LabCluster
+from tests.support.lab import LabCluster
 from workloads.selectors import events_of
 
 pytestmark = pytest.mark.lab
@@ -54,32 +53,16 @@ GOOD = (
 )
 
 
-@pytest.fixture
-def lab(kept: Kept) -> LabCluster:
-    """One for all of them."""
-    return kept.cluster(cluster_with_schedulers)
-
-
 @pytest.fixture(params=list(QUEUES))
-def real(
-    request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_enabled: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Real]:
-    """That control plane as a cluster of one flavour, reached with the rights that this flavour needs and no others."""
-    grant(lab, request.param)
-    found = Real(lab, request.param)
-    monkeypatch.setattr(sources, "_sources", [found.wanted])
-    yield found
-    found.end()
-
-
-@pytest.fixture(params=list(QUEUES))
-def product(request: pytest.FixtureRequest, lab: LabCluster, db: None, socket_enabled: None) -> Iterator[Product]:
+def product(
+    request: pytest.FixtureRequest, schedulers_cluster: LabCluster, db: None, socket_enabled: None
+) -> Iterator[Product]:
     """The whole product on it."""
-    grant(lab, request.param)
-    product = Product(lab, uuid.uuid4().hex[:6], request.param)
+    grant(schedulers_cluster, request.param)
+    product = Product(schedulers_cluster, uuid.uuid4().hex[:6], request.param)
     yield product
     product.end()
-    clear(lab, QUEUES[request.param], VOLCANO_HYPER_NODE, PRIORITY_CLASS)
+    clear(schedulers_cluster, QUEUES[request.param], VOLCANO_HYPER_NODE, PRIORITY_CLASS)
 
 
 def test_every_object_is_taken_as_it_is_and_a_quota_change_is_one_update(real: Real) -> None:
