@@ -21,6 +21,8 @@ class Cause(StrEnum):
 
 BELOW_MINIMUM: Final = "preempt below the minimum"
 """Beside the causes a configuration may leave this out: preemption that takes a pod of what then lacks its minimum."""
+TOO_YOUNG: Final = {Cause.PREEMPT: "preempt the young", Cause.RECLAIM: "reclaim the young"}
+"""The same of what is younger than the min guaranteed runtime that its group carries, by the cause that is left out."""
 
 
 @dataclass(frozen=True, slots=True)

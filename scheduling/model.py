@@ -100,6 +100,8 @@ class PodGroup:
     disruptionMode is PodGroup, evicted whole or not at all.
     placement: its own pods on few nodes or on many, whatever the pool's strategy is (soft affinity of pods); kin: pods
     of groups of the same kin count as its own; empty: only those of the group.
+    min_runtime: how long its pods have run at least before they may be taken, whoever wants the room, in the unit of
+    the time stamps (Volcano, where it is configured to ask).
     """
 
     name: str
@@ -120,6 +122,7 @@ class PodGroup:
     whole: bool = False
     placement: Strategy | None = None
     kin: str = ""
+    min_runtime: int = 0
 
     @property
     def waiting(self) -> tuple[Pod, ...]:

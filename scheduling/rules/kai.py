@@ -4,7 +4,7 @@ Source: KAI 0.17 and recorded decisions of it (docs/model.md).
 
 - Reclaim comes before preempt and ignores priority; preempt takes strictly lower, preemptible work of its own queue.
 - A queue at its limit evicts to get below it; non-preemptible work over quota never evicts.
-- Work younger than its queue's min guaranteed runtime is not taken (`kai_min_runtime`).
+- Work younger than its queue's min guaranteed runtime is not taken (`scheduling.min_runtime`).
 - preemptionPolicy is ignored.
 - Consolidation makes room in one piece for preemptible work where enough GPUs are free in all: preemptible work of any
   queue and priority is moved if all of it finds room elsewhere. Of more than 17 groups KAI tries 17 by chance; here it
@@ -20,10 +20,10 @@ from scheduling.board import Board, Placed
 from scheduling.capacity import fits_quota
 from scheduling.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.explain import impossible, no_room
+from scheduling.min_runtime import Protection
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import Resources
-from scheduling.rules.kai_min_runtime import Protection
 from scheduling.rules.kai_order import Leaf, Standing, Turns, in_turn
 from scheduling.rules.kai_reclaim import Reclaim, may_reclaim
 from scheduling.rules.kai_scenarios import Unit
@@ -201,7 +201,9 @@ class _KaiCycle:
         kept = self._leaves.setdefault(queue, {})
         if least not in kept:
             groups = self._victim_groups.get(queue, ())
-            kept[least] = by_unit(self.board, groups, spares=lambda group: self._protection.spares(group, least))
+            kept[least] = by_unit(
+                self.board, groups, spares=lambda group: self._protection.spares(group.started, least)
+            )
         return kept[least]
 
     def _adopt(self, case: _Case, solution: Solution, cause: Cause) -> None:

@@ -4,7 +4,8 @@ Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and t
 about preemption), conformance, predicates, capacity, nodeorder, binpack; and recorded decisions of it (docs/model.md).
 Domains: its plugin network-topology-aware.
 What a cluster's configuration does not have (as shipped: preempt and reclaim) the snapshot leaves out, and preemption
-below the minimum where the plugin gang is asked about it.
+below the minimum where the plugin gang is asked about it. It also says from which of the two the plugin cdp keeps what
+is younger than the min guaranteed runtime that it carries.
 
 - A gang gets its minimum or nothing; what it is refused in one action it asks for in the next. Only the minimum evicts.
 - Preempt: strictly lower, preemptible work of the same queue, also to get below the queue's limit. Node by node in the

@@ -11,7 +11,8 @@ from math import sqrt
 from typing import Final
 
 from scheduling.board import Board, Seat
-from scheduling.decisions import BELOW_MINIMUM
+from scheduling.decisions import BELOW_MINIMUM, Cause
+from scheduling.min_runtime import Protection
 from scheduling.model import PodGroup, Snapshot
 from scheduling.placement import Room, matches
 from scheduling.resources import ZERO, Resources
@@ -33,6 +34,7 @@ class Standing:
         for name, seats in board.seats_on.items():
             self._ending[name] = sum((seat.pod.requests for seat in seats if seat.leaving), ZERO)
         self._scores: dict[Resources, dict[int, tuple[int, float]]] = defaultdict(dict)
+        self._protection = Protection(snapshot, board.ledger.path)
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
         self._seats: dict[str, list[tuple[Seat, Room]]] = defaultdict(list)
         for group in snapshot.groups:
@@ -84,18 +86,21 @@ class Standing:
     def weaker(self, group: PodGroup) -> dict[Room, list[Seat]]:
         """Whom the group may preempt, by node: preemptible work of its queue with a lower priority.
 
-        Where the plugin gang is asked too, only what is above its minimum: never a pod that stands alone.
+        Where the plugin gang is asked too, only what is above its minimum: never a pod that stands alone. Where the
+        plugin cdp is, nobody who is younger than it carries.
         """
         found: dict[Room, list[Seat]] = defaultdict(list)
         for seat, room in self._seats[group.queue]:
             if not seat.leaving and seat.group.priority < group.priority and matches(room.node, group):
                 found[room].append(seat)
-        return {room: self._above_minimum(seats) for room, seats in found.items()} if self._keeps_minimum else found
+        gives = {room: self._above_minimum(seats) for room, seats in found.items()} if self._keeps_minimum else found
+        return {room: self._grown(seats, Cause.PREEMPT) for room, seats in gives.items()}
 
     def reclaimable(self, room: Room, group: PodGroup, asked: Resources) -> list[Seat] | None:
         """Whom the group may reclaim on a node; None when no preemptible work of other queues is left on it.
 
-        Where gangs have pods above their minimum, these are all there is to take, whatever their queue deserves.
+        Where gangs have pods above their minimum, these are all there is to take, whatever their queue deserves. Whom
+        the plugin cdp spares is left out last: what a queue has too much is counted with them.
         """
         others = [
             seat
@@ -105,7 +110,20 @@ class Standing:
             and seat.group.queue != group.queue
             and self._gives(seat.group.queue)
         ]
-        return (self._above_minimum(others) or self._over_deserved(others, group.queue, asked)) if others else None
+        if not others:
+            return None
+        surplus = self._grown(self._above_minimum(others), Cause.RECLAIM)
+        return surplus or self._grown(self._over_deserved(others, group.queue, asked), Cause.RECLAIM)
+
+    def _grown(self, seats: list[Seat], action: Cause) -> list[Seat]:
+        """Those of them that have run for as long as they carry."""
+        if action not in self._protection.asks_pods:
+            return seats
+        return [seat for seat in seats if not self._spares(seat, action)]
+
+    def _spares(self, seat: Seat, action: Cause) -> bool:
+        started = seat.group.started if seat.pod.started is None else seat.pod.started
+        return self._protection.spares(started, self._protection.carried(seat.group, action))
 
     def _gives(self, name: str) -> bool:
         queue = self._queues.get(name)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from scheduling.cycle import preview
 from scheduling.decisions import Evict, Kind
+from scheduling.min_runtime import protected_until
 from scheduling.model import Node, PodGroup, Queue, Snapshot
-from scheduling.rules.kai_min_runtime import protected_until
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import clusters, life
 

@@ -9,9 +9,9 @@ from django.utils import timezone
 from clusters.flavours import flavour_for
 from clusters.promises import MIN_RUNTIME, promise_of
 from scheduling.cycle import preview
+from scheduling.min_runtime import protected_until
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Preemptibility
-from scheduling.rules.kai_min_runtime import protected_until
 from tenants.min_runtimes import guarantee_of
 from tenants.models import Project
 from workloads.lifecycle import HOLDING
