@@ -147,6 +147,7 @@ class JobSpec:
     generation: int
     suspended: bool = False
     pod_security: str = "restricted"
+    min_runtime_minutes: int = 0  # left alone for so long from its start, where pods say it; 0: nobody says so
 
 
 FOR_OTHERS: Final = "GangIncomplete"
@@ -260,6 +261,8 @@ class Traits:
     """It is told every single domain with its nodes, as they were seen."""
     fixed_topologies: bool = False
     """What runs is counted under the levels of its start, and they never change: others are told under a new name."""
+    pods_say_min_runtime: bool = False
+    """How long work is left alone stands at its pods, not at its queue: it is one time, and stays as they were made."""
     inquiries: Inquiries | None = None
     """What it is asked again and again while something waits."""
     rigid: str = ""

@@ -2,7 +2,7 @@
 
 A project may only shorten what its department guarantees: who is protected is served, who waits for the room pays. A
 scheduler that keeps it asks the department alone when another department wants the room back, so that no project makes
-strangers wait.
+strangers wait. One that reads it of pods knows one time for both.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from django.db.models import Q
 
+from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from portal.core.display import duration_text
 from tenants.models import MinRuntime, Project
@@ -31,6 +32,11 @@ class MinRuntimes:
         """What a project's queues say, at most its department's; None: what the department's say holds."""
         own, above = self.projects.get(project_id), self.departments.get(department_id)
         return own if own is None or above is None else min(own, above)
+
+    def effective(self, project_id: int, department_id: int) -> int:
+        """What a project's runs get inside their department: its own or, without one, its department's."""
+        own, above = self.of_project(project_id, department_id), self.of_department(department_id)
+        return own if own is not None else above or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +61,23 @@ def min_runtimes_of(cluster: Cluster) -> MinRuntimes:
 
 def guarantee_of(project: Project) -> Guarantee | None:
     """What holds for the runs of a project, where the scheduler keeps it; None: nothing is guaranteed."""
-    rules = _read(Q(project=project) | Q(department=project.department_id))
+    rules = _rules_of(project)
     own, above = rules.of_project(project.pk, project.department_id), rules.of_department(project.department_id)
-    inside, across = own if own is not None else above or 0, above or 0
+    inside = rules.effective(project.pk, project.department_id)
+    across = inside if flavour_for(project.cluster.flavour).traits.pods_say_min_runtime else above or 0
     if not inside and not across:
         return None
     whose = f"project {project.name}" if own is not None else f"department {project.department.name}"
     return Guarantee(timedelta(minutes=inside), timedelta(minutes=across), whose)
+
+
+def minutes_for(project: Project) -> int:
+    """What pods of the project carry that are made now, for a scheduler that reads it of them."""
+    return _rules_of(project).effective(project.pk, project.department_id)
+
+
+def _rules_of(project: Project) -> MinRuntimes:
+    return _read(Q(project=project) | Q(department=project.department_id))
 
 
 def _lasting(time: timedelta) -> str:

@@ -32,7 +32,8 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     parents = quotas_in(DepartmentQuota.objects.filter(department__in=departments))
     leaves = quotas_in(ProjectQuota.objects.filter(project__in=few))
     caps = _caps(few)
-    rules = min_runtimes_of(cluster) if promise_of(flavour, MIN_RUNTIME).enforced != "no" else MinRuntimes()
+    at_queues = promise_of(flavour, MIN_RUNTIME).enforced != "no" and not flavour.traits.pods_say_min_runtime
+    rules = min_runtimes_of(cluster) if at_queues else MinRuntimes()
     promised = _promised(departments) if flavour.traits.sums_projects else {}
     return DesiredState(
         departments=tuple(

@@ -4,6 +4,8 @@ from clusters.flavours import flavour_for
 from clusters.models import NodePool
 from clusters.ports import JobSpec, PoolSpec
 from clusters.sources import pool_spec
+from scheduling.priority import Preemptibility
+from tenants.min_runtimes import minutes_for
 from workloads.intake import WorkloadSpec
 from workloads.models import DesiredPhase, Workload
 
@@ -20,7 +22,7 @@ def queue_of(workload: Workload) -> str:
 
 
 def job_spec(workload: Workload) -> JobSpec:
-    """Everything a flavour needs to render it. Reads the pool's row."""
+    """Everything a flavour needs to render it. Reads the pool's row, and the rules that its pods are to carry."""
     spec = WorkloadSpec.from_json(workload.spec)
     return JobSpec(
         id=str(workload.pk),
@@ -37,7 +39,14 @@ def job_spec(workload: Workload) -> JobSpec:
         generation=workload.generation,
         suspended=workload.desired_phase == DesiredPhase.STOPPED,
         pod_security=workload.project.cluster.pod_security,
+        min_runtime_minutes=_min_runtime(workload),
     )
+
+
+def _min_runtime(workload: Workload) -> int:
+    """Minutes for pods that are made now; 0 where queues say it, or nobody has to."""
+    says = flavour_for(workload.project.cluster.flavour).traits.pods_say_min_runtime
+    return minutes_for(workload.project) if says and workload.preemptibility == Preemptibility.PREEMPTIBLE else 0
 
 
 def _pool(workload: Workload) -> PoolSpec | None:

@@ -161,6 +161,7 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
     by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
     topologies = _noted(common.TOPOLOGY_KEY, minimum) if traits.knows_domains else {}
+    carried = _carried(minimum) if traits.pods_say_min_runtime else {}
     placements = _noted(common.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name})
     homes = _leaves(state.projects)
     drafts: dict[str, list[ObservedPod]] = {}
@@ -173,6 +174,8 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
             group = _admitted(group)
         owner = members[0].owner_id
         group = replace(_placed(group, placements.get(owner, ""), owner), topology=topologies.get(owner))
+        if least := carried.get(owner):
+            group = replace(group, min_runtime=least * MINUTE)
         yield as_gang(group, minimum.get(owner, 1)) if gangs else group
 
 
@@ -199,6 +202,12 @@ def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
 def _minimums(owners: set[str]) -> dict[str, int]:
     rows = Workload.objects.filter(pk__in=workload_ids(owners))
     return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
+
+
+def _carried(owners: Iterable[str]) -> dict[str, int]:
+    """How many minutes their pods say that they are left alone, by workload id, of those whose pods do."""
+    rows = Workload.objects.filter(pk__in=workload_ids(owners), min_runtime_minutes__gt=0)
+    return {str(pk): minutes for pk, minutes in rows.values_list("pk", "min_runtime_minutes")}
 
 
 def _noted(key: str, owners: Iterable[str]) -> dict[str, str]:

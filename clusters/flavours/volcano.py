@@ -7,6 +7,7 @@ Sources: Volcano 1.15 (`scheduling.volcano.sh/v1beta1`) and its capacity plugin.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from clusters.durations import minutes_text
 from clusters.flavours import common, volcano_reading
 from clusters.flavours.rendering import render_job
 from clusters.flavours.volcano_conf import (
@@ -30,6 +31,7 @@ from scheduling.resources import MILLI, Limit, decimal_text
 SCHEDULER: Final = "volcano"
 QUEUE: Final = "scheduling.volcano.sh/queue-name"
 PREEMPTABLE: Final = "volcano.sh/preemptable"
+MIN_RUNTIME: Final = "volcano.sh/cooldown-time"  # for the plugin cdp
 GROUP: Final = "scheduling.k8s.io/group-name"
 GPU: Final = "nvidia.com/gpu"
 WEIGHTS: Final = range(1, 65536)
@@ -65,6 +67,7 @@ class Volcano:
         topologies=VOLCANO_HYPER_NODE,
         names_domains=True,
         rigid=RIGID,
+        pods_say_min_runtime=True,
     )
 
     def kinds(self) -> Sequence[Kind]:
@@ -86,11 +89,13 @@ class Volcano:
     def render(self, job: JobSpec) -> list[Manifest]:
         """The workload's object with scheduler, queue and preemptibility at every pod template; a gang's group first.
 
-        Where no group is written, Volcano's own controller makes one of a single member for the pods.
+        A min guaranteed runtime is written whether the scheduler asks for it by now or not: pods keep what they were
+        made with. Where no group is written, Volcano's own controller makes one of a single member for the pods.
         """
         may_be_evicted = job.preemptibility != Preemptibility.NON_PREEMPTIBLE
         marks = {QUEUE: job.queue, PREEMPTABLE: str(may_be_evicted).lower()}
-        manifests = render_job(job, labels={}, annotations=marks, scheduler=SCHEDULER)
+        young = {MIN_RUNTIME: minutes_text(job.min_runtime_minutes)} if job.min_runtime_minutes else {}
+        manifests = render_job(job, labels={}, annotations={**marks, **young}, scheduler=SCHEDULER)
         if manifests and job.min_member > 1 and _join(manifests[0], job):
             return [_pod_group(job, {PREEMPTABLE: marks[PREEMPTABLE]}), *manifests]
         return manifests

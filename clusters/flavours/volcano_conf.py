@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from clusters.flavours.volcano_votes import CDP, opened_to, spared_from
 from clusters.kinds_core import CONFIG_MAP
 from clusters.ports import Facts, Manifest, ObjectRef
 from portal.core.strict.documents import Limits
 from portal.core.strict.problems import DocumentRefused
 from portal.core.strict.yaml_reader import documents_from_yaml
-from scheduling.decisions import BELOW_MINIMUM, Cause, Kind
+from scheduling.decisions import BELOW_MINIMUM, TOO_YOUNG, Cause, Kind
 
 CONF: Final = ObjectRef(CONFIG_MAP, "volcano-scheduler-configmap", "volcano-system")
 KEY: Final = "volcano-scheduler.conf"
@@ -25,6 +26,7 @@ SWITCHES: Final = {
     "gang": ("enablePreemptable",),
     "capacity": ("enableHierarchy",),
     TOPOLOGY: ("enabledHyperNodeGradient",),
+    CDP: (),
 }
 """Plugins that Rung's words need, and the options of each that decide about them."""
 GOOD: Final = 'actions: "allocate, preempt, reclaim, backfill"'
@@ -64,6 +66,15 @@ NO_DOMAINS: Final = (
     f"Volcano's configuration has no plugin {TOPOLOGY} that keeps gangs together: one that asks for a topology domain "
     "would be spread over any nodes, so Rung refuses it."
 )
+NOT_SPARED: Final = (
+    f"Volcano's plugin {CDP} does not keep young work from the action {{actions}}: a tier that it empties leaves the "
+    "choice to the next, and a plugin after it may bring back whom it spared. It has to stand last in every tier whose "
+    "plugins are asked."
+)
+OPENED: Final = (
+    f"Volcano's plugin {CDP} alone says in one tier whom the action {{actions}} takes: where the tiers before it leave "
+    "nobody, whoever is old enough is evicted, whatever its priority or quota. Switch it off there for that action."
+)
 
 ANYWHERE: Final = f"its configuration has no plugin {TOPOLOGY} that keeps gangs together, so the gang would be spread"
 ASSUMED_DOMAINS: Final = (
@@ -93,6 +104,19 @@ class Conf:
 
     actions: tuple[str, ...]
     plugins: Mapping[str, Mapping[str, bool]]
+    spares: tuple[str, ...] = ()  # actions that never take what cdp spares
+    opens: tuple[str, ...] = ()  # actions in which cdp alone says who goes
+
+    @property
+    def unspared(self) -> tuple[str, ...]:
+        """Actions that take young work in spite of the plugin cdp."""
+        takers = (each for each in (Cause.PREEMPT, Cause.RECLAIM) if each in self.actions)
+        return tuple(each for each in takers if each not in self.spares)
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Actions for which neither priority nor quota counts in the end."""
+        return tuple(each for each in self.opens if each in self.actions)
 
     @property
     def keeps_minimum(self) -> bool:
@@ -138,15 +162,12 @@ def _facts(value: Mapping[str, Any]) -> Facts:
     if not isinstance(actions, str):
         return {}
     named = {name.strip() for name in actions.split(",")}
-    plugins = {
-        str(each.get("name")): each
-        for tier in _objects(value.get("tiers"))
-        for each in _objects(tier.get("plugins"))
-        if str(each.get("name")) in SWITCHES
-    }
+    tiers = [list(_objects(tier.get("plugins"))) for tier in _objects(value.get("tiers"))]
+    plugins = {str(each.get("name")): each for tier in tiers for each in tier if str(each.get("name")) in SWITCHES}
     return {
         "actions": [action for action in ACTIONS if action in named],
         "plugins": {name: dict(_switches(name, plugins[name])) for name in SWITCHES if name in plugins},
+        **({"spares": list(spared_from(tiers)), "opens": list(opened_to(tiers))} if CDP in plugins else {}),
     }
 
 
@@ -160,7 +181,10 @@ def _switches(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, bool
 
 def conf_of(facts: Facts) -> Conf | None:
     """The facts as they were kept; None: nothing could be read."""
-    return Conf(tuple(facts["actions"]), facts["plugins"]) if facts else None
+    if not facts:
+        return None
+    spares, opens = facts.get("spares", ()), facts.get("opens", ())
+    return Conf(tuple(facts["actions"]), facts["plugins"], tuple(spares), tuple(opens))
 
 
 def warnings_of(facts: Facts) -> tuple[str, ...]:
@@ -180,6 +204,8 @@ def _warnings(conf: Conf) -> Iterator[str]:
         NO_CAPACITY: not conf.has_deserved,
         NO_HIERARCHY: conf.has_deserved and not conf.has_departments,
         NO_DOMAINS: not conf.keeps_domains,
+        NOT_SPARED.format(actions=" and ".join(conf.unspared)): CDP in conf.plugins and bool(conf.unspared),
+        OPENED.format(actions=" and ".join(conf.opened)): bool(conf.opened),
     }
     return (sentence for sentence, so in misses.items() if so)
 
@@ -188,7 +214,8 @@ def leaves_out(facts: Facts) -> frozenset[str]:
     """Causes of evictions for which it has no action; where nothing could be read, it is as shipped."""
     conf = conf_of(facts) or SHIPPED
     missing = {Cause.PREEMPT, Cause.RECLAIM} - set(conf.actions)
-    return frozenset(missing | {BELOW_MINIMUM} if conf.keeps_minimum else missing)
+    spared = {of_young for cause, of_young in TOO_YOUNG.items() if cause in conf.spares}
+    return frozenset(missing | spared | ({BELOW_MINIMUM} if conf.keeps_minimum else set()))
 
 
 def cautions_of(facts: Facts, foretold: str) -> tuple[str, ...]:
@@ -215,6 +242,7 @@ def _doubts(conf: Conf) -> Iterator[str]:
         ENQUEUE: "enqueue" in conf.actions,
         NO_PRIORITY: "priority" not in conf.plugins,
         NO_CAPACITY: not conf.has_deserved,
+        OPENED.format(actions=" and ".join(conf.opened)): bool(conf.opened),
     }
     return (f"This may come otherwise. {sentence}" for sentence, so in doubtful.items() if so)
 

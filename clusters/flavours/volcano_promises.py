@@ -10,13 +10,18 @@ from dataclasses import replace
 from typing import Final
 
 from clusters.flavours.volcano_conf import SHIPPED, Conf, conf_of
+from clusters.flavours.volcano_votes import CDP
 from clusters.ports import Enforced, Facts, Promise
+from scheduling.decisions import Cause
 
 CONFIGURE: Final = (
     'Give its scheduler the actions "allocate, preempt, reclaim, backfill" and the plugin capacity in place of '
     "proportion."
 )
 
+LAST: Final = (
+    "Name the plugin cdp last in the tier with gang and, with enablePreemptable: false, last in the tier with capacity."
+)
 DOMAINS: Final = "Give its scheduler the plugin network-topology-aware."
 RIGID: Final = (
     "It asks for one topology domain: Volcano preempts nobody for such a gang, whatever its priority. It reclaims "
@@ -115,16 +120,26 @@ PROMISES: Final = (
     Promise(
         "min_runtime",
         "Young work is left alone for its min guaranteed runtime",
-        "no",
-        "Preempt and reclaim take work however short it has run. Volcano's plugin cdp would spare pods that carry its "
-        "cooldown annotation; it is not in the shipped configuration, and Rung does not write the annotation.",
-        "Make work that needs its time non-preemptible, or choose KAI.",
+        "partly",
+        "Pods carry the time for the plugin cdp, which is not in the shipped configuration: before it is over neither "
+        "preempt nor reclaim takes one that runs. It counts from when the pod got its node; one that does not run yet "
+        "may be preempted. There is one time for whoever wants the room: a project's own counts against other "
+        "departments, too. Pods keep the time they were made with: a changed rule reaches what is submitted, or "
+        "stopped and resumed, after it.",
+        LAST,
     ),
 )
 
 ASSUMED: Final = "Assumed, since its configuration could not be read on this cluster: it is as shipped. "
 READ: Final = "As its configuration on this cluster says. "
-CONFIGURED: Final = ("priority_inside_project", "over_quota_and_reclaim", "department_limit", "gang", "topology")
+CONFIGURED: Final = (
+    "priority_inside_project",
+    "over_quota_and_reclaim",
+    "department_limit",
+    "gang",
+    "topology",
+    "min_runtime",
+)
 """Promises that hang on the configuration."""
 
 
@@ -145,20 +160,9 @@ def _as_configured(promise: Promise, source: str, lost: dict[str, tuple[Enforced
 
 def _lost(conf: Conf) -> Iterator[tuple[str, tuple[Enforced, str]]]:
     """What a configuration keeps less of, by the code of the promise."""
-    if "priority" not in conf.plugins:
-        why = "Without the plugin priority a higher priority neither goes first nor is it needed to evict anybody."
-        yield "priority_inside_project", ("no", why)
-    elif "preempt" not in conf.actions:
-        why = "Without the action preempt a higher priority only goes first: nobody inside the project is evicted."
-        yield "priority_inside_project", ("partly", why)
-    elif conf.keeps_minimum:
-        why = "The plugin gang is asked about preemption: a higher priority takes only pods above a job's minimum."
-        yield "priority_inside_project", ("partly", why)
-    taken_back = {
-        "Without the action reclaim over-quota use is lent out and never taken back.": "reclaim" in conf.actions,
-        "Without the plugin capacity deserved quotas count for nothing.": conf.has_deserved,
-    }
-    if missing := [why for why, has in taken_back.items() if not has]:
+    if found := _lost_order(conf):
+        yield "priority_inside_project", found
+    if missing := [why for why, so in _not_taken_back(conf).items() if so]:
         yield "over_quota_and_reclaim", ("no", " ".join(missing))
     if not conf.has_departments:
         why = "Only Rung checks the sums, when quotas are set and work is submitted: the scheduler does not."
@@ -169,5 +173,41 @@ def _lost(conf: Conf) -> Iterator[tuple[str, tuple[Enforced, str]]]:
             "for one is refused."
         )
         yield "topology", ("no", why)
+    if found := _lost_time(conf):
+        yield "min_runtime", found
     if "gang" not in conf.plugins:
         yield "gang", ("no", "Without the plugin gang a distributed job may start in parts.")
+
+
+def _lost_order(conf: Conf) -> tuple[Enforced, str] | None:
+    """Of priorities inside a project."""
+    if "priority" not in conf.plugins:
+        why = "Without the plugin priority a higher priority neither goes first nor is it needed to evict anybody."
+        return "no", why
+    if Cause.PREEMPT in conf.opened:
+        return "no", "The plugin cdp alone says in one tier who is preempted: what no priority allows, age does."
+    if "preempt" not in conf.actions:
+        why = "Without the action preempt a higher priority only goes first: nobody inside the project is evicted."
+        return "partly", why
+    why = "The plugin gang is asked about preemption: a higher priority takes only pods above a job's minimum."
+    return ("partly", why) if conf.keeps_minimum else None
+
+
+def _not_taken_back(conf: Conf) -> dict[str, bool]:
+    """Sentences about over-quota use, and whether they are true."""
+    opened = Cause.RECLAIM in conf.opened
+    return {
+        "Without the action reclaim over-quota use is lent out and never taken back.": "reclaim" not in conf.actions,
+        "Without the plugin capacity deserved quotas count for nothing.": not conf.has_deserved,
+        "The plugin cdp alone says in one tier who is reclaimed: what no quota allows, age does.": opened,
+    }
+
+
+def _lost_time(conf: Conf) -> tuple[Enforced, str] | None:
+    """Of being left alone while young."""
+    if CDP not in conf.plugins:
+        return "no", "Without the plugin cdp preempt and reclaim take work however short it has run."
+    if not conf.unspared:
+        return None
+    actions = " and ".join(conf.unspared)
+    return "no", f"Where it stands the plugin cdp does not keep young work from the action {actions}."

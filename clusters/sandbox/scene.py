@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clusters.durations import micros_of
 from clusters.flavours.common import TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
-from clusters.flavours.volcano import GROUP
+from clusters.flavours.volcano import GROUP, MIN_RUNTIME
 from clusters.kinds import kind_for
 from clusters.kinds_core import NODE, POD, VOLCANO_POD_GROUP
 from clusters.ownership import owner_of
@@ -214,6 +215,7 @@ def _group(draft: _Draft, shards: _Shards | None, *, whole: bool) -> PodGroup:
         placement=_placement(spec),
         kin=labels(first).get(OWNER, ""),
         topology=(annotations(first).get(TOPOLOGY_KEY) or None) if draft.gang else None,
+        min_runtime=micros_of(annotations(first).get(MIN_RUNTIME)) or 0,
     )
 
 

@@ -89,3 +89,8 @@ def domain_cautions(cluster: Cluster) -> tuple[str, ...]:
 def promises_on(cluster: Cluster) -> Sequence[Promise]:
     """What its scheduler keeps of Rung's promises, as it is configured there."""
     return promises_under(flavour_for(cluster.flavour), cluster.configured)
+
+
+def promise_on(cluster: Cluster, code: str) -> Promise:
+    """What it says there of one promise. KeyError: it says nothing, which no flavour may."""
+    return {promise.code: promise for promise in promises_on(cluster)}[code]

@@ -10,7 +10,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from clusters.flavours import flavour_for
-from clusters.promises import MIN_RUNTIME, promise_of
+from clusters.promises import MIN_RUNTIME
+from clusters.services.configured import promise_on
 from clusters.services.gpu_use import measures
 from portal.core.copying import address_of
 from portal.core.http import actor_of
@@ -61,7 +62,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "gpus_measured": measures(project.cluster, now=timezone.now()),
         "guarantee": guarantee_of(project),
         "scheduler": flavour.title,
-        "kept": promise_of(flavour, MIN_RUNTIME),
+        "kept": promise_on(project.cluster, MIN_RUNTIME),
         "changes": quota_changes(project),
         "may_submit": standing.can(Verb.SUBMIT, project=project),
     }

@@ -19,6 +19,7 @@ from tests.clusters.specs import job, job_manifest, project, queue, state
 
 VOLCANO = flavour_for("volcano")
 QUEUE, PREEMPTABLE = "scheduling.volcano.sh/queue-name", "volcano.sh/preemptable"
+MIN_RUNTIME = "volcano.sh/cooldown-time"
 
 
 def queues(desired: DesiredState) -> dict[str, Any]:
@@ -128,6 +129,22 @@ class TestWorkloads:
             assert metadata["annotations"][QUEUE] == "project.1.a100"
             assert metadata["annotations"][PREEMPTABLE] == said
         assert {each.template["spec"]["schedulerName"] for each in templates_in(manifest, kind)} <= {"volcano"}
+
+    @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+    @pytest.mark.parametrize(("minutes", "said"), [(90, "90m"), (0, None)])
+    def test_every_template_says_for_how_long_it_is_left_alone(
+        self, kind: WorkloadKind, minutes: int, said: str | None
+    ) -> None:
+        [manifest] = rendered(sample(kind), min_runtime_minutes=minutes)
+        for metadata in (manifest["metadata"], *(each.template["metadata"] for each in templates_in(manifest, kind))):
+            assert metadata["annotations"].get(MIN_RUNTIME) == said
+
+    def test_a_tenant_cannot_say_it(self) -> None:
+        """A label of that name would go before the annotation."""
+        body = job_manifest(annotations={MIN_RUNTIME: "9000h"})
+        for metadata in (body["metadata"], body["spec"]["template"].setdefault("metadata", {})):
+            metadata |= {"labels": {MIN_RUNTIME: "9000h"}, "annotations": {MIN_RUNTIME: "9000h"}}
+        assert "9000h" not in str(rendered(body))
 
     @pytest.mark.parametrize("name", ["Job", "PyTorchJob", "JobSet", "RayCluster", "LeaderWorkerSet"])
     def test_a_gangs_group_comes_before_it_and_every_template_names_it(self, name: str) -> None:

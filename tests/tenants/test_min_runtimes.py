@@ -9,11 +9,12 @@ from django.test import Client
 from django.urls import reverse
 
 from clusters.flavours import flavour_for
+from clusters.flavours.volcano_conf import KEY, facts_of
 from clusters.models import Cluster, Touch
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
 from portal.core.errors import Absent, Conflict, Denied, Refused
-from tenants.min_runtimes import guarantee_of
+from tenants.min_runtimes import guarantee_of, minutes_for
 from tenants.models import Department, MinRuntime, Project, User
 from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
 from tenants.sources import desired_state
@@ -140,3 +141,59 @@ def test_the_project_page_says_it_and_whether_it_is_kept(
     text = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())
     assert "left alone for 30 m by its own department and for 1 h by other departments (rule of project llm-" in text
     assert kept in text
+
+
+@pytest.mark.parametrize(
+    ("actions", "plugins", "kept"),
+    [
+        pytest.param("preempt", "{name: priority}, {name: cdp}", "partly. Pods carry the time", id="kept"),
+        pytest.param(
+            "preempt", "{name: cdp}, {name: gang}, {name: priority}", "no. As its configuration", id="not last"
+        ),
+        pytest.param(
+            "preempt", "{name: priority}", "no. As its configuration on this cluster says. Without", id="none"
+        ),
+        pytest.param("", "", "no. Assumed, since its configuration could not be read", id="unread"),
+    ],
+)
+def test_on_volcano_its_configuration_says_whether_it_is_kept_and_there_is_one_time_for_everybody(
+    client_of: Callable[[User], Client],
+    alice: User,
+    research: Department,
+    llm_team: Project,
+    actions: str,
+    plugins: str,
+    kept: str,
+) -> None:
+    text = f'actions: "{actions}"\ntiers: [{{plugins: [{plugins}]}}]\n' if actions else ""
+    Cluster.objects.update(flavour="volcano", configured=facts_of({"data": {KEY: text}}))
+    guarantee(research, 60)
+    guarantee(llm_team, 30)
+    page = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())
+    assert "a preemptible run is left alone for 30 m (rule of project llm-team)" in page
+    assert f"Kept by Volcano: {kept}" in page
+
+
+@pytest.mark.parametrize(
+    ("department", "project", "minutes"),
+    [
+        pytest.param(60, None, 60, id="inherited"),
+        pytest.param(60, 20, 20, id="shortened"),
+        pytest.param(60, 0, 0, id="given up"),
+        pytest.param(None, 20, 20, id="its own alone"),
+        pytest.param(None, None, 0, id="none"),
+    ],
+)
+def test_where_pods_say_it_queues_say_nothing_and_what_pods_say_is_the_projects(
+    research: Department, llm_team: Project, department: int | None, project: int | None, minutes: int
+) -> None:
+    Cluster.objects.update(flavour="volcano")
+    for owner, time in ((research, department), (llm_team, project)):
+        if time is not None:
+            guarantee(owner, time)
+    cluster = Cluster.objects.get()
+    state = desired_state(cluster)
+    queues = [*state.departments, *(queue for each in state.projects for queue in each.queues)]
+    assert queues
+    assert {each.min_runtime_minutes for each in queues} == {None}
+    assert minutes_for(Project.objects.get(pk=llm_team.pk)) == minutes

@@ -7,23 +7,32 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from clusters.backends.sandbox import SandboxGateway
+from clusters.flavours.volcano import MIN_RUNTIME
+from clusters.kinds_core import POD
+from clusters.pods import is_terminal
 from portal.core.actors import SYSTEM
 from tenants.models import Project
 from tenants.services.min_runtimes import set_min_runtime
 from tests.factories.tenants import UserFactory
 from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
-from tests.workloads.lab import Lab, fresh
+from tests.support.repository import ROOT
+from tests.workloads.lab import Lab, configure, fresh
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, Workload
 from workloads.selectors.protection import protection_of
+from workloads.services.lifecycle import change_priority, resume, stop
 from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
+CONF = (ROOT / "lab" / "volcano.conf").read_text(encoding="utf-8")
 
 
 def guaranteed(flavour: str, minutes: int = 30) -> tuple[Lab, Project, Workload]:
     """One node, all of it in use by a preemptible run of a project whose runs are left alone so long."""
     lab = Lab(flavour)
+    if flavour == "volcano":
+        configure(lab, CONF)
     team = lab.project("llm-team", deserved=16)
     set_min_runtime(owner=team, minutes=minutes, actor=SYSTEM)
     young = lab.submit(team, "young", gpus=8)
@@ -37,8 +46,9 @@ def ask(project: Project, *, workers: int = 0, **asked: str) -> Forecast:
     return forecast(spec=spec, project=project, actor=SYSTEM)
 
 
-def test_the_forecast_waits_where_the_sandbox_waits_and_evicts_where_it_evicts() -> None:
-    lab, team, young = guaranteed("kai")
+@pytest.mark.parametrize("flavour", ["kai", "volcano"])
+def test_the_forecast_waits_where_the_sandbox_waits_and_evicts_where_it_evicts(flavour: str) -> None:
+    lab, team, young = guaranteed(flavour)
     answer = ask(team, priority="medium")
     ends = (fresh(young).started_at or timezone.now()) + timedelta(minutes=30)
     assert answer.verdict is Verdict.WAITS
@@ -62,20 +72,80 @@ def test_kube_evicts_the_young_and_says_so_beforehand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("preemptibility", "said"),
+    ("flavour", "preemptibility", "said"),
     [
-        ("preemptible", ["From its start it is left alone for 30 m by its own department and for no time by other"]),
-        ("non-preemptible", []),
+        ("kai", "preemptible", ["From its start it is left alone for 30 m by its own department and for no time by "]),
+        ("kai", "non-preemptible", []),
+        ("volcano", "preemptible", ["From its start it is left alone for 30 m: the min guaranteed runtime of project"]),
+        ("volcano", "non-preemptible", []),
     ],
 )
-def test_who_submits_is_told(preemptibility: str, said: list[str]) -> None:
-    _, team, _ = guaranteed("kai")
+def test_who_submits_is_told(flavour: str, preemptibility: str, said: list[str]) -> None:
+    _, team, _ = guaranteed(flavour)
     found = ask(team, preemptibility=preemptibility).assurances
     assert [text[: len(words)] for text, words in zip(found, said, strict=True)] == said
 
 
-def test_the_page_says_until_when(client_of: Callable[..., Client]) -> None:
-    _, _, young = guaranteed("kai")
+def test_volcano_without_the_plugin_evicts_the_young_and_says_so_beforehand() -> None:
+    lab = Lab("volcano")
+    configure(lab, CONF.replace("cdp", "nodeorder"))
+    team = lab.project("llm-team", deserved=16)
+    set_min_runtime(owner=team, minutes=30, actor=SYSTEM)
+    young = lab.submit(team, "young", gpus=8)
+    lab.settle()
+    answer = ask(team, priority="medium")
+    assert (answer.verdict, answer.assurances) == (Verdict.EVICTS, ())
+    assert "is not kept here: As its configuration on this cluster says. Without" in " ".join(answer.cautions)
+    assert protection_of(fresh(young)) is None
+    lab.submit(team, "strong", gpus=8, priority="medium")
+    lab.settle(4)
+    assert fresh(young).preempted_count == 1
+
+
+def test_on_volcano_other_departments_wait_for_a_projects_own_rule_too() -> None:
+    _, _, young = guaranteed("volcano")
+    found = protection_of(fresh(young))
+    assert found is not None
+    assert (found.inside, found.differs) == (found.across, False)
+
+
+def test_pods_on_volcano_keep_what_they_were_made_with_until_they_are_made_anew() -> None:
+    """Neither another rule nor another priority reaches them: the workload is still said to carry the old one."""
+    lab, team, young = guaranteed("volcano")
+    set_min_runtime(owner=team, minutes=50, actor=SYSTEM)
+    change_priority(workload=fresh(young), priority="very-low", actor=SYSTEM)
+    lab.settle()
+    made = protection_of(fresh(young))
+    assert made is not None
+    assert made.inside == (fresh(young).started_at or timezone.now()) + timedelta(minutes=30)
+    assert made.rule_of == "project llm-team when its pods were made"
+    assert carried(lab) == {"30m"}
+    stop(workload=fresh(young), actor=SYSTEM)
+    lab.settle(3, seconds=60)
+    resume(workload=fresh(young), actor=SYSTEM)
+    lab.settle()
+    anew = protection_of(fresh(young))
+    assert anew is not None
+    assert (anew.rule_of, carried(lab)) == ("project llm-team", {"50m"})
+
+
+@pytest.mark.parametrize(("preemptibility", "said"), [("preemptible", 30), ("non-preemptible", 0)])
+def test_only_what_may_be_evicted_carries_it(preemptibility: str, said: int) -> None:
+    lab, team, _ = guaranteed("volcano")
+    other = lab.submit(team, "other", preemptibility=preemptibility)
+    lab.settle()
+    assert fresh(other).min_runtime_minutes == said
+
+
+def carried(lab: Lab) -> set[str | None]:
+    """What the pods of the cluster say."""
+    pods, _version = SandboxGateway(lab.cluster).list(POD)
+    return {pod["metadata"]["annotations"].get(MIN_RUNTIME) for pod in pods if not is_terminal(pod)}
+
+
+@pytest.mark.parametrize("flavour", ["kai", "volcano"])
+def test_the_page_says_until_when(client_of: Callable[..., Client], flavour: str) -> None:
+    _, _, young = guaranteed(flavour)
     found = protection_of(fresh(young))
     assert found is not None
     assert found.inside == (fresh(young).started_at or timezone.now()) + timedelta(minutes=30)

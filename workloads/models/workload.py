@@ -81,6 +81,11 @@ class Workload(models.Model):
     preempted_count = models.PositiveIntegerField(default=0)
     generation = models.PositiveBigIntegerField(default=1)
     applied_generation = models.PositiveBigIntegerField(default=0)
+    min_runtime_minutes = models.PositiveIntegerField(
+        default=0,
+        db_default=0,
+        help_text="Minutes that its pods carry as their min guaranteed runtime; 0: they carry none.",
+    )
     due_at = models.DateTimeField(
         null=True, blank=True, help_text="When the sweep looks at it next; null: nothing to do."
     )

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 
 from clusters.flavours import flavour_for
-from clusters.promises import MIN_RUNTIME, promise_of
+from clusters.promises import MIN_RUNTIME
+from clusters.services.configured import promise_on
 from scheduling.cycle import preview
-from scheduling.min_runtime import protected_until
+from scheduling.min_runtime import is_guaranteed, protected_until
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Preemptibility
-from tenants.min_runtimes import guarantee_of
+from tenants.min_runtimes import Guarantee, guarantee_of
 from tenants.models import Project
 from workloads.lifecycle import HOLDING
 from workloads.models import Workload
@@ -42,11 +43,11 @@ def protection_of(workload: Workload) -> Protection | None:
         return None
     if workload.preemptibility != Preemptibility.PREEMPTIBLE:
         return None
-    found = guarantee_of(workload.project)
+    found = _guarantee(workload)
     if found is None or timezone.now() >= workload.started_at + max(found.inside, found.across):
         return None
     minimum = workload.spec.get("min_member") or 1
-    core = minimum if minimum < workload.pod_count else None
+    core = minimum if minimum < workload.pod_count and not _pods_say(workload.project) else None
     return Protection(workload.started_at + found.inside, workload.started_at + found.across, found.rule_of, core)
 
 
@@ -58,15 +59,15 @@ def protection_sentences(
     if found is None:
         return (), ()
     if not _kept(project):
-        promise = promise_of(flavour_for(project.cluster.flavour), MIN_RUNTIME)
+        promise = promise_on(project.cluster, MIN_RUNTIME)
         return (), (f"The min guaranteed runtime of {found.rule_of} is not kept here: {promise.explanation}",)
-    whom = f"{minimum} of its pods are" if minimum < pods else "it is"
+    whom = f"{minimum} of its pods are" if minimum < pods and not _pods_say(project) else "it is"
     return (f"From its start {whom} left alone {found}: the min guaranteed runtime of {found.rule_of}.",), ()
 
 
 def held_off(snapshot: Snapshot, candidate: PodGroup, flavour: str) -> Sequence[str]:
     """For something that waits: whom it would evict were nobody protected, and from when on it may."""
-    if not any(queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in snapshot.queues):
+    if not is_guaranteed(snapshot):
         return ()
     found = preview(replace(snapshot, now=None), candidate, flavour=flavour).victims
     if not found:
@@ -79,4 +80,20 @@ def held_off(snapshot: Snapshot, candidate: PodGroup, flavour: str) -> Sequence[
 
 
 def _kept(project: Project) -> bool:
-    return promise_of(flavour_for(project.cluster.flavour), MIN_RUNTIME).enforced != "no"
+    return promise_on(project.cluster, MIN_RUNTIME).enforced != "no"
+
+
+def _pods_say(project: Project) -> bool:
+    """Its pods carry it, each for itself, as they were made."""
+    return flavour_for(project.cluster.flavour).traits.pods_say_min_runtime
+
+
+def _guarantee(workload: Workload) -> Guarantee | None:
+    """What holds for this run: the rules as they are, or what its pods were made with."""
+    found = guarantee_of(workload.project)
+    if not _pods_say(workload.project):
+        return found
+    time = timedelta(minutes=workload.min_runtime_minutes)
+    if found and found.inside == time:
+        return found
+    return Guarantee(time, time, f"project {workload.project.name} when its pods were made")

@@ -120,8 +120,11 @@ def _act(workload: Workload) -> None:
     elif workload.desired_phase == DesiredPhase.RUNNING and (stale := _stale_pods(workload, job)):
         _renew(workload, running=any(pod.started_at for pod in stale))
     else:
-        apply_job(cluster, job, pods_run=_live_pods(workload))
+        pods_run = _live_pods(workload)
+        apply_job(cluster, job, pods_run=pods_run)
         dropped = dropped_by(cluster, job)
+        if not (pods_run and workload.applied_generation):  # else pods are there, which keep what they were made with
+            workload.min_runtime_minutes = job.min_runtime_minutes
         _after_apply(workload)
         _tell_dropped(workload, dropped)
 
@@ -225,7 +228,8 @@ def _live_pods(workload: Workload) -> bool:
 
 
 def _done(workload: Workload) -> None:
-    _write(workload, applied_generation=workload.generation, due_at=None, attempts=0, apply_error="")
+    done = {"applied_generation": workload.generation, "due_at": None, "attempts": 0, "apply_error": ""}
+    _write(workload, min_runtime_minutes=workload.min_runtime_minutes, **done)
 
 
 def _failed(workload: Workload, error: ClusterError) -> None:
