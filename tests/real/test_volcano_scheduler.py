@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.flavours.volcano_conf import CONF, ENQUEUE, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM
+from clusters.flavours.volcano_conf import CONF, ENQUEUE, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, NOT_SPARED, OPENED
 from clusters.kinds_core import VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.models import Cluster
 from clusters.ports import Manifest, ObjectRef
@@ -17,6 +17,7 @@ from clusters.services.registration import try_stored
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Project
+from tenants.services.min_runtimes import set_min_runtime
 from tests.clusters.streaming import Watching, streaming
 from tests.factories.tenants import GPU
 from tests.real.product import PATIENCE, Product, fresh
@@ -32,6 +33,12 @@ actions: "enqueue, allocate, backfill"
 tiers:
 - plugins: [{name: priority}, {name: gang, enablePreemptable: false}, {name: conformance}]
 - plugins: [{name: overcommit}, {name: drf, enablePreemptable: false}, {name: predicates}, {name: proportion}]
+"""
+TIERS = """
+actions: "allocate, preempt, reclaim, backfill"
+tiers:
+- plugins: [{{name: priority}}, {{name: gang, enablePreemptable: false}}, {{name: conformance}}{first}]
+- plugins: [{{name: predicates}}, {{name: capacity, enableHierarchy: true}}{second}]
 """
 
 
@@ -129,6 +136,48 @@ def test_a_higher_priority_evicts_in_its_own_queue_and_the_lower_one_waits(produ
     assert (record.victim, record.cause, record.gpu_milli) == (train, "preempt", GPUS * GPU)
     assert fresh(train).preempted_count == 1
     assert {fresh(each).phase for each in (*others, better, serve)} == {"Running"}
+
+
+@pytest.mark.parametrize(("cause", "taker"), [("preempt", 0), ("reclaim", 1)])
+def test_young_work_keeps_its_place_for_as_long_as_its_pods_carry_and_then_goes(
+    product: Product, cause: str, taker: int
+) -> None:
+    """Nothing else changes meanwhile. Stamps are of whole seconds."""
+    projects = two_projects(product, deserved=2 * GPUS)
+    set_min_runtime(owner=projects[0], minutes=1, actor=SYSTEM)
+    with streaming(product.cluster, product.gateway) as watching:
+        began = time.monotonic()
+        young = running(product, watching, projects[0], "a", "b", "c", "d", priority="low")
+        comer = submitted(product, projects[taker], a_job("comer"), priority="high")
+        stays_away(product, watching, comer)
+        watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=60 + PATIENCE)
+        assert time.monotonic() - began > 59
+        watching.until(lambda: fresh(comer).phase == "Running", seconds=PATIENCE)
+    record = PreemptionRecord.objects.get()
+    assert (record.victim in young, record.cause) == (True, cause)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taker", "warning"),
+    [
+        pytest.param(", {name: cdp}", "", 1, NOT_SPARED.format(actions="reclaim"), id="not asked in the second tier"),
+        pytest.param("", ", {name: cdp}", 0, OPENED.format(actions="preempt"), id="alone in the second tier"),
+    ],
+)
+def test_where_the_plugin_stands_wrong_work_goes_that_should_stay(
+    product: Product, volcano_cluster: LabCluster, first: str, second: str, taker: int, warning: str
+) -> None:
+    """In the one case though it is young, in the other though it is stronger than the one that it goes for."""
+    projects = two_projects(product, deserved=2 * GPUS)
+    if first:
+        set_min_runtime(owner=projects[0], minutes=60, actor=SYSTEM)
+    with configured(volcano_cluster, TIERS.format(first=first, second=second)):
+        assert warning in try_stored(product.cluster).warnings
+        with streaming(product.cluster, product.gateway) as watching:
+            work = running(product, watching, projects[0], "a", "b", "c", "d", priority="medium")
+            submitted(product, projects[taker], a_job("comer"), priority="low")
+            watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
+        assert PreemptionRecord.objects.earliest("pk").victim in work
 
 
 def test_what_a_project_has_above_its_quota_is_reclaimed_by_one_below_its_own(product: Product) -> None:
