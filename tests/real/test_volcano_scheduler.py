@@ -122,12 +122,12 @@ def test_the_account_of_few_rights_is_enough_and_every_queue_opens(product: Prod
 
 
 def test_a_higher_priority_evicts_in_its_own_queue_and_the_lower_one_waits(product: Product) -> None:
-    """The other queue has a weaker one; it stays."""
+    """The other queue has weaker ones; they stay. Of two weaker ones of its own on equal nodes it would be any."""
     one, two = two_projects(product, deserved=2 * GPUS)
     with streaming(product.cluster, product.gateway) as watching:
         others = running(product, watching, two, "a", "b", priority="very-low")
         [train, better] = running(product, watching, one, "train", priority="low") + running(
-            product, watching, one, "better", priority="medium"
+            product, watching, one, "better", priority="high"
         )
         [serve] = running(product, watching, one, "serve", priority="high")
         watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
