@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from scheduling.cycle import preview
-from scheduling.decisions import Outcome
+from scheduling.decisions import TOO_YOUNG, Outcome
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
 from scheduling.resources import Limit, Resources
 
@@ -43,6 +43,7 @@ class Team:
     fixed: bool = False
     never: bool = False
     near: bool = False  # all of its pods in one rack
+    young: bool = False  # left alone for longer than it has run
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Family:
     never: int = 0
     crowded: int = 0  # one queue has most of what runs
     near: int = 0  # gangs that have to be in one rack
+    young: int = 0
 
 
 FAMILIES: Final = {
@@ -95,6 +97,7 @@ FAMILIES: Final = {
     "not to be evicted": Family(fixed=2, crowded=2),
     "everything": Family(2, 3, 3, 3, 3, 3, 4, 6, 3),
     "one rack": Family(departments=2, gangs=1, fixed=5, near=1),
+    "young work": Family(departments=2, gangs=3, surplus=2, young=2),
 }
 
 
@@ -129,7 +132,9 @@ def snapshot(plan: Contest) -> Snapshot:
         for order, ((name, gpus), rack) in enumerate(zip_longest(plan.nodes, plan.racks, fillvalue=""))
     )
     queues = (queue(shelf, created) for created, shelf in enumerate((*plan.departments, *plan.projects)))
-    return Snapshot(nodes, tuple(queues), tuple(group(team, start) for start, team in enumerate(plan.teams)))
+    groups = (group(team, start) for start, team in enumerate(plan.teams))
+    spared = frozenset(TOO_YOUNG.values())  # as the lab configures it
+    return Snapshot(nodes, tuple(queues), tuple(groups), now=GROUPS, leaves_out=spared)
 
 
 def queue(shelf: Shelf, created: int) -> Queue:
@@ -159,6 +164,7 @@ def group(team: Team, start: int | None) -> PodGroup:
         created=LATER if start is None else start,
         never_preempts=team.never,
         topology=RACK if team.near else None,
+        min_runtime=LATER if team.young else 0,
     )
 
 
@@ -223,9 +229,11 @@ class _Draw:
         least = self.dice.randint(1, pods) if self._one_in(self.knobs.surplus) else pods
         gpus = self.dice.choice((1, 1, 2) if pods > 1 else (1, 1, 2, 2, 3, 4))
         priority, fixed = self.dice.choice(PRIORITIES), self._one_in(self.knobs.fixed)
-        return Team(name, chosen.name, priority, gpus, least, (None,) * pods, fixed)
+        young = self._one_in(self.knobs.young)
+        return Team(name, chosen.name, priority, gpus, least, (None,) * pods, fixed, young=young)
 
     def _candidate(self, projects: Sequence[Shelf]) -> Team:
         drawn = self._drawn("candidate", projects)
         near = len(drawn.nodes) > 1 and self._one_in(self.knobs.near)
-        return replace(drawn, least=len(drawn.nodes), fixed=False, never=self._one_in(self.knobs.never), near=near)
+        never = self._one_in(self.knobs.never)
+        return replace(drawn, least=len(drawn.nodes), fixed=False, never=never, near=near, young=False)
