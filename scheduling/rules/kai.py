@@ -24,6 +24,7 @@ from scheduling.min_runtime import Protection
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import Resources
+from scheduling.rules.kai_failed import Failed, Hopeless
 from scheduling.rules.kai_order import Leaf, Standing, Turns, in_turn
 from scheduling.rules.kai_reclaim import Reclaim, may_reclaim
 from scheduling.rules.kai_scenarios import Unit
@@ -77,6 +78,7 @@ class _KaiCycle:
         self._protection = Protection(snapshot, self.board.ledger.path)
         self._leaves: dict[str, dict[int, Leaf[Unit]]] = {}
         self._moves: dict[str, Leaf[Unit]] | None = None
+        self._line: dict[str, Leaf[PodGroup]] | None = None
         for group in snapshot.groups:
             if group.preemptible and group.queue in snapshot.queue_by_name:
                 self._victim_groups.setdefault(group.queue, []).append(group)
@@ -134,22 +136,30 @@ class _KaiCycle:
         return replace(pend, also=(never.reason,)) if pend and never else pend or never
 
     def _evict(self, cases: list[_Case], cause: Cause) -> None:
-        hopeless = _Hopeless()
-        for group, asked in self._turns([case for case in cases if case.open]):
+        hopeless, failed = Hopeless(), Failed(across_queues=cause is Cause.CONSOLIDATE)
+        for group, asked in self._turns([case for case in cases if case.open and self._takes_part(case.group, cause)]):
             case = self.cases[group.name]
             chunk = self._chunk(case)
-            if not self._eligible(group, asked, cause) or hopeless.covers(group, chunk):
+            eligible = self._eligible(group, asked, cause)
+            if (cause is Cause.RECLAIM and not eligible) or failed.covers(group, case.left):
                 continue
-            if not self.board.refusal(group, asked) and (placed := self.board.place_all(group, chunk)):
+            if not eligible or hopeless.covers(group, chunk):
+                failed.add(group, case.left)
+            elif not self.board.refusal(group, asked) and (placed := self.board.place_all(group, chunk)):
                 case.accept(Placed(placed.nodes, now=False))
+                self._line = None
             elif solution := self._solver(group, asked, cause).solve(group, chunk):
                 self._adopt(case, solution, cause)
             else:
                 hopeless.add(group, chunk)
+                failed.add(group, case.left)
+
+    def _takes_part(self, group: PodGroup, cause: Cause) -> bool:
+        return group.preemptible or cause is not Cause.CONSOLIDATE
 
     def _eligible(self, group: PodGroup, asked: Resources, cause: Cause) -> bool:
         if cause is Cause.CONSOLIDATE:
-            return group.preemptible and self._enough(asked) and not self.board.refusal(group, asked)
+            return self._enough(asked) and not self.board.refusal(group, asked)
         if cause is Cause.RECLAIM:
             return may_reclaim(self.standing, group, asked)
         pend = fits_quota(
@@ -162,12 +172,20 @@ class _KaiCycle:
         return asked.gpu <= self.board.rooms.future_gpus()
 
     def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver:
+        waiting = self._in_line()
         if cause is Cause.CONSOLIDATE:
-            return Solver(self.standing, self._movable(group), lambda _asked, gone: not gone)
+            return Solver(self.standing, self._movable(group), lambda _asked, gone: not gone, waiting)
         if cause is Cause.PREEMPT:
-            return Solver(self.standing, self._weaker(group), lambda _asked, _gone: True)
+            return Solver(self.standing, self._weaker(group), lambda _asked, _gone: True, waiting)
         reclaim = Reclaim(self.standing, group)
-        return Solver(self.standing, self._others(group, asked, reclaim), reclaim.accepts)
+        return Solver(self.standing, self._others(group, asked, reclaim), reclaim.accepts, waiting)
+
+    def _in_line(self) -> dict[str, Leaf[PodGroup]]:
+        """Whoever still waits for room, by queue; until somebody finds some."""
+        if self._line is None:
+            left = [(each.group, total(self._chunk(each))) for each in self.cases.values() if each.left]
+            self._line = in_turn(self.standing, left)
+        return self._line
 
     def _weaker(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
         """Preempt: same queue, preemptible, strictly lower priority."""
@@ -208,7 +226,7 @@ class _KaiCycle:
 
     def _adopt(self, case: _Case, solution: Solution, cause: Cause) -> None:
         case.accept(Placed(solution.nominated, now=False))
-        self._moves = None
+        self._moves = self._line = None
         for seat in solution.victims:
             self._leaves.pop(seat.group.queue, None)
         case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
@@ -226,25 +244,3 @@ class _KaiCycle:
 
 def _nobody(_group: PodGroup) -> bool:
     return False
-
-
-class _Hopeless:
-    """Searches that found nobody: the same queue need not search again for something no smaller."""
-
-    def __init__(self) -> None:
-        self._failed: dict[tuple[object, ...], list[tuple[int, Resources]]] = {}
-
-    @staticmethod
-    def _key(group: PodGroup) -> tuple[object, ...]:
-        return (group.queue, group.preemptible, group.tolerations)
-
-    def add(self, group: PodGroup, chunk: tuple[Pod, ...]) -> None:
-        if not group.node_selector and not group.topology and len({pod.requests for pod in chunk}) == 1:
-            self._failed.setdefault(self._key(group), []).append((len(chunk), chunk[0].requests))
-
-    def covers(self, group: PodGroup, chunk: tuple[Pod, ...]) -> bool:
-        """Has an easier pod group of the same queue failed? (Later ones have no higher priority.)"""
-        return any(
-            count <= len(chunk) and all(asked.fits_in(pod.requests) for pod in chunk)
-            for count, asked in self._failed.get(self._key(group), ())
-        )

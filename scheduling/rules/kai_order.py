@@ -5,7 +5,7 @@ hand, higher rank, no use without a share, smaller dominant share with and witho
 Inside a queue: higher priority, gangs below their minimum first, older. Victims come in exactly the reverse order.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from scheduling.board import Board
@@ -192,3 +192,39 @@ def in_turn(standing: Standing, waiting: Iterable[tuple[PodGroup, Resources]]) -
     for item in sorted(waiting, key=lambda item: standing.job_key(item[0]), reverse=True):
         leaves.setdefault(item[0].queue, []).append(item)
     return leaves
+
+
+def beside(
+    standing: Standing, leaves: Mapping[str, Leaf[PodGroup]], waiting: Mapping[str, Leaf[PodGroup]]
+) -> Mapping[str, Leaf[PodGroup]]:
+    """The same with those that wait and whose turn decides when these have theirs.
+
+    That is so below the queues in which the paths of the leaves part. Where several that wait for as much follow each
+    other, one is enough: a queue's place depends on the amount that is next.
+    """
+    paths = {name: standing.board.ledger.path(name)[::-1] for name in leaves}
+    parted = {found[0].name for found in _below_the_common(list(paths.values())) if found}
+    if len(parted) < 2:
+        return leaves
+    result = dict(leaves)
+    for name, others in waiting.items():
+        if not any(queue.name in parted for queue in standing.board.ledger.path(name)):
+            continue
+        mine = leaves.get(name, [])
+        known = {group.name for group, _amount in mine}
+        every = [*mine, *(each for each in others if each[0].name not in known)]
+        every.sort(key=lambda item: standing.job_key(item[0]), reverse=True)
+        result[name] = [
+            each
+            for each, before in zip(every, [None, *every], strict=False)
+            if not before or each[0].name in known or before[0].name in known or each[1] != before[1]
+        ]
+    return result
+
+
+def _below_the_common(paths: list[Sequence[Queue]]) -> list[Sequence[Queue]]:
+    """What is left of each path, from the top, without what all of them begin with."""
+    depth = 0
+    while all(len(path) > depth and path[depth] is paths[0][depth] for path in paths):
+        depth += 1
+    return [path[depth:] for path in paths]

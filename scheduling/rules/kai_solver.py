@@ -15,7 +15,7 @@ from scheduling.board import Board, Seat
 from scheduling.model import Pod, PodGroup, total
 from scheduling.placement import Room
 from scheduling.resources import Resources
-from scheduling.rules.kai_order import Leaf, Standing, Turns, VictimTurns, in_turn
+from scheduling.rules.kai_order import Leaf, Standing, Turns, VictimTurns, beside, in_turn
 from scheduling.rules.kai_scenarios import MOST_TRIES, Generator, Potential, Unit
 from scheduling.victims import held
 
@@ -66,11 +66,13 @@ class Solver:
         standing: Standing,
         victims: Mapping[str, Leaf[Unit]],
         accepts: Callable[[Resources, Sequence[Seat]], bool],
+        waiting: Mapping[str, Leaf[PodGroup]],
     ) -> None:
         self._standing = standing
         self._board = standing.board
         self._victims = _Replay(unit for unit, _amount in VictimTurns(standing, victims))
         self._accepts = accepts
+        self._waiting = waiting
         self._failed: set[tuple[int, int, frozenset[Seat]]] = set()
         self._hopeful = False
 
@@ -135,7 +137,7 @@ class Solver:
         start = self._board.mark()
         for seat in removed:
             self._board.evict(seat)
-        trial = _Trial(self._standing, group, pods, removed)
+        trial = _Trial(self._standing, group, pods, removed, self._waiting)
         if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
             gone = trial.gone()
             needed = tuple(parcel for parcel in parcels if not set(gone).isdisjoint(parcel))
@@ -160,14 +162,25 @@ class _Replay:
 
 
 class _Trial:
-    """Everybody is placed again: the candidate and the removed groups, in KAI's order."""
+    """Everybody is placed again: the candidate and the removed groups, in KAI's order.
 
-    def __init__(self, standing: Standing, group: PodGroup, pods: tuple[Pod, ...], removed: Sequence[Seat]) -> None:
+    Others that wait are not placed, but a queue's turn is that of whoever is next in it.
+    """
+
+    def __init__(
+        self,
+        standing: Standing,
+        group: PodGroup,
+        pods: tuple[Pod, ...],
+        removed: Sequence[Seat],
+        waiting: Mapping[str, Leaf[PodGroup]],
+    ) -> None:
         self._standing = standing
         self._board = standing.board
         self._group = group
         self._pods = pods
         self._removed = removed
+        self._waiting = waiting
         self._among = frozenset[str]()
         self.nominated: dict[str, str] = {}
         self.moves: dict[Seat, str] = {}
@@ -186,11 +199,16 @@ class _Trial:
         offers = {name: _offer(self._board, seats) for name, seats in returning.items()}
         entries = [(seats[0].group, held(offers[name])) for name, seats in returning.items()]
         leaves = in_turn(self._standing, [(self._group, total(self._pods)), *entries])
-        for group, _amount in Turns(self._standing, leaves):
-            if group is not self._group:
+        left = {self._group.name, *offers}
+        turns = iter(Turns(self._standing, beside(self._standing, leaves, self._waiting)))
+        while left:
+            group, _amount = next(turns)
+            if group is self._group:
+                if not self._place_candidate():
+                    return False
+            elif group.name in left:
                 self._put_back(group, offers[group.name])
-            elif not self._place_candidate():
-                return False
+            left.discard(group.name)
         return True
 
     def _place_candidate(self) -> bool:

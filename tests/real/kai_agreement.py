@@ -3,8 +3,8 @@
     python -m tests.real.kai_agreement KUBECONFIG [COUNT] [SEED] [WHAT]
 
 puts COUNT scenarios (default 70) from SEED on (default 0) to the KAI of a cluster of `lab/cluster up NAME --kai` that
-holds nothing else, and prints a table, then every disagreement. WHAT: `quotas` (default), or `near`, which is about
-domains and consolidation; the KAI has to be as it ships.
+holds nothing else, and prints a table, then every disagreement. WHAT: `quotas` (default), `near`, which is about
+domains and consolidation, or `crowds`, where others wait already; the KAI has to be as it ships.
 """
 
 import sys
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from pprint import pformat
 
+from tests.real.scenarios.kai_crowds import crowd
 from tests.real.scenarios.kai_near import near
 from tests.real.scenarios.kai_plans import Answer, Plan, foretell, scenario
 from tests.real.scenarios.kai_stage import KaiStage
 from tests.support.kube import KubeClient
 
-SCENARIOS: Mapping[str, Callable[[int], Plan]] = {"quotas": scenario, "near": near}
+SCENARIOS: Mapping[str, Callable[[int], Plan]] = {"quotas": scenario, "near": near, "crowds": crowd}
 KINDS = ("placed", "pending", "preempts", "reclaims", "consolidates")
 
 

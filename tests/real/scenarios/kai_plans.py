@@ -1,12 +1,13 @@
 """Seeded scenarios for KAI: queues in departments, running work on nodes, and a workload that comes."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from scheduling.cycle import preview
-from scheduling.decisions import Cause, Kind, Outcome
+from scheduling.cycle import cycle, preview
+from scheduling.decisions import Cause, Decision, Evict, Kind, Outcome, Start
 from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
 from scheduling.reasons import Reason
 from scheduling.resources import Limit, Resources
@@ -16,6 +17,8 @@ RANKS: Final = (80, 100, 100, 120)
 LATER: Final = 10**6
 TRIES: Final = 12
 MOST: Final = 8
+CYCLES: Final = 4
+KINDS: Final = {frozenset({"preempt"}): "preempts", frozenset({"reclaim"}): "reclaims"}
 FAMILIES: Final = ("one queue", "two projects", "two departments", "limits", "non-preemptible", "gangs", "three shares")
 SAID: Final = frozenset({Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA})
 """Reasons that KAI writes in the same words."""
@@ -55,7 +58,8 @@ class Work:
 class Plan:
     """A scenario. nodes: GPUs by name. Work is in the order of its age, the oldest first.
 
-    levels: of the topology, the widest first; places: values of its labels by node, of some perhaps too few.
+    levels: of the topology, the widest first; places: values of its labels by node, of some perhaps too few. waiting:
+    what waits already, in the order in which it came.
     """
 
     seed: int
@@ -66,6 +70,7 @@ class Plan:
     candidate: Work
     levels: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    waiting: tuple[Work, ...] = ()
 
     def labels(self, node: str) -> dict[str, str]:
         """Where a node stands."""
@@ -103,19 +108,59 @@ def scenario(seed: int) -> Plan:
     work = running_on(dice, family, nodes, queues)
     wanted = dice.choice((0, TRIES))
     for _try in range(1 + wanted):
-        plan = Plan(seed, family, nodes, queues, work, _candidate(dice, family, queues))
+        plan = Plan(seed, family, nodes, queues, work, candidate_of(dice, family, queues))
         if wanted == 0 or outcome_of(plan).victims:
             break
     return plan
 
 
 def foretell(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, consolidates: bool = False) -> Answer:
-    """What the model says of a KAI that moves running work, or is told not to."""
+    """What the model says of a KAI that moves running work, or is told not to, over some cycles.
+
+    Who evicts for itself may see others take the room before it has it, and evicts again.
+    """
     found = outcome_of(plan, turns, consolidates=consolidates)
-    victims = frozenset((evict.victim.name, len(evict.pods), evict.cause.value) for evict in found.victims)
+    snapshot = before(plan, turns, consolidates=consolidates).with_group(group_of(plan.candidate, LATER))
+    victims = Counter[tuple[str, str]]()
+    for _cycle in range(CYCLES):
+        decisions = cycle(snapshot, flavour="kai")
+        gone = [each for each in decisions if isinstance(each, Evict)]
+        victims.update(
+            {
+                (each.victim.name, each.cause.value): len(each.pods)
+                for each in gone
+                if each.for_group == plan.candidate.name
+            }
+        )
+        if not gone:
+            break
+        snapshot = _carried_out(snapshot, decisions)
+    went = frozenset((name, count, cause) for (name, cause), count in victims.items())
     reason = found.pend.reason.value if found.pend and found.pend.reason in SAID else ""
     here = plan.domain(found.placements.values()) if found.kind is Kind.PLACED else ""
-    return Answer(found.kind, victims, reason, here)
+    return Answer(kind_of(went) if went else found.kind, went, reason, here)
+
+
+def kind_of(victims: frozenset[tuple[str, int, str]]) -> str:
+    """Of several causes: that it moves work."""
+    return KINDS.get(frozenset(cause for _name, _count, cause in victims)) or "consolidates"
+
+
+def _carried_out(snapshot: Snapshot, decisions: Iterable[Decision]) -> Snapshot:
+    """A cycle later: who goes is on its way out, who starts has its nodes."""
+    leaving = {name for each in decisions if isinstance(each, Evict) for name in each.pods}
+    nodes = {name: node for each in decisions if isinstance(each, Start) for name, node in each.placements.items()}
+    groups = tuple(
+        replace(
+            group,
+            pods=tuple(
+                replace(pod, node=pod.node or nodes.get(pod.name), terminating=pod.terminating or pod.name in leaving)
+                for pod in group.pods
+            ),
+        )
+        for group in snapshot.groups
+    )
+    return replace(snapshot, groups=groups)
 
 
 def queues_of(dice: Random, family: str) -> tuple[Share, ...]:
@@ -177,8 +222,8 @@ def _one(dice: Random, family: str, queues: tuple[Share, ...], name: str) -> Wor
     )
 
 
-def _candidate(dice: Random, family: str, queues: tuple[Share, ...]) -> Work:
-    """A gang comes whole: how KAI goes on with further pods is another decision."""
+def candidate_of(dice: Random, family: str, queues: tuple[Share, ...]) -> Work:
+    """Somebody who comes. A gang comes whole: how KAI goes on with further pods is another decision."""
     found = _one(dice, family, queues, "x")
     return Work(found.name, found.queue, found.priority, found.preemptible, found.gpus, found.pods, found.pods)
 
@@ -203,16 +248,21 @@ def outcome_of(
     plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, consolidates: bool = False
 ) -> Outcome:
     """The model's forecast. turns: of the pods of each work, by its name."""
+    return preview(before(plan, turns, consolidates=consolidates), group_of(plan.candidate, LATER), flavour="kai")
+
+
+def before(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, consolidates: bool = False) -> Snapshot:
+    """What there is when the candidate comes."""
     nodes = tuple(
         Node(name, "default", Resources.of(gpu=gpus), labels=plan.labels(name), order=order)
         for order, (name, gpus) in enumerate(plan.nodes.items())
     )
     queues = tuple(map(_queue, plan.queues, range(len(plan.queues))))
-    running = tuple(_group(work, age, (turns or {}).get(work.name)) for age, work in enumerate(plan.work))
+    there = (*plan.work, *plan.waiting)
+    groups = tuple(group_of(work, age, (turns or {}).get(work.name)) for age, work in enumerate(there))
     without = frozenset[str]() if consolidates else frozenset({Cause.CONSOLIDATE})
     levels = {"default": plan.levels} if plan.levels else {}
-    snapshot = Snapshot(nodes, queues, running, leaves_out=without, levels=levels)
-    return preview(snapshot, _group(plan.candidate, LATER), flavour="kai")
+    return Snapshot(nodes, queues, groups, leaves_out=without, levels=levels)
 
 
 def _queue(share: Share, created: int) -> Queue:
@@ -227,7 +277,7 @@ def _queue(share: Share, created: int) -> Queue:
     )
 
 
-def _group(work: Work, created: int, turns: tuple[int, ...] | None = None) -> PodGroup:
+def group_of(work: Work, created: int, turns: tuple[int, ...] | None = None) -> PodGroup:
     places = work.nodes or (None,) * work.pods
     pods = tuple(Pod(f"{work.name}-{index}", Resources.of(gpu=work.gpus), node) for index, node in enumerate(places))
     return PodGroup(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, KAI_TOPOLOGY, NODE, POD
 from clusters.ports import Kind, Manifest, ObjectRef
-from tests.real.scenarios.kai_plans import PRIORITIES, SAID, Answer, Plan, Share, Work
+from tests.real.scenarios.kai_plans import PRIORITIES, SAID, Answer, Plan, Share, Work, kind_of
 from tests.support.kube import KubeClient
 
 SPACE: Final = "agree"
@@ -19,8 +19,9 @@ PATIENCE: Final = 60.0
 CYCLES: Final = 0.6  # seconds: some of KAI's cycles
 QUIET: Final = 0.5  # seconds without a further victim after which the decision is complete
 GRACE: Final = 60
-KINDS: Final = {frozenset({"preempt"}): "preempts", frozenset({"reclaim"}): "reclaims"}
+SECOND: Final = 1.0  # of two queues of one second that stand alike KAI takes any
 CAUSES: Final = {"consolidation": "consolidate"}
+ACTION: Final = "evictor-action-type"
 BIND_REQUEST: Final = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
 
 
@@ -40,8 +41,11 @@ class KaiStage:
         for plan in plans:
             with self._furnished(plan):
                 turns = _turns(plan, self._pods())
-                self._submit(plan, plan.candidate)
-                yield replace(self._decision(plan), turns=turns)
+                if all(self._waits(plan, each) for each in plan.waiting):
+                    self._submit(plan, plan.candidate)
+                    yield replace(self._decision(plan), turns=turns)
+                else:
+                    yield Answer("somebody does not wait")
 
     @contextmanager
     def _furnished(self, plan: Plan) -> Iterator[None]:
@@ -53,6 +57,7 @@ class KaiStage:
                 self._admin.patch(ObjectRef(NODE, _name(plan, name)), {"spec": {"taints": None}})  # a new one is closed
             for share in plan.queues:
                 self._admin.create(_queue(plan, share))
+                time.sleep(SECOND if plan.waiting and share.parent else 0)
             for work in plan.work:
                 self._submit(plan, work)
             _until(lambda: all(pod["status"].get("podIP") for pod in self._pods()), "running pods")
@@ -78,6 +83,27 @@ class KaiStage:
         for index in range(work.pods):
             self._admin.create(_pod(plan, work, index))
 
+    def _waits(self, plan: Plan, work: Work) -> bool:
+        """Whether it has to wait, and nobody goes for it."""
+        self._submit(plan, work)
+
+        def decided() -> bool:
+            return any(map(_refused, self._of(plan, work))) or self._moves(plan)
+
+        _until(decided, f"decision about {work}")
+        return not self._moves(plan)
+
+    def _moves(self, plan: Plan) -> bool:
+        """Something goes, or starts that has to wait."""
+        pods, waiting = self._pods(), {_name(plan, work.name) for work in plan.waiting}
+        return any(
+            pod["metadata"].get("deletionTimestamp") or (_work_of(pod) in waiting and pod["spec"].get("nodeName"))
+            for pod in pods
+        )
+
+    def _of(self, plan: Plan, work: Work) -> list[Manifest]:
+        return [pod for pod in self._pods() if _work_of(pod) == _name(plan, work.name)]
+
     def _pods(self) -> list[Manifest]:
         return self._admin.list(POD, namespace=SPACE)
 
@@ -91,7 +117,7 @@ class KaiStage:
             if victims != before:
                 before, since = victims, time.monotonic()
             if victims and time.monotonic() - since > QUIET:
-                return Answer(_kind(victims), victims)
+                return Answer(kind_of(victims), victims)
             if not victims and all(pod["spec"].get("nodeName") for pod in mine):
                 return Answer("placed", domain=plan.domain(_node_of(plan, pod) for pod in mine))
             if not victims and any(_refused(pod) for pod in mine) and (said := self._reasons(plan)) is not None:
@@ -100,20 +126,22 @@ class KaiStage:
         raise AssertionError(f"KAI has not decided about {plan} within {PATIENCE} s")
 
     def _victims(self, plan: Plan, pods: Sequence[Manifest]) -> frozenset[tuple[str, int, str]]:
-        """Marked pods by their work; the cause as KAI's events say it. Empty while some event is missing."""
+        """Pods marked for the candidate by their work; the cause as KAI's events say it. Empty while one is missing."""
         marked = [_work_of(pod) for pod in pods if pod["metadata"].get("deletionTimestamp")]
-        causes = self._causes(_name(plan, plan.candidate.name)) if marked else {}
+        causes = self._causes() if marked else {}
         if not causes.keys() >= set(marked):
             return frozenset()
-        return frozenset((name.rpartition("-")[2], marked.count(name), causes[name]) for name in set(marked))
+        mine = {name for name in marked if causes[name][0] == _name(plan, plan.candidate.name)}
+        return frozenset((name.rpartition("-")[2], marked.count(name), causes[name][1]) for name in mine)
 
-    def _causes(self, taker: str) -> dict[str, str]:
+    def _causes(self) -> dict[str, tuple[str, str]]:
+        """By the name of who goes: for whom, and the action."""
         events = self._admin.call("GET", f"/api/v1/namespaces/{SPACE}/events?fieldSelector=reason=Evict")["items"]
         said = [(each["involvedObject"]["name"], each["metadata"].get("annotations") or {}) for each in events]
         return {
-            name: CAUSES.get(said := str(notes["evictor-action-type"]).lower(), said)
+            name: (notes.get("evictor-pod-group-name", ""), CAUSES.get(action := notes[ACTION].lower(), action))
             for name, notes in said
-            if notes.get("evictor-pod-group-name") == taker
+            if ACTION in notes
         }
 
     def _reasons(self, plan: Plan) -> set[str] | None:
@@ -121,11 +149,6 @@ class KaiStage:
         group = self._admin.must(ObjectRef(KAI_POD_GROUP, _name(plan, plan.candidate.name), SPACE))
         found = (group.get("status") or {}).get("schedulingConditions")
         return found and {reason["reason"] for each in found for reason in each.get("reasons") or ()}
-
-
-def _kind(victims: frozenset[tuple[str, int, str]]) -> str:
-    causes = frozenset(cause for _name, _count, cause in victims)
-    return KINDS.get(causes) or "consolidates"
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:
