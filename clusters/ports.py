@@ -252,7 +252,7 @@ class Traits:
     told_by_label: tuple[Kind, ...] = ()
     """Those of them that take over the labels of their workload's object: nobody else's are even asked for."""
     retells: Callable[[Manifest], Manifest | None] | None = None
-    """How an event about an object of the scheduler's own becomes one about the pod that it names, without its uid."""
+    """How an event about an object of its own becomes one about a pod, by name, or a workload's object, by uid."""
     configuration: Configuration | None = None
     """What it is configured by, where that can be read."""
     topologies: Kind | None = None

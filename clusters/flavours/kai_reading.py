@@ -2,8 +2,9 @@
 
 KAI speaks through the pod groups that it makes of workloads: `pg-<name>-<uid>` after the object whose pods they are,
 with a number behind it where an object has several. Why a group waits stands in its conditions, told here as events
-about that object, and in those of its pods; who was evicted for whom only in events about the group of the victim.
-Source: KAI 0.17, messages as they were seen.
+about that object, and in those of its pods; who was evicted for whom, and that too few pods are there for the group to
+be tried at all, only in events about the group.
+Source: KAI 0.17, messages as they were seen; that of a group that is not ready from its source.
 """
 
 import re
@@ -13,7 +14,7 @@ from typing import Any, Final
 from clusters.flavours import reading
 from clusters.kinds_core import KAI_POD_GROUP
 from clusters.pods import moment_of
-from clusters.ports import Manifest, Reading
+from clusters.ports import FOR_OTHERS, Manifest, Reading
 
 EVICT: Final = "Evict"
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -39,12 +40,18 @@ OVER_LIMIT: Final = re.compile(
 NO_DOMAIN: Final = re.compile(
     r"topology (?P<topology>[\w.-]{1,253}), requirement (?P<level>[\w./-]{1,317}) couldn't be satisfied"
 )
+# Of a group in several parts each that is not ready has its own sentence: the numbers are those of the first.
+TOO_FEW: Final = re.compile(
+    r"Waiting for (?P<minimum>\d{1,9}) pods(?: for SubGroup (?P<part>[\w.-]{1,253}))?, "
+    r"currently (?P<existing>\d{1,9}) exist, (?P<gated>\d{1,9}) are gated"
+)
 PENDING: Final = (
     ("NonPreemptibleOverQuota", "NonPreemptibleOverQuota", OVER_QUOTA),
     ("OverLimit", "OverLimit", OVER_LIMIT),
     ("QueueDoesNotExist", "QueueMissing", None),
     ("PreemptionDelayNotElapsed", "PreemptionDelayNotElapsed", None),
     ("NoDomain", "NoDomain", NO_DOMAIN),
+    ("Job is not ready for scheduling", FOR_OTHERS, TOO_FEW),
 )
 """KAI's word, ours, and how its numbers are written; what stands first counts where several hold."""
 SOURCE: Final = "kai-scheduler"
@@ -58,7 +65,7 @@ def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
     said = [_evicted(text) for text in reading.disruption_texts(pod, events, EVICT, "Evicted", "Preempted")]
     if said:
         return next((each for each in said if each.preemptor), said[0])
-    queued = list(reading.messages(events, reading.QUEUED))
+    queued = list(reading.messages(events, reading.QUEUED, reading.NOT_READY))
     for text in (*queued, *_waiting_texts(pod, events)):
         if found := _pending(text):
             return found
@@ -101,32 +108,46 @@ def _explained(condition: Mapping[str, Any]) -> str:
 
 
 def retell(event: Manifest) -> Manifest | None:
-    """An event about a pod group's eviction as one about the pod that it names; None: it is about something else.
-
-    The same sentence about a pod made anew is the same event counted once more: here it is another one.
-    """
-    about, metadata = event.get("involvedObject") or {}, event["metadata"]
-    found = VICTIM.search(str(event.get("message", "")))
-    if found is None or event.get("reason") != EVICT or about.get("kind") != KAI_POD_GROUP.kind:
+    """An event about a pod group as one about the pod that it names, or the object behind the group; None: neither."""
+    about = event.get("involvedObject") or {}
+    if (about.get("apiVersion"), about.get("kind")) != (KAI_POD_GROUP.api_version, KAI_POD_GROUP.kind):
         return None
-    if about.get("apiVersion") != KAI_POD_GROUP.api_version or found["namespace"] != metadata.get("namespace"):
+    told = RETOLD.get(str(event.get("reason")))
+    return told(event) if told else None
+
+
+def _victim(event: Manifest) -> Manifest | None:
+    """The same sentence about a pod made anew is the same event counted once more: here it is another one."""
+    metadata = event["metadata"]
+    found = VICTIM.search(str(event.get("message", "")))
+    if found is None or found["namespace"] != metadata.get("namespace"):
         return None
     mark = f"{metadata['uid'][:36]}.{event.get('count') or 1}"
     pod: dict[str, Any] = {"kind": "Pod", "namespace": found["namespace"], "name": found["name"]}
     return {**event, "metadata": {**metadata, "uid": mark}, "involvedObject": pod}
 
 
+def _grouped(event: Manifest) -> Manifest | None:
+    """The group is named after its object's uid."""
+    uids = UID.findall(str(event["involvedObject"].get("name", "")))
+    about = {"namespace": event["metadata"].get("namespace", ""), "uid": uids[-1]} if uids else None
+    return {**event, "involvedObject": about} if about else None
+
+
+RETOLD: Final = {EVICT: _victim, reading.NOT_READY: _grouped}
+
+
 def _waiting_texts(pod: Manifest, events: Sequence[Manifest]) -> Iterator[str]:
     """The pod's own condition, then events."""
     if found := reading.condition(pod, "PodScheduled", status="False"):
         yield str(found.get("message", ""))
-        yield from reading.messages(events, UNSCHEDULABLE, "NotReady")
+        yield from reading.messages(events, UNSCHEDULABLE)
 
 
 def _pending(text: str) -> Reading | None:
     for word, reason, pattern in PENDING:
         if match := pattern and pattern.search(text):
-            return Reading(reason, text, {key: value.strip() for key, value in match.groupdict().items()})
+            return Reading(reason, text, {key: value.strip() for key, value in match.groupdict().items() if value})
         if any(line.startswith(word) for line in text.splitlines()):
             return Reading(reason, text)
     return None

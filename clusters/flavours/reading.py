@@ -10,6 +10,8 @@ QUEUED: Final = "Queued"
 """Reason of an event about a job that its scheduler holds back in a queue, whether it has pods or not."""
 ADMITTED: Final = "Admitted"
 """And about one that it has let go."""
+NOT_READY: Final = "NotReady"
+"""And about one that it does not even try, as too few of its pods are there; what it says of its queue goes before."""
 BY_POD: Final = re.compile(r"[Pp]reempted by (?:pod|podgroup) ([0-9a-fA-F-]{8,64})")
 EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[\w.-]+), requested: (?P<requested>\S+?), "

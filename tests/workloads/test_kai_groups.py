@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from clusters.believed import all_believed
 from clusters.flavours.kai_reading import RUNS, STARTED
-from clusters.kinds_core import KAI_POD_GROUP
+from clusters.kinds_core import EVENT, KAI_POD_GROUP
 from clusters.models import Cluster, ClusterEvent, ObservedObject
 from clusters.observation import Observation
 from clusters.ports import Manifest
@@ -16,13 +16,14 @@ from clusters.services.storing import Seen, lease_of, store
 from tenants.models import Project
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.workloads.lab import fresh
-from workloads.models import Phase, Workload
+from workloads.models import Phase, Workload, WorkloadEvent
 from workloads.selectors import events_of
 from workloads.services.observe import on_observation
+from workloads.services.queued import queued_among
 
 pytestmark = pytest.mark.django_db
 
-JOB = "of-the-job"
+JOB = "9c1f7d0a-5a53-4c3f-8a55-1d2f0c5be0a1"
 EARLY, LATE = "2026-11-21T06:00:00Z", "2026-11-21T06:01:00Z"
 AT_LIMIT = "OverLimit: llm quota has reached the allowable limit of GPUs"
 NO_QUEUE = "QueueDoesNotExist: queue 'llm' does not exist"
@@ -70,6 +71,41 @@ def test_why_a_gang_waits_is_what_its_group_says_until_it_has_started(gang: Work
     see(gang, AT_LIMIT, version="3", started=LATE)
     [said] = [(each.reason, each.message) for each in events_of(gang) if each.source == "kai-scheduler"]
     assert said == ("Admitted", RUNS)
+
+
+def missing(workload: Workload, *, version: str, at: str) -> None:
+    """KAI does not try the group: a pod of it is not there."""
+    space = workload.project.namespace
+    about = {"apiVersion": KAI_POD_GROUP.api_version, "kind": KAI_POD_GROUP.kind, "name": f"pg-train-{JOB}"}
+    event = {
+        "metadata": {"name": "not-ready", "namespace": space, "uid": "of-the-event", "resourceVersion": version},
+        "involvedObject": about,
+        "reason": "NotReady",
+        "message": "Job is not ready for scheduling. Waiting for 2 pods, currently 1 exist, 0 are gated",
+        "lastTimestamp": at,
+    }
+    cluster = workload.project.cluster
+    store(cluster, Seen(lease_of(cluster).versions, {EVENT.key: Look(EVENT, version, all_believed(EVENT, [event]))}))
+
+
+def test_a_gang_of_which_pods_are_missing_says_so_with_how_many_there_are(gang: Workload) -> None:
+    missing(gang, version="1", at=EARLY)
+    held = fresh(gang)
+    assert (held.phase, held.phase_reason) == (Phase.PENDING, "GangIncomplete")
+    assert held.phase_message.endswith("Waiting for 2 pods, currently 1 exist, 0 are gated")
+    told = [each.detail for each in WorkloadEvent.objects.filter(workload=gang, reason="GangIncomplete")]
+    assert told == [{"minimum": "2", "existing": "1", "gated": "0"}]
+
+
+def test_that_pods_are_missing_counts_only_until_kai_says_anything_else(gang: Workload) -> None:
+    """It never takes it back, and says nothing new where what held the group back before does so again."""
+    missing(gang, version="1", at=EARLY)
+    see(gang, AT_LIMIT, version="2")
+    assert fresh(gang).phase_reason == "OverLimit"
+    missing(gang, version="3", at=LATE)
+    assert fresh(gang).phase_reason == "OverLimit"
+    see(gang, version="4", started=LATE)
+    assert queued_among(gang.project.cluster, {str(gang.pk)}) == {}
 
 
 def test_a_pod_that_waited_by_itself_and_has_gone_holds_nobody_back(gang: Workload) -> None:

@@ -1,10 +1,10 @@
 """Workloads that their scheduler holds back in a queue, most of them before there is any pod: its last words."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from clusters.flavours import flavour_for
-from clusters.flavours.reading import ADMITTED
+from clusters.flavours.reading import ADMITTED, NOT_READY
 from clusters.flavours.reading import QUEUED as SAID
 from clusters.job_status import ACTIVE, SUSPENDED
 from clusters.models import Cluster, ClusterEvent, ObservedObject, ObservedPod
@@ -13,7 +13,7 @@ from clusters.ports import Reading
 from workloads.models import Workload
 
 QUEUED: Final = "queued"
-TURNS: Final = frozenset({SAID, ADMITTED})
+TURNS: Final = frozenset({SAID, ADMITTED, NOT_READY})
 """Reasons of events that tell of a place in a queue."""
 
 
@@ -21,12 +21,27 @@ def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
     """The scheduler's words by workload id, of those whose present object waits in a queue now."""
     if not owners or not flavour_for(cluster.flavour).traits.tells:
         return {}
-    rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=SAID).order_by("at", "pk")
-    words = {uid: (owner, message) for uid, owner, message in rows.values_list("object_uid", "owner_id", "message")}
+    rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason__in=TURNS).order_by("at", "pk")
+    words = _words(rows.values_list("object_uid", "reason", "owner_id", "message"))
     objects = ObservedObject.objects.filter(cluster=cluster, uid__in=words)
     pods = ObservedPod.objects.filter(cluster=cluster, uid__in=words, gone_at__isnull=True)
     there = {*objects.values_list("uid", flat=True), *pods.values_list("uid", flat=True)}
     return {owner: message for uid, (owner, message) in words.items() if uid in there}
+
+
+def _words(said: Iterable[tuple[str, str, str, str]]) -> dict[str, tuple[str, str]]:
+    """Owner and last words by object. That pods are missing counts only until its scheduler says anything else of it.
+
+    Some schedulers never take it back, and say nothing new where what held it back before does so again.
+    """
+    held: dict[str, tuple[str, str]] = {}
+    missing: dict[str, tuple[str, str]] = {}
+    for uid, reason, owner, message in said:
+        if reason == ADMITTED:
+            missing.pop(uid, None)
+        else:
+            (missing if reason == NOT_READY else held)[uid] = (owner, message)
+    return missing | held
 
 
 def as_queued(cluster: Cluster, job: JobStatus, message: str | None) -> JobStatus:

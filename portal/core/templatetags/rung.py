@@ -43,6 +43,7 @@ REASONS: Final = {
     "PreemptionDelayNotElapsed": "may not evict anybody yet",
     "PreemptionNever": "its priority evicts nobody",
     "NoDomain": "no room close together",
+    "GangIncomplete": "waits for the rest of its pods",
     "Evicting": "victims are ending",
     "CompletionsReached": "every pod succeeded",
     "BackoffLimitExceeded": "failed too often",
