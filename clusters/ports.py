@@ -276,7 +276,7 @@ class Traits:
     @property
     def goes_by_levels(self) -> bool:
         """It looks for domains itself, level by level, when it looks for nodes."""
-        return self.topologies is not None and not (self.queues_jobs or self.names_domains)
+        return self.topologies is not None and not self.names_domains
 
     @property
     def names_objects(self) -> bool:

@@ -39,10 +39,18 @@ class Board:
     """Mutable, one per cycle. `mark` and `undo` bracket an attempt.
 
     counts_on_leaving: does the scheduler give out room that pods on their way out will leave behind?
+    domains: how it looks for close nodes.
     """
 
-    def __init__(self, snapshot: Snapshot, *, default: Strategy, counts_on_leaving: bool = True) -> None:
-        self._domains = Domains(snapshot)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        default: Strategy,
+        counts_on_leaving: bool = True,
+        domains: type[Domains] = Domains,
+    ) -> None:
+        self._domains = domains(snapshot)
         self.rooms = Rooms(self._domains.nodes)
         self.ledger = Ledger(snapshot.queues)
         self.nodes: dict[str, list[Node]] = defaultdict(list)
@@ -176,9 +184,10 @@ class Board:
     def place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
         """Place all these pods or none, in one domain where it wants one. If one must wait for room, all wait."""
         domains = self.domains(group, total(pods))
-        return next(filter(None, (self._place_all(each, pods) for each in domains)), None)
+        return next(filter(None, (self.place_together(each, pods) for each in domains)), None)
 
-    def _place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
+    def place_together(self, group: PodGroup, pods: tuple[Pod, ...]) -> Placed | None:
+        """The same in this one of its domains."""
         mark = self.mark()
         found: list[tuple[Pod, Room, bool]] = []
         for pod in pods:

@@ -3,15 +3,17 @@
 Without levels a domain is a value of a label. With them it is a path of values, from the widest level to the wanted
 one, of nodes that carry all the labels; the order, and what is not found, are KAI's (its plugin `topology`): level by
 level the domain that the newcomer fills most, then by name; and no domain at all where every node that is looked at is
-in one and the same domain *below* the wanted level, since KAI then counts the room of that one only.
+in one and the same domain *below* the wanted level, since KAI then counts the room of that one only. Kueue's order
+(its topology-aware scheduling) is that of `TightDomains`.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from scheduling.model import Node, PodGroup, Snapshot
-from scheduling.placement import Room, by_size
+from scheduling.placement import Room, by_size, slots
 from scheduling.resources import ZERO, Resources
 
 NO_ROOM: Final = 1000.0
@@ -82,6 +84,19 @@ class Domains:
                 sums[path[:end]] = sums.get(path[:end], ZERO) + free[name]
         keys = {path: (-_part(asked, amount), ".".join(path)) for path, amount in sums.items()}
         return sorted(free, key=lambda name: [keys[paths[name][:end]] for end in range(1, depth + 1)])
+
+
+class TightDomains(Domains):
+    """The domain first that has room for fewest of its pods (so the first that takes all fits best), then by name."""
+
+    def ordered(
+        self, group: PodGroup, asked: Resources, rooms: Iterable[Room], among: Collection[str] | None
+    ) -> list[str]:
+        key, fitting = self.key(group), Counter[str]()
+        each = max((pod.requests for pod in group.waiting), key=by_size, default=asked)
+        for name, room in [(room.node.labels[key], room) for room in rooms if key in room.node.labels]:
+            fitting[name] += min(slots(room.future, each), max(room.pods_left, 0))
+        return sorted(fitting, key=lambda name: (fitting[name], name.split(SEPARATOR)))
 
 
 SEPARATOR: Final = "/"

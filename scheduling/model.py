@@ -157,8 +157,8 @@ class Snapshot:
     now: the moment of the decision, for what has to have lasted; None: nothing has to.
     leaves_out: causes of evictions that the scheduler's configuration does not have (`decisions.Cause`), and
     `decisions.BELOW_MINIMUM` where nothing is preempted below its minimum.
-    levels: of each pool's topology the node labels, widest first, where the scheduler goes by them (KAI): a domain is
-    then a path of values, of nodes that carry all of the labels.
+    levels: of each pool's topology the node labels, widest first, where the scheduler goes by them (KAI, Kueue): a
+    domain is then a path of values, of nodes that carry all of the labels.
     """
 
     nodes: tuple[Node, ...] = ()

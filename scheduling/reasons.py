@@ -34,6 +34,7 @@ class Pend:
     needed: what the pod group asks for now. queue, allowed, used, missing: the queue that says no, its bound, what
     counts against the bound, and the part over it. free: unused in the node pool; largest_free: on its emptiest node.
     topology: the node label of which it wants one value; domain: the one with most room, and largest_domain that room.
+    fitting: how many of its pods would find a node, in the best domain of its topology (told of Kueue alone).
     """
 
     reason: Reason
@@ -48,6 +49,7 @@ class Pend:
     topology: str | None = None
     domain: str = ""
     largest_domain: Resources = ZERO
+    fitting: int = 0
     also: tuple[Reason, ...] = field(default=())
 
     def numbers(self) -> dict[str, str]:

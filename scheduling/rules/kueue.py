@@ -1,9 +1,12 @@
-"""Kueue: admission by quota, all pods of a workload or none; no nodes are looked at.
+"""Kueue: admission by quota, all pods of a workload or none; no nodes are looked at but in pools with topology levels.
 
 Source: Kueue 0.19 with fair sharing off, checked against recorded decisions (docs/model.md).
 
 - A pod group that has started, or has a pod on a node, is admitted and counts whole. Preemptibility and
   preemptionPolicy mean nothing. Where its pods go is decided later, by another scheduler: a start names no nodes.
+- In a pool with topology levels it is admitted to places on nodes, which a start names (`kueue_nodes`). Who has quota
+  and no places evicts for them as for quota, whatever its queue deserves, unless not even all of Kueue's work there
+  would leave it some.
 - In rounds: every queue's first, by priority and age, is looked at on the same state; those that need not borrow go
   first, then higher priority, then age. Who finds its victims taken, or its room, is looked at again in the next round.
 - More than queue and cohorts could ever give waits for good. More than the queue's whole quota evicts nobody, not even
@@ -13,13 +16,14 @@ Source: Kueue 0.19 with fair sharing off, checked against recorded decisions (do
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduling.decisions import Decision, Evict, Start, Wait
 from scheduling.model import PodGroup, Policy, Queue, Snapshot
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import ZERO, Resources
+from scheduling.rules.kueue_nodes import Places
 from scheduling.rules.kueue_quota import Share, beyond, bounds, dimensions_of, only, tree_of
 from scheduling.rules.kueue_victims import Claim, Search, Taker, Target, gone
 
@@ -36,13 +40,17 @@ class _Case:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What would happen to it on the state of this moment. level: how far up the tree it borrows."""
+    """What would happen to it on the state of this moment. level: how far up the tree it borrows.
+
+    lack: what it has not, where that is not quota, while it waits for others to end.
+    """
 
     case: _Case
     now: bool = False
     targets: tuple[Target, ...] = ()
     pend: Pend | None = None
     level: int = 0
+    lack: Pend | None = None
 
     @property
     def order(self) -> tuple[int, int, int, str]:
@@ -61,6 +69,7 @@ class _KueueCycle:
     def __init__(self, snapshot: Snapshot) -> None:
         self._rows = {name: row for name, row in snapshot.queue_by_name.items() if name not in snapshot.parents}
         self._shares: Final = tree_of(snapshot.queues)
+        self._places: Final = Places(snapshot)
         self._claims: Final[dict[tuple[str, bool], list[Claim]]] = defaultdict(list)
         self._lines: Final[dict[str, list[_Case]]] = {name: [] for name in self._rows}
         self._homeless: Final[list[PodGroup]] = []
@@ -76,7 +85,7 @@ class _KueueCycle:
         share = self._shares[group.queue]
         if admitted(group):
             share.charge(group.total)
-            claim = Claim(group, group.total, share, _leaving(group))
+            claim = Claim(group, group.total, share, _leaving(group), self._places)
             self._claims[claim.line].append(claim)
         else:
             self._lines[group.queue].append(_Case(group, self._rows[group.queue], share, group.total))
@@ -97,23 +106,43 @@ class _KueueCycle:
         if not needed.served_by(share.capacity()):
             return _Plan(case, pend=_never(case))
         short = dimensions_of(beyond(needed, share.free()))
-        if not short:
-            return _Plan(case, now=needed.served_by(share.free(now=True)), level=_level(case))
+        if not short and (placed := self._places.find(case.group)):
+            free = needed.served_by(share.free(now=True))
+            lack = self._places.refusal(case.group) if free and not placed.now else None
+            return _Plan(case, now=free and placed.now, level=_level(case), lack=lack)
         if not all(_may_evict(case, each) for each in short):
             return _Plan(case, pend=_short(case, Reason.LARGER_THAN_DESERVED))
-        targets = Search(Taker(case.group, case.queue, share, needed, short), self._claims).victims()
+        lack = None if short else self._places.refusal(case.group)
+        targets = self._victims(case, short)
         if not targets:
-            return _Plan(case, pend=_short(case))
-        return _Plan(case, targets=tuple(targets), level=_level(case, targets))
+            return _Plan(case, pend=lack or _short(case))
+        return _Plan(case, targets=tuple(targets), level=_level(case, targets), lack=lack)
+
+    def _victims(self, case: _Case, short: tuple[str, ...]) -> list[Target]:
+        """For places on nodes whoever uses anything that it asks for may have to go."""
+        if self._places.matter(case.group):
+            if not self._could_have_places(case.group):
+                return []
+            short = dimensions_of(case.needed)
+        taker = Taker(case.group, case.queue, case.share, case.needed, short, self._places)
+        return Search(taker, self._claims).victims()
+
+    def _could_have_places(self, group: PodGroup) -> bool:
+        """If all of Kueue's work were gone from there."""
+        claims = [claim for line in self._claims.values() for claim in line if claim.group.pool == group.pool]
+        with gone(claims):
+            return self._places.find(group) is not None
 
     def _still_holds(self, plan: _Plan) -> bool:
-        """Are its victims still there, and is there room once they are gone?"""
+        """Are its victims still there, and is there quota and room once they are gone?"""
         case, claims = plan.case, [target.claim for target in plan.targets]
         if any(claim not in self._claims[claim.line] for claim in claims):
             return False
         with gone(claims):
-            fits = case.needed.served_by(case.share.free())
-        return fits and (not plan.now or case.needed.served_by(case.share.free(now=True)))
+            placed = self._places.find(case.group) if case.needed.served_by(case.share.free()) else None
+        if placed is None or not plan.now:
+            return placed is not None
+        return placed.now and case.needed.served_by(case.share.free(now=True))
 
     def _carry_out(self, plan: _Plan) -> Iterator[Decision]:
         case = plan.case
@@ -124,14 +153,16 @@ class _KueueCycle:
         for target in plan.targets:
             claim = target.claim
             claim.share.charge(ZERO - claim.amount, leaving=claim.amount)
+            self._places.leave(claim.group)
             self._claims[claim.line].remove(claim)
             if not claim.leaving:
                 yield _evict(target, case.group)
         case.share.charge(case.needed, leaving=ZERO if plan.now else ZERO - case.needed)
-        if plan.now:
-            yield Start(case.group, {}, over_quota)
+        placed = self._places.take(case.group)
+        if placed and plan.now:
+            yield Start(case.group, placed.nodes, over_quota)
         else:
-            yield Wait(case.group, Pend(Reason.EVICTING, case.needed, pool=case.group.pool))
+            yield Wait(case.group, _coming(case, plan.lack))
 
 
 def admitted(group: PodGroup) -> bool:
@@ -175,6 +206,12 @@ def _evict(target: Target, group: PodGroup) -> Evict:
         for_group=group.name,
         nodes={pod.name: pod.node for pod in staying if pod.node is not None},
     )
+
+
+def _coming(case: _Case, lack: Pend | None) -> Pend:
+    """It has its turn once others have ended."""
+    pend = Pend(Reason.EVICTING, case.needed, pool=case.group.pool)
+    return pend if lack is None else replace(pend, also=(lack.reason,), fitting=lack.fitting)
 
 
 def _never(case: _Case) -> Pend:

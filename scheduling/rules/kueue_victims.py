@@ -9,7 +9,8 @@ Source: Kueue 0.19, classical preemption (fair sharing off), checked against rec
 - Work that its queue deserves, with what it has, takes from borrowers whatever else happens. So does work that a cohort
   on the way up deserves, from borrowers outside that cohort. Other work takes from borrowers only if the queue stays
   within its quota in the end (borrowWithinCohort Never), or else makes room in its own queue only and borrows.
-- Victims are added until the workload fits, then given back, the last one first, as long as it still does.
+- Victims are added until the workload fits, then given back, the last one first, as long as it still does. Where nodes
+  matter it fits only with places for all its pods (`kueue_nodes`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from typing import TypeAlias
 from scheduling.decisions import Cause
 from scheduling.model import PodGroup, Policy, Queue
 from scheduling.resources import ZERO, Resources
+from scheduling.rules.kueue_nodes import Places
 from scheduling.rules.kueue_quota import Share
 
 
@@ -33,6 +35,17 @@ class Claim:
     amount: Resources
     share: Share
     leaving: bool
+    places: Places
+
+    def go(self) -> None:
+        """As if it were not there."""
+        self.share.charge(ZERO - self.amount)
+        self.places.leave(self.group)
+
+    def come_back(self) -> None:
+        """It is there."""
+        self.share.charge(self.amount)
+        self.places.come_back(self.group)
 
     @property
     def line(self) -> tuple[str, bool]:
@@ -64,13 +77,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """The workload that wants in. short: dimensions in which there is not enough."""
+    """The workload that wants in. short: dimensions in which there is not enough; all of them where nodes matter."""
 
     group: PodGroup
     queue: Queue
     share: Share
     needed: Resources
     short: tuple[str, ...]
+    places: Places
 
     def may_evict(self, policy: Policy, victim: Claim) -> bool:
         """Does the policy allow it, and does the victim use what is short?"""
@@ -168,26 +182,27 @@ class Search:
         fits = False
         for target in self._targets(borrowing=borrowing):
             if target.common is None or all(share.over_quota(self._taker.short) for share in target.below):
-                target.claim.share.charge(ZERO - target.claim.amount)
+                target.claim.go()
                 taken.append(target)
                 if fits := self._fits(borrowing=borrowing):
                     break
         victims = self._given_back(taken, borrowing=borrowing) if fits else taken
         for target in victims:
-            target.claim.share.charge(target.claim.amount)
+            target.claim.come_back()
         return victims if fits else []
 
     def _fits(self, *, borrowing: bool) -> bool:
         share, needed = self._taker.share, self._taker.needed
-        return (borrowing or share.deserves(needed)) and needed.served_by(share.free())
+        quota = (borrowing or share.deserves(needed)) and needed.served_by(share.free())
+        return quota and self._taker.places.find(self._taker.group) is not None
 
     def _given_back(self, taken: list[Target], *, borrowing: bool) -> list[Target]:
         """Who is not needed after all stays."""
         victims = taken[-1:]
         for target in reversed(taken[:-1]):
-            target.claim.share.charge(target.claim.amount)
+            target.claim.come_back()
             if not self._fits(borrowing=borrowing):
-                target.claim.share.charge(ZERO - target.claim.amount)
+                target.claim.go()
                 victims.append(target)
         return victims[::-1]
 
@@ -196,7 +211,7 @@ class Search:
 def gone(claims: Sequence[Claim]) -> Iterator[None]:
     """As if these were not there."""
     for claim in claims:
-        claim.share.charge(ZERO - claim.amount)
+        claim.go()
     yield
     for claim in claims:
-        claim.share.charge(claim.amount)
+        claim.come_back()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from clusters.models import Cluster, Node, NodePool
+from clusters.models import Cluster, Node, NodePool, ObservedPod
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Department, Project
@@ -135,10 +135,16 @@ def test_free_quota_in_pieces_too_small_for_a_pod_is_no_start(kueue: Kueue) -> N
 def test_where_kueue_knows_the_nodes_it_admits_nothing_that_has_no_place_on_them(kueue: Kueue) -> None:
     kueue.node("one", held=4)
     NodePool.objects.update(topology_levels=["example.com/rack"])
+    Node.objects.update(labels={"example.com/rack": "r1"})
     answer = kueue.ask(gpus=8)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
-    assert answer.sentence.startswith("Waits, though its quota is free: Its pod may find no node")
+    assert answer.sentence == (
+        "Waits: it needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node, and nothing there may be evicted for it."
+    )
     assert not any("holds its quota" in each for each in answer.cautions)
+    assert kueue.ask(gpus=4).nodes == ("one",)
+    Node.objects.update(labels={})
+    assert kueue.ask(gpus=4).reason == "NoRoom", "a node that lacks the label of a level takes nothing"
 
 
 @pytest.mark.parametrize(
@@ -177,11 +183,23 @@ def test_a_gang_of_one_domain_waits_with_what_the_emptiest_domain_has(kueue: Kue
     answer = kueue.ask(gpus=4, pods=3, near="example.com/rack")
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoDomain")
     assert answer.sentence == (
-        "Waits, though its quota is free: 1 of its 3 pods may find no node: each needs 4 GPUs on one node of h100, all "
-        "on nodes with one value of example.com/rack; 12 GPUs are free, at most 8 GPUs with one value (r0)."
+        "Waits: it needs 12 GPUs on nodes of h100 with one value of example.com/rack; 12 GPUs free, at most 8 GPUs "
+        "with one value (r0), and nobody is evicted for it."
     )
     assert answer.numbers["domain"] == "r0"
     assert answer.numbers["largest_domain"].startswith("8 GPU,")
+
+
+def test_who_has_quota_and_no_domain_takes_one_from_weaker_work_of_its_project(kueue: Kueue) -> None:
+    for number in range(2):
+        kueue.node(f"n{number}", held=4)
+    Node.objects.update(labels={"example.com/rack": "r0"})
+    NodePool.objects.update(topology_levels=["example.com/rack"])
+    weak = kueue.runs(kueue.team, "weak", gpus=4, priority=25)
+    ObservedPod.objects.filter(owner_id=str(weak.pk)).update(node_name="n0")
+    answer = kueue.ask(gpus=4, pods=2, near="example.com/rack")
+    assert (answer.verdict, victims(answer)) == (Verdict.EVICTS, [("weak", 4)])
+    assert kueue.ask(gpus=4, pods=2, near="example.com/rack", priority="very-low").reason == "NoDomain"
 
 
 def test_what_evicts_by_quota_is_warned_where_the_victims_leave_no_node_free(kueue: Kueue) -> None:

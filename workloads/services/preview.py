@@ -189,9 +189,8 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         nodes=tuple(sorted(set(outcome.placements.values()))),
         alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
     )
-    if flavour_for(stage.project.cluster.flavour).traits.queues_jobs:
-        return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome, aware=bool(pool.topology_levels))
-    return found
+    blind = flavour_for(stage.project.cluster.flavour).traits.queues_jobs and not pool.topology_levels
+    return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome) if blind else found
 
 
 def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:
