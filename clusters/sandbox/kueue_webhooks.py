@@ -1,6 +1,7 @@
 """What Kueue's webhooks do to objects on their way in: whatever stands in a queue is held back until it is admitted.
 
-A job waits suspended; pods of a kind that cannot be suspended, and bare pods, wait with a gate.
+A job waits suspended; pods of a kind that cannot be suspended, and bare pods, wait with a gate. Pods of what was
+admitted to places on nodes are sent there.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ from clusters.flavours.kueue import QUEUE_LABEL
 from clusters.pods import controller_of, labels
 from clusters.ports import Manifest
 from clusters.sandbox.conditions import set_condition
+from clusters.sandbox.kueue_topology import send
 from clusters.sandbox.kueue_workloads import GATE, is_admitted, queue_of, suspend_of, workload_of
 from clusters.sandbox.store import Store
 
@@ -21,21 +23,22 @@ def hold_back(store: Store, manifest: Manifest, *, before: Manifest | None = Non
     if not flavour_for(store.cluster.flavour).traits.queues_jobs:
         return
     if manifest["kind"] == "Pod":
-        if before is None and _waits(store, manifest):
-            _gate(store, manifest)
+        if before is None:
+            _receive(store, manifest)
     elif queue_of(manifest) and (pointer := suspend_of(manifest)):
         write(manifest, pointer, held=before is None or read(before, pointer))
 
 
-def _waits(store: Store, pod: Manifest) -> bool:
+def _receive(store: Store, pod: Manifest) -> None:
     """A pod of a job that can be suspended exists only once that was let go."""
     if not labels(pod).get(QUEUE_LABEL):
-        return False
+        return
     owner = controller_of(pod)
-    if owner is None:
-        return True
-    held = suspend_of(owner) is None
-    return held and not is_admitted(workload_of(store, owner, pod["metadata"].get("namespace", "")))
+    workload = workload_of(store, owner, pod["metadata"].get("namespace", "")) if owner else None
+    if workload is not None and is_admitted(workload):
+        send(store, pod, workload)
+    elif owner is None or suspend_of(owner) is None:
+        _gate(store, pod)
 
 
 def _gate(store: Store, pod: Manifest) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from clusters.flavours.kueue import PRIORITY_LABEL, QUEUE_LABEL
-from clusters.kinds import WorkloadKind, kind_for
+from clusters.kinds import kind_for
 from clusters.kinds_core import KUEUE_PRIORITY, KUEUE_WORKLOAD
 from clusters.pods import condition_is_true, controller_of, labels
 from clusters.ports import Manifest
@@ -37,8 +37,8 @@ def is_admitted(workload: Manifest | None) -> bool:
     return workload is not None and condition_is_true(workload, ADMITTED)
 
 
-def add_workload(store: Store, owner: Manifest, kind: WorkloadKind, pods: int) -> Manifest:
-    """Its controller makes it when it sees the object first."""
+def add_workload(store: Store, owner: Manifest, pods: Mapping[str, int]) -> Manifest:
+    """Its controller makes it when it sees the object first. `pods`: how many of each role."""
     meta = owner["metadata"]
     about = {"kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
     reference = {"apiVersion": owner["apiVersion"], **about, "controller": True, "blockOwnerDeletion": True}
@@ -54,7 +54,7 @@ def add_workload(store: Store, owner: Manifest, kind: WorkloadKind, pods: int) -
             "spec": {
                 "queueName": queue_of(owner),
                 "priority": _priority(store, owner),
-                "podSets": [{"name": "main", "count": pods}],
+                "podSets": [{"name": role, "count": count} for role, count in pods.items()],
             },
             "status": {"conditions": []},
         }

@@ -74,7 +74,7 @@ def scene_of(store: Store, *, traits: Traits, strategies: Mapping[str, Strategy]
     shards = _Shards({queue.name: queue.pool for queue in queues}, dialect.named) if dialect else None
     drafts = [part for draft in _drafted(store, alive, traits) for part in _split(draft)]
     snapshot = Snapshot(
-        nodes=tuple(_nodes(store, shards=shards is not None)),
+        nodes=tuple(nodes_of(store, pool_of if shards else lambda _node: ANY_POOL)),
         queues=queues,
         groups=tuple(_group(draft, shards, whole=whole) for draft in drafts),
         now=int(store.now.timestamp() * 1_000_000),
@@ -105,14 +105,15 @@ def _levels(store: Store, traits: Traits) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _nodes(store: Store, *, shards: bool) -> Iterator[Node]:
+def nodes_of(store: Store, pool: Callable[[Manifest], str]) -> Iterator[Node]:
+    """Every node, in the pool that is said of it."""
     ordered = sorted(store.of(NODE.key), key=lambda node: str(node["metadata"]["name"]))
     for order, node in enumerate(ordered):
         ready = condition(node, "Ready")
         usable = (ready is None or ready.get("status") == "True") and not node.get("spec", {}).get("unschedulable")
         yield Node(
             name=node["metadata"]["name"],
-            pool=pool_of(node) if shards else ANY_POOL,
+            pool=pool(node),
             capacity=amounts((node.get("status") or {}).get("allocatable") or {}),
             labels={HOSTNAME: str(node["metadata"]["name"]), **labels(node)},
             ready=usable,

@@ -161,15 +161,22 @@ def preempted_by_kueue(*, workload: str, job: str, cause: Cause, queues: tuple[s
     )
 
 
-def waiting_in_kueue(pend: Pend, *, queue: str, flavor: str, evicts: int) -> str:
-    """Why a job is held back. `evicts`: how many workloads have to end for it."""
+def waiting_in_kueue(pend: Pend, *, queue: str, flavor: str, topology: str, pods: int, evicts: int) -> str:
+    """Why a job of so many pods is held back. `evicts`: how many workloads have to end for it."""
     part = _dimension(pend)
     resource = {"gpu": GPU_RESOURCE}.get(part, part)
     head, there = "couldn't assign flavors to pod set main: ", f"for {resource} in flavor {flavor}"
     missing, asked, most = (_counted(part, each) for each in (pend.missing, pend.needed, pend.allowed))
+    none = f"doesn't allow to fit any of {pods} pod(s)"
+    nowhere = (
+        f'topology "{topology}" {f"allows to fit only {pend.fitting} out of {pods} pod(s)" if pend.fitting else none}'
+    )
     match pend.reason:
         case Reason.EVICTING:
-            return f"{head}insufficient unused quota {there}. Pending the preemption of {evicts} workload(s)"
+            short = nowhere if pend.also else f"insufficient unused quota {there}"
+            return f"{head}{short}. Pending the preemption of {evicts} workload(s)"
+        case Reason.NO_DOMAIN | Reason.NO_ROOM | Reason.NEVER_FITS | Reason.NO_SUCH_POOL:
+            return f"{head}{nowhere}"
         case Reason.QUEUE_MISSING:
             return f"LocalQueue {queue} doesn't exist"
         case Reason.EXCEEDS_MAX_QUOTA:

@@ -13,6 +13,7 @@ from tests.factories.workloads import pytorch_job, spec_of
 from tests.workloads.lab import Lab, configure, fresh
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, PreemptionRecord, Workload
+from workloads.services.lifecycle import stop
 from workloads.services.preview import IN_VAIN, forecast
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +53,7 @@ def racks_of(workload: Workload) -> set[str]:
     return {node.labels["rack"] for node in Node.objects.filter(name__in=names.values("node_name"))}
 
 
-@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "volcano"])
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "kueue", "volcano"])
 def test_a_gang_of_one_domain_runs_in_one_that_holds_all_of_it(flavour: str) -> None:
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
@@ -63,7 +64,7 @@ def test_a_gang_of_one_domain_runs_in_one_that_holds_all_of_it(flavour: str) -> 
     assert (foretold.verdict, fresh(train).phase, racks_of(train)) == (Verdict.STARTS, Phase.RUNNING, {"large"})
 
 
-@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "volcano"])
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "kueue", "volcano"])
 def test_one_that_fits_no_domain_waits_with_what_the_emptiest_has(flavour: str) -> None:
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
@@ -83,7 +84,7 @@ def test_one_that_fits_no_domain_waits_with_what_the_emptiest_has(flavour: str) 
     assert racks_of(plain) == {"large", "small"}, "who asks for none takes what is free"
 
 
-@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "volcano"])
+@pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "kueue", "volcano"])
 def test_one_that_no_domain_could_ever_hold_is_told_so(flavour: str) -> None:
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
@@ -109,8 +110,9 @@ def test_racks_of_one_name_in_two_blocks_are_two_to_kai_and_foretold_so() -> Non
     assert (fresh(block).phase, racks_of(block)) == (Phase.RUNNING, {"r0", "r1"})
 
 
-def test_kai_evicts_for_a_gang_of_one_domain_inside_that_domain() -> None:
-    lab = racks("kai")
+@pytest.mark.parametrize("flavour", ["kai", "kueue"])
+def test_kai_and_kueue_evict_for_a_gang_of_one_domain_inside_that_domain(flavour: str) -> None:
+    lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
     weak = lab.submit(team, "weak", manifest=racked("weak"), priority="low")
     lab.settle()
@@ -120,6 +122,26 @@ def test_kai_evicts_for_a_gang_of_one_domain_inside_that_domain() -> None:
     lab.settle(rounds=8, seconds=20)
     assert (fresh(strong).phase, racks_of(strong)) == (Phase.RUNNING, {"large"})
     assert {each.preemptor for each in PreemptionRecord.objects.filter(victim=weak)} == {strong}
+
+
+def test_on_kueue_what_waits_for_a_domain_says_so_and_what_asks_for_none_has_its_places_too() -> None:
+    lab = racks("kueue")
+    team = lab.project("llm-team", deserved=64)
+    first = lab.submit(team, "first", manifest=racked("first"), priority="low")
+    lab.settle()
+    second = lab.submit(team, "second", manifest=racked("second"), priority="low")
+    lab.settle()
+    held = fresh(second)
+    assert (held.phase, held.phase_reason) == (Phase.PENDING, "NoDomain")
+    assert 'topology "h100" allows to fit only 1 out of 2 pod(s)' in held.phase_message
+    stop(workload=fresh(first), actor=SYSTEM)
+    lab.settle(rounds=4, seconds=20)
+    assert (fresh(second).phase, racks_of(second)) == (Phase.RUNNING, {"large"})
+    plain = pytorch_job("plain", gpus=8, workers=2)
+    assert asked(team, plain).reason == "NoRoom"
+    waits = lab.submit(team, "plain", manifest=plain, priority="low")
+    lab.settle()
+    assert (fresh(waits).phase, racks_of(waits)) == (Phase.PENDING, set())
 
 
 def test_volcano_preempts_nobody_for_a_gang_of_one_domain_as_its_preview_says() -> None:
