@@ -44,6 +44,8 @@ ROOT: Final = "rung"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
+ANY_PLACES: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
+"""Places on nodes, wherever they are: in a queue with other pools too, a flavor with a topology takes only who asks."""
 GROUP: Final = "kueue.x-k8s.io/podset-group-name"
 VERSION: Final = KUEUE_QUEUE.api_version
 MOST: Final = Limit(gpu=10**9, cpu=10**9, memory=2**50)
@@ -119,7 +121,7 @@ class Kueue:
         kind = kind_for(str(job.manifest["apiVersion"]), str(job.manifest["kind"]))
         mine = {QUEUE_LABEL: job.queue, PRIORITY_LABEL: job.priority_class}
         is_whole = kind is not None and kind.kind in QUEUED_WHOLE
-        manifests = render_job(job, labels={} if is_whole else mine, annotations=_domain(job))
+        manifests = render_job(job, labels={} if is_whole else mine, annotations=_places(job))
         for manifest in manifests:
             manifest["metadata"]["labels"] |= mine
             _let_be(manifest, kind.suspend if kind else None)
@@ -138,12 +140,12 @@ class Kueue:
         return cautions(preemptibility=preemptibility)
 
 
-def _domain(job: JobSpec) -> dict[str, str]:
+def _places(job: JobSpec) -> dict[str, str]:
     """All pods on nodes with one value of a label. Two roles have to be told to share it; Kueue joins no more."""
     key = ((job.manifest.get("metadata") or {}).get("annotations") or {}).get(common.TOPOLOGY_KEY)
     kind = kind_for(str(job.manifest["apiVersion"]), str(job.manifest["kind"]))
     if not key or kind is None:
-        return {}
+        return {ANY_PLACES: "true"} if job.pool and job.pool.topology_levels else {}
     shared = {GROUP: "all"} if len(parts_in(job.manifest, kind)) > 1 else {}
     return {REQUIRED_TOPOLOGY: key, **shared}
 

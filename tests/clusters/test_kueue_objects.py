@@ -219,7 +219,16 @@ class TestTopology:
     @every_kind
     def test_who_asks_for_none_is_told_nothing(self, kind: WorkloadKind) -> None:
         (manifest,) = Kueue().render(job(sample(kind)))
-        assert self.REQUIRED not in str(manifest)
+        assert "topology" not in str(manifest)
+
+    def test_in_a_pool_with_levels_who_asks_for_none_wants_places_anywhere(self) -> None:
+        """A queue that has a pool without levels, too, lets nobody else into the flavor with the topology."""
+        pool = replace(POOL, topology_levels=("example.com/rack",))
+        for name in ("Job", "PyTorchJob", "Notebook"):
+            (manifest,) = Kueue().render(replace(job(sample(kind_named(name))), pool=pool))
+            notes = [each.template["metadata"]["annotations"] for each in templates_in(manifest, kind_named(name))]
+            assert {each["kueue.x-k8s.io/podset-unconstrained-topology"] for each in notes} == {"true"}
+            assert not any(self.REQUIRED in each for each in notes)
 
 
 class TestJobs:

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
 import pytest
 from django.db.models import QuerySet
@@ -22,13 +23,16 @@ from portal.core.errors import Conflict, Refused
 from tenants.models import Project
 from tests.clusters.streaming import Watching, streaming
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, NodePoolFactory, ProjectQuotaFactory
+from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh, quick
 from tests.support.kube import KubeError
 from tests.support.lab import LabCluster, own_cluster
 from tests.support.processes import eventually
+from workloads.forecasts import Verdict
 from workloads.models import PreemptionRecord, Workload
 from workloads.selectors import told_place
 from workloads.services.lifecycle import change_priority, resume, stop
+from workloads.services.preview import forecast
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -293,11 +297,7 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
         with streaming(product.cluster, product.gateway) as watching:
             first = product.submit(fresh_project(project), near, **asked)
             watching.until(in_phase(first, "Running"), seconds=PATIENCE)
-            nodes = {
-                product.admin.must(ObjectRef(NODE, pod["spec"]["nodeName"]))["metadata"]["labels"][RACK]
-                for pod in product.pods_of(first)
-            }
-            assert nodes == {"large"}
+            assert racks_of(product, first) == {"large"}
             near["metadata"]["name"] = "far"
             second = product.submit(fresh_project(project), near, **asked)
             watching.until(in_phase(second, "Pending", "NoDomain"), seconds=PATIENCE)
@@ -305,6 +305,42 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
         elsewhere["metadata"]["annotations"] = {"rung.dev/topology-key": "rung.dev/node-pool"}
         with pytest.raises(Refused, match="is no topology level of the node pool racks"):
             product.submit(fresh_project(project), elsewhere, **asked)
+
+
+def test_for_a_rack_kueue_evicts_though_quota_is_free_as_foretold_and_what_asks_for_none_runs_beside(
+    product: Product,
+) -> None:
+    """The project's queue has a pool without levels, too."""
+    with racks(product) as pool:
+        DepartmentQuotaFactory(department=product.department, node_pool=pool, gpu_deserved=64 * GPU)
+        project = product.project("one")
+        ProjectQuotaFactory(project=project, node_pool=pool, gpu_deserved=64 * GPU)
+        product.reconcile()
+        give_levels(product, RACK)
+        near = a_job("weak", pods=2)
+        near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
+        asked: dict[str, Any] = {"preemptibility": "preemptible", "node_pools": ("racks",)}
+        with streaming(product.cluster, product.gateway) as watching:
+            weak = product.submit(fresh_project(project), near, priority="low", **asked)
+            watching.until(in_phase(weak, "Running"), seconds=PATIENCE)
+            plain = product.submit(fresh_project(project), a_job("plain"), priority="high", **asked)
+            watching.until(in_phase(plain, "Running"), seconds=PATIENCE)
+            near["metadata"]["name"] = "strong"
+            spec = spec_of(near, namespace=project.namespace, priority="high", **asked)
+            foretold = forecast(spec=spec, project=fresh_project(project), actor=SYSTEM)
+            assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.EVICTS, [weak])
+            strong = product.submit(fresh_project(project), near, priority="high", **asked)
+            watching.until(in_phase(strong, "Running"), seconds=PATIENCE)
+            watching.until(in_phase(weak, "Pending", "NoDomain"), seconds=PATIENCE)
+        assert racks_of(product, strong) == {"large"}
+        records = PreemptionRecord.objects.all()
+        assert {(each.victim, each.preemptor, each.cause) for each in records} == {(weak, strong, "preempt")}
+
+
+def racks_of(product: Product, workload: Workload) -> set[str]:
+    """The racks in which its pods are."""
+    nodes = (product.admin.must(ObjectRef(NODE, pod["spec"]["nodeName"])) for pod in product.pods_of(workload))
+    return {node["metadata"]["labels"][RACK] for node in nodes}
 
 
 def give_levels(product: Product, *levels: str) -> set[str]:
