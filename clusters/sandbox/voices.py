@@ -19,6 +19,7 @@ from scheduling.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.fairshare import fair_shares
 from scheduling.model import Node, PodGroup, total
 from scheduling.resources import ZERO, Resources
+from scheduling.taints import welcome
 
 
 class Voice:
@@ -58,6 +59,8 @@ class Voice:
     def _causes(self, node: Node, group: PodGroup, asked: Resources) -> list[str]:
         if not node.ready:
             return ["node(s) were unschedulable"]
+        if not welcome(node.taints, group.tolerations):
+            return ["node(s) had untolerated taint(s)"]
         if any(node.labels.get(key) != value for key, value in group.node_selector.items()):
             return ["node(s) didn't match Pod's node affinity/selector"]
         return wordings.shortfalls(asked, self._idle()[node.name])
