@@ -141,6 +141,18 @@ def test_a_stronger_gang_takes_its_rack_from_a_weaker_one_and_starts_there_once_
     assert (sandbox.get(weak) or {})["spec"]["suspend"] is True
 
 
+def test_who_was_evicted_comes_again_by_its_age_and_not_by_its_eviction() -> None:
+    sandbox = racked("a", "a")
+    for name, priority in (("old", "low"), ("new", "low"), ("strong", "high")):
+        made = sandbox.create(queued(name, priority=priority))
+        sandbox.ticks(2)
+    sandbox.ticks(4, after=40)
+    assert nodes(sandbox, "strong") == ["node-0", "node-1"]
+    sandbox.delete(made)
+    sandbox.ticks(4, after=40)
+    assert (nodes(sandbox, "old"), nodes(sandbox, "new")) == (["node-0", "node-1"], [])
+
+
 def test_a_pod_that_is_made_anew_goes_to_the_place_of_the_one_before_which_nobody_else_gets_meanwhile() -> None:
     sandbox = racked("a", "a")
     sandbox.create(queued("train"))
