@@ -6,6 +6,9 @@ from collections import Counter
 import pytest
 
 from clusters.flavours import FLAVOURS
+from clusters.models import NodePool
+from clusters.ports import Manifest
+from clusters.services.estate import update_node_pool
 from portal.core.actors import SYSTEM
 from tenants.models import DepartmentQuota, Project
 from tests.factories.workloads import pytorch_job, spec_of
@@ -28,14 +31,23 @@ def evicting(lab: Lab) -> None:
 
 
 class World:
-    """Two nodes and two projects full of work, and somebody who comes."""
+    """Two nodes and two projects full of work, and somebody who comes.
 
-    def __init__(self, flavour: str, seed: int) -> None:
+    `racks`: of two nodes each, of which gangs want one, and twice as much quota as there is on them.
+    """
+
+    def __init__(self, flavour: str, seed: int, *, racks: int = 0) -> None:
         self.dice = random.Random(seed)
-        self.lab = Lab(flavour, nodes=2)
+        self.racks = racks
+        self.lab = Lab(flavour, nodes=0 if racks else 2)
+        for number in range(2 * racks):
+            self.lab.node(f"node-{number}", gpus=4, rack=f"rack-{number % racks}")
+        if racks:
+            update_node_pool(pool=NodePool.objects.get(), topology_levels=["rack"], actor=SYSTEM)
         evicting(self.lab)
-        DepartmentQuota.objects.update(gpu_deserved=16 * GPU)  # as much as the nodes have
-        deserved = self.dice.choice([(8, 8), (4, 8), (2, 12)])
+        times = 2 if racks else 1
+        DepartmentQuota.objects.update(gpu_deserved=16 * times * GPU)  # 16: as much as the nodes have
+        deserved = [amount * times for amount in self.dice.choice([(8, 8), (4, 8), (2, 12)])]
         names = zip(("one", "two"), deserved, strict=True)
         self.projects = [self.lab.project(name, deserved=amount) for name, amount in names]
 
@@ -49,15 +61,21 @@ class World:
         for number in range(self.dice.choice([3, 5, 6])):
             project, gpus, workers, priority = self.asked()
             name = f"work-{number}"
-            manifest = pytorch_job(name, gpus=gpus, workers=workers)
+            manifest = self.manifest(name, gpus, workers)
             self.lab.submit(project, name, manifest=manifest, priority=priority, preemptibility="preemptible")
             self.lab.settle(3)
         self.lab.settle(4, seconds=40)
 
+    def manifest(self, name: str, gpus: int, workers: int) -> Manifest:
+        found = pytorch_job(name, gpus=min(gpus, 4) if self.racks else gpus, workers=workers)
+        if self.racks and workers:
+            found["metadata"]["annotations"] = {"rung.dev/topology-key": "rack"}
+        return found
+
     def foretold(self) -> tuple[Forecast, Workload]:
         """What was said of the newcomer, and the newcomer."""
         project, gpus, workers, priority = self.asked()
-        manifest = pytorch_job("newcomer", gpus=gpus, workers=workers)
+        manifest = self.manifest("newcomer", gpus, workers)
         spec = spec_of(manifest, namespace=project.namespace, priority=priority, preemptibility="preemptible")
         said = forecast(spec=spec, project=project, actor=SYSTEM)
         asked = self.lab.submit(project, "newcomer", manifest=manifest, priority=priority, preemptibility="preemptible")
@@ -67,7 +85,15 @@ class World:
 @pytest.mark.parametrize("flavour", sorted(FLAVOURS))
 @pytest.mark.parametrize("seed", range(6))
 def test_verdict_and_victims_are_what_then_happens(flavour: str, seed: int) -> None:
-    world = World(flavour, seed)
+    compare(World(flavour, seed))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_so_they_are_where_kueue_gives_places_on_nodes(seed: int) -> None:
+    compare(World("kueue", seed, racks=2))
+
+
+def compare(world: World) -> None:
     world.fill()
     before = set(PreemptionRecord.objects.values_list("pk", flat=True))
     said, newcomer = world.foretold()
