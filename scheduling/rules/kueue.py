@@ -131,7 +131,7 @@ class _KueueCycle:
         """If all of Kueue's work were gone from there."""
         claims = [claim for line in self._claims.values() for claim in line if claim.group.pool == group.pool]
         with gone(claims):
-            return self._places.find(group) is not None
+            return self._places.suffice(group)
 
     def _still_holds(self, plan: _Plan) -> bool:
         """Are its victims still there, and is there quota and room once they are gone?"""

@@ -7,6 +7,7 @@ Source: Kueue 0.19, topology-aware scheduling (its flavor assigner and its snaps
   for fewest of them. In pools without levels everything has its place.
 """
 
+from collections import Counter
 from dataclasses import replace
 from typing import Final
 
@@ -15,10 +16,41 @@ from scheduling.domains import TightDomains
 from scheduling.explain import impossible, no_room
 from scheduling.model import Node, PodGroup, Snapshot, Strategy, total
 from scheduling.nodeless import without_node
+from scheduling.placement import Room, slots
 from scheduling.reasons import Pend
+from scheduling.resources import ZERO
 
 ANYWHERE: Final = Placed({}, now=True)
 """Where nobody looks at nodes."""
+
+
+class Tally:
+    """How many pods that are all alike each domain has room for. Only nodes that have changed are counted again."""
+
+    def __init__(self, board: Board, group: PodGroup) -> None:
+        self._rooms = board.rooms
+        self._each = group.waiting[0].requests
+        self._homes: dict[int, int] = {}
+        self._slots = Counter[int]()
+        self._sums = Counter[int]()
+        self._seen = len(board.rooms.changes)
+        for number, domain in enumerate(board.domains(group)):
+            for room in board.rooms.matching(domain):
+                self._homes[room.index] = number
+                self._count(room)
+
+    def _count(self, room: Room) -> None:
+        if (home := self._homes.get(room.index)) is not None:
+            found = min(slots(room.future, self._each), max(room.pods_left, 0))
+            self._sums[home] += found - self._slots[room.index]
+            self._slots[room.index] = found
+
+    def most(self) -> int:
+        """In the domain that has room for most."""
+        for room in {room.index: room for room in self._rooms.changes[self._seen :]}.values():
+            self._count(room)
+        self._seen = len(self._rooms.changes)
+        return max(self._sums.values(), default=0)
 
 
 class Places:
@@ -29,6 +61,7 @@ class Places:
         nodes = tuple(node if self._usable(node) else replace(node, ready=False) for node in snapshot.nodes)
         known = replace(snapshot, nodes=nodes, groups=snapshot.groups if self._levels else ())
         self._board = Board(known, default=Strategy.BINPACK, domains=TightDomains)
+        self._tallies: dict[str, Tally | None] = {}
 
     def _usable(self, node: Node) -> bool:
         return node.pool in self._levels and all(map(node.labels.get, self._levels[node.pool]))
@@ -36,6 +69,15 @@ class Places:
     def matter(self, group: PodGroup) -> bool:
         """Does it need places at all?"""
         return group.pool in self._levels
+
+    def suffice(self, group: PodGroup) -> bool:
+        """Is there room for all its pods, now or on its way?"""
+        if not self.matter(group):
+            return True
+        if group.name not in self._tallies:
+            self._tallies[group.name] = Tally(self._board, group) if _alike(group) else None
+        tally = self._tallies[group.name]
+        return self.find(group) is not None if tally is None else tally.most() >= len(group.waiting)
 
     def find(self, group: PodGroup) -> Placed | None:
         """Where all its pods would go; None: there is no room for them."""
@@ -77,3 +119,9 @@ class Places:
         left_out = min((len(without_node(self._board, each, now=True)) for each in domains), default=len(pods))
         pend = impossible(self._board, group, pods) or no_room(self._board, group, pods)
         return replace(pend, fitting=len(pods) - left_out)
+
+
+def _alike(group: PodGroup) -> bool:
+    """Its pods ask for the same, and for something."""
+    asked = {pod.requests for pod in group.waiting}
+    return len(asked) == 1 and ZERO not in asked

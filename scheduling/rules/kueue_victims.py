@@ -194,7 +194,7 @@ class Search:
     def _fits(self, *, borrowing: bool) -> bool:
         share, needed = self._taker.share, self._taker.needed
         quota = (borrowing or share.deserves(needed)) and needed.served_by(share.free())
-        return quota and self._taker.places.find(self._taker.group) is not None
+        return quota and self._taker.places.suffice(self._taker.group)
 
     def _given_back(self, taken: list[Target], *, borrowing: bool) -> list[Target]:
         """Who is not needed after all stays."""

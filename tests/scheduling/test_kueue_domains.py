@@ -1,5 +1,6 @@
 """Kueue in a pool with topology levels: what is admitted has places on nodes, of one domain where it asks for one."""
 
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -129,6 +130,52 @@ def test_who_has_quota_and_no_domain_takes_one_from_weaker_work_and_from_no_othe
     assert (found.kind, victims(found)) == (Kind.PREEMPTS, ["weak-b2"])
     assert (pend(found).reason, pend(found).also, pend(found).fitting) == (Reason.EVICTING, (Reason.NO_DOMAIN,), 1)
     assert victims(outcome(near(priority="low"), *RACKS, *weak)) == []
+
+
+def test_pods_that_differ_find_their_domain_as_well() -> None:
+    mixed = near(priority="high")
+    mixed = replace(mixed, pods=(mixed.pods[0], replace(mixed.pods[1], requests=mixed.pods[1].requests * 2)))
+    racks = (in_rack("a1", 2, "a"), in_rack("b1", 1, "b", order=1), in_rack("b2", 2, "b", order=2))
+    assert set(outcome(mixed, *racks).placements.values()) == {"b1", "b2"}
+    weak = [running(f"weak-{name}", name, priority="low") for name in ("a1", "b2")]
+    assert victims(outcome(mixed, *racks, *weak)) == ["weak-b2"]
+
+
+def test_who_may_not_use_a_node_evicts_nobody_there() -> None:
+    labelled = replace(RACKS[1], labels={**RACKS[1].labels, "gpu": "h100"})
+    weak = [running(f"weak-{name}", name, priority="low", start=number) for number, name in enumerate(("b1", "b2"))]
+    wants = near(pods=1, priority="high", node_selector={"gpu": "h100"})
+    assert victims(outcome(wants, labelled, RACKS[2], *weak)) == ["weak-b1"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whoever_it_evicts_is_needed_and_leaves_it_a_domain(seed: int) -> None:
+    dice = random.Random(seed)
+    racks = [in_rack(f"n{number}", 4, f"r{number % 3}", order=number) for number in range(6)]
+    work = [
+        running(
+            f"w{number}",
+            f"n{number % 6}",
+            gpus=dice.choice([1, 2]),
+            priority=dice.choice(["low", "high"]),
+            start=number,
+        )
+        for number in range(12)
+    ]
+    wide = replace(TEAM, deserved=replace(TEAM.deserved, gpu=100_000))
+    new = near(pods=dice.choice([1, 2, 3]), gpus=dice.choice([1, 2, 3]), priority="medium")
+    found = preview(world(wide, *racks, *work), new, flavour="kueue")
+    gone = set(victims(found))
+    assert all(each.priority < new.priority for each in work if each.name in gone)
+
+    def fits(without: set[str]) -> bool:
+        stay = [each for each in work if each.name not in without]
+        return preview(world(wide, *racks, *stay), replace(new, priority=0), flavour="kueue").kind is Kind.PLACED
+
+    weaker = {each.name for each in work if each.priority < new.priority}
+    assert (found.kind is not Kind.PENDING) is fits(weaker)
+    assert fits(gone) is fits(weaker)
+    assert not any(fits(gone - {name}) for name in gone)
 
 
 def test_for_a_domain_borrowers_go_though_quota_is_free() -> None:
