@@ -1,10 +1,10 @@
-"""What another scheduler means for the work in a cluster: the app that knows the work says it when asked."""
+"""What another scheduler, or a node pool of other nodes, means for work: the app that knows it is asked and told."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from clusters.models import Cluster
+from clusters.models import Cluster, NodePool
 from clusters.ports import SchedulerFlavour
 
 NO_NAMES: Final[tuple[tuple[str, str], ...]] = ()
@@ -43,6 +43,9 @@ class Workforce(Protocol):
     def tend(self, ids: frozenset[str], /) -> Iterable[str]:
         """Of workloads made for a former scheduler, those that still live; what runs no more is made anew."""
 
+    def move(self, pool: NodePool, /) -> int:
+        """Have what waits in the pool made anew for the nodes that it is now; how much that is. In its transaction."""
+
 
 _workforces: Final[list[Workforce]] = []
 
@@ -68,6 +71,11 @@ def tend(ids: Iterable[str]) -> set[str]:
     """Those that still live."""
     wanted = frozenset(ids)
     return {each for workforce in _workforces for each in workforce.tend(wanted)} if wanted else set()
+
+
+def move(pool: NodePool) -> int:
+    """Have what waits in the pool made anew for the nodes that it is now; how much that is."""
+    return sum(workforce.move(pool) for workforce in _workforces)
 
 
 def _sum(parts: Iterable[Some]) -> Some:

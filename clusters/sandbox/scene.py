@@ -5,9 +5,10 @@ kube-scheduler: no queues (ResourceQuotas already spoke when the pods were creat
 the other pods of the group it names. Pods are named by their uid in the snapshot.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from clusters.durations import micros_of
 from clusters.flavours.common import TOPOLOGY_KEY
@@ -38,6 +39,15 @@ from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy
 from scheduling.priority import Preemptibility
 
 
+class ScenePool(NamedTuple):
+    """A node pool: its name, the label of its nodes, and how they are filled where each has a strategy."""
+
+    name: str
+    label_key: str
+    label_value: str
+    strategy: Strategy
+
+
 @dataclass(slots=True)
 class Scene:
     """The snapshot, and the way back from its names to the objects."""
@@ -66,7 +76,7 @@ class _Shards:
     named: Callable[[Manifest], str]
 
 
-def scene_of(store: Store, *, traits: Traits, strategies: Mapping[str, Strategy]) -> Scene:
+def scene_of(store: Store, *, traits: Traits, pools: Sequence[ScenePool]) -> Scene:
     """Read the whole cluster, as far as pods are decided about one by one or in groups."""
     dialect, whole = dialect_of(traits), traits.whole_gangs
     alive = [pod for pod in store.of(POD.key) if not is_terminal(pod) and not pod["spec"].get("schedulingGates")]
@@ -74,11 +84,11 @@ def scene_of(store: Store, *, traits: Traits, strategies: Mapping[str, Strategy]
     shards = _Shards({queue.name: queue.pool for queue in queues}, dialect.named) if dialect else None
     drafts = [part for draft in _drafted(store, alive, traits) for part in _split(draft)]
     snapshot = Snapshot(
-        nodes=tuple(nodes_of(store, pool_of if shards else lambda _node: ANY_POOL)),
+        nodes=tuple(nodes_of(store, partial(_home, pools) if shards else lambda _node: ANY_POOL)),
         queues=queues,
         groups=tuple(_group(draft, shards, whole=whole) for draft in drafts),
         now=int(store.now.timestamp() * 1_000_000),
-        strategies=strategies,
+        strategies={pool.name: pool.strategy for pool in pools} if traits.places_by_pool else {},
         leaves_out=_left_out(store, traits),
         levels=_levels(store, traits),
     )
@@ -103,6 +113,12 @@ def _levels(store: Store, traits: Traits) -> dict[str, tuple[str, ...]]:
         owner_of(each).removeprefix("pool."): tuple(level["nodeLabel"] for level in each["spec"]["levels"])
         for each in found
     }
+
+
+def _home(pools: Sequence[ScenePool], node: Manifest) -> str:
+    """A node of none of them is of the pool that its label names."""
+    found = labels(node)
+    return next((pool.name for pool in pools if found.get(pool.label_key) == pool.label_value), None) or pool_of(node)
 
 
 def nodes_of(store: Store, pool: Callable[[Manifest], str]) -> Iterator[Node]:

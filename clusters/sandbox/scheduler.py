@@ -1,6 +1,6 @@
 """The sandbox's scheduler: one cycle of the model over its objects, and the decisions written on the pods."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from clusters.flavours import flavour_for
@@ -8,16 +8,14 @@ from clusters.ports import Manifest
 from clusters.sandbox.admission import start_leaving
 from clusters.sandbox.conditions import set_condition
 from clusters.sandbox.journal import WARNING, note
-from clusters.sandbox.scene import Scene, scene_of
+from clusters.sandbox.scene import Scene, ScenePool, scene_of
 from clusters.sandbox.store import Store
 from clusters.sandbox.voices import Voice, title_of, voice_of
 from scheduling.cycle import cycle
 from scheduling.decisions import Evict, Start, Wait
-from scheduling.model import Strategy
 from scheduling.resources import Resources
 
 KUBE = "kube"
-NOTHING: Mapping[str, Strategy] = {}
 
 
 @dataclass(slots=True)
@@ -32,16 +30,15 @@ class Counts:
         return Counts(self.started + other.started, self.evicted + other.evicted, self.waiting + other.waiting)
 
 
-def run(store: Store, *, flavour: str, strategies: Mapping[str, Strategy] = NOTHING) -> Counts:
+def run(store: Store, *, flavour: str, pools: Sequence[ScenePool]) -> Counts:
     """Decide once for every pod that waits for a node; none waits, nothing is decided.
 
-    `strategies`: how each pool is filled, where this scheduler has one per pool.
     kube-scheduler places the pods of what is queued as whole jobs, and of a scheduler that is not simulated.
     """
     traits = flavour_for(flavour).traits
     if traits.queues_jobs or not traits.simulated:
         flavour, traits = KUBE, flavour_for(KUBE).traits
-    scene = scene_of(store, traits=traits, strategies=strategies if traits.places_by_pool else NOTHING)
+    scene = scene_of(store, traits=traits, pools=pools)
     if not any(group.waiting for group in scene.snapshot.groups):
         return Counts()
     scheduler = _Scheduler(store, scene, voice_of(store, scene, traits))

@@ -13,6 +13,7 @@ from django.db.models import Q
 
 from clusters.models import Cluster, SandboxClock
 from clusters.sandbox import controllers, kubelet, kueue, scheduler
+from clusters.sandbox.scene import ScenePool
 from clusters.sandbox.store import Store
 from scheduling.model import Strategy
 
@@ -41,14 +42,20 @@ def tick(cluster: Cluster, *, now: datetime) -> TickResult:
         kubelet.run(store)
         queued = kueue.run(store, flavour=cluster.flavour)
         controllers.run(store)
-        strategies = {pool.name: Strategy(pool.gpu_placement) for pool in cluster.node_pools.all()}
-        counts = queued + scheduler.run(store, flavour=cluster.flavour, strategies=strategies)
+        counts = queued + scheduler.run(store, flavour=cluster.flavour, pools=_pools(cluster))
         written = store.flush()
         if written:
             store.prune()
     return TickResult(
         claimed=True, started=counts.started, evicted=counts.evicted, waiting=counts.waiting, written=written
     )
+
+
+def _pools(cluster: Cluster) -> list[ScenePool]:
+    return [
+        ScenePool(pool.name, pool.label_key, pool.label_value, Strategy(pool.gpu_placement))
+        for pool in cluster.node_pools.all()
+    ]
 
 
 def _claim(cluster: Cluster, now: datetime) -> bool:

@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 from django.utils import timezone
 
+from clusters import switches
 from clusters.enqueue import wake_sync
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import BACKENDS
@@ -151,7 +152,10 @@ def update_node_pool(
     topology_levels: Sequence[str] | None = None,
     is_default: bool | None = None,
 ) -> NodePool:
-    """Change what makes a pool; what is not given stays. Its name stays: queues are named after it."""
+    """Change what makes a pool; what is not given stays. Its name stays: queues are named after it.
+
+    With another label or other levels it has other nodes: what waits for them is made anew.
+    """
     if is_default is False and pool.is_default:
         raise Refused.at("/is_default", "default_needed", "Make another pool the default instead.")
     _refuse_placement(pool.cluster, None if gpu_placement == pool.gpu_placement else gpu_placement)
@@ -168,12 +172,15 @@ def update_node_pool(
     for name, value in wanted.items():
         if value is not None:
             setattr(pool, name, value)
-    if told[0] and told != _told(pool):
+    other = told != _told(pool)
+    if told[0] and other:
         _refuse_while_it_runs(pool)
         pool.topology_revision += 1
     pool.updated_by = actor.name
     _store(pool)
-    record(actor, "node_pool.update", pool, detail={"before": before, "after": _as_audit(pool)})
+    moved = switches.move(pool) if other else 0
+    detail = {"before": before, "after": _as_audit(pool), **({"made_anew": moved} if moved else {})}
+    record(actor, "node_pool.update", pool, detail=detail)
     return pool
 
 

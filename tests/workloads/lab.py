@@ -5,7 +5,10 @@ from typing import Any
 
 from clusters.backends.sandbox import SandboxGateway
 from clusters.flavours.volcano_conf import CONF, KEY
+from clusters.kinds import kind_for
+from clusters.kinds_core import kind_of_workload
 from clusters.models import Cluster, SandboxClock
+from clusters.ports import Kind, Manifest, ObjectRef
 from clusters.sandbox.tick import tick
 from clusters.services.observe import observe_cluster
 from clusters.services.reconcile import reconcile
@@ -22,6 +25,7 @@ from tests.factories.tenants import (
 )
 from tests.factories.workloads import pytorch_job, spec_of
 from workloads.models import Workload
+from workloads.queues import object_name
 from workloads.services.apply import sweep
 from workloads.services.submission import submit
 
@@ -89,3 +93,12 @@ def fresh(workload: Workload) -> Workload:
     """The row as it is now, with what stands around it."""
     rows = Workload.objects.select_related("project__cluster", "project__department", "type", "priority")
     return rows.get(pk=workload.pk)
+
+
+def made(lab: Lab, workload: Workload, kind: Kind | None = None) -> Manifest | None:
+    """The workload's own object, or what stands beside it."""
+    manifest = fresh(workload).spec
+    known = kind_for(manifest["api_version"], manifest["manifest"]["kind"])
+    assert known is not None
+    ref = ObjectRef(kind or kind_of_workload(known), object_name(workload), workload.project.namespace)
+    return SandboxGateway(lab.cluster).get(ref)

@@ -6,16 +6,14 @@ import pytest
 from django.utils import timezone
 
 from clusters.backends.sandbox import SandboxGateway
-from clusters.kinds import kind_for
-from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD, KAI_QUEUE, kind_of_workload
+from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD, KAI_QUEUE
 from clusters.models import LeftBehind
-from clusters.ports import Kind, Manifest, ObjectRef
+from clusters.ports import Manifest
 from clusters.services.switching import SwitchPlan, plan_switch, switch_flavour
 from portal.core.actors import SYSTEM
 from tests.factories.workloads import pytorch_job
-from tests.workloads.lab import Lab, fresh
+from tests.workloads.lab import Lab, fresh, made
 from workloads.models import Workload, WorkloadEvent
-from workloads.queues import object_name
 from workloads.services import switching
 from workloads.services.lifecycle import delete, resume, stop
 
@@ -32,15 +30,6 @@ def switch(lab: Lab, flavour: str) -> SwitchPlan:
     plan = plan_switch(cluster=lab.cluster, flavour=flavour)
     switch_flavour(cluster=lab.cluster, flavour=flavour, generation=plan.generation, actor=SYSTEM)
     return plan
-
-
-def made(lab: Lab, workload: Workload, kind: Kind | None = None) -> Manifest | None:
-    """The workload's own object, or what stands beside it."""
-    manifest = fresh(workload).spec
-    known = kind_for(manifest["api_version"], manifest["manifest"]["kind"])
-    assert known is not None
-    ref = ObjectRef(kind or kind_of_workload(known), object_name(workload), workload.project.namespace)
-    return SandboxGateway(lab.cluster).get(ref)
 
 
 def scheduler_of(manifest: Manifest | None) -> str:

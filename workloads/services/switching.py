@@ -1,4 +1,4 @@
-"""What another scheduler means for the workloads of a cluster: what runs stays as it is, what waits is made anew."""
+"""What another scheduler, or a pool of other nodes, means for workloads: what runs stays, what waits is made anew."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import Final
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from clusters.models import Cluster
+from clusters.models import Cluster, NodePool
 from clusters.ports import SchedulerFlavour
 from clusters.switches import Some, Work
 from workloads.lifecycle import ENDED, HOLDING
@@ -47,15 +47,19 @@ class _Workforce:
             _make_due(living.filter(due_at=None))
         return found
 
+    def move(self, pool: NodePool, /) -> int:
+        """Its pods would wait for nodes that are no longer the pool's, or by levels that it no longer has."""
+        return _make_due(_living().filter(project__cluster=pool.cluster_id, pool_name=pool.name))
+
 
 def _living() -> QuerySet[Workload]:
     return Workload.objects.filter(deleted_at__isnull=True).exclude(phase__in=ENDED)
 
 
-def _make_due(rows: QuerySet[Workload]) -> None:
+def _make_due(rows: QuerySet[Workload]) -> int:
     wanted = rows.exclude(RUNS).exclude(desired_phase=DesiredPhase.DELETED)
     due = timezone.now() + FIRST_THE_QUEUES
-    wanted.update(generation=F("generation") + 1, due_at=due, attempts=0, apply_error="")
+    return wanted.update(generation=F("generation") + 1, due_at=due, attempts=0, apply_error="")
 
 
 def _some(rows: QuerySet[Workload]) -> Some:
