@@ -261,8 +261,8 @@ class Traits:
     """It is told every single domain with its nodes, as they were seen."""
     fixed_topologies: bool = False
     """What runs is counted under the levels of its start, and they never change: others are told under a new name."""
-    pods_say_min_runtime: bool = False
-    """How long work is left alone stands at its pods, not at its queue: it is one time, and stays as they were made."""
+    spares_young: Literal["queues", "pods", "held"] = "held"
+    """What leaves young work alone: its queues' rule, its pods' (one time, as they were made), Rung (`held`)."""
     inquiries: Inquiries | None = None
     """What it is asked again and again while something waits."""
     rigid: str = ""

@@ -38,6 +38,16 @@ class MinRuntimes:
         own, above = self.of_project(project_id, department_id), self.of_department(department_id)
         return own if own is not None else above or 0
 
+    def against(self, taker_department_id: int, project_id: int, department_id: int) -> int:
+        """What a project's runs get where somebody of that department wants their room."""
+        if taker_department_id == department_id:
+            return self.effective(project_id, department_id)
+        return self.of_department(department_id) or 0
+
+    def __bool__(self) -> bool:
+        """Is anything guaranteed to anybody?"""
+        return any((*self.departments.values(), *self.projects.values()))
+
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
@@ -60,11 +70,11 @@ def min_runtimes_of(cluster: Cluster) -> MinRuntimes:
 
 
 def guarantee_of(project: Project) -> Guarantee | None:
-    """What holds for the runs of a project, where the scheduler keeps it; None: nothing is guaranteed."""
+    """What holds for the runs of a project; None: nothing is guaranteed."""
     rules = _rules_of(project)
     own, above = rules.of_project(project.pk, project.department_id), rules.of_department(project.department_id)
     inside = rules.effective(project.pk, project.department_id)
-    across = inside if flavour_for(project.cluster.flavour).traits.pods_say_min_runtime else above or 0
+    across = inside if flavour_for(project.cluster.flavour).traits.spares_young == "pods" else above or 0
     if not inside and not across:
         return None
     whose = f"project {project.name}" if own is not None else f"department {project.department.name}"

@@ -8,7 +8,6 @@ from django.db.models import Count, QuerySet, Sum
 from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from clusters.ports import DesiredState
-from clusters.promises import MIN_RUNTIME, promise_of
 from clusters.sources import EVERYBODY, pool_spec
 from scheduling.resources import Limit
 from tenants.min_runtimes import MinRuntimes, min_runtimes_of
@@ -32,8 +31,7 @@ def desired_state(cluster: Cluster, *, owner: str = EVERYBODY) -> DesiredState:
     parents = quotas_in(DepartmentQuota.objects.filter(department__in=departments))
     leaves = quotas_in(ProjectQuota.objects.filter(project__in=few))
     caps = _caps(few)
-    at_queues = promise_of(flavour, MIN_RUNTIME).enforced != "no" and not flavour.traits.pods_say_min_runtime
-    rules = min_runtimes_of(cluster) if at_queues else MinRuntimes()
+    rules = min_runtimes_of(cluster) if flavour.traits.spares_young == "queues" else MinRuntimes()
     promised = _promised(departments) if flavour.traits.sums_projects else {}
     return DesiredState(
         departments=tuple(

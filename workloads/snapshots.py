@@ -27,7 +27,7 @@ from scheduling.resources import Limit, Resources
 from scheduling.taints import Taint, Toleration
 from tenants.models import Project
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle import WAITING
+from workloads.lifecycle import HELD_BACK, WAITING
 from workloads.models import DesiredPhase, Workload
 from workloads.node_choice import borne_taints, selected_labels, shared_topology, wanted_placement
 from workloads.owners import workload_ids
@@ -161,7 +161,7 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
     by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
     topologies = _noted(common.TOPOLOGY_KEY, minimum) if traits.knows_domains else {}
-    carried = _carried(minimum) if traits.pods_say_min_runtime else {}
+    carried = _carried(minimum) if traits.spares_young == "pods" else {}
     placements = _noted(common.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name})
     homes = _leaves(state.projects)
     drafts: dict[str, list[ObservedPod]] = {}
@@ -260,13 +260,13 @@ def _pod(pod: ObservedPod) -> Pod:
 
 
 def _unborn(cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool]) -> Iterator[PodGroup]:
-    """Waiting workloads that nothing has been observed of yet."""
+    """Waiting workloads that nothing has been observed of yet, but those that Rung itself holds back."""
     seen = {pod.owner_id for pod in pods}
     by_name = {pool.name: pool for pool in pools}
     rows = Workload.objects.filter(
         project__cluster=cluster, phase__in=WAITING, desired_phase=DesiredPhase.RUNNING, deleted_at__isnull=True
     )
-    for workload in rows.select_related("project", "priority"):
+    for workload in rows.exclude(phase_reason=HELD_BACK).select_related("project", "priority"):
         if str(workload.pk) not in seen and (pool := by_name.get(workload.pool_name)):
             yield group_of(wanted_of(workload, pool), cluster.flavour)
 

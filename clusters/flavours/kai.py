@@ -41,6 +41,7 @@ class Kai:
         told_by_label=(KAI_POD_GROUP,),
         retells=kai_reading.retell,
         topologies=KAI_TOPOLOGY,
+        spares_young="queues",
     )
 
     def kinds(self) -> Sequence[Kind]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from clusters.ports import Promise
+from clusters.promises import RUNG_HOLDS
 from scheduling.priority import THRESHOLD, Preemptibility
 
 EVICTABLE: Final = "kube-scheduler cannot protect it: any pod of a higher priority, in any namespace, may evict it."
@@ -110,8 +111,8 @@ PROMISES: Final = (
     Promise(
         "min_runtime",
         "Young work is left alone for its min guaranteed runtime",
-        "no",
-        "The kube-scheduler evicts a lower priority however short it has run.",
-        "Give work that needs its time a higher priority, or choose KAI.",
+        "partly",
+        f"The kube-scheduler evicts a lower priority however short it has run, {RUNG_HOLDS}",
+        "Give work that must not go at all a higher priority, or choose KAI.",
     ),
 )

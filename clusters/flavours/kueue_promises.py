@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from clusters.ports import Promise
+from clusters.promises import RUNG_HOLDS
 from scheduling.priority import Preemptibility
 
 EVICTABLE: Final = (
@@ -108,8 +109,8 @@ PROMISES: Final = (
     Promise(
         "min_runtime",
         "Young work is left alone for its min guaranteed runtime",
-        "no",
-        "Kueue evicts lower priorities and borrowers however short they have run.",
+        "partly",
+        f"Kueue evicts lower priorities and borrowers however short they have run, {RUNG_HOLDS}",
         "Keep work that needs its time within the deserved quota and on a high priority, or choose KAI.",
     ),
 )

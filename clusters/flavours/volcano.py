@@ -67,7 +67,7 @@ class Volcano:
         topologies=VOLCANO_HYPER_NODE,
         names_domains=True,
         rigid=RIGID,
-        pods_say_min_runtime=True,
+        spares_young="pods",
     )
 
     def kinds(self) -> Sequence[Kind]:

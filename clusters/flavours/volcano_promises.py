@@ -12,6 +12,7 @@ from typing import Final
 from clusters.flavours.volcano_conf import SHIPPED, Conf, conf_of
 from clusters.flavours.volcano_votes import CDP
 from clusters.ports import Enforced, Facts, Promise
+from clusters.promises import RUNG_HOLDS
 from scheduling.decisions import Cause
 
 CONFIGURE: Final = (
@@ -204,10 +205,11 @@ def _not_taken_back(conf: Conf) -> dict[str, bool]:
 
 
 def _lost_time(conf: Conf) -> tuple[Enforced, str] | None:
-    """Of being left alone while young."""
-    if CDP not in conf.plugins:
-        return "no", "Without the plugin cdp preempt and reclaim take work however short it has run."
-    if not conf.unspared:
-        return None
+    """Of being left alone while young. What evicts nobody is not held back either."""
     actions = " and ".join(conf.unspared)
-    return "no", f"Where it stands the plugin cdp does not keep young work from the action {actions}."
+    if CDP not in conf.plugins:
+        why = "Without the plugin cdp preempt and reclaim take work however short it has run"
+        return ("partly", f"{why}, {RUNG_HOLDS}") if actions else ("no", f"{why}.")
+    if not actions:
+        return None
+    return "partly", f"Where it stands the plugin cdp does not keep young work from the action {actions}, {RUNG_HOLDS}"

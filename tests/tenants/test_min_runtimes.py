@@ -130,7 +130,7 @@ def test_the_console_sets_one_and_keeps_its_history(
 
 @pytest.mark.parametrize(
     ("flavour", "kept"),
-    [("kai", "Kept by KAI Scheduler: partly."), ("kube", "Kept by kube-scheduler: no.")],
+    [("kai", "Kept under KAI Scheduler: partly."), ("kube", "Kept under kube-scheduler: partly.")],
 )
 def test_the_project_page_says_it_and_whether_it_is_kept(
     client_of: Callable[[User], Client], alice: User, research: Department, llm_team: Project, flavour: str, kept: str
@@ -148,10 +148,10 @@ def test_the_project_page_says_it_and_whether_it_is_kept(
     [
         pytest.param("preempt", "{name: priority}, {name: cdp}", "partly. Pods carry the time", id="kept"),
         pytest.param(
-            "preempt", "{name: cdp}, {name: gang}, {name: priority}", "no. As its configuration", id="not last"
+            "preempt", "{name: cdp}, {name: gang}, {name: priority}", "partly. As its configuration", id="not last"
         ),
         pytest.param(
-            "preempt", "{name: priority}", "no. As its configuration on this cluster says. Without", id="none"
+            "preempt", "{name: priority}", "partly. As its configuration on this cluster says. Without", id="none"
         ),
         pytest.param("", "", "no. Assumed, since its configuration could not be read", id="unread"),
     ],
@@ -171,7 +171,7 @@ def test_on_volcano_its_configuration_says_whether_it_is_kept_and_there_is_one_t
     guarantee(llm_team, 30)
     page = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())
     assert "a preemptible run is left alone for 30 m (rule of project llm-team)" in page
-    assert f"Kept by Volcano: {kept}" in page
+    assert f"Kept under Volcano: {kept}" in page
 
 
 @pytest.mark.parametrize(

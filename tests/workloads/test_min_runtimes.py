@@ -62,15 +62,6 @@ def test_the_forecast_waits_where_the_sandbox_waits_and_evicts_where_it_evicts(f
     assert fresh(young).preempted_count == 1
 
 
-def test_kube_evicts_the_young_and_says_so_beforehand() -> None:
-    _lab, team, young = guaranteed("kube")
-    answer = ask(team, priority="medium")
-    assert answer.verdict is Verdict.EVICTS
-    assert answer.assurances == ()
-    assert "is not kept here: The kube-scheduler evicts a lower priority" in " ".join(answer.cautions)
-    assert protection_of(fresh(young)) is None
-
-
 @pytest.mark.parametrize(
     ("flavour", "preemptibility", "said"),
     [
@@ -84,22 +75,6 @@ def test_who_submits_is_told(flavour: str, preemptibility: str, said: list[str])
     _, team, _ = guaranteed(flavour)
     found = ask(team, preemptibility=preemptibility).assurances
     assert [text[: len(words)] for text, words in zip(found, said, strict=True)] == said
-
-
-def test_volcano_without_the_plugin_evicts_the_young_and_says_so_beforehand() -> None:
-    lab = Lab("volcano")
-    configure(lab, CONF.replace("cdp", "nodeorder"))
-    team = lab.project("llm-team", deserved=16)
-    set_min_runtime(owner=team, minutes=30, actor=SYSTEM)
-    young = lab.submit(team, "young", gpus=8)
-    lab.settle()
-    answer = ask(team, priority="medium")
-    assert (answer.verdict, answer.assurances) == (Verdict.EVICTS, ())
-    assert "is not kept here: As its configuration on this cluster says. Without" in " ".join(answer.cautions)
-    assert protection_of(fresh(young)) is None
-    lab.submit(team, "strong", gpus=8, priority="medium")
-    lab.settle(4)
-    assert fresh(young).preempted_count == 1
 
 
 def test_on_volcano_other_departments_wait_for_a_projects_own_rule_too() -> None:

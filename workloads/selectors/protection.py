@@ -7,14 +7,13 @@ from datetime import UTC, datetime, timedelta
 from django.utils import timezone
 
 from clusters.flavours import flavour_for
-from clusters.promises import MIN_RUNTIME
-from clusters.services.configured import promise_on
 from scheduling.cycle import preview
 from scheduling.min_runtime import is_guaranteed, protected_until
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Preemptibility
 from tenants.min_runtimes import Guarantee, guarantee_of
 from tenants.models import Project
+from workloads.holding_back import rung_spares
 from workloads.lifecycle import HOLDING
 from workloads.models import Workload
 
@@ -23,13 +22,15 @@ from workloads.models import Workload
 class Protection:
     """Until when a run is left alone inside its department and by other departments, and by whose rule.
 
-    core: how many of its pods that holds for; None: for all.
+    core: how many of its pods that holds for; None: for all. by_rung: its scheduler knows of no such time, so it holds
+    as far as Rung can hold back who would evict it.
     """
 
     inside: datetime
     across: datetime
     rule_of: str
     core: int | None
+    by_rung: bool = False
 
     @property
     def differs(self) -> bool:
@@ -39,7 +40,7 @@ class Protection:
 
 def protection_of(workload: Workload) -> Protection | None:
     """What protects this run now. None: nothing does, or nothing has to, since it is not preemptible."""
-    if workload.phase not in HOLDING or workload.started_at is None or not _kept(workload.project):
+    if workload.phase not in HOLDING or workload.started_at is None:
         return None
     if workload.preemptibility != Preemptibility.PREEMPTIBLE:
         return None
@@ -47,22 +48,24 @@ def protection_of(workload: Workload) -> Protection | None:
     if found is None or timezone.now() >= workload.started_at + max(found.inside, found.across):
         return None
     minimum = workload.spec.get("min_member") or 1
-    core = minimum if minimum < workload.pod_count and not _pods_say(workload.project) else None
-    return Protection(workload.started_at + found.inside, workload.started_at + found.across, found.rule_of, core)
+    core = minimum if minimum < workload.pod_count and _queues_say(workload.project) else None
+    return Protection(
+        inside=workload.started_at + found.inside,
+        across=workload.started_at + found.across,
+        rule_of=found.rule_of,
+        core=core,
+        by_rung=rung_spares(workload.project.cluster),
+    )
 
 
-def protection_sentences(
-    project: Project, *, preemptibility: str, pods: int, minimum: int
-) -> tuple[Sequence[str], Sequence[str]]:
-    """What is to be known of it before something preemptible is submitted: good news, and what will not be kept."""
+def protection_sentences(project: Project, *, preemptibility: str, pods: int, minimum: int) -> Sequence[str]:
+    """What is to be known of it before something preemptible is submitted."""
     found = guarantee_of(project) if preemptibility == Preemptibility.PREEMPTIBLE else None
     if found is None:
-        return (), ()
-    if not _kept(project):
-        promise = promise_on(project.cluster, MIN_RUNTIME)
-        return (), (f"The min guaranteed runtime of {found.rule_of} is not kept here: {promise.explanation}",)
-    whom = f"{minimum} of its pods are" if minimum < pods and not _pods_say(project) else "it is"
-    return (f"From its start {whom} left alone {found}: the min guaranteed runtime of {found.rule_of}.",), ()
+        return ()
+    whom = f"{minimum} of its pods are" if minimum < pods and _queues_say(project) else "it is"
+    limited = ", as far as Rung can hold back who would evict it" if rung_spares(project.cluster) else ""
+    return (f"From its start {whom} left alone {found}{limited}: the min guaranteed runtime of {found.rule_of}.",)
 
 
 def held_off(snapshot: Snapshot, candidate: PodGroup, flavour: str) -> Sequence[str]:
@@ -79,13 +82,14 @@ def held_off(snapshot: Snapshot, candidate: PodGroup, flavour: str) -> Sequence[
     return (f"It may evict {whom} once their min guaranteed runtime is over, at {when:%Y-%m-%d %H:%M} UTC.",)
 
 
-def _kept(project: Project) -> bool:
-    return promise_on(project.cluster, MIN_RUNTIME).enforced != "no"
+def _queues_say(project: Project) -> bool:
+    """Its scheduler asks the queue, and then only about as many pods as the group needs."""
+    return flavour_for(project.cluster.flavour).traits.spares_young == "queues"
 
 
 def _pods_say(project: Project) -> bool:
     """Its pods carry it, each for itself, as they were made."""
-    return flavour_for(project.cluster.flavour).traits.pods_say_min_runtime
+    return flavour_for(project.cluster.flavour).traits.spares_young == "pods"
 
 
 def _guarantee(workload: Workload) -> Guarantee | None:

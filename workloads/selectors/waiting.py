@@ -18,7 +18,7 @@ from scheduling.decisions import Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Preemptibility
 from scheduling.reasons import Reason
-from workloads.lifecycle import WAITING
+from workloads.lifecycle import HELD_BACK, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.selectors.configuration import configured_so
 from workloads.sentences import duration_text, pend_sentence
@@ -68,6 +68,8 @@ def why_waiting(workload: Workload) -> Headline | None:
         return None
     if workload.phase != Phase.PENDING or workload.project.cluster.state == ClusterState.PAUSED:
         return _not_there_yet(workload)
+    if workload.phase_reason == HELD_BACK:
+        return _headline(workload, workload.phase_message, reason=HELD_BACK, source="rung")
     with steady():
         told = _told.of(_state_of(workload), lambda: _by_model(workload))
     return _by_scheduler(workload) if told is None else _headline(workload, **told)

@@ -25,7 +25,8 @@ from clusters.ports import JobSpec, Reading
 from clusters.services.former import made_for
 from clusters.services.jobs import apply_job, delete_job
 from clusters.services.pruned import dropped_by
-from workloads.lifecycle import ENDED
+from workloads.holding_back import held_back
+from workloads.lifecycle import ENDED, HELD_BACK
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.queues import job_spec
 from workloads.reprioritising import on_change_of
@@ -38,6 +39,7 @@ LEASE: Final = timedelta(seconds=20)
 LONGEST_WAIT: Final = timedelta(minutes=5)
 SETTLE: Final = timedelta(seconds=2)
 ROOM_WAIT: Final = timedelta(seconds=30)
+HANDED_OVER: Final = "Handed to the scheduler."
 MOST_ATTEMPTS: Final = 10
 BATCH: Final = 20
 SWEEP_SECONDS: Final = 4.0
@@ -115,6 +117,8 @@ def _act(workload: Workload) -> None:
         _after_delete(workload)
     elif workload.phase in ENDED:
         _done(workload)
+    elif workload.desired_phase == DesiredPhase.RUNNING and (reading := held_back(workload)):
+        _wait_outside(workload, reading)
     elif workload.desired_phase == DesiredPhase.RUNNING and _waits_for_a_former_scheduler(workload):
         _move_over(workload)
     elif workload.desired_phase == DesiredPhase.RUNNING and (stale := _stale_pods(workload, job)):
@@ -187,7 +191,9 @@ def _after_apply(workload: Workload) -> None:
     _done(workload)
     now = timezone.now()
     if workload.phase in {Phase.CREATING, Phase.RESUMING}:
-        move(workload=workload, to=Phase.PENDING, at=now, reason="", message="Handed to the scheduler.")
+        move(workload=workload, to=Phase.PENDING, at=now, reason="", message=HANDED_OVER)
+    elif workload.phase_reason == HELD_BACK:
+        keep_reason(workload, Reading("HandedOver", HANDED_OVER), now)
     elif workload.phase == Phase.STOPPING and not _live_pods(workload):
         move(workload=workload, to=Phase.STOPPED, at=now, allocated_gpu_milli=0, running_pods=0)
 
@@ -240,13 +246,13 @@ def _failed(workload: Workload, error: ClusterError) -> None:
     elif workload.desired_phase != DesiredPhase.RUNNING:
         _again(workload, LONGEST_WAIT, error.message, counts=False)
     elif reading := room_is_missing(workload, error):
-        _wait_for_room(workload, reading)
+        _wait_outside(workload, reading)
     else:
         _give_up(workload, error.code, error.message)
 
 
-def _wait_for_room(workload: Workload, reading: Reading) -> None:
-    """A quota has no room for a bare pod: nobody but Rung asks for it again, so it waits like others do."""
+def _wait_outside(workload: Workload, reading: Reading) -> None:
+    """A quota has no room for a bare pod, or Rung holds it back: nobody else asks again, so it waits like others do."""
     now = timezone.now()
     if workload.phase in {Phase.CREATING, Phase.RESUMING}:
         said: dict[str, Any] = {"reason": reading.reason, "message": reading.message, "detail": reading.numbers}

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from clusters.models import Cluster, ClusterState, NodePool, ObservedPod
@@ -23,6 +23,8 @@ from scheduling.decisions import Kind, Outcome
 from scheduling.model import Snapshot
 from workloads.admission import could_hold
 from workloads.enqueue import wake_apply
+from workloads.holding_back import hold_of, is_held
+from workloads.lifecycle import HELD_BACK
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.pool_turns import PATIENCE, its_turn_is_over, waited_in_pool
 from workloads.sentences import duration_text, pend_sentence
@@ -51,12 +53,12 @@ def try_next_pools() -> int:
 def _waiting(now: datetime) -> Iterator[Workload]:
     """Most important first, as a scheduler would take them."""
     rows = Workload.objects.filter(
+        Q(applied_generation=F("generation")) | Q(phase_reason=HELD_BACK),
         phase=Phase.PENDING,
         desired_phase=DesiredPhase.RUNNING,
         deleted_at=None,
         allocated_gpu_milli=0,
         running_pods=0,
-        applied_generation=F("generation"),
         phase_at__lte=now - PATIENCE,
         node_pools__1__isnull=False,
         project__cluster__state=ClusterState.ACTIVE,
@@ -98,7 +100,8 @@ def _in_cluster(cluster: Cluster, workloads: Iterable[Workload], now: datetime) 
 
 
 def _may_go(workload: Workload, here: Outcome, now: datetime) -> bool:
-    return its_turn_is_over(waited=_waited(workload, now), starts_here=here.kind is not Kind.PENDING)
+    starts_here = here.kind is not Kind.PENDING and not is_held(workload)
+    return its_turn_is_over(waited=_waited(workload, now), starts_here=starts_here)
 
 
 def _without(snapshot: Snapshot, workload: Workload) -> Snapshot:
@@ -118,7 +121,8 @@ def _elsewhere(
     for pool in chain:
         if pool != present and could_hold(workload, pool):
             outcome = _outcome(snapshot, workload, pool)
-            if outcome.kind is not Kind.PENDING:
+            held = hold_of(outcome, workload.project)
+            if outcome.kind is not Kind.PENDING and not held:
                 return pool, outcome
     return None
 
@@ -135,10 +139,17 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
             return False
         workload.pool_name, workload.generation = pool.name, workload.generation + 1
         message = f"After {waited} in {left}, where it {why}, it is tried in {pool.name}: {WORDS[there.kind]}."
-        detail = {"from": left, "to": pool.name, "because": str(here.pend.reason) if here.pend else "slow"}
+        detail = {"from": left, "to": pool.name, "because": _because(workload, here)}
         note(workload=workload, at=now, type_=EventType.SCHEDULING, reason="NextPool", message=message, detail=detail)
         wake_apply(workload.pk)
     return True
+
+
+def _because(workload: Workload, here: Outcome) -> str:
+    """The same as a word for programs."""
+    if is_held(workload):
+        return HELD_BACK
+    return str(here.pend.reason) if here.pend else "slow"
 
 
 def _why(workload: Workload, here: Outcome) -> str:

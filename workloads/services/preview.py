@@ -33,7 +33,9 @@ from workloads.forecasts import (
     turn_sentence,
 )
 from workloads.gang_room import refuse_larger_gang
+from workloads.holding_back import Hold, hold_of
 from workloads.intake import WorkloadSpec
+from workloads.lifecycle import HELD_BACK
 from workloads.models import Workload
 from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
@@ -86,7 +88,7 @@ class _Stage:
         """A forecast with what is the same in all of them."""
         cluster, effective = self.project.cluster, self.effective
         flavour = flavour_for(cluster.flavour)
-        assured, unassured = protection_sentences(
+        assured = protection_sentences(
             self.project,
             preemptibility=effective.preemptibility,
             pods=self.spec.pods,
@@ -102,7 +104,6 @@ class _Stage:
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
                 *(domain_cautions(cluster) if shared_topology(self.spec) else ()),
                 *limit_sentences(self.project, category_of(type_of(self.spec))),
-                *unassured,
             ),
             assurances=assured,
             promises=promises_on(cluster),
@@ -150,12 +151,20 @@ def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
     """In the first of its pools; where that one does not let it start, in the next one that does."""
     snapshot, _at = snapshot_of(stage.project.cluster)
     first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
-    if outcome.kind is Kind.PENDING:
+    if not _may_start(stage, outcome):
         for pool in pools[1:]:
             later = _outcome(stage, pool, snapshot)
-            if later.kind is not Kind.PENDING:
+            if _may_start(stage, later):
                 return _later(stage, _told(stage, pool, snapshot, later), first, outcome)
     return _told(stage, first, snapshot, outcome)
+
+
+def _may_start(stage: _Stage, outcome: Outcome) -> bool:
+    return outcome.kind is not Kind.PENDING and not _hold(stage, outcome)
+
+
+def _hold(stage: _Stage, outcome: Outcome) -> Hold | None:
+    return hold_of(outcome, stage.project)
 
 
 def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
@@ -166,11 +175,15 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) ->
     """It does not start in its first choice: why, and when the next one has its turn."""
     labels = queue_labels(desired_state(stage.project.cluster, domains=False))
     why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else "waits"
+    if hold := _hold(stage, outcome):
+        why = f"waits: {hold}"
     sentence = turn_sentence(found.sentence, first=first.name, why=why, patience=PATIENCE.seconds)
     return replace(found, sentence=sentence)
 
 
 def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
+    if hold := _hold(stage, outcome):
+        return _held(stage, pool, snapshot, hold)
     verdict = VERDICTS[outcome.kind]
     victims = _victims(stage, snapshot, outcome)
     labels = queue_labels(desired_state(stage.project.cluster, domains=False))
@@ -191,6 +204,12 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
     )
     blind = flavour_for(stage.project.cluster.flavour).traits.queues_jobs and not pool.topology_levels
     return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome) if blind else found
+
+
+def _held(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: Hold) -> Forecast:
+    """It would evict young work, where nobody but Rung leaves that alone."""
+    base = stage.answer(Verdict.WAITS, f"Waits: {hold}.", pool.name)
+    return replace(base, reason=HELD_BACK, numbers=hold.numbers(), alternatives=_alternatives(stage, pool, snapshot))
 
 
 def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:

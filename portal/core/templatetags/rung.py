@@ -45,6 +45,7 @@ REASONS: Final = {
     "NoDomain": "no room close together",
     "GangIncomplete": "waits for the rest of its pods",
     "Evicting": "victims are ending",
+    "HeldBack": "would evict young work",
     "CompletionsReached": "every pod succeeded",
     "BackoffLimitExceeded": "failed too often",
     "DeadlineExceeded": "ran out of its time",
