@@ -7,6 +7,7 @@ began after somebody was held back do not hold it any longer: else newcomers wou
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from time import monotonic
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +28,9 @@ from workloads.owners import workload_ids
 from workloads.snapshots import group_of, snapshot_of, wanted_of, workload_of
 
 STALE: Final = timedelta(seconds=120)
+SOONEST: Final = timedelta(seconds=5)
+SHARE: Final = 4
+"""All looks at whoever is held back in a cluster take at most one part in so many of a worker's time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,22 @@ def rung_spares(cluster: Cluster) -> bool:
     return not asks_queues and bool(set(TOO_YOUNG.values()) - left_out(cluster))
 
 
-def held_back(workload: Workload) -> Reading | None:
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is said of a workload that is held back, and after which time it is looked at again."""
+
+    reading: Reading
+    pause: timedelta
+
+
+def held_back(workload: Workload) -> Held | None:
     """Why it is not handed over now. None: it may be, or was before; or nobody knows whom it would evict."""
     cluster = workload.project.cluster
     if not _is_outside(workload) or not rung_spares(cluster) or cluster.flavour not in FLAVOURS:
         return None
-    since = _since(workload)
     if cluster.observed_at is None or timezone.now() - cluster.observed_at > STALE:
         return None
+    began, since = monotonic(), _since(workload)
     pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
     if pool is None or not _young(workload.project, since):
         return None
@@ -68,7 +80,17 @@ def held_back(workload: Workload) -> Reading | None:
     others = replace(snapshot, groups=tuple(each for each in snapshot.groups if workload_of(each.name) != own))
     outcome = preview(others, group_of(wanted_of(workload, pool), cluster.flavour), flavour=cluster.flavour)
     found = hold_of(outcome, workload.project, since=since)
-    return Reading(HELD_BACK, f"{found}.", found.numbers()) if found else None
+    if found is None:
+        return None
+    pause = _pause(found, cluster, took=monotonic() - began)
+    return Held(Reading(HELD_BACK, f"{found}.", found.numbers()), pause)
+
+
+def _pause(hold: Hold, cluster: Cluster, *, took: float) -> timedelta:
+    """Soon, since room may come free; the later the more are held back, but at the end of its time at the latest."""
+    held = Workload.objects.filter(project__cluster=cluster, phase=Phase.PENDING, phase_reason=HELD_BACK).count()
+    pause = max(SOONEST, timedelta(seconds=SHARE * took * held))
+    return min(pause, max(hold.until - timezone.now(), timedelta(seconds=1)))
 
 
 def hold_of(outcome: Outcome, project: Project, *, since: datetime | None = None) -> Hold | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import count
 
 import pytest
 from django.test import Client
@@ -26,6 +27,7 @@ from tests.factories.workloads import job, pytorch_job, spec_of
 from tests.support.repository import ROOT
 from tests.workloads.lab import Lab, configure, fresh, made
 from tests.workloads.test_pool_order import BOTH, Pools
+from workloads import holding_back
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, Workload
 from workloads.selectors.protection import protection_of
@@ -329,3 +331,28 @@ def test_who_submits_is_told_how_far_it_holds(world: World) -> None:
     assert said.endswith(
         ", as far as Rung can hold back who would evict it: the min guaranteed runtime of project llm-team."
     )
+
+
+def test_it_is_looked_at_again_soon_and_at_the_end_of_the_time_at_the_latest(kube: World) -> None:
+    strong = kube.strong()
+    assert timedelta(seconds=4) < next_look(strong) <= timedelta(seconds=5)
+    kube.began(kube.young, minutes=30)
+    Workload.objects.filter(pk=kube.young.pk).update(started_at=fresh(kube.young).started_at + timedelta(seconds=3))
+    kube.turns(1)
+    assert next_look(strong) <= timedelta(seconds=3)
+
+
+def next_look(workload: Workload) -> timedelta:
+    due = fresh(workload).due_at
+    assert due
+    return due - timezone.now()
+
+
+def test_the_more_are_held_the_seldomer_each_is_looked_at(kube: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a thousand of them would take all the time that workers have."""
+    strong = kube.strong()
+    kube.strong("second")
+    clock = count(step=2)
+    monkeypatch.setattr(holding_back, "monotonic", lambda: next(clock))
+    kube.turns(1)
+    assert timedelta(seconds=15) < next_look(strong) <= timedelta(seconds=16)

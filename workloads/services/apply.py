@@ -117,8 +117,8 @@ def _act(workload: Workload) -> None:
         _after_delete(workload)
     elif workload.phase in ENDED:
         _done(workload)
-    elif workload.desired_phase == DesiredPhase.RUNNING and (reading := held_back(workload)):
-        _wait_outside(workload, reading)
+    elif workload.desired_phase == DesiredPhase.RUNNING and (held := held_back(workload)):
+        _wait_outside(workload, held.reading, held.pause)
     elif workload.desired_phase == DesiredPhase.RUNNING and _waits_for_a_former_scheduler(workload):
         _move_over(workload)
     elif workload.desired_phase == DesiredPhase.RUNNING and (stale := _stale_pods(workload, job)):
@@ -246,12 +246,12 @@ def _failed(workload: Workload, error: ClusterError) -> None:
     elif workload.desired_phase != DesiredPhase.RUNNING:
         _again(workload, LONGEST_WAIT, error.message, counts=False)
     elif reading := room_is_missing(workload, error):
-        _wait_outside(workload, reading)
+        _wait_outside(workload, reading, min(_pause(workload.attempts), ROOM_WAIT))
     else:
         _give_up(workload, error.code, error.message)
 
 
-def _wait_outside(workload: Workload, reading: Reading) -> None:
+def _wait_outside(workload: Workload, reading: Reading, pause: timedelta) -> None:
     """A quota has no room for a bare pod, or Rung holds it back: nobody else asks again, so it waits like others do."""
     now = timezone.now()
     if workload.phase in {Phase.CREATING, Phase.RESUMING}:
@@ -259,7 +259,6 @@ def _wait_outside(workload: Workload, reading: Reading) -> None:
         move(workload=workload, to=Phase.PENDING, at=now, **said)
     else:
         keep_reason(workload, reading, now)
-    pause = min(_pause(workload.attempts), ROOM_WAIT)
     _write(workload, due_at=now + pause, attempts=min(workload.attempts, MOST_ATTEMPTS - 1), apply_error="")
 
 
