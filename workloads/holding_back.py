@@ -120,7 +120,7 @@ def _young(project: Project, since: datetime | None) -> Mapping[UUID, datetime]:
     for pk, started, carried, owner, department in rows.values_list(*wanted):
         minutes = carried if asks_pods else rules.against(project.department_id, owner, department)
         end = started + timedelta(minutes=minutes)
-        if end > now and (since is None or started <= since):
+        if minutes and end > now and (since is None or started <= since):
             young[pk] = end
     return young
 

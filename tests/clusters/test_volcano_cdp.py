@@ -78,11 +78,11 @@ def test_whom_it_spares_hangs_on_every_tier_that_is_asked(
         pytest.param(facts(FIRST, SECOND, (QUIET,), actions="allocate, reclaim"), "reclaim", id="no preempt at all"),
     ],
 )
-def test_one_that_does_not_spare_is_warned_of_and_breaks_the_promise(found: Facts, actions: str) -> None:
+def test_one_that_does_not_spare_is_warned_of_and_leaves_it_to_rung(found: Facts, actions: str) -> None:
     assert NOT_SPARED.format(actions=actions) in warnings_of(found)
     told = promised(found)
-    assert (told.enforced, told.remedy) == ("no", LAST)
-    assert told.explanation.endswith(f"does not keep young work from the action {actions}.")
+    assert (told.enforced, told.remedy) == ("partly", LAST)
+    assert f"does not keep young work from the action {actions}, so Rung holds back what would" in told.explanation
 
 
 def test_an_action_that_is_not_there_takes_nobody_young() -> None:
@@ -102,14 +102,21 @@ def test_one_that_decides_alone_is_warned_of_since_priority_and_quota_count_no_m
 
 
 @pytest.mark.parametrize(
-    ("found", "source"),
-    [(facts(FIRST, SECOND), "As its configuration on this cluster says."), ({}, "Assumed, since")],
-    ids=["not named", "unread"],
+    ("found", "source", "enforced"),
+    [
+        pytest.param(
+            facts(FIRST, SECOND), "As its configuration on this cluster says.", "partly", id="Rung holds back"
+        ),
+        pytest.param({}, "Assumed, since", "no", id="nobody knows whom it evicts"),
+    ],
 )
-def test_without_it_young_work_is_taken_and_nobody_is_warned_who_has_no_rule(found: Facts, source: str) -> None:
+def test_without_it_young_work_is_taken_and_nobody_is_warned_who_has_no_rule(
+    found: Facts, source: str, enforced: str
+) -> None:
     told = promised(found)
-    assert (told.enforced, told.remedy) == ("no", LAST)
+    assert (told.enforced, told.remedy) == (enforced, LAST)
     assert told.explanation.startswith(source)
+    assert ("so Rung holds back" in told.explanation) == (enforced == "partly")
     assert "Without the plugin cdp" in told.explanation
     assert not [each for each in warnings_of(found) if "cdp" in each]
     assert not leaves_out(found) & set(TOO_YOUNG.values())
@@ -117,5 +124,5 @@ def test_without_it_young_work_is_taken_and_nobody_is_warned_who_has_no_rule(fou
 
 def test_what_was_kept_before_it_was_asked_for_is_read_as_without() -> None:
     older: Facts = {"actions": ["preempt", "reclaim"], "plugins": {"priority": {}, "capacity": {}}}
-    assert promised(older).enforced == "no"
+    assert "Without the plugin cdp" in promised(older).explanation
     assert leaves_out(older) == frozenset()

@@ -70,6 +70,7 @@ def test_the_shipped_one_neither_preempts_nor_reclaims() -> None:
         "over_quota_and_reclaim": "no",
         "department_limit": "partly",
         "topology": "no",
+        "min_runtime": "no",
     }
 
 
