@@ -21,6 +21,7 @@ from clusters.services.registration import try_stored
 from portal.core.actors import SYSTEM
 from portal.core.errors import Conflict, Refused
 from tenants.models import Project
+from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
 from tests.clusters.streaming import Watching, streaming
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, NodePoolFactory, ProjectQuotaFactory
 from tests.factories.workloads import spec_of
@@ -178,6 +179,21 @@ def test_a_higher_priority_evicts_in_its_queue_and_the_lower_one_waits_with_the_
     assert (record.preemptor, record.cause, record.gpu_milli) == (serve, "preempt", 8 * GPU)
     assert "insufficient unused quota for nvidia.com/gpu in flavor lab" in fresh(train).phase_message
     assert fresh(train).preempted_count == 1
+
+
+def test_who_would_evict_young_work_in_its_queue_is_held_back_until_the_rule_is_lifted(product: Product) -> None:
+    one, two = two_projects(product)
+    rule = set_min_runtime(owner=one, minutes=30, actor=SYSTEM)
+    with streaming(product.cluster, product.gateway) as watching:
+        train = running(product, watching, one, "train", priority="low")
+        running(product, watching, two, "other", priority="low")
+        serve = product.submit(one, a_job("serve"), priority="high")
+        assert (fresh(serve).phase, fresh(serve).phase_reason) == ("Pending", "HeldBack")
+        assert product.object_of(serve) is None
+        lift_min_runtime(rule=rule, actor=SYSTEM)
+        product.apply(serve)
+        watching.until(records_of(train).exists, seconds=PATIENCE)
+        watching.until(in_phase(serve, "Running"), seconds=PATIENCE)
 
 
 def test_another_priority_reaches_a_running_job_at_once(product: Product) -> None:

@@ -11,6 +11,7 @@ from clusters.observation import JobStatus, Observation
 from clusters.ports import Reading
 from clusters.services.inquiries import OPEN
 from workloads.enqueue import wake_apply
+from workloads.holding_back import is_held
 from workloads.lifecycle import ENDED, WAITING, Standing, next_phase
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.owners import workload_ids
@@ -134,7 +135,7 @@ def _advance(
     reading = _reading(workload, pods, job, observation.readings) if following in WAITING else Reading()
     if following != workload.phase:
         _move(workload, following, pods, job, reading, observation.at)
-    elif following in WAITING and reading.reason:
+    elif following in WAITING and reading.reason and (pods or not is_held(workload)):
         keep_reason(workload, reading, observation.at)
 
 
