@@ -43,7 +43,8 @@ class Hold:
     def __str__(self) -> str:
         """As a sentence about whoever is held back."""
         whom = "1 workload inside its" if self.count == 1 else f"{self.count} workloads inside their"
-        return f"Rung holds it back until {self.until:%Y-%m-%d %H:%M} UTC: it would evict {whom} min guaranteed runtime"
+        until = f"{self.until:%Y-%m-%d %H:%M} UTC at the latest"
+        return f"Rung holds it back until {until}: it would evict {whom} min guaranteed runtime"
 
     def numbers(self) -> dict[str, str]:
         """The same for programs: `until` as a moment, `workloads` as a count."""

@@ -120,7 +120,8 @@ def ask(project: Project, *, priority: str = "medium", **asked: tuple[str, ...])
 def test_it_waits_as_foretold_and_evicts_once_the_time_is_over(world: World) -> None:
     foretold = ask(world.team)
     strong = world.strong()
-    sentence = f"Rung holds it back until {world.over:%Y-%m-%d %H:%M} UTC: it would evict 1 workload inside its min"
+    until = f"{world.over:%Y-%m-%d %H:%M} UTC at the latest"
+    sentence = f"Rung holds it back until {until}: it would evict 1 workload inside its min"
     assert foretold.verdict is Verdict.WAITS
     assert foretold.sentence == f"Waits: {sentence} guaranteed runtime."
     assert (foretold.reason, foretold.numbers["workloads"]) == ("HeldBack", "1")
