@@ -24,10 +24,11 @@ TRIES: Final = 3
 NO_CLASS: Final = "no PriorityClass with name"
 
 
-def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None:
+def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False, pods_wait: bool = False) -> None:
     """Make the cluster hold the job as its row wants it. Again changes nothing. Raises only ClusterError.
 
-    `pods_run`: how pods are described is left as it is where writing it would end running ones.
+    `pods_run`: how pods are described is left as it is where writing it would end running ones. `pods_wait`: there are
+    some, and none has a node, so that they may go with a group that has to be another.
 
     1. what was made for a former scheduler stays so while its pods run, and goes otherwise
     2. render it in the flavour; a suspended job whose kind cannot be suspended renders to nothing
@@ -43,7 +44,7 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False) -> None
         else:
             delete_job(cluster, job)
     manifests = [stamped(described(manifest)) for manifest in _rendered(flavour, job)]
-    if not manifests or (not pods_run and _stands_on_another(gateway, manifests[:-1])):
+    if not manifests or ((pods_wait or not pods_run) and _stands_on_another(gateway, manifests[:-1])):
         delete_job(cluster, job)
     for manifest in manifests:
         _apply(gateway, manifest, pods_run=pods_run)

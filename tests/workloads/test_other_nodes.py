@@ -4,10 +4,12 @@ import pytest
 from django.utils import timezone
 
 from clusters.flavours.kueue import ANY_PLACES
+from clusters.kinds_core import VOLCANO_POD_GROUP
 from clusters.models import NodePool, ObservedPod
 from clusters.services.estate import update_node_pool
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
+from tests.factories.workloads import pytorch_job
 from tests.workloads.lab import Lab, fresh, made
 from workloads.models import Phase, Workload
 from workloads.services import switching
@@ -99,6 +101,34 @@ def test_on_kueue_what_was_queued_before_a_pool_had_levels_asks_for_places_after
     relabel(topology_levels=["rack"])
     until_running(lab, queued)
     assert places_asked_for(lab, queued)
+
+
+def test_a_gang_that_waits_keeps_to_its_level_when_narrower_ones_are_added() -> None:
+    """Volcano counts levels from the narrowest: what was the first is the second then."""
+    lab = Lab("volcano", nodes=0)
+    for number in range(2):
+        lab.node(f"node-{number}", gpus=8, rack="a", host=str(number))
+    team = lab.project("llm-team", deserved=32)
+    relabel(topology_levels=["rack"])
+    runs = lab.submit(team, "runs", gpus=8)
+    lab.settle()
+    manifest = pytorch_job("gang", gpus=8, workers=1)
+    manifest["metadata"]["annotations"] = {"rung.dev/topology-key": "rack"}
+    gang = lab.submit(team, "gang", manifest=manifest)
+    lab.settle()
+    assert (fresh(runs).phase, fresh(gang).phase) == (Phase.RUNNING, Phase.PENDING)
+    assert widest_tier(lab, gang) == 1
+    relabel(topology_levels=["rack", "host"])
+    delete(workload=fresh(runs), actor=SYSTEM)
+    until_running(lab, gang)
+    assert widest_tier(lab, gang) == 2
+
+
+def widest_tier(lab: Lab, workload: Workload) -> int:
+    group = made(lab, workload, VOLCANO_POD_GROUP)
+    assert group is not None
+    tier: int = group["spec"]["networkTopology"]["highestTierAllowed"]
+    return tier
 
 
 def test_what_is_stopped_stays_so() -> None:

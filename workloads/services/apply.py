@@ -125,7 +125,7 @@ def _act(workload: Workload) -> None:
         _renew(workload, running=any(pod.started_at for pod in stale))
     else:
         pods_run = _live_pods(workload)
-        apply_job(cluster, job, pods_run=pods_run)
+        apply_job(cluster, job, pods_run=pods_run, pods_wait=pods_run and not _have_nodes(workload))
         dropped = dropped_by(cluster, job)
         if not (pods_run and workload.applied_generation):  # else pods are there, which keep what they were made with
             workload.min_runtime_minutes = job.min_runtime_minutes
@@ -231,6 +231,10 @@ def _after_delete(workload: Workload) -> None:
 
 def _live_pods(workload: Workload) -> bool:
     return ObservedPod.objects.live().filter(owner_id=str(workload.pk)).exists()
+
+
+def _have_nodes(workload: Workload) -> bool:
+    return ObservedPod.objects.live().filter(owner_id=str(workload.pk)).exclude(node_name="").exists()
 
 
 def _done(workload: Workload) -> None:
