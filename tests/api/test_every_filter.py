@@ -11,6 +11,8 @@ from tests.api.conftest import Robot
 from tests.api.matrix import Cell, cells, world_of
 
 VALUES = ("text", "7", "2026-01-01T00:00:00Z", "9" * 30, "a\x00b")
+KINDS = ("==", "<=", "=@")  # one operator of each kind meets every value, all others one
+ASKED = (*product(KINDS, VALUES), *((operator, VALUES[0]) for operator in OPERATORS if operator not in KINDS))
 PERIOD = "start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z"
 
 
@@ -31,7 +33,7 @@ def test_no_value_breaks_a_filter_and_no_column_a_sort(robot: Robot, llm_team: P
     queries = [
         f"filterBy={name}{quote(operator + value)}"
         for name in columns(robot, address, "filterBy", "nosuchcolumn==1")
-        for operator, value in product(OPERATORS, VALUES)
+        for operator, value in ASKED
     ]
     queries += [f"sortBy={name}&sortOrder=desc" for name in columns(robot, address, "sortBy", "nosuchcolumn")]
     broken = [query for query in queries if robot.get(f"{address}?{PERIOD}&{query}").status_code not in {200, 207, 400}]

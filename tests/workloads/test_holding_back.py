@@ -67,7 +67,7 @@ class World:
 
     def runs(self, name: str, **asked: str) -> Workload:
         workload = self.lab.submit(self.team, name, gpus=8, **asked)
-        self.turns()
+        self.turns(1)
         assert fresh(workload).phase == Phase.RUNNING
         self.began(workload, minutes=1)
         return fresh(workload)
@@ -78,7 +78,7 @@ class World:
         self.turns()
         return workload
 
-    def turns(self, number: int = 3) -> None:
+    def turns(self, number: int = 2) -> None:
         """Whatever is due later is due now, that often."""
         for _ in range(number):
             Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
@@ -139,7 +139,7 @@ def test_it_waits_as_foretold_and_evicts_once_the_time_is_over(world: World) -> 
 
 def test_the_timeline_tells_of_the_hold_once_and_of_its_end(kube: World) -> None:
     strong = kube.strong()
-    kube.turns(3)
+    kube.turns()
     kube.began(kube.young, minutes=31)
     kube.turns()
     reasons = list(strong.timeline.order_by("at", "pk").values_list("reason", flat=True))
@@ -188,6 +188,7 @@ def test_a_run_that_began_after_the_hold_does_not_prolong_it(kube: World) -> Non
 
 def test_a_hold_begins_anew_after_it_was_stopped_and_resumed(kube: World) -> None:
     kube.lab.node("another")
+    kube.lab.look()
     resumed = kube.runs("resumed", priority="medium")
     stop(workload=resumed, actor=SYSTEM)
     kube.turns()
@@ -198,7 +199,7 @@ def test_a_hold_begins_anew_after_it_was_stopped_and_resumed(kube: World) -> Non
     assert state(resumed) == HELD
     assert (fresh(second).preempted_count, fresh(kube.young).preempted_count) == (0, 0)
     stop(workload=fresh(second), actor=SYSTEM)
-    kube.turns()
+    kube.turns(3)
     assert fresh(resumed).phase == Phase.RUNNING
 
 
