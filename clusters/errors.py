@@ -9,6 +9,7 @@ ClusterError
 ├── ClusterRefused         permanent   the server, or a rule of ours, says no; carries the reason
 │   ├── NotAuthorized      permanent   401, or 403 because the account may not do this
 │   ├── Invalid            permanent   400, 422: the object itself; the message is the server's own sentence
+│   ├── AdmissionDenied    permanent   403 of this object by an admission plugin: Pod Security, a webhook, a policy
 │   ├── QuotaExceeded      permanent   403 because a quota of the namespace has no room
 │   ├── NotServed          permanent   404 because the cluster does not know the kind
 │   ├── AddressRefused     permanent   the server's address is none that Rung may connect to
@@ -31,10 +32,12 @@ class ClusterError(Exception):
     transient: ClassVar[bool] = False
     code: ClassVar[str] = "cluster_error"
 
-    def __init__(self, message: str, *, retry_after: int | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: int | None = None, pointer: str = "") -> None:
+        """`retry_after` in seconds, where the server says it; `pointer`: JSON pointer to the field it refuses."""
         super().__init__(message)
         self.message = message
         self.retry_after = retry_after
+        self.pointer = pointer
 
 
 class TransientClusterError(ClusterError):
@@ -77,6 +80,12 @@ class Invalid(ClusterRefused):
     """The object is not valid: the message is the server's own sentence."""
 
     code = "invalid"
+
+
+class AdmissionDenied(ClusterRefused):
+    """Admission refuses this object: Pod Security, a webhook or a policy, in its own sentence."""
+
+    code = "admission_denied"
 
 
 class QuotaExceeded(ClusterRefused):

@@ -1,5 +1,8 @@
 """Tasks of the cluster mechanism: ids in, one service each, safe to run twice."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import structlog
 from celery import shared_task
 from django.utils import timezone
@@ -17,6 +20,7 @@ from clusters.services.removing import carry_on
 from clusters.services.sampling import average, take_samples, thin
 from clusters.services.sweep import forget_old_runs
 from clusters.services.sweep import sweep as sweep_clusters
+from clusters.services.worker_slots import taken
 from portal.core import periods
 from portal.core.retries import transient
 
@@ -55,14 +59,28 @@ def dry_run(cluster_id: str) -> None:
 def remove_traces(cluster_id: str) -> None:
     """One turn at a removal that was asked for. None asked for, or another worker at it: nothing to do."""
     if cluster := Cluster.objects.filter(pk=cluster_id, state=ClusterState.PAUSED).first():
-        carry_on(cluster)
+        with _its_share(cluster, "remove_traces") as has_slot:
+            if has_slot:
+                carry_on(cluster)
 
 
 def _reconcile(cluster: Cluster, *, trigger: str, dry_run: bool) -> None:
-    try:
-        reconcile(cluster, trigger=trigger, dry_run=dry_run)
-    except TransientClusterError as error:
-        log.warning("reconcile.failed", cluster=cluster.name, code=error.code, message=error.message)
+    with _its_share(cluster, "reconcile") as has_slot:
+        if not has_slot:
+            return
+        try:
+            reconcile(cluster, trigger=trigger, dry_run=dry_run)
+        except TransientClusterError as error:
+            log.warning("reconcile.failed", cluster=cluster.name, code=error.code, message=error.message)
+
+
+@contextmanager
+def _its_share(cluster: Cluster, work: str) -> Iterator[bool]:
+    """False while the cluster holds its share of the workers: a sweep asks for the work again."""
+    with taken(cluster) as slot:
+        if slot is None:
+            log.info("cluster.busy", cluster=cluster.name, work=work)
+        yield slot is not None
 
 
 @shared_task(name="clusters.sweep", soft_time_limit=25, time_limit=30)
@@ -125,12 +143,15 @@ def observe(cluster_id: str) -> None:
     if cluster is None:
         log.info("observe.skipped", cluster=cluster_id)
         return
-    try:
-        observe_cluster(cluster)
-    except TransientClusterError:
-        raise
-    except ClusterError as error:
-        log.warning("observe.refused", cluster=cluster.name, code=error.code, message=error.message)
+    with _its_share(cluster, "observe") as has_slot:
+        if not has_slot:
+            return
+        try:
+            observe_cluster(cluster)
+        except TransientClusterError:
+            raise
+        except ClusterError as error:
+            log.warning("observe.refused", cluster=cluster.name, code=error.code, message=error.message)
 
 
 @shared_task(name="clusters.observe_all", soft_time_limit=25, time_limit=30)

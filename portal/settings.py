@@ -284,7 +284,11 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 }
 
 # --- Celery: messages are wake-ups that carry ids; the database is the record of work -----------------------------
-QUEUES = ("sync", "workloads", "notify", "maintenance")
+# "periodic" is for short work of beat's. In production it has workers of its own (docker-compose.yml), so that limits
+# are enforced and due work is found while tenants or clusters keep every other worker busy.
+QUEUES = ("sync", "workloads", "notify", "maintenance", "periodic")
+# How many workers one cluster may hold at a time, of all its applies, reconciles and observations.
+RUNG_CLUSTER_WORKERS = env.int("RUNG_CLUSTER_WORKERS", default=3)
 CELERY_BROKER_URL = env.str("RUNG_BROKER_URL", default="filesystem://localhost")
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
     {
@@ -309,9 +313,18 @@ CELERY_TASK_TIME_LIMIT = 120
 CELERY_TASK_DEFAULT_QUEUE = "maintenance"
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
+PERIODIC = (
+    "clusters.sweep",
+    "clusters.tick_sandboxes",
+    "clusters.observe_all",
+    "workloads.sweep",
+    "workloads.limits",
+)
 CELERY_TASK_ROUTES = {
+    **{task: {"queue": "periodic", "routing_key": "periodic"} for task in PERIODIC},
     "clusters.*": {"queue": "sync", "routing_key": "sync"},
     "workloads.notify": {"queue": "notify", "routing_key": "notify"},
+    "workloads.pools": {"queue": "maintenance", "routing_key": "maintenance"},
     "workloads.make_report*": {"queue": "maintenance", "routing_key": "maintenance"},
     "workloads.*": {"queue": "workloads", "routing_key": "workloads"},
     "core.*": {"queue": "maintenance", "routing_key": "maintenance"},
@@ -333,13 +346,15 @@ def periodic(task: str, seconds: float, queue: str, *args: str) -> dict[str, Any
 
 
 CELERY_BEAT_SCHEDULE = {
-    "clusters.sweep": periodic("clusters.sweep", 10, "sync"),
-    "clusters.tick_sandboxes": periodic("clusters.tick_sandboxes", 1, "sync"),
-    "clusters.observe_all": periodic("clusters.observe_all", 5, "sync"),
+    "clusters.sweep": periodic("clusters.sweep", 10, "periodic"),
+    "clusters.tick_sandboxes": periodic("clusters.tick_sandboxes", 1, "periodic"),
+    "clusters.observe_all": periodic("clusters.observe_all", 5, "periodic"),
     "clusters.sample": periodic("clusters.sample", 60, "maintenance"),
     "clusters.measure_gpus": periodic("clusters.measure_gpus", 60, "maintenance"),
     "clusters.prune": periodic("clusters.prune", 3600, "maintenance"),
-    "workloads.sweep": periodic("workloads.sweep", 5, "workloads"),
+    "workloads.sweep": periodic("workloads.sweep", 5, "periodic"),
+    "workloads.limits": periodic("workloads.limits", 30, "periodic"),
+    "workloads.pools": periodic("workloads.pools", 10, "maintenance"),
     "workloads.notify": periodic("workloads.notify", 5, "notify"),
     "workloads.make_reports": periodic("workloads.make_reports", 10, "maintenance"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),

@@ -4,15 +4,15 @@ from uuid import UUID
 
 from portal.core.wakeups import wake
 
-APPLY = "workloads.apply_workload"
+APPLY = "workloads.apply_due"
 MAKE_REPORT = "workloads.make_report"
 QUEUE = "workloads"
 MAINTENANCE = "maintenance"
 
 
-def wake_apply(workload_id: UUID) -> None:
-    """Ask a worker to bring this workload's objects to what is wanted."""
-    wake(APPLY, str(workload_id), queue=QUEUE, joinable=True)
+def wake_apply(cluster_id: UUID) -> None:
+    """Ask a worker to apply the due workloads of this cluster. One message serves any number of them."""
+    wake(APPLY, str(cluster_id), queue=QUEUE)
 
 
 def wake_report(report_id: UUID) -> None:

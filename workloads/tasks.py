@@ -1,12 +1,9 @@
 """Tasks of the workloads: ids in, one service, may run twice."""
 
-import time
-
 from celery import shared_task
 
 from portal.core.periods import claim
-from workloads.services import idempotency, limits, notification_delivery, pool_order, report_making
-from workloads.services.apply import apply, sweep
+from workloads.services import apply_turns, idempotency, limits, notification_delivery, pool_order, report_making
 
 SWEEP_SECONDS = 5
 LIMIT_SECONDS = 30
@@ -16,29 +13,33 @@ NOTIFY_SECONDS = 5
 REPORT_SECONDS = 10
 
 
-@shared_task(name="workloads.apply_workload", soft_time_limit=50, time_limit=55)
-def apply_workload(*workload_ids: str) -> None:
-    """Bring these workloads' objects to what is wanted. Gone or already there: nothing to do.
-
-    What a slow cluster leaves no time for is left to the sweep.
-    """
-    until = time.monotonic() + SWEEP_SECONDS
-    for workload_id in workload_ids:
-        if time.monotonic() < until:
-            apply(workload_id)
+@shared_task(name="workloads.apply_due", soft_time_limit=110, time_limit=120)
+def apply_due(cluster_id: str) -> None:
+    """Take one turn at this cluster's due workloads. Gone, paused, or nothing due: nothing to do."""
+    apply_turns.take_turn(cluster_id)
 
 
-@shared_task(name="workloads.sweep", soft_time_limit=110, time_limit=120)
+@shared_task(name="workloads.sweep", soft_time_limit=25, time_limit=30)
 def sweep_workloads() -> None:
-    """Bring everything that is due about, once per period however many beats there are."""
+    """Notify workers of everything that is due, once per period however many beats there are."""
     if claim("workloads.sweep", every=SWEEP_SECONDS):
-        sweep()
-    if claim("workloads.limits", every=LIMIT_SECONDS):
-        limits.enforce()
-    if claim("workloads.pools", every=POOL_SECONDS):
-        pool_order.try_next_pools()
+        apply_turns.sweep()
     if claim("workloads.forget_keys", every=FORGET_SECONDS):
         idempotency.forget_old()
+
+
+@shared_task(name="workloads.limits", soft_time_limit=110, time_limit=120)
+def enforce_limits() -> None:
+    """Enforce time and idle limits, once per period however many beats there are."""
+    if claim("workloads.limits", every=LIMIT_SECONDS):
+        limits.enforce()
+
+
+@shared_task(name="workloads.pools", soft_time_limit=110, time_limit=120)
+def try_next_pools() -> None:
+    """Move what waits too long to its next node pool, once per period however many beats there are."""
+    if claim("workloads.pools", every=POOL_SECONDS):
+        pool_order.try_next_pools()
 
 
 @shared_task(name="workloads.notify", soft_time_limit=80, time_limit=90)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from clusters.errors import (
+    AdmissionDenied,
     ClusterBusy,
     ClusterError,
     ClusterRefused,
@@ -23,10 +24,14 @@ from clusters.errors import (
 
 DEEP: Final = 254  # levels of nesting: as many as orjson writes; it reads 1024, too many to walk through in Python
 NO_ACCOUNT: Final = "error looking up service account"  # of a namespace that was made a moment ago
+NOT_READY: Final = "not yet ready to handle request"  # an admission plugin of a server that has just started
 LONGEST_MESSAGE: Final = 1000
 LONGEST_WAIT: Final = 600  # seconds of Retry-After that are believed
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")
 _NO_LOG: Final = re.compile(r"does not have a host assigned|is waiting to start")
+LONGEST_POINTER: Final = 300
+_STEP: Final = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+_NO_QUOTA: Final = re.compile(r"(exceeded|failed|status unknown for|insufficient) quota")
 _MAY_NOT: Final = re.compile(r'User "[^"]*" cannot |^Forbidden$|anonymous')
 
 
@@ -78,11 +83,27 @@ def _forbidden(said: Mapping[str, Any], message: str) -> ClusterError:
     """403 is also what admission answers: only a missing right is a matter of the credential."""
     if _has_cause(said, "NamespaceTerminating") or NO_ACCOUNT in message:
         return NotSynced(message)
-    if "exceeded quota" in message or "failed quota" in message:
+    if NOT_READY in message:
+        return ClusterBusy(message)
+    if _NO_QUOTA.search(message):
         return QuotaExceeded(message)
     if not said or _MAY_NOT.search(message):
         return NotAuthorized(message)
-    return ClusterRefused(message)
+    return AdmissionDenied(message)
+
+
+def _invalid(said: Mapping[str, Any], message: str) -> ClusterError:
+    """Blame the object only where the API server itself says so: a proxy before it may answer 400 as well."""
+    return Invalid(message, pointer=_pointer(said)) if said else ClusterRefused(message)
+
+
+def _pointer(said: Mapping[str, Any]) -> str:
+    """Return the first refused field (`spec.containers[0].image`) as a JSON pointer, "" where the server names none."""
+    causes = _details(said).get("causes")
+    first = causes[0] if isinstance(causes, list) and causes else None
+    path = _CONTROL.sub("", str(first.get("field") or "")) if isinstance(first, dict) else ""
+    steps = [key or index for key, index in _STEP.findall(path[:LONGEST_POINTER])]
+    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
 
 
 def _conflict(said: Mapping[str, Any], message: str) -> ClusterError:
@@ -127,12 +148,12 @@ def _seconds(value: Any) -> int | None:
 
 
 _SAYS: Final[Mapping[int, type[ClusterError]]] = {
-    400: Invalid,
     401: NotAuthorized,
     410: VersionExpired,
-    422: Invalid,
 }
 _DECIDE: Final[Mapping[int, Callable[[Mapping[str, Any], str], ClusterError]]] = {
+    400: _invalid,
+    422: _invalid,
     403: _forbidden,
     404: _absent,
     409: _conflict,

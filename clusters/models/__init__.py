@@ -8,6 +8,7 @@ from clusters.models.observed import ClusterEvent, ObservedObject, ObservedPod, 
 from clusters.models.samples import Average, Sample
 from clusters.models.sandbox import SandboxClock, SandboxObject
 from clusters.models.sync import Adoption, Drift, DriftKind, SyncOutcome, SyncRun, SyncState, Touch
+from clusters.models.worker_slot import WorkerSlot
 
 __all__ = [
     "Adoption",
@@ -37,4 +38,5 @@ __all__ = [
     "SyncRun",
     "SyncState",
     "Touch",
+    "WorkerSlot",
 ]

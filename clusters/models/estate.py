@@ -52,6 +52,10 @@ class Cluster(models.Model):
     )
     state = models.CharField(max_length=10, choices=ClusterState.choices, default=ClusterState.ACTIVE)
     paused_reason = models.TextField(blank=True)
+    breaker_reason = models.TextField(blank=True, help_text="Why no work is sent to it for now; empty: work is sent.")
+    breaker_since = models.DateTimeField(null=True, blank=True)
+    breaker_retry_at = models.DateTimeField(null=True, blank=True, help_text="When one workload is tried again.")
+    breaker_failures = models.PositiveIntegerField(default=0, help_text="Tries in a row that the cluster failed.")
     uid = models.CharField(
         max_length=64, blank=True, help_text="uid of the kube-system namespace: the cluster's identity."
     )

@@ -6,7 +6,7 @@ after it, and is never changed under it.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NoReturn
 
 from clusters.descriptions import described, needs_replacing, writable
 from clusters.diff import field_changes
@@ -57,6 +57,12 @@ def _rendered(flavour: SchedulerFlavour, job: JobSpec) -> list[Manifest]:
     return [address, *manifests] if address else manifests
 
 
+def is_there(cluster: Cluster, job: JobSpec) -> bool:
+    """Return whether the cluster holds the workload's own object. Raises ClusterError."""
+    observed = gateway_for(cluster).get(ObjectRef(kind_of(job.manifest), job.name, job.namespace))
+    return observed is not None and is_managed(observed) and owner_of(observed) == f"workload.{job.id}"
+
+
 def delete_job(cluster: Cluster, job: JobSpec) -> None:
     """Take its objects away, its own first and with its grace. Gone already is success; foreign or later ones stay."""
     gateway = gateway_for(cluster)
@@ -94,8 +100,7 @@ def _write_once(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) 
         _refuse_foreign_namespace(gateway, ref.namespace)
         _create(gateway, manifest)
         return
-    if not is_managed(observed) or owner_of(observed) != owner_of(manifest):
-        raise ObjectConflict(f"{ref.kind.kind} {ref.namespace}/{ref.name} exists and is not this workload's.")
+    _refuse_foreign(observed, manifest, ref)
     ahead = generation_of(manifest) - generation_of(observed)
     if ahead < 0:
         return
@@ -115,6 +120,29 @@ def _create(gateway: ClusterGateway, manifest: Manifest) -> None:
         if NO_CLASS in refusal.message:  # gone for a moment while a new value replaces it
             raise NotSynced(refusal.message) from refusal
         raise
+    except VersionConflict:
+        raise
+    except ObjectConflict as conflict:
+        _read_back(gateway, manifest, conflict)
+
+
+def _read_back(gateway: ClusterGateway, manifest: Manifest, conflict: ObjectConflict) -> NoReturn:
+    """Raise VersionConflict where the name is taken by this workload's own object: another worker was faster.
+
+    Two workers may have found nothing and both created it, or the answer to the first try was lost.
+    """
+    ref = ref_of(manifest)
+    observed = gateway.get(ref)
+    if observed is not None:
+        _refuse_foreign(observed, manifest, ref)
+    raise VersionConflict(f"{ref.kind.kind} {ref.name} came or went meanwhile.") from conflict
+
+
+def _refuse_foreign(observed: Manifest, manifest: Manifest, ref: ObjectRef) -> None:
+    """Raise ObjectConflict unless the object carries this workload's owner label, which holds its uuid."""
+    if not is_managed(observed) or owner_of(observed) != owner_of(manifest):
+        message = f"{ref.kind.kind} {ref.namespace}/{ref.name} exists and is not this workload's."
+        raise ObjectConflict(message, pointer="/metadata/name")
 
 
 def _replace(gateway: ClusterGateway, ref: ObjectRef, observed: Manifest, manifest: Manifest) -> None:
@@ -149,4 +177,4 @@ def _refuse_foreign_namespace(gateway: ClusterGateway, name: str) -> None:
     if found is None:
         raise NotSynced(f"The namespace {name} is not in the cluster yet.")
     if not is_managed(found):
-        raise ObjectConflict(f"The namespace {name} is not managed by Rung.")
+        raise NotSynced(f"The namespace {name} is not managed by Rung: an admin sees it as a conflict.")

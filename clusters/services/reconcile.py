@@ -15,7 +15,7 @@ from clusters.models import Cluster, ClusterState, SyncRun
 from clusters.order import body_of
 from clusters.ownership import owner_of
 from clusters.ports import ClusterGateway, ObjectRef
-from clusters.services import former, runs
+from clusters.services import circuit_breaker, former, runs
 from clusters.services.configured import note_configured
 from clusters.services.drift import keepers, record_drift
 from clusters.services.estate import pause
@@ -56,10 +56,12 @@ def reconcile(cluster: Cluster, *, actor: Actor = SYSTEM, trigger: str = "sweep"
     log.info("reconcile.started", cluster=cluster.name, trigger=trigger, dry_run=dry_run, actor=actor.name)
     try:
         _attempt(Journal(run), gateway_for(cluster))
+        circuit_breaker.reset(cluster)
     except runs.RunLost:
         log.warning("reconcile.lost", cluster=cluster.name)
         run.refresh_from_db()
     except ClusterError as error:
+        circuit_breaker.record(cluster, error)
         runs.finish(run, error=error)
         if isinstance(error, TransientClusterError):
             raise
@@ -114,10 +116,16 @@ def _close(journal: Journal, look: Look, remaining: Sequence[Change], refs: Coll
 
 
 def _recognize(cluster: Cluster, asked: ClusterGateway | Glimpse) -> None:
-    """A cluster is known by the uid of its kube-system namespace. Another one at its address is never written to."""
+    """A cluster is known by the uid of its kube-system namespace. Another one at its address is never written to.
+
+    A credential or right that the cluster does not accept now is tried again by itself: an API server that has just
+    started refuses everybody, and an admin may be replacing a role.
+    """
     try:
         uid, version = asked.identity()
     except ClusterRefused as error:
+        if circuit_breaker.trips(error):
+            raise
         pause(cluster=cluster, reason=f"The cluster refuses Rung: {error.message}"[:500], actor=SYSTEM)
         raise
     if cluster.uid and uid != cluster.uid:

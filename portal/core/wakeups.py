@@ -3,14 +3,13 @@
 The sender never waits for a broker: what is to be sent is put into a bounded queue, and one thread per process carries
 it away. A full queue drops. The thread itself is patient only for a moment: short connect and socket timeouts, no
 publish retry, and after a failure a few seconds in which nothing is tried. Messages carry ids, never data. The first
-message leaves at once; those of the next moment leave together, said once each.
+message leaves at once; those of the next moment leave together, each of them once.
 """
 
 import atexit
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
 from functools import partial
 from queue import Empty, Full, Queue
 from typing import Any, NamedTuple
@@ -28,38 +27,23 @@ CONNECT_SECONDS = 0.5
 QUIET_SECONDS = 5.0
 LONGEST_QUEUE = 1000
 BREATH_SECONDS = 0.05
-MOST_TOGETHER = 10
 
 
 class Message(NamedTuple):
-    """A task by name, its arguments, its queue; `joinable` where the task takes any number of ids."""
+    """A task by name, its arguments, its queue."""
 
     task: str
     args: tuple[str, ...]
     queue: str
-    joinable: bool = False
 
 
 _state = {"quiet_until": 0.0}
 
 
-def wake(task_name: str, *args: str, queue: str, joinable: bool = False) -> None:
+def wake(task_name: str, *args: str, queue: str) -> None:
     """Send the task by name when the current transaction commits; at once outside of one."""
     if settings.RUNG_WAKEUPS == "on":
-        transaction.on_commit(partial(_carrier.give, Message(task_name, args, queue, joinable)))
-
-
-def joined(messages: Iterable[Message]) -> Iterator[Message]:
-    """Each message once, in order of arrival; what may be joined in messages of up to `MOST_TOGETHER` ids."""
-    together: dict[Message, list[str]] = {}
-    for each in dict.fromkeys(messages):
-        if each.joinable:
-            together.setdefault(each._replace(args=()), []).extend(each.args)
-        else:
-            yield each
-    for kind, ids in together.items():
-        for start in range(0, len(ids), MOST_TOGETHER):
-            yield kind._replace(args=tuple(ids[start : start + MOST_TOGETHER]))
+        transaction.on_commit(partial(_carrier.give, Message(task_name, args, queue)))
 
 
 class Carrier:
@@ -100,7 +84,7 @@ class Carrier:
         while True:
             messages = self._waiting()
             try:
-                for message in joined(messages):
+                for message in dict.fromkeys(messages):
                     _send(message)
             finally:
                 for _ in messages:
@@ -130,7 +114,7 @@ def settle(seconds: float = 1.0) -> bool:
 
 
 def _send(message: Message) -> None:
-    task, args, queue, _ = message
+    task, args, queue = message
     if time.monotonic() < _state["quiet_until"]:
         return
     try:

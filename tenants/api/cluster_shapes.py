@@ -48,7 +48,7 @@ def _cluster(cluster: Cluster, removal: datetime | None, *, full: bool) -> dict[
 def _status(cluster: Cluster) -> dict[str, Any]:
     return {
         "state": state_of(cluster),
-        "conditions": [_observed(cluster), _synced(cluster), *_paused(cluster)],
+        "conditions": [_observed(cluster), _synced(cluster), *_paused(cluster), *_takes_no_work(cluster)],
         "platform": {"kubeVersion": cluster.version or None},
     }
 
@@ -61,7 +61,7 @@ def state_of(cluster: Cluster) -> str:
         return "WaitingToConnect"
     if not _is_seen(cluster):
         return "Disconnected"
-    return "ServiceIssues" if cluster.failures else "Connected"
+    return "ServiceIssues" if cluster.failures or cluster.breaker_reason else "Connected"
 
 
 def _is_seen(cluster: Cluster) -> bool:
@@ -88,6 +88,14 @@ def _paused(cluster: Cluster) -> list[dict[str, Any]]:
         return []
     at = cluster.observed_at or cluster.created_at
     return [_condition("Paused", "Paused", cluster.paused_reason, at, is_true=True)]
+
+
+def _takes_no_work(cluster: Cluster) -> list[dict[str, Any]]:
+    """Why no work is sent to it, while its circuit breaker is open."""
+    if not cluster.breaker_reason:
+        return []
+    at = cluster.breaker_since or cluster.created_at
+    return [_condition("TakesWork", "TriedAgain", cluster.breaker_reason, at, is_true=False)]
 
 
 def _condition(name: str, reason: str, message: str, at: datetime, *, is_true: bool) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def test_t66_a_worker_unpickles_nothing_runs_nothing_unknown_and_is_commanded_by
         asked("core.canary", {"__type__": "pickle", "__value__": within}),
         asked("clusters.reconcile_cluster", "../../etc/passwd"),
         asked("clusters.reconcile_cluster", str(uuid4()), "too", "many"),
-        asked("workloads.apply_workload", {"id": 1}),
+        asked("workloads.apply_due", {"id": 1}),
     ]
     env = environment(tmp_path, DATABASE_URL=postgres_url, RUNG_BROKER_URL=redis_url)
     log = tmp_path / "worker.log"
@@ -95,7 +95,7 @@ WITH_IDS = (
     of_clusters.remove_traces,
     of_clusters.tick_sandbox,
     of_clusters.observe,
-    of_workloads.apply_workload,
+    of_workloads.apply_due,
     of_workloads.make_report,
 )
 
@@ -115,11 +115,11 @@ def test_t66_a_replayed_or_foreign_id_only_brings_about_what_the_record_wants(ll
     stopped: Workload = WorkloadFactory.create(
         project=llm_team, phase=Phase.STOPPED, desired_phase=DesiredPhase.STOPPED
     )
-    of_workloads.apply_workload(str(stopped.pk))
+    of_workloads.apply_due(str(llm_team.cluster_id))
     stopped.refresh_from_db()
     first = (stopped.phase, stopped.desired_phase, WorkloadEvent.objects.count(), AuditRecord.objects.count())
     for _ in range(3):
-        of_workloads.apply_workload(str(stopped.pk))
+        of_workloads.apply_due(str(llm_team.cluster_id))
     stopped.refresh_from_db()
     again = (stopped.phase, stopped.desired_phase, WorkloadEvent.objects.count(), AuditRecord.objects.count())
     assert again == first

@@ -22,6 +22,7 @@ def test_a_canary_says_which_task_queue_is_consumed() -> None:
         "worker:workloads",
         "worker:notify",
         "worker:maintenance",
+        "worker:periodic",
     ]
 
 

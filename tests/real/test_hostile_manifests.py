@@ -16,7 +16,7 @@ from tests.intake.manifests import VALID, pod, pod_with
 from tests.intake.test_pod_escape import REFUSED_CONTAINERS, REFUSED_PODS, WAYS_ROUND, at
 from tests.real.product import Product
 from workloads.models import Workload
-from workloads.services.apply import sweep
+from workloads.services.apply_turns import drain
 
 pytestmark = pytest.mark.lab
 TEXT = "/workloads/submit/yaml/"
@@ -95,7 +95,7 @@ def test_nothing_hostile_reaches_the_api_server(
         name: member.post(TEXT, {"project": project, "text": json.dumps(body)}).status_code for name, body in cases()
     }
     assert {name: status for name, status in answers.items() if status != 422} == {}
-    sweep()
+    drain()
     assert not Workload.objects.exists()
     assert everything(product) - before == set()
 

@@ -26,7 +26,7 @@ from tests.factories.tenants import (
 from tests.factories.workloads import pytorch_job, spec_of
 from workloads.models import Workload
 from workloads.queues import object_name
-from workloads.services.apply import sweep
+from workloads.services.apply_turns import drain
 from workloads.services.submission import submit
 
 
@@ -72,7 +72,7 @@ class Lab:
         self.now = max(self.now, datetime.now(tz=UTC))
         reconcile(self.cluster)
         for _ in range(rounds):
-            sweep()
+            drain()
             self.now += timedelta(seconds=seconds)
             tick(self.cluster, now=self.now)
             self.look()

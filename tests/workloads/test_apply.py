@@ -6,7 +6,17 @@ import pytest
 from django.utils import timezone
 
 from clusters.backends.memory import forget_all, store_of
-from clusters.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable, QuotaExceeded
+from clusters.errors import (
+    AdmissionDenied,
+    ClusterBusy,
+    ClusterError,
+    ClusterRefused,
+    ClusterUnreachable,
+    Invalid,
+    NotAuthorized,
+    NotServed,
+    QuotaExceeded,
+)
 from clusters.models import Cluster
 from clusters.ports import Manifest, ObjectRef
 from clusters.services.reconcile import reconcile
@@ -16,7 +26,8 @@ from tests.factories.workloads import ObservedPodFactory, bare_pod, job, spec_of
 from workloads import tasks
 from workloads.models import Phase, Priority, Workload
 from workloads.services import apply as applying
-from workloads.services.apply import apply, sweep
+from workloads.services.apply import apply
+from workloads.services.apply_turns import drain
 from workloads.services.lifecycle import change_priority, delete, stop
 from workloads.services.submission import submit
 
@@ -56,24 +67,22 @@ def test_a_due_row_becomes_one_object_named_after_it(workload: Workload, cluster
 def test_what_is_not_due_is_left_alone(workload: Workload) -> None:
     apply(workload.pk)
     assert apply(workload.pk) is False
-    assert sweep() == 0
+    assert drain() == 0
 
 
-def test_the_sweep_finds_what_nobody_was_told_of(workload: Workload, cluster: Cluster) -> None:
-    tasks.sweep_workloads()
-    assert objects(cluster) == [f"train-{workload.pk.hex[:8]}"]
-
-
-def test_one_message_brings_several_workloads_about(workload: Workload, cluster: Cluster, llm_team: Project) -> None:
+def test_one_message_applies_every_due_workload_of_its_cluster(
+    workload: Workload, cluster: Cluster, llm_team: Project
+) -> None:
     second = submit(spec=spec_of(job("second")), project=llm_team, actor=SYSTEM)
-    tasks.apply_workload("00000000-0000-0000-0000-000000000000", str(workload.pk), str(second.pk))
+    tasks.apply_due(str(cluster.pk))
     assert set(objects(cluster)) == {f"train-{workload.pk.hex[:8]}", f"second-{second.pk.hex[:8]}"}
 
 
 def test_a_second_application_writes_nothing(workload: Workload, cluster: Cluster) -> None:
     apply(workload.pk)
     store_of(str(cluster.pk)).writes.clear()
-    tasks.apply_workload(str(now_due(workload).pk))
+    now_due(workload)
+    tasks.apply_due(str(cluster.pk))
     assert store_of(str(cluster.pk)).writes == []
 
 
@@ -142,13 +151,115 @@ def test_a_cluster_that_stays_away_never_makes_it_fail(workload: Workload, clust
     assert workload.timeline.filter(reason="ApplyDelayed").count() == 1
 
 
-def test_a_refusal_for_good_fails_with_the_servers_reason(workload: Workload, cluster: Cluster) -> None:
-    failing(cluster, ClusterRefused("spec.template: Invalid value"))
-    apply(workload.pk)
+def tried(workload: Workload, times: int = 1) -> Workload:
+    """The row after so many tries."""
+    for _ in range(times):
+        apply(now_due(workload).pk)
     workload.refresh_from_db()
-    assert (workload.phase, workload.phase_reason) == (Phase.FAILED, "cluster_refused")
-    assert workload.phase_message == "spec.template: Invalid value"
-    assert workload.due_at is None
+    return workload
+
+
+@pytest.mark.parametrize(
+    ("error", "pointer"),
+    [
+        pytest.param(Invalid("spec.template: Invalid value", pointer="/spec/template"), "/spec/template", id="422"),
+        pytest.param(AdmissionDenied("violates PodSecurity"), None, id="403 of admission"),
+    ],
+)
+def test_an_object_that_is_refused_twice_fails_with_the_servers_words(
+    workload: Workload, cluster: Cluster, error: ClusterError, pointer: str | None
+) -> None:
+    failing(cluster, error)
+    assert tried(workload).phase == Phase.CREATING
+    assert tried(workload).phase == Phase.FAILED
+    assert (workload.phase_reason, workload.phase_message) == (error.code, error.message)
+    assert (workload.apply_error, workload.due_at) == (error.message, None)
+    assert workload.timeline.get(reason=error.code).detail.get("pointer") == pointer
+
+
+def test_a_refusal_that_the_next_try_does_not_repeat_fails_nothing(workload: Workload, cluster: Cluster) -> None:
+    failing(cluster, Invalid("not now"))
+    tried(workload)
+    store_of(str(cluster.pk)).faults.clear()
+    assert tried(workload).phase == Phase.PENDING
+    assert (workload.refusals, workload.apply_error) == (0, "")
+
+
+@pytest.mark.parametrize("shows", ["its object", "a pod of it"])
+def test_a_refused_change_never_fails_what_the_cluster_holds(workload: Workload, cluster: Cluster, shows: str) -> None:
+    if shows == "its object":
+        apply(workload.pk)
+    else:
+        ObservedPodFactory(workload=Workload.objects.select_related("priority").get(pk=workload.pk))
+    Workload.objects.filter(pk=workload.pk).update(generation=2)
+    failing(cluster, Invalid("spec.template: field is immutable"))
+    assert tried(workload, 4).phase != Phase.FAILED
+    assert workload.due_at is not None
+    assert "immutable" in workload.apply_error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(NotAuthorized('User "rung" cannot create resource "jobs"'), id="403 of authorization"),
+        pytest.param(ClusterRefused("The API server answered 405."), id="a refusal that blames no object"),
+        pytest.param(NotServed("The cluster does not serve this kind."), id="a kind that is not served yet"),
+        pytest.param(QuotaExceeded("exceeded quota: somebody-elses"), id="a quota without room"),
+    ],
+)
+def test_what_does_not_blame_the_object_waits_however_often_it_is_said(
+    workload: Workload, cluster: Cluster, error: ClusterError
+) -> None:
+    failing(cluster, error)
+    assert tried(workload, applying.MOST_ATTEMPTS * 2).phase in {Phase.CREATING, Phase.PENDING}
+    assert workload.due_at is not None
+    store_of(str(cluster.pk)).faults.clear()
+    assert tried(workload).applied_generation == 1
+
+
+def test_the_duplicate_create_of_another_worker_is_no_conflict(workload: Workload, cluster: Cluster) -> None:
+    def other_worker(verb: str, _ref: ObjectRef) -> None:
+        store_of(str(cluster.pk)).faults.clear()
+        Workload.objects.filter(pk=workload.pk).update(claimed_until=None)  # as if the claim had expired
+        apply(now_due(workload).pk)
+
+    store_of(str(cluster.pk)).faults.append(other_worker)
+    assert tried(workload, 2).phase == Phase.PENDING
+    assert objects(cluster) == [f"train-{workload.pk.hex[:8]}"]
+    assert not workload.timeline.filter(phase=Phase.FAILED).exists()
+
+
+def test_a_foreign_object_with_the_name_fails_the_workload_and_stays(workload: Workload, cluster: Cluster) -> None:
+    apply(workload.pk)
+    (mine,) = jobs(cluster)
+    foreign = store_of(str(cluster.pk)).objects["Job.batch", mine["metadata"]["namespace"], mine["metadata"]["name"]]
+    foreign["metadata"]["labels"] = {"app": "somebody's"}
+    assert tried(workload, 2).phase == Phase.FAILED
+    assert (workload.phase_reason, jobs(cluster)) == ("object_conflict", [foreign])
+    assert workload.timeline.get(reason="object_conflict").detail == {"pointer": "/metadata/name"}
+
+
+def test_an_object_that_a_late_worker_creates_after_the_delete_goes_again(workload: Workload, cluster: Cluster) -> None:
+    def meanwhile(_verb: str, _ref: ObjectRef) -> None:
+        store_of(str(cluster.pk)).faults.clear()
+        delete(workload=Workload.objects.get(pk=workload.pk), actor=SYSTEM)
+        Workload.objects.filter(pk=workload.pk).update(claimed_until=None)
+        apply(workload.pk)
+        assert Workload.objects.get(pk=workload.pk).deleted_at is not None
+
+    store_of(str(cluster.pk)).faults.append(meanwhile)
+    apply(workload.pk)
+    assert len(objects(cluster)) == 1
+    assert apply(workload.pk)
+    assert objects(cluster) == []
+    assert drain() == 0
+
+
+def test_a_claimed_row_is_left_to_its_worker(workload: Workload) -> None:
+    Workload.objects.filter(pk=workload.pk).update(claimed_until=timezone.now() + timedelta(minutes=1))
+    assert apply(workload.pk) is False
+    Workload.objects.filter(pk=workload.pk).update(claimed_until=timezone.now() - timedelta(seconds=1))
+    assert apply(workload.pk) is True
 
 
 def test_f25_a_row_that_breaks_every_worker_is_given_up(workload: Workload, cluster: Cluster) -> None:
@@ -206,8 +317,8 @@ def test_waiting_pods_are_made_anew_with_the_new_priority(workload: Workload, cl
     assert objects(cluster) == [f"train-{workload.pk.hex[:8]}"]
 
 
-def test_a_task_for_a_workload_that_is_gone_does_nothing(db: None) -> None:
-    tasks.apply_workload("00000000-0000-0000-0000-000000000000")
+def test_a_task_for_a_cluster_that_is_gone_does_nothing(db: None) -> None:
+    tasks.apply_due("00000000-0000-0000-0000-000000000000")
 
 
 def test_a_bare_pod_without_room_in_a_quota_waits_and_is_asked_for_again(llm_team: Project, cluster: Cluster) -> None:

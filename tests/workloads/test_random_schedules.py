@@ -17,7 +17,7 @@ from tenants.models import Project
 from tests.workloads.lab import Lab, fresh
 from workloads.lifecycle import ENDED, HOLDING, TRANSITIONS, WAITING
 from workloads.models import DesiredPhase, Phase, PreemptionRecord, Workload, WorkloadEvent
-from workloads.services.apply import sweep
+from workloads.services.apply_turns import drain
 from workloads.services.lifecycle import change_priority, delete, resume, stop
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +95,7 @@ def test_every_row_ends_where_its_people_wanted_it(seed: int, flavour: str) -> N
         elif workload.phase not in ENDED:
             assert (workload.phase, workload.running_pods) == (Phase.STOPPED, 0)
     assert not objects
-    assert sweep() == 0
+    assert drain() == 0
     assert_history_is_legal()
     assert verify() == []
 

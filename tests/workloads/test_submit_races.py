@@ -15,7 +15,8 @@ from tests.factories.tenants import ProjectQuotaFactory
 from tests.factories.workloads import job, spec_of
 from tests.workloads.lab import Lab, fresh
 from workloads.models import IdempotencyKey, Phase, Workload, WorkloadEvent
-from workloads.services.apply import apply, sweep
+from workloads.services.apply import apply
+from workloads.services.apply_turns import drain
 from workloads.services.submission import submit
 
 pytestmark = pytest.mark.postgres
@@ -75,7 +76,7 @@ def test_one_name_at_once_without_a_key_is_given_to_one(project: Project) -> Non
 
 def test_a_due_row_is_claimed_by_one_worker(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     made = submit(spec=spec_of(job(gpus=1), namespace=project.namespace), project=project, actor=SYSTEM)
-    looked = at_once([lambda: apply(made.pk), lambda: apply(made.pk), sweep, sweep], threads=4)
+    looked = at_once([lambda: apply(made.pk), lambda: apply(made.pk), drain, drain], threads=4)
     assert sorted(looked) in (["0", "0", "False", "True"], ["0", "1", "False", "False"])
 
 

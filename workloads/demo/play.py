@@ -19,7 +19,7 @@ from workloads.demo.story import STORY, Act, Job
 from workloads.intake import Explicit, FormFields
 from workloads.models import Workload
 from workloads.services import lifecycle
-from workloads.services.apply import sweep
+from workloads.services.apply_turns import drain
 from workloads.services.reading import read_fields, read_manifest
 from workloads.services.submission import submit
 
@@ -90,7 +90,7 @@ def settle(cluster: Cluster) -> None:
 
 def look(cluster: Cluster) -> None:
     """One round of worker, scheduler and observer."""
-    sweep()
+    drain()
     tick(cluster, now=timezone.now())
     observe_cluster(cluster)
 

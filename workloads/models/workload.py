@@ -1,8 +1,11 @@
 """One submitted job: what was asked, what it became, and where it stands."""
 
 import uuid
+from typing import Self
 
 from django.db import models
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from tenants.models import Project
 from workloads.models.dictionary import Priority, WorkloadType
@@ -33,6 +36,18 @@ class Phase(models.TextChoices):
     COMPLETED = "Completed"
     TERMINATING = "Terminating"
     UNKNOWN = "Unknown"
+
+
+class WorkloadQuerySet(models.QuerySet["Workload"]):
+    """Workloads by what is to be done with them."""
+
+    def due(self) -> Self:
+        """Select rows that a worker may claim now: due, and not claimed or claimed by a worker that did not return.
+
+        A deleted row is due again when a late write may have left an object of it behind.
+        """
+        free = models.Q(claimed_until=None) | models.Q(claimed_until__lt=Now())
+        return self.filter(free, due_at__lte=timezone.now())
 
 
 class Workload(models.Model):
@@ -89,8 +104,16 @@ class Workload(models.Model):
     due_at = models.DateTimeField(
         null=True, blank=True, help_text="When the sweep looks at it next; null: nothing to do."
     )
+    claimed_until = models.DateTimeField(
+        null=True, blank=True, help_text="Until when one worker has it, by the database's clock; null: no worker has."
+    )
     attempts = models.PositiveIntegerField(default=0)
+    refusals = models.PositiveSmallIntegerField(
+        default=0, db_default=0, help_text="Tries in a row in which the API server refused this very object."
+    )
     apply_error = models.TextField(blank=True)
+
+    objects = WorkloadQuerySet.as_manager()
 
     class Meta:
         ordering = ["-created_at", "-id"]
@@ -115,7 +138,11 @@ class Workload(models.Model):
                 name="workloads_deleted_newest",
                 condition=models.Q(deleted_at__isnull=False),
             ),
-            models.Index(fields=["due_at"], name="workloads_due"),
+            models.Index(
+                fields=["project", "due_at"],
+                name="workloads_due_in_project",
+                condition=models.Q(due_at__isnull=False),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -99,6 +99,8 @@ def _not_there_yet(workload: Workload) -> Headline:
         doing = f"{cluster.name} is paused: {cluster.paused_reason}"
     elif workload.phase == Phase.INITIALIZING and workload.phase_message:
         doing = f"a pod has a node and does not start: {workload.phase_message}"
+    elif cluster.breaker_reason:
+        doing = f"{cluster.name} takes no work now and is tried again: {cluster.breaker_reason}"
     elif workload.apply_error:
         doing = f"{cluster.name} could not take it yet: {workload.apply_error}"
     return _headline(workload, doing, reason=workload.phase, source="rung")

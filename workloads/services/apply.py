@@ -1,29 +1,31 @@
-"""Bringing a workload's objects to what its row wants. Runs in workers; every step may be repeated.
+"""Apply one workload: bring its objects to what its row wants. Runs in workers; every step may be repeated.
 
-Due rows are claimed by compare-and-set: the claim moves `due_at` ahead by a lease and counts the attempt, so a worker
-that dies leaves the row to the next sweep, and a row that kills its workers is given up after `MOST_ATTEMPTS`. What
-cannot be reached is tried again, further apart each time, for ever: a cluster that is away is no reason to lose a
-workload.
+A row is claimed by compare-and-set for as long as one row takes, so a worker that dies leaves it to another. A claim
+keeps two workers from doing the same work twice; that it is right does not depend on it: object names come from the
+workload's id, objects carry the row's generation, and a name that is taken is read back before anything is concluded.
+
+A workload ends in *Failed* here only when the API server refuses this very object, refuses it again after a fresh read,
+and holds neither the object nor pods of it. A quota without room, missing rights and a cluster that is away wait.
 """
 
-import time
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
 from django.db.models import F
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from clusters.descriptions import AT_ONCE
-from clusters.errors import ClusterChanged, ClusterError
+from clusters.errors import AdmissionDenied, ClusterError, Invalid, ObjectConflict
 from clusters.flavours import flavour_for
 from clusters.models import ClusterState, ObservedPod
 from clusters.ports import JobSpec, Reading
+from clusters.services import circuit_breaker
 from clusters.services.former import made_for
-from clusters.services.jobs import apply_job, delete_job
+from clusters.services.jobs import apply_job, delete_job, is_there
 from clusters.services.pruned import dropped_by
 from workloads.holding_back import held_back
 from workloads.lifecycle import ENDED, HELD_BACK
@@ -35,79 +37,63 @@ from workloads.services.reasons import keep_reason, room_is_missing
 
 log = structlog.get_logger(__name__)
 
-LEASE: Final = timedelta(seconds=20)
+CLAIM: Final = timedelta(seconds=30)
 LONGEST_WAIT: Final = timedelta(minutes=5)
+CLUSTER_WAIT: Final = timedelta(seconds=60)
+"""The longest pause of a workload whose cluster is in trouble: it is back within two resync periods."""
+CONFIRM_AFTER: Final = timedelta(seconds=3)
 SETTLE: Final = timedelta(seconds=2)
 ROOM_WAIT: Final = timedelta(seconds=30)
 HANDED_OVER: Final = "Handed to the scheduler."
 MOST_ATTEMPTS: Final = 10
-BATCH: Final = 20
-SWEEP_SECONDS: Final = 4.0
 DROPPED: Final = "FieldsDropped"
-
-
-def sweep() -> int:
-    """Claim what is due and bring it about, oldest first, for a few seconds; answers how many rows were looked at."""
-    until, looked = time.monotonic() + SWEEP_SECONDS, 0
-    while claimed := _claim_due():
-        for workload_id in claimed:
-            _bring(workload_id)
-        looked += len(claimed)
-        if time.monotonic() > until:
-            break
-    return looked
+OBJECT_REFUSALS: Final = (Invalid, AdmissionDenied, ObjectConflict)
 
 
 def apply(workload_id: UUID | str) -> bool:
-    """Bring one workload about if it is due and nobody else has it. False: nothing to do."""
-    claimed = _claim([UUID(str(workload_id))])
-    for each in claimed:
-        _bring(each)
-    return bool(claimed)
-
-
-def _due(now: datetime) -> list[UUID]:
-    rows = Workload.objects.filter(due_at__lte=now, deleted_at__isnull=True).order_by("due_at")
-    if connection.features.has_select_for_update_skip_locked:
-        rows = rows.select_for_update(skip_locked=True)
-    return list(rows.values_list("pk", flat=True)[:BATCH])
-
-
-def _claim_due() -> list[UUID]:
-    with transaction.atomic():
-        return _claim(_due(timezone.now()))
-
-
-def _claim(candidates: list[UUID]) -> list[UUID]:
-    """The candidates whose lease this caller got: exactly one row changed for each."""
-    now = timezone.now()
-    lease = {"due_at": now + LEASE, "attempts": F("attempts") + 1}
-    due = Workload.objects.filter(due_at__lte=now, deleted_at__isnull=True)
-    return [each for each in candidates if due.filter(pk=each).update(**lease) == 1]
-
-
-def _bring(workload_id: UUID) -> None:
-    """One claimed row: talk to the cluster, then write the outcome if the row still wants what it wanted."""
+    """Apply one workload if it is due and no other worker has it. False: nothing was done."""
+    lease = {"claimed_until": Now() + CLAIM, "attempts": F("attempts") + 1}
+    if Workload.objects.due().filter(pk=UUID(str(workload_id))).update(**lease) != 1:
+        return False
     rows = Workload.objects.select_related("project__cluster", "type", "priority")
-    workload = rows.filter(pk=workload_id).first()
-    if workload is None:
-        return
-    if workload.project.cluster.state == ClusterState.PAUSED:
-        _again(workload, LONGEST_WAIT, workload.project.cluster.paused_reason or "The cluster is paused.")
-    elif workload.attempts > MOST_ATTEMPTS:
-        _give_up(workload, "ApplyFailed", workload.apply_error or "Every try ended its worker.")
-    else:
-        _try(workload)
+    if workload := rows.filter(pk=workload_id).first():
+        try:
+            _try(workload)
+        finally:
+            _release(workload)
+    return True
 
 
 def _try(workload: Workload) -> None:
+    """Talk to the cluster, then write the outcome if the row still wants what it wanted."""
+    cluster = workload.project.cluster
     try:
-        _act(workload)
+        if cluster.state == ClusterState.PAUSED:
+            _again(workload, CLUSTER_WAIT, cluster.paused_reason or "The cluster is paused.", counts=False)
+        elif workload.attempts > MOST_ATTEMPTS:
+            _dead_letter(workload)
+        else:
+            _act(workload)
+            circuit_breaker.reset(cluster)
     except ClusterError as error:
+        circuit_breaker.record(cluster, error)
         _failed(workload, error)
     except Exception as error:
         log.exception("workload.apply_failed", workload=str(workload.pk))
         _again(workload, _pause(workload.attempts), f"{type(error).__name__}: {error}"[:500])
+
+
+def _release(workload: Workload) -> None:
+    """Give the claim back where no outcome did. A worker that lost it may have written late: look at the row again.
+
+    What it wrote may be the object of a workload that was stopped or deleted meanwhile.
+    """
+    if workload.claimed_until is None:
+        return
+    rows = Workload.objects.filter(pk=workload.pk)
+    if not rows.filter(claimed_until=workload.claimed_until).update(claimed_until=None):
+        log.warning("workload.claim_lost", workload=str(workload.pk))
+        rows.update(due_at=timezone.now())
 
 
 def _act(workload: Workload) -> None:
@@ -220,8 +206,9 @@ def _tell_dropped(workload: Workload, dropped: Sequence[str]) -> None:
 
 def _after_delete(workload: Workload) -> None:
     """The tombstone is final once its pods are gone; until then it is looked at again."""
-    if _live_pods(workload):
-        _write(workload, due_at=timezone.now() + SETTLE * 5, attempts=0, apply_error="")
+    if workload.deleted_at is not None or _live_pods(workload):
+        due = None if workload.deleted_at else timezone.now() + SETTLE * 5
+        _write(workload, due_at=due, attempts=0, apply_error="")
         return
     now = timezone.now()
     done = {"applied_generation": workload.generation, "due_at": None, "attempts": 0, "apply_error": ""}
@@ -238,21 +225,55 @@ def _have_nodes(workload: Workload) -> bool:
 
 
 def _done(workload: Workload) -> None:
-    done = {"applied_generation": workload.generation, "due_at": None, "attempts": 0, "apply_error": ""}
+    done = {"applied_generation": workload.generation, "due_at": None, "attempts": 0, "refusals": 0, "apply_error": ""}
     _write(workload, min_runtime_minutes=workload.min_runtime_minutes, **done)
 
 
 def _failed(workload: Workload, error: ClusterError) -> None:
-    """Transient, or the whole cluster's trouble: again, later. Refused for good: Failed with the server's reason."""
-    if error.transient or isinstance(error, ClusterChanged):
+    """Decide what an error means for the row: try again later, wait for room, or end it."""
+    if circuit_breaker.trips(error):
+        _again(workload, min(_pause(workload.attempts), CLUSTER_WAIT), error.message, counts=False)
+    elif error.transient:
         pause = max(_pause(workload.attempts), timedelta(seconds=error.retry_after or 0))
         _again(workload, pause, error.message, counts=False)
     elif workload.desired_phase != DesiredPhase.RUNNING:
         _again(workload, LONGEST_WAIT, error.message, counts=False)
     elif reading := room_is_missing(workload, error):
         _wait_outside(workload, reading, min(_pause(workload.attempts), ROOM_WAIT))
+    elif isinstance(error, OBJECT_REFUSALS):
+        _refused(workload, error)
     else:
-        _give_up(workload, error.code, error.message)
+        _again(workload, _pause(workload.attempts), error.message, counts=False)
+
+
+def _refused(workload: Workload, error: ClusterError) -> None:
+    """End a workload whose object was refused twice and of which the cluster holds nothing; else try again."""
+    if not workload.refusals:
+        _again(workload, CONFIRM_AFTER, error.message, counts=False, refusals=1)
+    elif (holds := _cluster_holds(workload)) is False:
+        _give_up(workload, error.code, error.message, pointer=error.pointer)
+    else:
+        message = f"The cluster refuses the change: {error.message}" if holds else error.message
+        _again(workload, LONGEST_WAIT if holds else CLUSTER_WAIT, message, counts=False, refusals=1)
+
+
+def _cluster_holds(workload: Workload) -> bool | None:
+    """Return whether the cluster has pods or the object of the workload; None where it does not say."""
+    if _live_pods(workload):
+        return True
+    try:
+        return is_there(workload.project.cluster, job_spec(workload))
+    except ClusterError:
+        return None
+
+
+def _dead_letter(workload: Workload) -> None:
+    """End a workload whose every try broke its worker, unless its cluster holds it or cannot be asked."""
+    message = workload.apply_error or "Every try ended its worker."
+    if workload.desired_phase != DesiredPhase.RUNNING or _cluster_holds(workload) is not False:
+        _again(workload, LONGEST_WAIT, message, counts=False)
+    else:
+        _give_up(workload, "ApplyFailed", message)
 
 
 def _wait_outside(workload: Workload, reading: Reading, pause: timedelta) -> None:
@@ -263,28 +284,36 @@ def _wait_outside(workload: Workload, reading: Reading, pause: timedelta) -> Non
         move(workload=workload, to=Phase.PENDING, at=now, **said)
     else:
         keep_reason(workload, reading, now)
-    _write(workload, due_at=now + pause, attempts=min(workload.attempts, MOST_ATTEMPTS - 1), apply_error="")
+    waits = {"due_at": now + pause, "attempts": min(workload.attempts, MOST_ATTEMPTS - 1)}
+    _write(workload, refusals=0, apply_error="", **waits)
 
 
 def _pause(attempts: int) -> timedelta:
     return min(timedelta(seconds=2 ** min(attempts, 9)), LONGEST_WAIT)
 
 
-def _again(workload: Workload, pause: timedelta, message: str, *, counts: bool = True) -> None:
+def _again(workload: Workload, pause: timedelta, message: str, *, counts: bool = True, refusals: int = 0) -> None:
     """Due later. What does not count against the row (the cluster is away) never makes it give up."""
     attempts = workload.attempts if counts else min(workload.attempts, MOST_ATTEMPTS - 1)
     if workload.apply_error != message:
         note(workload=workload, at=timezone.now(), type_=EventType.SYNC, reason="ApplyDelayed", message=message)
-    _write(workload, due_at=timezone.now() + pause, attempts=attempts, apply_error=message)
+    _write(workload, due_at=timezone.now() + pause, attempts=attempts, refusals=refusals, apply_error=message)
 
 
-def _give_up(workload: Workload, reason: str, message: str) -> None:
+def _give_up(workload: Workload, reason: str, message: str, *, pointer: str = "") -> None:
+    """Move to Failed with the server's sentence and the field it refuses; people may retry it."""
     now = timezone.now()
-    done: dict[str, Any] = {"due_at": None, "attempts": 0, "apply_error": message, "completed_at": now}
-    if not move(workload=workload, to=Phase.FAILED, at=now, reason=reason, message=message, **done):
+    done: dict[str, Any] = {"due_at": None, "attempts": 0, "refusals": 0, "completed_at": now, "apply_error": message}
+    done["claimed_until"] = None
+    detail = {"pointer": pointer} if pointer else {}
+    if not move(workload=workload, to=Phase.FAILED, at=now, reason=reason, message=message, detail=detail, **done):
         _again(workload, LONGEST_WAIT, message, counts=False)
 
 
 def _write(workload: Workload, **values: object) -> bool:
-    """Write the outcome unless the row has moved on meanwhile: then it is due again already."""
-    return Workload.objects.filter(pk=workload.pk, generation=workload.generation).update(**values) == 1
+    """Write the outcome and give the claim back, unless the row has moved on or another worker has it."""
+    mine = {"generation": workload.generation, "claimed_until": workload.claimed_until}
+    if Workload.objects.filter(pk=workload.pk, **mine).update(**values, claimed_until=None) != 1:
+        return False
+    workload.claimed_until = None
+    return True

@@ -121,7 +121,7 @@ def _store(
         workload=workload, at=now, type_=EventType.ACTION, reason="Changed", message=message, actor=actor, detail=detail
     )
     record(actor, "workload.change", workload, detail=detail, **scope_of(workload))
-    wake_apply(workload.pk)
+    wake_apply(workload.project.cluster_id)
 
 
 def _refuse_another(before: WorkloadSpec, spec: WorkloadSpec) -> None:

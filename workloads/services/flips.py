@@ -33,5 +33,5 @@ def flip_waiting(before: Draft, after: Draft) -> int:
         )
         message = f"{level.name} is now {level.value}: waiting, it became {follows}."
         note(workload=workload, at=now, type_=EventType.ACTION, reason="PreemptibilityChanged", message=message)
-        wake_apply(workload.pk)
+        wake_apply(workload.project.cluster_id)
     return turned

@@ -106,7 +106,7 @@ def apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
         detail={"before": before, "after": after},
     )
     record(actor, "workload.change_priority", workload, detail={"before": before, "after": after}, **scope_of(workload))
-    wake_apply(workload.pk)
+    wake_apply(workload.project.cluster_id)
 
 
 def _priority_warnings(workload: Workload, level: Level) -> list[dict[str, str]]:
@@ -161,7 +161,7 @@ def _turn(workload: Workload, desired: str, phase: str, actor: Actor, **changes:
     after = {"desired": desired, "phase": phase}
     action = {"Stopped": "workload.stop", "Running": "workload.resume", "Deleted": "workload.delete"}[desired]
     record(actor, action, workload, detail={"before": before, "after": after}, **scope_of(workload))
-    wake_apply(workload.pk)
+    wake_apply(workload.project.cluster_id)
 
 
 def rewrite(workload: Workload, now: datetime, **values: Any) -> None:

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from clusters.job_status import ACTIVE, BLOCKED, MISSING
+from clusters.job_status import ACTIVE, BLOCKED, MISSING, SUSPENDED
 from clusters.models import Cluster, ObservedPod
 from clusters.observation import JobStatus, Observation
 from clusters.ports import Reading
@@ -20,9 +20,6 @@ from workloads.services.moves import move, note
 from workloads.services.queued import QUEUED, TURNS, as_queued, queued_among, reading_of_queue
 from workloads.services.reasons import FAILED_CREATE, keep_reason, reading_of_refusal
 from workloads.standings import NO_JOB, holding_of, reading_of, standing_of
-
-WAKE: Final = 50
-"""Rows that are woken at once; the sweep takes the others."""
 
 
 def on_observation(cluster: Cluster, observation: Observation) -> None:
@@ -53,10 +50,8 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
 def _try_again(cluster: Cluster, at: datetime) -> None:
     """The cluster takes jobs again: who was refused one need not wait for its next try."""
     rows = Workload.objects.filter(project__cluster=cluster, due_at__gt=at, deleted_at__isnull=True)
-    refused = list(rows.exclude(apply_error="").values_list("pk", flat=True))
-    Workload.objects.filter(pk__in=refused, due_at__gt=at).update(due_at=at)
-    for pk in refused[:WAKE]:
-        wake_apply(pk)
+    if rows.exclude(apply_error="").update(due_at=at):
+        wake_apply(cluster.pk)
 
 
 def _workloads(cluster: Cluster, owners: Iterable[str]) -> dict[str, Workload]:
@@ -79,6 +74,7 @@ def _pods(cluster: Cluster, workloads: Mapping[str, Workload]) -> dict[str, list
 
 def _take_in(workload: Workload, pods: Sequence[ObservedPod], job: JobStatus, observation: Observation) -> None:
     if workload.deleted_at is not None:
+        _delete_again(workload, pods, job, observation.at)
         return
     standing = standing_of(
         pods, wanted=workload.pod_count, min_member=int(workload.spec.get("min_member") or 1), job=job
@@ -90,6 +86,13 @@ def _take_in(workload: Workload, pods: Sequence[ObservedPod], job: JobStatus, ob
         _due_when_gone(workload, standing, observation.at)
     elif _settled(workload, standing):
         _advance(workload, standing, pods, job, observation)
+
+
+def _delete_again(workload: Workload, pods: Sequence[ObservedPod], job: JobStatus, at: datetime) -> None:
+    """Delete what a late worker created after the workload was deleted: a tombstone has neither object nor pods."""
+    if job.phase in {ACTIVE, SUSPENDED} or any(pod.deletion_at is None for pod in pods):
+        Workload.objects.filter(pk=workload.pk, due_at=None).update(due_at=at)
+        wake_apply(workload.project.cluster_id)
 
 
 def _keep_holding(workload: Workload, pods: Sequence[ObservedPod]) -> None:
@@ -113,13 +116,13 @@ def _make_anew(workload: Workload, at: datetime) -> None:
         workload.applied_generation = 0
         message = "Its object vanished from the cluster; it is created anew."
         note(workload=workload, at=at, type_=EventType.SYNC, reason="Recreated", message=message)
-        wake_apply(workload.pk)
+        wake_apply(workload.project.cluster_id)
 
 
 def _due_when_gone(workload: Workload, standing: Standing, at: datetime) -> None:
     if not standing.live:
         Workload.objects.filter(pk=workload.pk, deleted_at__isnull=True).update(due_at=at)
-        wake_apply(workload.pk)
+        wake_apply(workload.project.cluster_id)
 
 
 def _settled(workload: Workload, standing: Standing) -> bool:

@@ -141,7 +141,7 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
         message = f"After {waited} in {left}, where it {why}, it is tried in {pool.name}: {WORDS[there.kind]}."
         detail = {"from": left, "to": pool.name, "because": _because(workload, here)}
         note(workload=workload, at=now, type_=EventType.SCHEDULING, reason="NextPool", message=message, detail=detail)
-        wake_apply(workload.pk)
+        wake_apply(workload.project.cluster_id)
     return True
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from clusters.errors import ClusterError
+from clusters.errors import ClusterError, QuotaExceeded
 from clusters.flavours import flavour_for
 from clusters.ports import Reading
 from workloads.models import EventType, Workload
@@ -37,4 +37,4 @@ def reading_of_refusal(workload: Workload, message: str) -> Reading:
 def room_is_missing(workload: Workload, error: ClusterError) -> Reading | None:
     """The reading of a quota that has no room for a bare pod now; None for every other refusal."""
     found = reading_of_refusal(workload, error.message)
-    return found if found.reason != FAILED_CREATE else None
+    return found if isinstance(error, QuotaExceeded) or found.reason != FAILED_CREATE else None

@@ -250,7 +250,7 @@ def _write(workload: Workload, effective: Effective, actor: Actor, ticket: Ticke
         detail["template"] = template
     rows = (workload, _first_entry(workload, effective, resolved, actor))
     record(actor, "workload.submit", workload, *rows, detail=detail, project_id=str(workload.project_id))
-    wake_apply(workload.pk)
+    wake_apply(workload.project.cluster_id)
 
 
 def _first_entry(workload: Workload, effective: Effective, resolved: Mapping[str, Any], actor: Actor) -> WorkloadEvent:

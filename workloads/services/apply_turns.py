@@ -1,0 +1,93 @@
+"""Whose workload is applied next: turns by cluster, and within a turn one workload per project after the other.
+
+A project that submits ten thousand workloads delays another project by the one that is being applied, not by the rest.
+"""
+
+import time
+from typing import Final
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from clusters.models import Cluster, ClusterState, WorkerSlot
+from clusters.services import circuit_breaker, worker_slots
+from clusters.services.circuit_breaker import Admission
+from tenants.models import Project
+from workloads.enqueue import wake_apply
+from workloads.models import Workload
+from workloads.services.apply import apply
+
+TURN_SECONDS: Final = 4.0
+SPARE_SLOTS: Final = 1
+"""Slots of a cluster that are left to its reconcile and its observation."""
+
+
+def sweep() -> int:
+    """Notify a worker for each cluster with due workloads: every message may be lost. Answers how many clusters."""
+    due = Workload.objects.due().filter(project__cluster=OuterRef("pk"))
+    clusters = Cluster.objects.filter(Exists(due), state=ClusterState.ACTIVE).values_list("pk", flat=True)
+    for cluster_id in clusters:
+        wake_apply(cluster_id)
+    return len(clusters)
+
+
+def take_turn(cluster_id: UUID | str) -> int:
+    """Apply the due workloads of one cluster for a few seconds; answers how many rows were tried.
+
+    1. leave the cluster alone while it is paused, its circuit breaker is open, or its share of the workers is taken
+    2. apply one workload of each project in turn, beginning behind the project that was served last
+    3. notify another worker if some are still due: also those that came while this turn had the last slot
+    """
+    cluster = Cluster.objects.filter(pk=cluster_id, state=ClusterState.ACTIVE).first()
+    if cluster is None or not _has_due(cluster):
+        return 0
+    admitted = circuit_breaker.admission(cluster)
+    if admitted is Admission.NONE:
+        return 0
+    with worker_slots.taken(cluster, spare=SPARE_SLOTS) as slot:
+        if slot is None:
+            return 0
+        tried = _serve(cluster, slot, most=1 if admitted is Admission.ONE else None)
+    if _has_due(cluster):
+        wake_apply(cluster.pk)
+    return tried
+
+
+def drain() -> int:
+    """Apply everything that is due in this process, as when the example organisation is loaded; answers how many."""
+    tried = 0
+    for cluster_id in Cluster.objects.values_list("pk", flat=True):
+        while some := take_turn(cluster_id):
+            tried += some
+    return tried
+
+
+def _serve(cluster: Cluster, slot: WorkerSlot, *, most: int | None) -> int:
+    until, tried = time.monotonic() + TURN_SECONDS, 0
+    while (following := _next_due(cluster, slot)) is not None:
+        tried += apply(following)
+        if tried == most or time.monotonic() > until:
+            break
+    return tried
+
+
+def _next_due(cluster: Cluster, slot: WorkerSlot) -> UUID | None:
+    """Return the workload that has been due longest of the next project that has any, and move the cursor there."""
+    due = Workload.objects.due()
+    keys = _projects_with_due(cluster).order_by("pk").values_list("pk", flat=True)
+    project = keys.filter(pk__gt=slot.cursor).first() or (keys.first() if slot.cursor else None)
+    if project is None:
+        return None
+    slot.cursor = project
+    return due.filter(project=project).order_by("due_at").values_list("pk", flat=True).first()
+
+
+def _has_due(cluster: Cluster) -> bool:
+    return _projects_with_due(cluster).exists()
+
+
+def _projects_with_due(cluster: Cluster) -> QuerySet[Project]:
+    """Select none once the cluster was paused, or was found in trouble, after `cluster` was read."""
+    same = {"cluster__state": ClusterState.ACTIVE, "cluster__breaker_failures__lte": cluster.breaker_failures}
+    due = Workload.objects.due().filter(project=OuterRef("pk"))
+    return Project.objects.filter(Exists(due), cluster=cluster, **same)
