@@ -26,6 +26,7 @@ from portal.supervisor import Child, Supervisor, end_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_PASSWORD = "rung-demo"  # noqa: S105 - printed on the terminal; the demo listens on this machine only
+WORKERS = 3
 LOGINS = {
     "admin": "platform admin",
     "alice": "owner of project llm-team",
@@ -41,6 +42,7 @@ def main() -> int:
     folder = Path(os.environ.setdefault("RUNG_DATA", str(ROOT / "var"))).resolve()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     os.environ.setdefault("RUNG_LOG_LEVEL", "WARNING")
+    os.environ.setdefault("RUNG_CLUSTER_WORKERS", str(WORKERS - 1))
     password = os.environ.setdefault("RUNG_DEMO_PASSWORD", DEFAULT_PASSWORD)
     port = int(os.environ.get("RUNG_PORT", "8000"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +113,7 @@ def children(port: int) -> list[Child]:
     return [
         Child("web", (*uvicorn, "--no-proxy-headers", "--lifespan", "off", "--timeout-graceful-shutdown", "3")),
         # Threads: a pool of processes on a broker of files may stop for good when one of them is killed.
-        Child("worker", (*celery, "worker", "--pool", "threads", "--concurrency", "2", *quiet)),
+        Child("worker", (*celery, "worker", "--pool", "threads", "--concurrency", str(WORKERS), *quiet)),
         Child("beat", (*celery, "beat", "--loglevel", "WARNING", "--pidfile", "")),
         Child("observer", (python, "manage.py", "observer")),
     ]

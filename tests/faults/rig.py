@@ -14,7 +14,7 @@ from django.utils import timezone
 from clusters.errors import ClusterError, TransientClusterError
 from clusters.flavours.kube import CAP_QUOTA, DESERVED_QUOTA, LIMIT_QUOTA
 from clusters.kinds_core import RESOURCE_QUOTA
-from clusters.models import Cluster, ClusterState, Drift, DriftKind, NodePool, SyncRun, SyncState
+from clusters.models import Cluster, Drift, DriftKind, NodePool, SyncRun, SyncState
 from clusters.ports import Manifest
 from clusters.services.estate import pause, unpause
 from clusters.services.reconcile import reconcile
@@ -129,10 +129,10 @@ class Rig(Product):
         self.ledger.rest()
         self.work()
 
-    def until_paused(self) -> None:
-        """Sweeps go on until the cluster is let alone."""
+    def until_stopped(self) -> None:
+        """Sweeps go on until no work is sent to the cluster any more."""
         deadline = time.monotonic() + PATIENCE
-        while Cluster.objects.get(pk=self.cluster.pk).state == ClusterState.ACTIVE:
+        while not Cluster.objects.get(pk=self.cluster.pk).breaker_reason:
             said = self.attempt()
             assert time.monotonic() < deadline, said
 
@@ -159,6 +159,7 @@ class Rig(Product):
         listed = admin.get("/clusters/").content.decode()
         found = {"failing": "runs did not succeed" in page, "failed": ">Failed<" in listed}
         found |= {"paused": ">Paused<" in listed, "stale": 'class="age age-fresh"' not in page}
+        found |= {"takes no work": ">Takes no work<" in listed and "does not take work" in page}
         health = admin.get("/readyz").json()
         for trouble, part in (("waiting", "missing"), ("degraded", "degraded")):
             found[trouble] = f"cluster:{self.cluster.name}" in health[part]

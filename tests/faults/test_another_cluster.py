@@ -15,6 +15,10 @@ from tests.real.product import fresh
 from tests.support.faults import Status
 from tests.support.lab import LabCluster
 from workloads.models import Phase, Workload
+from workloads.services.lifecycle import change_priority
+
+UNAUTHORIZED = Status(401, "Unauthorized", message="Unauthorized")
+FORBIDDEN = Status(403, "Forbidden", message='User "rung" cannot get resource "jobs" in API group "batch"')
 
 
 def running(rig: Rig) -> Workload:
@@ -40,22 +44,33 @@ def still_runs(rig: Rig, workload: Workload) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("code", "reason"), [(401, "Unauthorized"), (403, "Forbidden")])
-def test_f23_a_revoked_credential_pauses_and_loses_nothing(rig: Rig, code: int, reason: str) -> None:
+@pytest.mark.parametrize("refusal", [UNAUTHORIZED, FORBIDDEN], ids=["401", "403"])
+def test_f23_a_revoked_credential_stops_work_loses_nothing_and_heals_by_itself(rig: Rig, refusal: Status) -> None:
     workload = running(rig)
     rig.projects(3)
-    spared = rig.random.randint(4, 14)
-    rig.proxy.breaks(Status(code, reason), times=400, spares=spared)
-    rig.until_paused()
-    cluster = paused(rig)
+    rig.proxy.breaks(refusal, times=400, spares=rig.random.randint(4, 14))
+    rig.until_stopped()
+    assert "takes no work" in rig.troubles()
     with pytest.raises(ClusterError):
         rig.look()
+    change_priority(workload=fresh(workload), priority="high", actor=SYSTEM)
+    rig.apply(workload)
     still_runs(rig, workload)
     rig.proxy.heal()
     assert rig.object_of(workload) is not None
-    unpause(cluster=cluster, actor=SYSTEM)
     rig.settle()
     still_runs(rig, workload)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_f23_what_is_submitted_while_rights_are_missing_waits_and_then_runs(rig: Rig) -> None:
+    project = rig.grant(rig.project("train"), 4)
+    rig.reconcile()
+    rig.proxy.breaks(FORBIDDEN, method="POST", times=rig.random.randint(1, 12))
+    workload = rig.submit(project, job(), **LOW)
+    assert fresh(workload).phase == Phase.CREATING
+    rig.until(workload, lambda row: row.phase == Phase.RUNNING, work=True)
+    assert not fresh(workload).timeline.filter(phase=Phase.FAILED).exists()
 
 
 @pytest.mark.parametrize("seed", [0])
