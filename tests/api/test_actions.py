@@ -29,10 +29,15 @@ def test_a_native_workload_is_suspended_and_resumed(robot: Robot, submitted: Cal
     assert Workload.objects.get().desired_phase == "Running"
 
 
-def test_suspending_twice_is_409(robot: Robot, submitted: Callable[..., str]) -> None:
+def test_suspending_and_resuming_twice_is_once(robot: Robot, submitted: Callable[..., str]) -> None:
     path = native(submitted())
-    robot.send("POST", f"{path}/suspend")
-    assert robot.send("POST", f"{path}/suspend").status_code == 409
+    for verb in ("suspend", "suspend", "resume", "resume"):
+        assert robot.send("POST", f"{path}/{verb}").status_code == 202
+    assert Workload.objects.get().generation == 3
+
+
+def test_resuming_what_has_ended_is_409(robot: Robot, submitted: Callable[..., str]) -> None:
+    assert robot.send("POST", f"{native(submitted(), 'Completed')}/resume").status_code == 409
 
 
 def test_a_workload_is_found_only_under_its_own_kind(robot: Robot, submitted: Callable[..., str]) -> None:

@@ -147,12 +147,14 @@ class TestManyRowsAtOnce:
         return [(each.name, each.refusal) for each in answer.context["results"]]
 
     def test_each_row_has_its_own_answer(self, client_of: Clients, rows: None, alice: User) -> None:
-        running, stopped = Workload.objects.get(name="train-a"), Workload.objects.get(name="notebook")
-        results = dict(self.act(client_of(alice), "stop", running, stopped))
-        assert results["train-a"] == ""
-        assert "cannot be stopped" in results["notebook"]
-        running.refresh_from_db()
-        assert running.phase == Phase.STOPPING
+        stopped, ended = Workload.objects.get(name="notebook"), Workload.objects.get(name="train-a")
+        Workload.objects.filter(pk=stopped.pk).update(desired_phase="Stopped")
+        Workload.objects.filter(pk=ended.pk).update(phase=Phase.COMPLETED)
+        results = dict(self.act(client_of(alice), "resume", stopped, ended))
+        assert results["notebook"] == ""
+        assert "cannot be resumed" in results["train-a"]
+        stopped.refresh_from_db()
+        assert stopped.phase == Phase.RESUMING
 
     def test_t53_a_foreign_row_is_not_found_and_untouched(self, client_of: Clients, rows: None, alice: User) -> None:
         foreign = Workload.objects.get(name="segment")
