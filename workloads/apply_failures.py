@@ -1,5 +1,6 @@
 """Workloads that failed to apply: they ended because their cluster refused their objects. They can be retried."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from django.db.models import Q
@@ -18,7 +19,18 @@ def failed_to_apply(workload: Workload) -> bool:
     return ended and workload.desired_phase == DesiredPhase.RUNNING and workload.deleted_at is None
 
 
-def failed_pointer(workload: Workload) -> str:
-    """The field that the cluster refused, as a JSON pointer into the object; empty where it named none."""
-    failure = workload.timeline.filter(type=EventType.PHASE, phase=Phase.FAILED).order_by("-at", "-pk").first()
-    return str(failure.detail.get("pointer") or "") if failure else ""
+@dataclass(frozen=True, slots=True)
+class ApplyFailure:
+    """What the cluster's server said, and the field it refused as a JSON pointer into the object, if it named one."""
+
+    message: str
+    pointer: str = ""
+
+
+def failure_of(workload: Workload) -> ApplyFailure | None:
+    """None unless it failed to apply."""
+    if not failed_to_apply(workload):
+        return None
+    ends = workload.timeline.filter(type=EventType.PHASE, phase=Phase.FAILED).order_by("-at", "-pk")
+    pointer = next((str(end.detail.get("pointer") or "") for end in ends[:1]), "")
+    return ApplyFailure(workload.apply_error, pointer)
