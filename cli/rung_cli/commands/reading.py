@@ -78,11 +78,11 @@ def list_workloads(
     owner = "" if everywhere else held.project(project)
     asked = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
     query = _query([f"{name}=={value}" for name, value in asked.items() if value] + (where or []), sort, search)
-    query |= {"deleted": deleted, "failedToApply": failed_to_apply}
+    flags = {"deleted": deleted, "failedToApply": failed_to_apply}
     most = None if all_of_them else limit
     # one more than is shown tells whether there are more
     beyond = None if most is None else most + 1
-    found = rows(held.api, "v1/workloads", "workloads", most=beyond, query=query)
+    found = rows(held.api, "v1/workloads", "workloads", most=beyond, query={**query, **flags})
     shown = found if most is None else found[:most]
     out.rows(shown, WORKLOADS, name=lambda row: f"{row['projectName']}/{row['name']}", empty="No workloads.")
     if len(found) > len(shown):
