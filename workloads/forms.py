@@ -46,11 +46,11 @@ class WorkloadFilter(forms.Form):
         priorities = Priority.objects.order_by("-value").values_list("name", flat=True)
         types = WorkloadType.objects.values_list("name", "title")
         self.fields["phase"] = _select([(each.value, WORDS.get(each, each.value)) for each in Phase], _("any phase"))
-        self.fields["apply"] = _select([("failed", _("failed to apply"))], _("any result"))
+        self.fields["result"] = _select([("failed-to-apply", _("failed to apply"))], _("any result"))
         self.fields["project"] = _select([(name, name) for name in projects], _("any project"))
         self.fields["type"] = _select(list(types), _("any type"))
         self.fields["priority"] = _select([(name, name) for name in priorities], _("any priority"))
-        self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any preemptibility"))
+        self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any"))
         self.fields["sort"] = _select([(name, title) for name, (_column, title) in SORTS.items()], _("newest first"))
         for name, field in self.fields.items():
             field.label = field.label or _(name.capitalize())
@@ -70,7 +70,7 @@ class WorkloadFilter(forms.Form):
     def narrow(self, rows: QuerySet[Workload]) -> QuerySet[Workload]:
         """The rows that the filter leaves."""
         chosen = self.chosen
-        if chosen.pop("apply", ""):
+        if chosen.pop("result", ""):
             rows = rows.filter(FAILED_TO_APPLY)
         return rows.filter(**{LOOKUPS.get(name, name): value for name, value in chosen.items()})
 

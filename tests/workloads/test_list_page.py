@@ -41,8 +41,8 @@ def names(page: str) -> list[str]:
         pytest.param("?preemptibility=non-preemptible", ["train-b"], id="by preemptibility"),
         pytest.param("?type=PyTorchJob&phase=Stopped", ["notebook"], id="both must hold"),
         pytest.param("?project=llm-team", ["train-a", "train-b", "notebook", "refused"], id="by project"),
-        pytest.param("?apply=failed", ["refused"], id="failed to apply"),
-        pytest.param("?apply=failed&q=train", [], id="failed to apply, by name"),
+        pytest.param("?result=failed-to-apply", ["refused"], id="failed to apply"),
+        pytest.param("?result=failed-to-apply&q=train", [], id="failed to apply, by name"),
         pytest.param("?q=nothing-like-it", [], id="nothing"),
     ],
 )
@@ -84,13 +84,13 @@ def test_an_admin_sees_what_failed_to_apply_in_every_project(
     client_of: Clients, rows: None, vision_team: Project, admin: User
 ) -> None:
     Workload.objects.filter(name="segment").update(phase=Phase.FAILED, apply_error="Invalid value")
-    page = client_of(admin).get("/workloads/?apply=failed").content.decode()
+    page = client_of(admin).get("/workloads/?result=failed-to-apply").content.decode()
     assert names(page) == ["refused", "segment"]
     assert REFUSAL in page
 
 
 def test_where_nothing_failed_to_apply_it_says_so(client_of: Clients, llm_team: Project, admin: User) -> None:
-    assert "No workload failed to apply." in client_of(admin).get("/workloads/?apply=failed").content.decode()
+    assert "No workload failed to apply." in client_of(admin).get("/workloads/?result=failed-to-apply").content.decode()
 
 
 def test_each_filter_is_a_chip_that_removes_it(client_of: Clients, rows: None, alice: User) -> None:

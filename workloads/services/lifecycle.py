@@ -194,9 +194,14 @@ def _retry(workload: Workload, actor: Actor) -> None:
         **_next_generation(workload, now),
     }
     _move_locked(workload, Phase.CREATING, now, actor, retrying=True, **again)
-    message = f"Retried after: {failure['message']}"
     note(
-        workload=workload, at=now, type_=EventType.ACTION, reason=RETRIED, message=message, actor=actor, detail=failure
+        workload=workload,
+        at=now,
+        type_=EventType.ACTION,
+        reason=RETRIED,
+        message="Retried.",
+        actor=actor,
+        detail=failure,
     )
     record(actor, "workload.retry", workload, detail={"failure": failure}, **scope_of(workload))
     wake_apply(workload.pk)
