@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from portal.core.pageforms import PageForm
+from workloads.apply_failures import FAILED_TO_APPLY
 from workloads.models import Category, Phase, PreemptionPolicy, Priority, Workload, WorkloadType
 from workloads.models.dictionary import HIGHEST_VALUE, LOWEST_VALUE
 from workloads.presets import Preset
@@ -45,10 +46,11 @@ class WorkloadFilter(forms.Form):
         priorities = Priority.objects.order_by("-value").values_list("name", flat=True)
         types = WorkloadType.objects.values_list("name", "title")
         self.fields["phase"] = _select([(each.value, WORDS.get(each, each.value)) for each in Phase], _("any phase"))
+        self.fields["result"] = _select([("failed-to-apply", _("failed to apply"))], _("any result"))
         self.fields["project"] = _select([(name, name) for name in projects], _("any project"))
         self.fields["type"] = _select(list(types), _("any type"))
         self.fields["priority"] = _select([(name, name) for name in priorities], _("any priority"))
-        self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any preemptibility"))
+        self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any"))
         self.fields["sort"] = _select([(name, title) for name, (_column, title) in SORTS.items()], _("newest first"))
         for name, field in self.fields.items():
             field.label = field.label or _(name.capitalize())
@@ -67,7 +69,10 @@ class WorkloadFilter(forms.Form):
 
     def narrow(self, rows: QuerySet[Workload]) -> QuerySet[Workload]:
         """The rows that the filter leaves."""
-        return rows.filter(**{LOOKUPS.get(name, name): value for name, value in self.chosen.items()})
+        chosen = self.chosen
+        if chosen.pop("result", ""):
+            rows = rows.filter(FAILED_TO_APPLY)
+        return rows.filter(**{LOOKUPS.get(name, name): value for name, value in chosen.items()})
 
 
 class PriorityForm(PageForm):

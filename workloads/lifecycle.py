@@ -40,13 +40,16 @@ TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 
+RETRIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType({"Failed": frozenset({"Creating"})})
+"""Moves that only a retry of a failed apply makes: what the cluster shows never leads out of an end."""
+
 LIVE: Final = frozenset(TRANSITIONS) - ENDED
 """Every other phase: named one by one they are found by an index, whatever has ended."""
 
 
-def may_move(current: str, following: str) -> bool:
-    """Is the move in the table?"""
-    return following in TRANSITIONS[current]
+def may_move(current: str, following: str, *, retrying: bool = False) -> bool:
+    """Is the move in the table, or, for a retry, among its own moves?"""
+    return following in TRANSITIONS[current] or (retrying and following in RETRIES.get(current, ()))
 
 
 def sources_of(following: str) -> frozenset[str]:

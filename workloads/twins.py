@@ -31,7 +31,7 @@ POLICIES: Final[Mapping[Kind, str]] = {
 
 
 def act_on(workload: Workload, action: str) -> Request:
-    """`suspend`, `resume` or `delete` of one workload, of whatever type."""
+    """`suspend`, `resume`, `retry` or `delete` of one workload, of whatever type."""
     return act_on_all([workload], action)
 
 

@@ -26,6 +26,7 @@ pages = [
     path("workloads/<uuid:workload_id>/", detail.workload_detail, name="detail"),
     path("workloads/<uuid:workload_id>/stop/", actions.stop, name="stop"),
     path("workloads/<uuid:workload_id>/resume/", actions.resume, name="resume"),
+    path("workloads/<uuid:workload_id>/retry/", actions.retry, name="retry"),
     path("workloads/<uuid:workload_id>/delete/", actions.delete, name="delete"),
     path("workloads/<uuid:workload_id>/priority/", actions.change_priority, name="change-priority"),
     path("priorities/", dictionary.priorities, name="priorities"),

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from tenants.models import Project
 from tests.api.conftest import Robot
+from tests.factories.workloads import WorkloadFactory
 from workloads.models import Workload, WorkloadType
 
 BATCH = "v1/workloads/batch"
@@ -29,10 +30,32 @@ def test_a_native_workload_is_suspended_and_resumed(robot: Robot, submitted: Cal
     assert Workload.objects.get().desired_phase == "Running"
 
 
-def test_suspending_twice_is_409(robot: Robot, submitted: Callable[..., str]) -> None:
+def test_suspending_and_resuming_twice_is_once(robot: Robot, submitted: Callable[..., str]) -> None:
     path = native(submitted())
-    robot.send("POST", f"{path}/suspend")
-    assert robot.send("POST", f"{path}/suspend").status_code == 409
+    for verb in ("suspend", "suspend", "resume", "resume"):
+        assert robot.send("POST", f"{path}/{verb}").status_code == 202
+    assert Workload.objects.get().generation == 3
+
+
+def test_resuming_what_has_ended_is_409(robot: Robot, submitted: Callable[..., str]) -> None:
+    assert robot.send("POST", f"{native(submitted(), 'Completed')}/resume").status_code == 409
+
+
+def test_what_failed_to_apply_is_listed_counted_and_retried(robot: Robot, llm_team: Project) -> None:
+    kind = WorkloadType.objects.get(name="Training")
+    refused, fine = (WorkloadFactory(project=llm_team, type=kind, failed_to_apply=failed) for failed in (True, False))
+    found = robot.get("v1/workloads?failedToApply=true").json()["workloads"]
+    assert [each["id"] for each in found] == [str(refused.pk)]
+    assert robot.get("v1/workloads/count?failedToApply=true").json()["count"] == 1
+    codes = [robot.send("POST", f"v1/workloads/trainings/{each.pk}/retry").status_code for each in (refused, fine)]
+    assert codes == [202, 409]
+    assert robot.get("v1/workloads/count?failedToApply=true").json()["count"] == 0
+
+
+def test_a_batch_retries(robot: Robot, llm_team: Project) -> None:
+    refused, fine = (str(WorkloadFactory(project=llm_team, failed_to_apply=failed).pk) for failed in (True, False))
+    told = robot.send("POST", BATCH, {"ids": [refused, fine], "action": "retry"}).json()
+    assert (told["succeeded"], [each["id"] for each in told["failed"]]) == ([refused], [fine])
 
 
 def test_a_workload_is_found_only_under_its_own_kind(robot: Robot, submitted: Callable[..., str]) -> None:

@@ -134,6 +134,7 @@ SERVED = {
     "/api/v2/workloads/nim-services/{nim_service_id}": {"get", "patch"},
     "/api/v1/workloads/{kind}/{workload_id}/suspend": {"post"},
     "/api/v1/workloads/{kind}/{workload_id}/resume": {"post"},
+    "/api/v1/workloads/{kind}/{workload_id}/retry": {"post"},
     "/api/v1/audit/log": {"get"},
     "/api/v1/audit/log/file": {"get"},
     "/api/v2/policy": {"get"},

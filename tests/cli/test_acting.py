@@ -25,13 +25,27 @@ def test_suspend_resume_and_delete_by_name(signed_in: Rung, submitted: Callable[
     first, second = submitted("first"), submitted("second")
     assert signed_in("suspend", "first", "-o", "name").out == "llm-team/first\n"
     again = signed_in("suspend", "first", str(second.pk))
-    assert again.code == 1  # one of them is stopped already, the other one is stopped all the same
-    assert "1 of 2 refused" in again.err
+    assert again.code == 0
+    assert "llm-team/first   Nothing to do: it is Stopping." in again.out
     assert "llm-team/second  Suspending it." in again.out
     assert signed_in("resume", "first").code == 0
     assert signed_in("delete", "first", "llm-team/second", "--yes").code == 0
     phases = Workload.objects.filter(pk__in=[first.pk, second.pk]).values_list("phase", flat=True)
     assert set(phases) == {Phase.DELETING}
+
+
+def test_what_failed_to_apply_is_listed_and_retried_by_name(
+    signed_in: Rung, submitted: Callable[[str], Workload]
+) -> None:
+    made, _fine = submitted("refused"), submitted("fine")
+    Workload.objects.filter(pk=made.pk).update(phase=Phase.FAILED, apply_error="Invalid value")
+    assert signed_in("list", "--failed-to-apply", "-o", "name").out == "llm-team/refused\n"
+    again = signed_in("retry", "refused", "fine")
+    assert again.code == 1
+    assert "1 of 2 refused: fine is Creating" in again.err
+    assert "llm-team/refused  Retrying it." in again.out
+    made.refresh_from_db()
+    assert made.phase == Phase.CREATING
 
 
 def test_deleting_asks_on_a_terminal_and_does_nothing_in_a_script(

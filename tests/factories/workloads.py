@@ -16,6 +16,8 @@ from workloads.intake import Explicit, Scope, WorkloadSpec, read_object
 from workloads.models import Asset, Phase, Policy, Priority, Report, Workload, WorkloadTemplate, WorkloadType
 
 IMAGE = "registry.example/team/train:1"
+REFUSAL = "spec.template: Invalid value"
+"""What a server said to objects that it did not take."""
 
 
 def pod(gpus: int = 1, *, container: str = "main", **spec: Any) -> dict[str, Any]:
@@ -115,6 +117,16 @@ class WorkloadFactory(DjangoModelFactory[Workload]):
     submitted_by_kind = "user"
     channel = "ui"
     applied_generation = 1
+
+    class Params:
+        failed_to_apply = factory.Trait(
+            phase=Phase.FAILED,
+            phase_reason="cluster_refused",
+            phase_message=REFUSAL,
+            apply_error=REFUSAL,
+            completed_at=factory.LazyFunction(timezone.now),
+            applied_generation=0,
+        )
 
     class Meta:
         model = Workload

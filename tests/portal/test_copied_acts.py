@@ -78,6 +78,23 @@ def _workload(act: str, *, stopped: bool = False, **sent: str) -> Callable[[Scen
     return make
 
 
+def _refused(*, ticked: bool = False) -> Callable[[Scene], Thing]:
+    """One that failed to apply, or two."""
+
+    def make(scene: Scene) -> Thing:
+        made = [
+            WorkloadFactory.create(project=scene.project, name=scene.name(), failed_to_apply=True)
+            for _ in range(1 + ticked)
+        ]
+        ids = [str(each.pk) for each in made]
+        standing = Workload.objects.filter(pk__in=ids).values_list("phase", flat=True)
+        sent = {"verb": "retry", "id": ids} if ticked else {}
+        address = reverse("workloads:bulk") if ticked else reverse("workloads:retry", args=ids)
+        return address, sent, lambda: tuple(standing.all())
+
+    return make
+
+
 def _report(scene: Scene) -> Thing:
     row = ReportFactory.create(subject_kind="user", subject_id=str(scene.person.user.pk), name=scene.name())
     return reverse("workloads:report-delete", args=[row.pk]), {}, Report.objects.filter(pk=row.pk).exists
@@ -226,6 +243,7 @@ ACTS: Final[dict[str, Callable[[Scene], Thing]]] = {
     "take an object over": _difference(DriftKind.CONFLICT, "abc", act="adopt", uid="abc"),
     "stop a workload": _workload("stop"),
     "resume a workload": _workload("resume", stopped=True),
+    "retry a workload": _refused(),
     "delete a workload": _workload("delete"),
     "another priority": _workload("change-priority", priority="high"),
     "delete a report": _report,
@@ -235,6 +253,7 @@ ACTS: Final[dict[str, Callable[[Scene], Thing]]] = {
     "try a channel": _trial,
     "stop ticked workloads": _ticked("stop"),
     "resume ticked workloads": _ticked("resume", stopped=True),
+    "retry ticked workloads": _refused(ticked=True),
     "delete ticked workloads": _ticked("delete"),
     "another scheduler": _scheduler,
     "delete what Rung made in a cluster": _left("traces"),

@@ -51,6 +51,13 @@ def test_somebody_elses_wait_is_theirs(client_of: Clients, bob: User, mine: dict
     assert "You have submitted nothing yet." in client.get("/").content.decode()
 
 
+def test_admins_are_led_to_what_failed_to_apply(client_of: Clients, llm_team: Project, admin: User, bob: User) -> None:
+    WorkloadFactory.create_batch(2, project=llm_team, failed_to_apply=True)
+    link = 'href="/workloads/?result=failed-to-apply">2 workloads</a>'
+    assert link in client_of(admin).get("/").content.decode()
+    assert link not in client_of(bob).get("/").content.decode()
+
+
 def test_my_newest_come_first(client_of: Clients, alice: User, mine: dict[str, object]) -> None:
     now = timezone.now()
     for age in range(10):

@@ -1,5 +1,7 @@
 """Stopping, resuming, deleting, cloning and re-prioritising."""
 
+from collections.abc import Callable
+
 import pytest
 
 from portal.audit.models import AuditRecord
@@ -7,9 +9,9 @@ from portal.core.actors import Actor
 from portal.core.errors import Absent, Conflict, Denied, Refused, RungError
 from tenants.models import Project
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
-from workloads.lifecycle import TRANSITIONS, Standing, next_phase
+from workloads.lifecycle import ENDED, TRANSITIONS, Standing, next_phase
 from workloads.models import DesiredPhase, Phase, Priority, Workload, WorkloadType
-from workloads.services.lifecycle import change_priority, clone_spec, delete, resume, stop
+from workloads.services.lifecycle import change_priority, clone_spec, delete, resume, retry, stop
 from workloads.services.submission import submit
 
 
@@ -32,27 +34,54 @@ def test_stop_and_resume_change_what_is_wanted_and_make_it_due(running: Workload
     assert actions == ["workload.stop", "workload.resume"]
 
 
-@pytest.mark.parametrize("verb", [stop, resume])
-def test_what_makes_no_sense_now_is_a_conflict(verb: object, llm_team: Project, as_alice: Actor) -> None:
+def test_what_has_ended_is_not_resumed(llm_team: Project, as_alice: Actor) -> None:
     finished = WorkloadFactory(project=llm_team, phase=Phase.COMPLETED)
-    with pytest.raises(Conflict):
-        verb(workload=finished, actor=as_alice)  # type: ignore[operator]  # one of two services
+    with pytest.raises(Conflict) as refusal:
+        resume(workload=finished, actor=as_alice)
+    assert refusal.value.code == "not_resumable"
     assert [row.result for row in AuditRecord.objects.all()] == ["Denied"]
 
 
-def test_a_stale_reading_of_the_row_loses(running: Workload, as_bob: Actor) -> None:
+MET = [
+    pytest.param(stop, Phase.STOPPED, DesiredPhase.STOPPED, id="stop of a stopped one"),
+    pytest.param(stop, Phase.STOPPING, DesiredPhase.STOPPED, id="stop of a stopping one"),
+    pytest.param(stop, Phase.COMPLETED, DesiredPhase.RUNNING, id="stop of one that has ended"),
+    pytest.param(resume, Phase.RUNNING, DesiredPhase.RUNNING, id="resume of one that runs"),
+    pytest.param(resume, Phase.PENDING, DesiredPhase.RUNNING, id="resume of one that waits"),
+]
+
+
+@pytest.mark.parametrize(("verb", "phase", "desired"), MET)
+def test_what_is_met_already_succeeds_and_writes_nothing(
+    verb: Callable[..., Workload], phase: Phase, desired: DesiredPhase, llm_team: Project, as_alice: Actor
+) -> None:
+    workload = WorkloadFactory(project=llm_team, phase=phase, desired_phase=desired)
+    before = Workload.objects.values().get()
+    verb(workload=workload, actor=as_alice)
+    assert Workload.objects.values().get() == before
+    assert not AuditRecord.objects.exists()
+    assert not workload.timeline.exists()
+
+
+def test_an_intent_is_decided_on_the_row_as_it_is_and_the_instance_follows(running: Workload, as_bob: Actor) -> None:
     stale = Workload.objects.get(pk=running.pk)
     stop(workload=running, actor=as_bob)
-    with pytest.raises(Conflict) as lost:
-        change_priority(workload=stale, priority="medium", actor=as_bob)
-    assert lost.value.code == "moved_on"
-    assert Workload.objects.get(pk=running.pk).priority.name == "low"
+    change_priority(workload=stale, priority="medium", actor=as_bob)
+    assert (stale.phase, stale.desired_phase, stale.generation) == (Phase.STOPPING, DesiredPhase.STOPPED, 3)
+    assert Workload.objects.get(pk=running.pk).priority.name == stale.priority.name == "medium"
+
+
+def test_the_same_priority_twice_is_once(running: Workload, as_bob: Actor) -> None:
+    for _ in range(2):
+        change_priority(workload=running, priority="high", actor=as_bob)
+    assert AuditRecord.objects.filter(action="workload.change_priority").count() == 1
+    assert running.timeline.count() == 1
 
 
 def test_delete_is_a_tombstone_that_nothing_undoes(running: Workload, as_bob: Actor) -> None:
     delete(workload=running, actor=as_bob)
     delete(workload=running, actor=as_bob)
-    for verb in (stop, resume):
+    for verb in (stop, resume, retry):
         with pytest.raises(Conflict):
             verb(workload=running, actor=as_bob)
     assert (running.phase, running.desired_phase) == (Phase.DELETING, DesiredPhase.DELETED)
@@ -102,7 +131,7 @@ def test_a_member_manages_their_own_and_an_owner_everybodys(
 
 
 def test_somebody_elses_workload_is_absent(running: Workload, as_charlie: Actor) -> None:
-    for verb in (stop, resume, delete):
+    for verb in (stop, resume, retry, delete):
         with pytest.raises(Absent):
             verb(workload=running, actor=as_charlie)
     with pytest.raises(Absent):
@@ -148,3 +177,7 @@ def test_the_next_phase_follows_from_what_the_pods_do(
 def test_every_move_the_table_allows_leads_somewhere_it_knows() -> None:
     assert all(target in TRANSITIONS for targets in TRANSITIONS.values() for target in targets)
     assert TRANSITIONS["Deleting"] == frozenset()
+
+
+def test_no_look_at_a_cluster_leads_out_of_an_end() -> None:
+    assert {(end, target) for end in ENDED for target in TRANSITIONS[end]} == {(end, "Deleting") for end in ENDED}

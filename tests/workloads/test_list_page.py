@@ -8,8 +8,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from tenants.models import Project, User
-from tests.factories.workloads import WorkloadFactory
-from workloads.models import Phase, Priority, Workload
+from tests.factories.workloads import REFUSAL, WorkloadFactory
+from workloads.models import Phase, Priority, Workload, WorkloadType
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -17,29 +17,32 @@ Clients = Callable[[User], Client]
 
 @pytest.fixture
 def rows(llm_team: Project, vision_team: Project, alice: User) -> None:
-    """Three workloads of alice's project, one of another."""
+    """Four workloads of alice's project, one of another."""
     mine = {"project": llm_team, "submitted_by": "alice", "submitted_by_id": str(alice.pk)}
     WorkloadFactory(name="train-a", phase=Phase.RUNNING, gpu_milli=4000, allocated_gpu_milli=4000, **mine)
     high = Priority.objects.get(name="high")
     WorkloadFactory(name="train-b", priority=high, preemptibility="non-preemptible", phase_reason="OverLimit", **mine)
     WorkloadFactory(name="notebook", phase=Phase.STOPPED, **mine)
+    WorkloadFactory(name="refused", type=WorkloadType.objects.get(name="Training"), failed_to_apply=True, **mine)
     WorkloadFactory(project=vision_team, name="segment")
 
 
 def names(page: str) -> list[str]:
-    return [name for name in ("train-a", "train-b", "notebook", "segment") if f">{name}</a>" in page]
+    return [name for name in ("train-a", "train-b", "notebook", "refused", "segment") if f">{name}</a>" in page]
 
 
 @pytest.mark.parametrize(
     ("query", "shown"),
     [
-        pytest.param("", ["train-a", "train-b", "notebook"], id="everything that is mine"),
+        pytest.param("", ["train-a", "train-b", "notebook", "refused"], id="everything that is mine"),
         pytest.param("?q=TRAIN", ["train-a", "train-b"], id="by name"),
         pytest.param("?phase=Running", ["train-a"], id="by phase"),
         pytest.param("?priority=high", ["train-b"], id="by priority"),
         pytest.param("?preemptibility=non-preemptible", ["train-b"], id="by preemptibility"),
         pytest.param("?type=PyTorchJob&phase=Stopped", ["notebook"], id="both must hold"),
-        pytest.param("?project=llm-team", ["train-a", "train-b", "notebook"], id="by project"),
+        pytest.param("?project=llm-team", ["train-a", "train-b", "notebook", "refused"], id="by project"),
+        pytest.param("?result=failed-to-apply", ["refused"], id="failed to apply"),
+        pytest.param("?result=failed-to-apply&q=train", [], id="failed to apply, by name"),
         pytest.param("?q=nothing-like-it", [], id="nothing"),
     ],
 )
@@ -77,6 +80,19 @@ def test_an_empty_filter_offers_the_way_back(client_of: Clients, rows: None, ali
     assert "Remove the filters" in page
 
 
+def test_an_admin_sees_what_failed_to_apply_in_every_project(
+    client_of: Clients, rows: None, vision_team: Project, admin: User
+) -> None:
+    Workload.objects.filter(name="segment").update(phase=Phase.FAILED, apply_error="Invalid value")
+    page = client_of(admin).get("/workloads/?result=failed-to-apply").content.decode()
+    assert names(page) == ["refused", "segment"]
+    assert REFUSAL in page
+
+
+def test_where_nothing_failed_to_apply_it_says_so(client_of: Clients, llm_team: Project, admin: User) -> None:
+    assert "No workload failed to apply." in client_of(admin).get("/workloads/?result=failed-to-apply").content.decode()
+
+
 def test_each_filter_is_a_chip_that_removes_it(client_of: Clients, rows: None, alice: User) -> None:
     page = client_of(alice).get("/workloads/?q=train&phase=Running&after=").content.decode()
     assert 'href="?phase=Running"' in page
@@ -92,7 +108,7 @@ def test_htmx_gets_the_table_alone(client_of: Clients, rows: None, alice: User) 
     page = client_of(alice).get("/workloads/", headers=headers).content.decode()
     assert page.lstrip().startswith('<div id="table"')
     assert "<html" not in page
-    assert names(page) == ["train-a", "train-b", "notebook"]
+    assert names(page) == ["train-a", "train-b", "notebook", "refused"]
 
 
 def test_t54_the_table_alone_is_scoped_like_the_page(client_of: Clients, rows: None, charlie: User) -> None:
@@ -139,7 +155,7 @@ def test_a_full_page_leads_to_the_next(client_of: Clients, llm_team: Project, al
 
 
 class TestManyRowsAtOnce:
-    """Stop, resume and delete with an answer per row."""
+    """Stop, resume, retry and delete with an answer per row."""
 
     def act(self, client: Client, verb: str, *rows: Workload | str) -> list[tuple[str, str]]:
         ids = [str(row.pk) if isinstance(row, Workload) else row for row in rows]
@@ -147,12 +163,20 @@ class TestManyRowsAtOnce:
         return [(each.name, each.refusal) for each in answer.context["results"]]
 
     def test_each_row_has_its_own_answer(self, client_of: Clients, rows: None, alice: User) -> None:
-        running, stopped = Workload.objects.get(name="train-a"), Workload.objects.get(name="notebook")
-        results = dict(self.act(client_of(alice), "stop", running, stopped))
-        assert results["train-a"] == ""
-        assert "cannot be stopped" in results["notebook"]
-        running.refresh_from_db()
-        assert running.phase == Phase.STOPPING
+        stopped, ended = Workload.objects.get(name="notebook"), Workload.objects.get(name="train-a")
+        Workload.objects.filter(pk=stopped.pk).update(desired_phase="Stopped")
+        Workload.objects.filter(pk=ended.pk).update(phase=Phase.COMPLETED)
+        results = dict(self.act(client_of(alice), "resume", stopped, ended))
+        assert results["notebook"] == ""
+        assert "cannot be resumed" in results["train-a"]
+        stopped.refresh_from_db()
+        assert stopped.phase == Phase.RESUMING
+
+    def test_ticked_rows_are_retried(self, client_of: Clients, rows: None, alice: User) -> None:
+        refused, running = Workload.objects.get(name="refused"), Workload.objects.get(name="train-a")
+        results = dict(self.act(client_of(alice), "retry", refused, running))
+        assert results["refused"] == ""
+        assert "only a workload that failed to apply" in results["train-a"]
 
     def test_t53_a_foreign_row_is_not_found_and_untouched(self, client_of: Clients, rows: None, alice: User) -> None:
         foreign = Workload.objects.get(name="segment")

@@ -14,9 +14,10 @@ from django.utils import timezone
 from clusters.models import Cluster, ClusterEvent, ObservedPod
 from portal.audit.models import AuditRecord
 from tenants.models import Project, User
-from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, pytorch_job, spec_of
-from workloads.models import Phase, PreemptionCause, PreemptionRecord, Workload
+from tests.factories.workloads import REFUSAL, ObservedPodFactory, WorkloadFactory, pytorch_job, spec_of
+from workloads.models import EventType, Phase, PreemptionCause, PreemptionRecord, Workload
 from workloads.selectors.history import MANY_READ, READERS
+from workloads.services.moves import note
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -124,7 +125,29 @@ def test_stopping_can_be_taken_back(client_of: Clients, workload: Workload, alic
     assert workload.phase == Phase.RESUMING
 
 
-@pytest.mark.parametrize("verb", ["stop", "resume", "delete", "priority"])
+def test_one_that_failed_to_apply_says_why_and_is_retried(client_of: Clients, llm_team: Project, alice: User) -> None:
+    refused = WorkloadFactory.create(project=llm_team, failed_to_apply=True)
+    note(
+        workload=refused, at=timezone.now(), type_=EventType.PHASE, detail={"pointer": "/spec/template/spec/volumes/0"}
+    )
+    client = client_of(alice)
+    text = page(client, address(refused))
+    assert REFUSAL in text
+    assert "<code>/spec/template/spec/volumes/0</code>" in text
+    assert f'action="{address(refused, "retry/")}"' in text
+    client.post(address(refused, "retry/"))
+    refused.refresh_from_db()
+    assert refused.phase == Phase.CREATING
+    assert f'action="{address(refused, "retry/")}"' not in page(client, address(refused))
+
+
+def test_stopping_what_has_ended_says_that_it_has(client_of: Clients, workload: Workload, alice: User) -> None:
+    Workload.objects.update(phase=Phase.COMPLETED, completed_at=timezone.now())
+    answer = client_of(alice).post(address(workload, "stop/"), follow=True)
+    assert "llm-finetune has ended already." in answer.content.decode()
+
+
+@pytest.mark.parametrize("verb", ["stop", "resume", "retry", "delete", "priority"])
 def test_t53_verbs_on_a_foreign_workload_find_nothing(
     client_of: Clients, workload: Workload, charlie: User, verb: str
 ) -> None:
@@ -172,6 +195,7 @@ def test_t52_a_verb_takes_nothing_but_its_own_field(client_of: Clients, workload
 
 
 def test_a_refusal_that_htmx_meets_is_a_message(client_of: Clients, workload: Workload, alice: User) -> None:
+    Workload.objects.update(phase=Phase.COMPLETED)
     headers = {"HX-Request": "true"}
     answer = client_of(alice).post(address(workload, "resume/"), headers=headers)
     assert answer.status_code == 409

@@ -1,4 +1,4 @@
-"""Suspend, resume, delete: a batch of any type."""
+"""Suspend, resume, retry, delete: a batch of any type."""
 
 import uuid
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from workloads.services import lifecycle
 ACTIONS: Final[dict[str, Callable[..., Workload]]] = {
     "suspend": lifecycle.stop,
     "resume": lifecycle.resume,
+    "retry": lifecycle.retry,
     "delete": lifecycle.delete,
 }
 
@@ -32,12 +33,15 @@ class BatchAction(Route):
 
     @extend_schema(
         operation_id="batch_workloads",
-        summary="Suspend, resume or delete several workloads",
+        summary="Suspend, resume, retry or delete several workloads",
         request=Batch,
         responses={200: BatchResult, 422: ErrorSchema, **REFUSALS},
     )
     def post(self, request: Request) -> Response:
-        """Each on its own: what fails is told apart, unknown ids included."""
+        """Each on its own: refusals are listed beside it, unknown ids included. What is met already succeeds.
+
+        `retry` is beyond Run:ai: it hands workloads that failed to apply to their clusters again.
+        """
         wanted = checked(Batch, request.data)
         actor, done, failed = actor_of(request), [], []
         for workload_id in wanted["ids"]:

@@ -14,6 +14,7 @@ from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
 from workloads.api.schemas import WorkloadSchema, WorkloadsSchema
 from workloads.api.shapes import PENDING_REASONS, workload_json
+from workloads.apply_failures import FAILED_TO_APPLY
 from workloads.models import Workload
 from workloads.selectors import visible_workloads, workload_or_404
 from workloads.selectors.waiting import why_waiting
@@ -42,6 +43,7 @@ COLUMNS: Final = {
 }
 WANTED: Final = [
     OpenApiParameter("deleted", bool, description="true: only deleted ones."),
+    OpenApiParameter("failedToApply", bool, description="true: only those that can be retried (beyond Run:ai)."),
     OpenApiParameter("search", str, description="Part of a name."),
     *FILTERS,
 ]
@@ -106,5 +108,7 @@ def _wanted(request: Request) -> QuerySet[Workload]:
     query = request.query_params
     rows = visible_workloads(actor_of(request), deleted=flag_in(query, "deleted"))
     rows = rows.filter(filters(query.get("filterBy", ""), COLUMNS))
+    if flag_in(query, "failedToApply"):
+        rows = rows.filter(FAILED_TO_APPLY)
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows

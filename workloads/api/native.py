@@ -170,7 +170,7 @@ class Suspend(Route):
         responses={202: AcceptedSchema, **ANSWERS},
     )
     def post(self, request: Request, kind: str, workload_id: str) -> Response:
-        """Accepted; 409 when it has ended or is stopped already."""
+        """Accepted, also when it has ended or is stopped already; 409 when it is deleted."""
         return act("suspend", actor_of(request), kind, workload_id)
 
 
@@ -186,8 +186,24 @@ class Resume(Route):
         responses={202: AcceptedSchema, **ANSWERS},
     )
     def post(self, request: Request, kind: str, workload_id: str) -> Response:
-        """Accepted; 409 unless it is stopped."""
+        """Accepted, also when it runs already; 409 when it has ended or is deleted."""
         return act("resume", actor_of(request), kind, workload_id)
+
+
+class Retry(Route):
+    """Hand a workload that failed to apply to its cluster again."""
+
+    access = {"POST": Rule("manage_workload", "project")}
+
+    @extend_schema(
+        operation_id="retry_workload",
+        summary="Retry a native workload (beyond Run:ai)",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERS},
+    )
+    def post(self, request: Request, kind: str, workload_id: str) -> Response:
+        """Accepted, also when it was retried already; 409 when it did not fail to apply or is deleted."""
+        return act("retry", actor_of(request), kind, workload_id)
 
 
 def act(action: str, actor: Actor, kind: str, workload_id: str) -> Response:

@@ -190,7 +190,7 @@ class Batch(serializers.Serializer[Any]):
     """One action on up to a hundred workloads."""
 
     ids = serializers.ListField(child=serializers.CharField(max_length=64), min_length=1, max_length=100)
-    action = serializers.ChoiceField(choices=["delete", "suspend", "resume"])
+    action = serializers.ChoiceField(choices=["delete", "suspend", "resume", "retry"])
 
 
 class BatchFailure(serializers.Serializer[Any]):

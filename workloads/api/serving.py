@@ -22,6 +22,7 @@ from workloads.intake.native import TYPES
 from workloads.intake.native.reader import COUNTS
 from workloads.models import Workload
 from workloads.services.changing import Change, change
+from workloads.services.locking import locked
 from workloads.services.reading import read_scaled, refusals
 
 FIXED = {
@@ -96,7 +97,15 @@ class OneGroup(Served):
 
 
 def changed(kind: str, workload: Workload, asked: Mapping[str, Any], actor: Actor) -> Workload:
-    """The workload with these fields of its `spec` as asked; null clears one. Refused at the field."""
+    """The workload with these fields of its `spec` as asked, the others as the locked row has them; null clears one.
+
+    Refused at the field.
+    """
+    with locked(workload):
+        return _changed(kind, workload, asked, actor)
+
+
+def _changed(kind: str, workload: Workload, asked: Mapping[str, Any], actor: Actor) -> Workload:
     now = effective_spec(workload)
     named = {name: value for name, value in asked.items() if value != now.get(name)}
     with refusals(project=workload.project, actor=actor, workload=workload):

@@ -52,6 +52,7 @@ urlpatterns = [
     path("v1/workloads/<stoppable:kind>/<uuid:workload_id>", native.OneNative.as_view()),
     path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/suspend", native.Suspend.as_view()),
     path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/resume", native.Resume.as_view()),
+    path("v1/workloads/<stoppable:kind>/<uuid:workload_id>/retry", native.Retry.as_view()),
     path("v1/workload-priorities", priorities.Priorities.as_view()),
     path("v1/workload-priorities/<uuid:priority_id>", priorities.OnePriority.as_view()),
     path("v1/workload-categories", catalogue.Categories.as_view()),

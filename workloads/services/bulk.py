@@ -14,7 +14,7 @@ from workloads.services import lifecycle
 
 MOST: Final = 100
 VERBS: Final[Mapping[str, Callable[..., Workload]]] = MappingProxyType(
-    {"stop": lifecycle.stop, "resume": lifecycle.resume, "delete": lifecycle.delete}
+    {"stop": lifecycle.stop, "resume": lifecycle.resume, "retry": lifecycle.retry, "delete": lifecycle.delete}
 )
 
 
@@ -27,9 +27,9 @@ class RowResult:
 
 
 def act_on_all(*, rows: QuerySet[Workload], ids: Sequence[str], verb: str, actor: Actor) -> list[RowResult]:
-    """Stop, resume or delete the visible rows among these ids; the others are named as not found. At most 100."""
+    """Stop, resume, retry or delete the visible rows among at most 100 ids; the others are named as not found."""
     if verb not in VERBS or not 0 < len(ids) <= MOST:
-        raise BadRequest(f"Choose stop, resume or delete, and 1 to {MOST} workloads.", code="bad_bulk")
+        raise BadRequest(f"Choose stop, resume, retry or delete, and 1 to {MOST} workloads.", code="bad_bulk")
     found = {str(row.pk): row for row in rows.filter(pk__in=ids)}
     return [_act(found.get(each), verb, actor) for each in dict.fromkeys(ids)]
 

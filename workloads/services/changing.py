@@ -42,7 +42,9 @@ class Change:
 
 
 def change(*, workload: Workload, wanted: Change, actor: Actor) -> Workload:
-    """Make it so, all of it or nothing. Refused at fields that cannot be changed now; Conflict when it has moved on.
+    """Make it so, all of it or nothing. Refused at fields that cannot be changed now; Conflict when it has ended.
+
+    What is wanted by the row's present content is read under its lock: `locking.locked`.
 
     1. another body: the same kind, name and pools, within quota and caps as a new one would be
     2. another priority, as `lifecycle.change_priority`

@@ -9,8 +9,9 @@ from django.utils import timezone
 from workloads.drafts import Draft
 from workloads.enqueue import wake_apply
 from workloads.models import EventType, Workload
+from workloads.services.locking import lock
 from workloads.services.moves import note
-from workloads.services.plan_effects import flipping
+from workloads.services.plan_effects import flip_of, flipping
 
 AFTER_SYNC: Final = timedelta(seconds=15)
 
@@ -21,10 +22,13 @@ def flip_waiting(before: Draft, after: Draft) -> int:
     Running workloads keep what they have: their pods carry the old integer and their people the old promise.
     """
     now, turned = timezone.now(), 0
-    for workload, follows in flipping(before, after):
+    for workload, _foreseen in flipping(before, after):
+        lock(workload)
+        follows = flip_of(workload, before, after)
+        if follows is None:  # it runs, has ended or got another priority meanwhile
+            continue
         level = after.entries[workload.priority.name].level
-        standing = Workload.objects.filter(pk=workload.pk, generation=workload.generation, running_pods=0)
-        turned += standing.update(
+        turned += Workload.objects.filter(pk=workload.pk).update(
             preemptibility=follows,
             priority_value=level.value,
             generation=F("generation") + 1,

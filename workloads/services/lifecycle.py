@@ -1,10 +1,12 @@
-"""Stop, resume, delete, clone, re-prioritise: each claims the row by compare-and-set; a worker does the rest."""
+"""Stop, resume, retry, delete, clone, re-prioritise: each locks the row, decides and writes; a worker does the rest.
+
+What is met already succeeds and writes nothing: no second audit record, no second timeline entry.
+"""
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from django.db.models import F
 from django.utils import timezone
 
 from portal.audit.services import record
@@ -12,37 +14,54 @@ from portal.core.actors import Actor
 from portal.core.errors import Conflict, Refused
 from scheduling.priority import Level, Source
 from tenants.permissions import Verb, require
+from workloads.apply_failures import failed_to_apply
 from workloads.compliance import refuse_new_priority
 from workloads.enqueue import wake_apply
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle import ENDED, HOLDING, RESUMABLE, STOPPABLE
+from workloads.lifecycle import ENDED, HOLDING, STOPPABLE
 from workloads.models import DesiredPhase, EventType, Phase, Priority, Workload
 from workloads.permissions import require_manage
 from workloads.reprioritising import consequence
 from workloads.resolution import current_dictionary
 from workloads.services.denials import verb
+from workloads.services.locking import lock
 from workloads.services.moves import move, note
+
+RETRIED: Final = "Retried"
+"""The reason of the timeline entry of a retry."""
 
 
 def stop(*, workload: Workload, actor: Actor) -> Workload:
-    """Ask for the end of its pods; the row and its history stay. Conflict when it has ended or is stopped already."""
+    """Ask for the end of its pods; the row and its history stay. Met already when it is stopped or has ended."""
     with verb(actor=actor, action="workload.stop", **entity_of(workload)):
         ready(workload, actor)
         refuse_fixed(workload, "stopped or resumed")
-        if workload.phase not in STOPPABLE or workload.desired_phase != DesiredPhase.RUNNING:
-            raise Conflict(f"{workload.name} is {workload.phase} and cannot be stopped.", code="not_stoppable")
-        _turn(workload, DesiredPhase.STOPPED, Phase.STOPPING, actor)
+        if workload.phase in STOPPABLE and workload.desired_phase == DesiredPhase.RUNNING:
+            _turn(workload, DesiredPhase.STOPPED, Phase.STOPPING, actor)
     return workload
 
 
 def resume(*, workload: Workload, actor: Actor) -> Workload:
-    """Ask for its pods again. Conflict unless it is stopped or stopping."""
+    """Ask for its pods again. Met already when they are wanted; Conflict when it has ended."""
     with verb(actor=actor, action="workload.resume", **entity_of(workload)):
         ready(workload, actor)
         refuse_fixed(workload, "stopped or resumed")
-        if workload.phase not in RESUMABLE or workload.desired_phase != DesiredPhase.STOPPED:
-            raise Conflict(f"{workload.name} is {workload.phase} and cannot be resumed.", code="not_resumable")
-        _turn(workload, DesiredPhase.RUNNING, Phase.RESUMING, actor, started_at=None)
+        if workload.phase in ENDED:
+            raise Conflict(_not_resumable(workload), code="not_resumable")
+        if workload.desired_phase == DesiredPhase.STOPPED:
+            _turn(workload, DesiredPhase.RUNNING, Phase.RESUMING, actor, started_at=None)
+    return workload
+
+
+def retry(*, workload: Workload, actor: Actor) -> Workload:
+    """Hand it to its cluster again after that failed. Met already when it was retried; Conflict for all others."""
+    with verb(actor=actor, action="workload.retry", **entity_of(workload)):
+        ready(workload, actor)
+        if failed_to_apply(workload):
+            _retry(workload, actor)
+        elif not _retried(workload):
+            message = f"{workload.name} is {workload.phase}: only a workload that failed to apply can be retried."
+            raise Conflict(message, code="not_retryable")
     return workload
 
 
@@ -50,6 +69,7 @@ def delete(*, workload: Workload, actor: Actor) -> Workload:
     """Leave a tombstone: a worker removes the objects, and no late create brings them back. Twice is once."""
     with verb(actor=actor, action="workload.delete", **entity_of(workload)):
         require_manage(actor, workload)
+        lock(workload)
         if workload.desired_phase != DesiredPhase.DELETED:
             _turn(workload, DesiredPhase.DELETED, Phase.DELETING, actor)
     return workload
@@ -66,7 +86,9 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
         refuse_fixed(workload, "given another priority", code="priority_fixed", pointer="/priority")
         if workload.phase in ENDED:
             raise Conflict(f"{workload.name} is {workload.phase}; its priority means nothing now.", code="ended")
-        apply_priority(workload, known_level(priority), actor)
+        level = known_level(priority)
+        if not _has_priority(workload, level):
+            apply_priority(workload, level, actor)
     return workload
 
 
@@ -91,7 +113,7 @@ def apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
     values: dict[str, Any] = {
         "priority": Priority.objects.get(name=level.name),
         "priority_value": level.value,
-        "priority_source": "explicit",
+        "priority_source": Source.EXPLICIT,
         "warnings": _priority_warnings(workload, level),
     }
     rewrite(workload, now, **values)
@@ -136,7 +158,9 @@ def known_level(priority: str) -> Level:
 
 
 def ready(workload: Workload, actor: Actor) -> None:
+    """Lock the row for somebody who may change it. Conflict when it is deleted."""
     require_manage(actor, workload)
+    lock(workload)
     if workload.desired_phase == DesiredPhase.DELETED:
         raise Conflict(f"{workload.name} is being deleted.", code="deleting")
 
@@ -147,31 +171,75 @@ def refuse_fixed(workload: Workload, what: str, *, code: str = "type_fixed", poi
 
 
 def _turn(workload: Workload, desired: str, phase: str, actor: Actor, **changes: Any) -> None:
-    """One compare-and-set for desire and phase, then audit and wake-up."""
+    """Desire and phase of a locked row, then audit and wake-up."""
     now = timezone.now()
     before = {"desired": workload.desired_phase, "phase": workload.phase}
-    fence: dict[str, Any] = {
-        "desired_phase": desired,
-        "generation": workload.generation + 1,
-        "due_at": now,
-        "attempts": 0,
-    }
-    if not move(workload=workload, to=phase, at=now, actor=actor, apply_error="", **fence, **changes):
-        raise Conflict(f"{workload.name} has just changed; look again.", code="moved_on")
+    values = {"desired_phase": desired, "apply_error": "", **_next_generation(workload, now), **changes}
+    _move_locked(workload, phase, now, actor, **values)
     after = {"desired": desired, "phase": phase}
     action = {"Stopped": "workload.stop", "Running": "workload.resume", "Deleted": "workload.delete"}[desired]
     record(actor, action, workload, detail={"before": before, "after": after}, **scope_of(workload))
     wake_apply(workload.project.cluster_id)
 
 
+def _retry(workload: Workload, actor: Actor) -> None:
+    """The one way out of an end: a new generation that starts from nothing applied."""
+    now = timezone.now()
+    failure = {"reason": workload.phase_reason, "message": workload.apply_error}
+    again: dict[str, Any] = {
+        "apply_error": "",
+        "applied_generation": 0,
+        "started_at": None,
+        "completed_at": None,
+        **_next_generation(workload, now),
+    }
+    _move_locked(workload, Phase.CREATING, now, actor, retrying=True, **again)
+    note(
+        workload=workload,
+        at=now,
+        type_=EventType.ACTION,
+        reason=RETRIED,
+        message="Retried.",
+        actor=actor,
+        detail=failure,
+    )
+    record(actor, "workload.retry", workload, detail={"failure": failure}, **scope_of(workload))
+    wake_apply(workload.project.cluster_id)
+
+
+def _retried(workload: Workload) -> bool:
+    """Was it retried before, and has not ended since?"""
+    alive = workload.desired_phase == DesiredPhase.RUNNING and workload.phase not in ENDED
+    return alive and workload.timeline.filter(reason=RETRIED).exists()
+
+
+def _not_resumable(workload: Workload) -> str:
+    what = "Retry it instead." if failed_to_apply(workload) else "Submit a clone of it instead."
+    return f"{workload.name} is {workload.phase} and cannot be resumed. {what}"
+
+
+def _has_priority(workload: Workload, level: Level) -> bool:
+    """Has it this very priority already, by choice and with the value of now?"""
+    now = (workload.priority.name, workload.priority_value, workload.priority_source)
+    return now == (level.name, level.value, Source.EXPLICIT)
+
+
+def _next_generation(workload: Workload, now: datetime) -> dict[str, Any]:
+    """Due at once for a worker that has tried nothing of it yet."""
+    return {"generation": workload.generation + 1, "due_at": now, "attempts": 0, "refusals": 0}
+
+
+def _move_locked(workload: Workload, to: str, at: datetime, actor: Actor, **how: Any) -> None:
+    """Move a locked row, which no other move can overtake: False would be a hole in the table."""
+    if not move(workload=workload, to=to, at=at, actor=actor, **how):
+        raise RuntimeError(f"A locked workload cannot move from {workload.phase} to {to}.")
+
+
 def rewrite(workload: Workload, now: datetime, **values: Any) -> None:
-    """Change fields of the row as it was read, raise its generation and make it due."""
-    standing = Workload.objects.filter(pk=workload.pk, generation=workload.generation, deleted_at__isnull=True)
-    fence = {"due_at": now, "updated_at": now, "attempts": 0}
-    if standing.update(generation=F("generation") + 1, **values, **fence) != 1:
-        raise Conflict(f"{workload.name} has just changed; look again.", code="moved_on")
-    workload.generation += 1
-    for name, value in {**values, **fence}.items():
+    """Change fields of a locked row, raise its generation and make it due."""
+    values = {**values, **_next_generation(workload, now), "updated_at": now}
+    Workload.objects.filter(pk=workload.pk).update(**values)
+    for name, value in values.items():
         setattr(workload, name, value)
 
 

@@ -24,6 +24,7 @@ from tenants.models import IdleLimit, Limit, Project, TimeLimit
 from workloads.lifecycle import HOLDING
 from workloads.models import DesiredPhase, EventType, Workload, WorkloadEvent
 from workloads.services.lifecycle import stop
+from workloads.services.locking import lock
 from workloads.services.moves import note
 
 BATCH: Final = 500
@@ -161,10 +162,14 @@ def _tell(workload: Workload, end: End, now: datetime) -> None:
 
 
 def _stop(workload: Workload, end: End, now: datetime) -> bool:
-    """False: its people were faster, or its kind cannot be stopped."""
+    """False: the run has ended by itself or by its people, or its kind cannot be stopped."""
     message = f"Stopped: {_rule(end.clock, end.allowance)}. Resume it for another run."
+    began = workload.started_at
     try:
         with transaction.atomic():
+            lock(workload)
+            if not _runs(workload) or workload.started_at != began:
+                return False
             note(workload=workload, at=now, type_=EventType.ACTION, reason=end.clock.reached, message=message)
             stop(workload=workload, actor=SYSTEM)
     except RungError:

@@ -57,13 +57,14 @@ def move(
     message: str = "",
     actor: Actor = SYSTEM,
     detail: Mapping[str, Any] | None = None,
+    retrying: bool = False,
     **changes: Any,
 ) -> bool:
     """Move to a phase if the row still stands where it was read and the table allows it. False: somebody else won.
 
-    `changes` are written with it. The instance follows the row.
+    `changes` are written with it, `retrying` allows the moves of a retry. The instance follows the row.
     """
-    if not may_move(workload.phase, to):
+    if not may_move(workload.phase, to, retrying=retrying):
         return False
     values = {
         "phase": to,

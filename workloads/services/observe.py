@@ -161,7 +161,7 @@ def _move(
     if to == Phase.RUNNING and workload.phase in WAITING:
         changes["started_at"] = holding_of(pods).started_at or at
     elif to in ENDED:
-        changes["completed_at"] = at
+        changes |= {"completed_at": at, "apply_error": ""}
     elif to == Phase.PENDING and workload.generation != workload.applied_generation:
         changes["due_at"] = at
     reason, message = (job.reason, job.message) if to in ENDED else (reading.reason, reading.message)

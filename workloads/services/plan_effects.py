@@ -80,9 +80,21 @@ def flipping(before: Draft, after: Draft) -> Iterator[tuple[Workload, Preemptibi
     moved = _moved_values(before, after)
     rows = _live().filter(priority__name__in=moved, running_pods=0, preemptibility_source=Source.THRESHOLD)
     for workload in rows:
-        follows = after.entries[workload.priority.name].level.by_threshold
-        if follows != workload.preemptibility:
+        if (follows := flip_of(workload, before, after)) is not None:
             yield workload, follows
+
+
+def flip_of(workload: Workload, before: Draft, after: Draft) -> Preemptibility | None:
+    """What a waiting workload becomes where its preemptibility follows the threshold; None: it stays as it is."""
+    gone = workload.phase in ENDED or workload.desired_phase == DesiredPhase.DELETED
+    if gone or workload.running_pods or workload.preemptibility_source != Source.THRESHOLD:
+        return None
+    name = workload.priority.name
+    old, new = before.entries.get(name), after.entries.get(name)
+    if old is None or new is None or old.value == new.value:
+        return None
+    follows = new.level.by_threshold
+    return None if follows == workload.preemptibility else follows
 
 
 def _moved_values(before: Draft, after: Draft) -> list[str]:

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 from portal.core.copying import copies_of_act
 from portal.core.http import actor_of
 from portal.core.recipes import Request
+from workloads.lifecycle import ENDED
 from workloads.models import Workload
 from workloads.selectors import workload_or_404
 from workloads.services import lifecycle
@@ -38,6 +39,8 @@ def _act(
     if copied := copies_of_act(request, twin(workload)):
         return copied
     verb(workload=workload, actor=actor, **values)
+    if workload.phase in ENDED:
+        words = _("%(name)s has ended already.")
     messages.success(request, words % {"name": workload.name, **values})
     return redirect("workloads:list") if gone else redirect("workloads:detail", workload_id=workload.pk)
 
@@ -55,6 +58,14 @@ def stop(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 def resume(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Ask for its pods again."""
     return _act(request, workload_id, lifecycle.resume, partial(act_on, action="resume"), _("Resuming %(name)s."))
+
+
+@login_required
+@require_POST
+def retry(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """Hand it to its cluster again after that failed."""
+    words = _("Retrying %(name)s: a worker hands it to its cluster again.")
+    return _act(request, workload_id, lifecycle.retry, partial(act_on, action="retry"), words)
 
 
 @login_required

@@ -13,6 +13,7 @@ from portal.core.actors import Actor
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
 from tenants.permissions import Verb, can
+from workloads.apply_failures import failed_to_apply, failure_of
 from workloads.lifecycle import ENDED, RESUMABLE, STOPPABLE
 from workloads.models import DesiredPhase, Priority, Workload
 from workloads.permissions import may_manage
@@ -60,6 +61,7 @@ def workload_detail(request: HttpRequest, workload_id: UUID) -> HttpResponse:
         "position": queue_position(workload),
         "tab": tab,
         "tabs": TABS.items(),
+        "failure": failure_of(workload),
         "live": workload.phase not in ENDED and workload.deleted_at is None,
         **_actions(workload, actor),
         **_CONTENTS[tab](request, workload, actor),
@@ -75,6 +77,7 @@ def _actions(workload: Workload, actor: Actor) -> dict[str, Any]:
         "may_delete": mine,
         "may_stop": mine and running and workload.phase in STOPPABLE,
         "may_resume": mine and not running and workload.phase in RESUMABLE,
+        "may_retry": mine and failed_to_apply(workload),
         "may_keep": _may_keep(workload, actor),
         "questions": {"stop": before_stop(workload), "delete": before_delete(workload)},
         "may_reprioritise": mine and not workload.type.fixed and workload.phase not in ENDED,

@@ -8,6 +8,7 @@ from portal.core.htmx import render_page
 from portal.core.http import actor_of
 from tenants.permissions import Verb, standing_of
 from tenants.selectors import quota_rows_of
+from workloads.apply_failures import FAILED_TO_APPLY
 from workloads.attention import needs_attention
 from workloads.selectors import visible_workloads
 
@@ -29,6 +30,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "projects": [(each, rows[each.pk]) for each in projects[:PROJECTS]],
         "more_projects": len(projects) > PROJECTS,
         "needs": needs_attention(own),
+        "failed_applies": mine.filter(FAILED_TO_APPLY).count() if standing.holds(Verb.MANAGE_ANY_WORKLOAD) else 0,
         "newest": list(own.order_by("-created_at", "-id")[:NEWEST]),
         "may_submit": standing.projects(Verb.SUBMIT).exists(),
     }

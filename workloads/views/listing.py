@@ -43,7 +43,7 @@ def workload_list(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def bulk(request: HttpRequest) -> HttpResponse:
-    """Stop, resume or delete the ticked rows and say what happened to each."""
+    """Stop, resume, retry or delete the ticked rows and say what happened to each."""
     actor = actor_of(request)
     ids, verb = ids_in(request.POST.getlist("id")), request.POST.get("verb", "")
     rows = visible_workloads(actor)

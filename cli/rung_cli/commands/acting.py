@@ -1,4 +1,4 @@
-"""`suspend`, `resume`, `delete`, `clone`: what is done to workloads that exist."""
+"""`suspend`, `resume`, `retry`, `delete`, `clone`: what is done to workloads that exist."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -14,7 +14,9 @@ from rung_cli.notes import confirm, plain
 from rung_cli.output import Column, Columns, Format, Output
 from rung_cli.session import Session, session
 
-DONE: Final = {"suspend": "Suspending", "resume": "Resuming", "delete": "Deleting"}
+DONE: Final = {"suspend": "Suspending", "resume": "Resuming", "retry": "Retrying", "delete": "Deleting"}
+NOTHING_TO_DO: Final = {"suspend": frozenset({"Stopped", "Stopping", "Completed", "Failed"})}
+"""Phases in which an action has nothing to do, and is accepted."""
 MOST: Final = 100
 RESULTS: Final[Columns] = (
     Column("WORKLOAD", lambda row: row["workload"]),
@@ -26,6 +28,7 @@ def register(app: typer.Typer) -> None:
     """Add them."""
     app.command()(suspend)
     app.command()(resume)
+    app.command()(retry)
     app.command()(delete)
     app.command()(clone)
 
@@ -38,6 +41,11 @@ def suspend(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", 
 def resume(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
     """Start suspended workloads again."""
     _act(session(ctx), "resume", names, project, output)
+
+
+def retry(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
+    """Hand workloads that failed to apply to their clusters again."""
+    _act(session(ctx), "retry", names, project, output)
 
 
 def delete(
@@ -103,6 +111,12 @@ def _held(workload: dict[str, Any]) -> str:
     return f", on {used:g} GPUs" if used else ""
 
 
+def _done(action: str, phase: str) -> str:
+    if phase in NOTHING_TO_DO.get(action, ()):
+        return f"Nothing to do: it is {phase}."
+    return f"{DONE[action]} it."
+
+
 def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dict[str, Any]) -> None:
     refused = {each["id"]: each["message"] for each in answer["failed"]}
     rows = [
@@ -110,7 +124,7 @@ def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dic
             "workload": f"{each['projectName']}/{each['name']}",
             "id": each["id"],
             "accepted": each["id"] not in refused,
-            "message": refused.get(each["id"], f"{DONE[action]} it."),
+            "message": refused.get(each["id"], _done(action, each["phase"])),
         }
         for each in found
     ]

@@ -67,6 +67,7 @@ def list_workloads(
     ] = None,
     sort: Annotated[str, typer.Option(help="Field; with a minus before it the other way round.")] = "",
     deleted: Annotated[bool, typer.Option("--deleted", help="Only deleted ones.")] = False,
+    failed_to_apply: Annotated[bool, typer.Option("--failed-to-apply", help="Only those that can be retried.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = FEW,
     all_of_them: Annotated[bool, typer.Option("--all", "-a", help="All, page after page.")] = False,
     output: OutputFlag = None,
@@ -77,10 +78,11 @@ def list_workloads(
     owner = "" if everywhere else held.project(project)
     asked = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
     query = _query([f"{name}=={value}" for name, value in asked.items() if value] + (where or []), sort, search)
+    flags = {"deleted": deleted, "failedToApply": failed_to_apply}
     most = None if all_of_them else limit
     # one more than is shown tells whether there are more
     beyond = None if most is None else most + 1
-    found = rows(held.api, "v1/workloads", "workloads", most=beyond, query={**query, "deleted": deleted})
+    found = rows(held.api, "v1/workloads", "workloads", most=beyond, query={**query, **flags})
     shown = found if most is None else found[:most]
     out.rows(shown, WORKLOADS, name=lambda row: f"{row['projectName']}/{row['name']}", empty="No workloads.")
     if len(found) > len(shown):
