@@ -139,6 +139,11 @@ class Workload(models.Model):
                 condition=models.Q(deleted_at__isnull=False),
             ),
             models.Index(
+                fields=["-created_at", "-id"],
+                name="workloads_failed_to_apply",
+                condition=models.Q(phase="Failed", apply_error__gt="", deleted_at__isnull=True),
+            ),
+            models.Index(
                 fields=["project", "due_at"],
                 name="workloads_due_in_project",
                 condition=models.Q(due_at__isnull=False),

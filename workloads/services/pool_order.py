@@ -130,7 +130,14 @@ def _elsewhere(
 def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, now: datetime) -> bool:
     """False: the row has changed meanwhile."""
     left, why, waited = workload.pool_name, _why(workload, here), duration_text(_waited(workload, now))
-    changes = {"pool_name": pool.name, "pool_since": now, "due_at": now, "attempts": 0, "apply_error": ""}
+    changes = {
+        "pool_name": pool.name,
+        "pool_since": now,
+        "due_at": now,
+        "attempts": 0,
+        "refusals": 0,
+        "apply_error": "",
+    }
     with transaction.atomic():
         standing = Workload.objects.filter(
             pk=workload.pk, generation=workload.generation, phase=Phase.PENDING, pool_name=left

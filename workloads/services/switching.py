@@ -59,7 +59,7 @@ def _living() -> QuerySet[Workload]:
 def _make_due(rows: QuerySet[Workload]) -> int:
     wanted = rows.exclude(RUNS).exclude(desired_phase=DesiredPhase.DELETED)
     due = timezone.now() + FIRST_THE_QUEUES
-    return wanted.update(generation=F("generation") + 1, due_at=due, attempts=0, apply_error="")
+    return wanted.update(generation=F("generation") + 1, due_at=due, attempts=0, refusals=0, apply_error="")
 
 
 def _some(rows: QuerySet[Workload]) -> Some:
