@@ -91,7 +91,7 @@ def test_before_the_first_sync_there_is_nothing_to_stand_on(cluster: Cluster, st
 
 def test_a_foreign_namespace_is_never_written_to(cluster: Cluster, store: Store) -> None:
     MemoryGateway(store).create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "runai-vision"}})
-    with pytest.raises(ObjectConflict, match="not managed by Rung"):
+    with pytest.raises(NotSynced, match="not managed by Rung"):
         apply_job(cluster, job())
     assert MemoryGateway(store).get(REF) is None
 

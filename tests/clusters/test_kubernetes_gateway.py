@@ -14,6 +14,7 @@ from clusters.backends.kubernetes import KubernetesGateway
 from clusters.backends.kubernetes_transport import Limits
 from clusters.connections import Connection
 from clusters.errors import (
+    AdmissionDenied,
     ClusterBusy,
     ClusterError,
     ClusterRefused,
@@ -82,6 +83,8 @@ def error_of(verb: Callable[[KubernetesGateway], Any], gateway: KubernetesGatewa
 QUOTA = 'pods "a" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=4, used: 6, limited: 8'
 RIGHTS = 'pods is forbidden: User "system:serviceaccount:rung" cannot create resource "pods" in API group ""'
 SECURITY = 'pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
+UNKNOWN_QUOTA = 'pods "a" is forbidden: status unknown for quota: rung-limit, resources: requests.nvidia.com/gpu'
+STARTING = 'jobs.batch "a" is forbidden: not yet ready to handle request'
 ENDING = {"causes": [{"reason": "NamespaceTerminating"}]}
 
 
@@ -92,7 +95,11 @@ ENDING = {"causes": [{"reason": "NamespaceTerminating"}]}
         pytest.param(status(401), NotAuthorized, False, id="401"),
         pytest.param(status(403, message=RIGHTS), NotAuthorized, False, id="403 for want of a right"),
         pytest.param(status(403, message=QUOTA), QuotaExceeded, False, id="403 for want of room"),
-        pytest.param(status(403, message=SECURITY), ClusterRefused, False, id="403 by a policy"),
+        pytest.param(status(403, message=SECURITY), AdmissionDenied, False, id="403 by a policy"),
+        pytest.param(
+            status(403, message=UNKNOWN_QUOTA), QuotaExceeded, False, id="403 of a quota that is not counted yet"
+        ),
+        pytest.param(status(403, message=STARTING), ClusterBusy, True, id="403 of a server that has just started"),
         pytest.param(status(403, **ENDING), NotSynced, True, id="403 in a namespace that ends"),
         pytest.param(status(404), NotServed, False, id="404 of a path"),
         pytest.param(status(404, name="n", kind="namespaces"), ClusterRefused, False, id="404 of a namespace"),
@@ -118,6 +125,32 @@ def test_every_status_has_one_meaning(
     assert raised.value.retry_after == said["details"].get("retryAfterSeconds")
     if error is not NotServed:
         assert raised.value.message == said["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "pointer"),
+    [
+        pytest.param("spec.template.spec.containers[0].image", "/spec/template/spec/containers/0/image", id="a path"),
+        pytest.param("metadata.labels[a/b~c]", "/metadata/labels/a~1b~0c", id="a key with signs of its own"),
+        pytest.param("", "", id="none"),
+        pytest.param(None, "", id="no text"),
+    ],
+)
+def test_a_refused_field_is_a_json_pointer(
+    api: ApiServer, gateway: KubernetesGateway, field: str | None, pointer: str
+) -> None:
+    api.answers = lambda _request: (422, status(422, causes=[{"reason": "FieldValueInvalid", "field": field}]))
+    with pytest.raises(Invalid) as raised:
+        gateway.create(BODY)
+    assert raised.value.pointer == pointer
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_what_a_proxy_says_blames_no_object(api: ApiServer, gateway: KubernetesGateway, code: int) -> None:
+    api.answers = lambda _request: (code, b"<html>bad request</html>")
+    with pytest.raises(ClusterRefused) as raised:
+        gateway.create(BODY)
+    assert type(raised.value) is ClusterRefused
 
 
 @pytest.mark.parametrize(

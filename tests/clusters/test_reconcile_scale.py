@@ -127,7 +127,7 @@ def test_an_unreachable_cluster_ends_the_attempt_early(cluster: Cluster, wanted:
     assert not run.outcomes.filter(kind=KAI_QUEUE.key).exists()
 
 
-def test_f23_a_credential_that_is_revoked_meanwhile_pauses_the_cluster(
+def test_f23_a_credential_that_is_revoked_meanwhile_ends_the_run_and_stops_work(
     cluster: Cluster, wanted: Wanted, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_gateway: MemoryGateway) -> tuple[str, str]:
@@ -143,7 +143,8 @@ def test_f23_a_credential_that_is_revoked_meanwhile_pauses_the_cluster(
     wanted.state = projects(5)
     run = reconcile(cluster)
     cluster.refresh_from_db()
-    assert (cluster.state, cluster.paused_reason) == ("paused", "The cluster refuses Rung: Unauthorized")
+    assert (cluster.state, cluster.breaker_reason) == ("active", "Unauthorized")
+    assert cluster.sync_due_at is not None
     assert (run.state, run.error_code) == (SyncState.PARTIAL, "not_authorized")
     assert not run.outcomes.filter(name="runai-p3").exists()
 

@@ -180,7 +180,9 @@ def test_an_object_with_our_label_that_nobody_wants_goes(plain: Cluster) -> None
     assert outcomes(reconcile(plain)) == [("delete", "planted", True)]
 
 
-def test_a_cluster_that_refuses_everything_is_paused(plain: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_refuses_everything_gets_no_work_until_it_takes_some(
+    plain: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def get(_gateway: MemoryGateway, _ref: ObjectRef) -> Manifest | None:
         raise NotAuthorized("Unauthorized")
 
@@ -188,7 +190,11 @@ def test_a_cluster_that_refuses_everything_is_paused(plain: Cluster, monkeypatch
     monkeypatch.setattr(MemoryGateway, "get", get)
     assert reconcile(plain).error_code == NotAuthorized.code
     plain.refresh_from_db()
-    assert plain.state == ClusterState.PAUSED
+    assert (plain.state, plain.breaker_reason) == (ClusterState.ACTIVE, "Unauthorized")
+    monkeypatch.undo()
+    assert reconcile(plain).error_code == ""
+    plain.refresh_from_db()
+    assert plain.breaker_reason == ""
 
 
 def test_another_cluster_at_its_address_is_not_written_to(plain: Cluster, store: Store) -> None:

@@ -159,7 +159,7 @@ class Rig(Product):
         listed = admin.get("/clusters/").content.decode()
         found = {"failing": "runs did not succeed" in page, "failed": ">Failed<" in listed}
         found |= {"paused": ">Paused<" in listed, "stale": 'class="age age-fresh"' not in page}
-        found |= {"takes no work": ">Takes no work<" in listed and "does not take work" in page}
+        found |= {"takes no work": ">Takes no work<" in listed and "has taken no work from Rung" in page}
         health = admin.get("/readyz").json()
         for trouble, part in (("waiting", "missing"), ("degraded", "degraded")):
             found[trouble] = f"cluster:{self.cluster.name}" in health[part]
