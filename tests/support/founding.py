@@ -1,18 +1,13 @@
-"""Fill the empty database of a process stack: one cluster, projects with room, a service account. Run as a program.
+"""Fill the empty database of a process stack: one cluster, projects with room, a service account.
 
-    python -m tests.support.founding < wishes.json
-
-Wishes: `server`, `ca` and `token` of a real cluster, or none of them for a sandbox; `projects` by name; `gpus` that
-each deserves; `nodes` of the sandbox. Prints the account's id and secret and the id and namespace of each project.
+`Stack.found` runs it in a process of its own with the stack's settings: wishes as JSON come in, what was made goes out.
+Wishes: `server`, `ca` and `token` of a real cluster, or `nodes` of a sandbox; `projects` by name; `gpus` that each
+deserves; `password` of a person `admin`, if there is to be one.
 """
 
 import json
 import sys
 from typing import Any
-
-import django
-
-django.setup()
 
 from clusters.entered import Entered
 from clusters.models import Cluster, NodePool
@@ -21,9 +16,9 @@ from clusters.services.registration import register_cluster
 from clusters.services.sandbox import create_sandbox_nodes
 from portal.core.actors import SYSTEM
 from scheduling.resources import Limit
-from tenants.models import Department, Project
+from tenants.models import Department, Project, User
 from tenants.quota_values import QuotaValues
-from tenants.services import organisation, quotas, service_accounts
+from tenants.services import organisation, people, quotas, service_accounts
 
 GPU = 1000
 NAME = "stack"
@@ -41,6 +36,8 @@ def found(wishes: dict[str, Any]) -> dict[str, Any]:
     quotas.set_department_quota(department=department, node_pool=pool, values=values, actor=SYSTEM, reason="founding")
     projects = [_project(department, pool, name, wishes["gpus"]) for name in wishes["projects"]]
     _, secret = service_accounts.create(name=NAME, role="platform-admin", actor=SYSTEM)
+    if "password" in wishes:
+        _admin(wishes["password"])
     named = {each.name: {"id": str(each.pk), "namespace": each.namespace} for each in projects}
     return {"client_id": NAME, "client_secret": secret, "projects": named}
 
@@ -66,5 +63,12 @@ def _project(department: Department, pool: NodePool, name: str, gpus: int) -> Pr
     return project
 
 
-if __name__ == "__main__":
+def _admin(password: str) -> None:
+    admin = User(username="admin", is_staff=True, is_superuser=True, email="admin@rung.example")
+    admin.set_password(password)
+    people.save_user(user=admin, actor=SYSTEM)
+
+
+def main() -> None:
+    """Print the account's id and secret, and the id and namespace of each project."""
     sys.stdout.write(json.dumps(found(json.load(sys.stdin))))

@@ -34,6 +34,7 @@ GRACE_SECONDS = 10.0
 READY_SECONDS = 120.0
 PERIODIC = "periodic"
 KEYS = "b25seS1mb3ItdGVzdHMtb25seS1mb3ItdGVzdHMtMDE="
+FOUNDING = "import django; django.setup(); from tests.support import founding; founding.main()"
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -159,14 +160,20 @@ class Stack:
 
     def found(self, **wishes: Any) -> dict[str, Any]:
         """Make the organisation: see `tests.support.founding`."""
-        command = [sys.executable, "-m", "tests.support.founding"]
+        command = [sys.executable, "-c", FOUNDING]
         given = json.dumps(wishes)
-        done = subprocess.run(
-            command, cwd=ROOT, env=self.env, input=given, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, cwd=ROOT, env=self.env, input=given, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
+
+    def token(self, made: dict[str, Any]) -> str:
+        """A bearer token of the account that `found` has made."""
+        named = {"clientId": made["client_id"], "clientSecret": made["client_secret"]}
+        body = json.dumps({"grantType": "client_credentials", **named}).encode()
+        ask = urllib.request.Request(f"{self.origin}/api/v1/token", body, {"Content-Type": "application/json"})
+        with DIRECT.open(ask, timeout=30) as answer:
+            return str(json.loads(answer.read())["accessToken"])
 
     def start(self) -> None:
         """Start every process; return once the portal is ready."""
