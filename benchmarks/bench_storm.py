@@ -172,7 +172,7 @@ def installation(options: argparse.Namespace) -> Iterator[tuple[Stack, Submitter
             exits.enter_context(tempfile.TemporaryDirectory(prefix="rung-storm-", ignore_cleanup_errors=True))
         )
         wishes = exits.enter_context(cluster(options))
-        stack = Stack(folder, workers=1, concurrency=4, beats=1, observers=1, web=2).durable()
+        stack = Stack(folder, workers=1, concurrency=4, beats=1, observers=1, web=2)
         exits.enter_context(stack)
         manage(stack.env, "collectstatic", "--noinput", "--verbosity", "0")
         made = stack.found(projects=[STORM, OTHER], gpus=64, password=PASSWORD, **wishes)

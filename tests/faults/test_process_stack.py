@@ -10,18 +10,19 @@ import random
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.faults.stack.clients import Account, Client, clear_away, submitting
-from tests.faults.stack.invariants import RECOVERY, Aftermath, check_all, settle
+from tests.faults.stack.invariants import Aftermath, check_all, settle
 from tests.faults.stack.schedule import Chaos, readiness_sampled
 from tests.support.faultproxy import FaultProxy
 from tests.support.faults import Slow
 from tests.support.lab import LabCluster, own_cluster, program_of
+from tests.support.processes import eventually
 from tests.support.real import needed
 from tests.support.stack import Stack
 
@@ -43,13 +44,17 @@ class Plant:
     cluster: LabCluster
     made: dict[str, Any]
 
-    def aftermath(self, prefix: str, number: int, dice: random.Random, **client: Any) -> Aftermath:
-        """Clients of a run, and where its traces begin."""
-        self.proxy.heal()
+    @contextmanager
+    def clients(self, prefix: str, number: int, dice: random.Random, **client: Any) -> Iterator[Aftermath]:
+        """Clients of a run; what they have submitted goes away afterwards, whatever became of it."""
         account = Account(self.stack, self.made)
         names = [f"{prefix}c{each}" for each in range(number)]
         clients = [Client(name, account, random.Random(dice.random()), **client) for name in names]
-        return Aftermath(self.stack, self.proxy, self.cluster, account, clients, prefix, first=len(self.proxy.log))
+        try:
+            yield Aftermath(self.stack, self.proxy, self.cluster, account, clients, prefix, first=len(self.proxy.log))
+        finally:
+            self.proxy.heal()
+            clear_away(self.stack, account, prefix)
 
 
 @pytest.fixture(scope="module")
@@ -69,54 +74,47 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_schedule_of_faults_loses_doubles_and_fails_nothing(plant: Plant, seed: int) -> None:
     dice = random.Random(f"schedule {seed}")
-    after = plant.aftermath(f"s{seed}-", 3, dice)
-    chaos = Chaos(plant.stack, plant.proxy, plant.cluster, dice)
-    with readiness_sampled(plant.stack) as seen:
-        with submitting(after.clients):
-            chaos.play(chaos.process_track(), chaos.cluster_track())
-        settle(after)
-    begun, ended = next((begun, ended) for begun, ended, name in chaos.log if name == "database away")
-    red = [status for at, status, _, _ in seen if begun + 1 < at < ended - 2 and status]
-    after.check(red and 200 not in red, f"I10: without a database /readyz answered {red}")
-    after.check(any(word == "degraded" for _, _, word, _ in seen), "I10: /readyz never said degraded")
-    after.check(len(after.sent) >= 30, f"only {len(after.sent)} submits were answered")
-    check_all(after, resyncs=RESYNCS)
-    clear_away(plant.stack, after.account, after.prefix)
+    with plant.clients(f"s{seed}-", 3, dice) as after:
+        chaos = Chaos(plant.stack, plant.proxy, plant.cluster, dice)
+        with readiness_sampled(plant.stack) as seen:
+            with submitting(after.clients):
+                chaos.play(chaos.process_track(), chaos.cluster_track())
+            settle(after, since=max(ended for _, ended, _ in chaos.log))
+        begun, ended = next((begun, ended) for begun, ended, name in chaos.log if name == "database away")
+        away = [status for at, status, _, _ in seen if begun + 1 < at < ended - 1]
+        after.check(200 not in away, "I10: /readyz said ready without a database")
+        after.check(any(status == 503 for _, status, _, _ in seen), "I10: /readyz never turned red")
+        after.check(any(word == "degraded" for _, _, word, _ in seen), "I10: /readyz never said degraded")
+        after.check(len(after.sent) >= 30, f"only {len(after.sent)} submits were answered")
+        check_all(after, resyncs=RESYNCS)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_workers_that_meet_at_a_slow_create_make_one_object(plant: Plant, seed: int) -> None:
-    """Every message is lost, so that many rows are due at once; each create takes longer than a share of the lease."""
+    """Every message is lost, so that many rows are due at once, and each create takes long."""
     dice = random.Random(f"create {seed}")
-    after = plant.aftermath(f"d{seed}-", 4, dice, pause=(0.0, 0.05), intents=0)
-    plant.stack.redis.stop()
-    with submitting(after.clients):
-        time.sleep(dice.uniform(3, 4))
-    after.check(len(after.sent) >= 40, f"only {len(after.sent)} submits were answered")
-    slow = Slow(2.0, least=1.0)
-    with plant.proxy.broken(slow, method="POST|PATCH", path="/jobs"):
-        plant.stack.redis.start()
-        time.sleep(dice.uniform(30, 35))
-    settle(after)
-    check_all(after, resyncs=0)
-    clear_away(plant.stack, after.account, after.prefix)
+    with plant.clients(f"d{seed}-", 4, dice, pause=(0.0, 0.05), intents=0) as after:
+        plant.stack.redis.stop()
+        with submitting(after.clients):
+            eventually(lambda: len(after.sent) >= 40, seconds=60)
+        with plant.proxy.broken(Slow(2.0, least=1.0), method="POST|PATCH", path="/jobs"):
+            plant.stack.redis.start()
+            time.sleep(dice.uniform(30, 35))
+        settle(after, since=time.monotonic())
+        check_all(after, resyncs=0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_restart_of_the_api_server_during_a_hundred_submits_fails_none(plant: Plant, seed: int) -> None:
     dice = random.Random(f"restart {seed}")
-    after = plant.aftermath(f"r{seed}-", 4, dice, pause=(0.1, 0.4), intents=0.1)
-    with submitting(after.clients):
-        time.sleep(dice.uniform(3, 5))
-        program_of(plant.cluster, "restart", "kube-apiserver")
-        begun = time.monotonic()
-        while sum(len(client.sent) for client in after.clients) < 110 and time.monotonic() - begun < 60:
-            time.sleep(0.2)
-    after.check(len(after.sent) >= 100, f"only {len(after.sent)} submits were answered")
-    settle(after)
-    after.check(time.monotonic() - begun < RECOVERY, "I8: recovered too late")
-    check_all(after, resyncs=RESYNCS)
-    clear_away(plant.stack, after.account, after.prefix)
+    with plant.clients(f"r{seed}-", 4, dice, pause=(0.1, 0.3), intents=0.1) as after:
+        with submitting(after.clients):
+            eventually(lambda: len(after.sent) >= 30 + dice.randrange(10), seconds=60)
+            program_of(plant.cluster, "restart", "kube-apiserver")
+            restarted = time.monotonic()
+            eventually(lambda: len(after.sent) >= 110, seconds=90)
+        settle(after, since=restarted)
+        check_all(after, resyncs=RESYNCS)
 
 
 def test_readiness_and_metrics_answer_within_a_second_without_a_database(plant: Plant) -> None:
@@ -124,7 +122,10 @@ def test_readiness_and_metrics_answer_within_a_second_without_a_database(plant: 
     stack.postgres.stop()
     try:
         seen = [stack.readiness() for _ in range(5)]
+        metrics = [stack.metrics() for _ in range(5)]
     finally:
         stack.postgres.start()
     assert {status for status, _, _ in seen} == {503}
-    assert statistics.median(seconds for _, _, seconds in seen) < 1
+    assert {status for status, _ in metrics} == {200}
+    assert statistics.median([seconds for _, _, seconds in seen]) < 1
+    assert statistics.median([seconds for _, seconds in metrics]) < 1

@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +33,7 @@ DATABASE = "stack"
 RESTART_SECONDS = 1.0
 GRACE_SECONDS = 10.0
 READY_SECONDS = 120.0
+PATIENCE_SECONDS = 8.0
 PERIODIC = "periodic"
 KEYS = "b25seS1mb3ItdGVzdHMtb25seS1mb3ItdGVzdHMtMDE="
 FOUNDING = "import django; django.setup(); from tests.support import founding; founding.main()"
@@ -132,20 +134,14 @@ class Stack:
         self.origin = f"http://127.0.0.1:{self.port}"
         self._counts = {"worker": workers, "beat": beats, "observer": observers}
         self._concurrency, self._web_workers = concurrency, web
-        self._durable = False
         self.parts: dict[str, Part] = {}
         self._exits = ExitStack()
         self._ended = threading.Event()
         self.env: dict[str, str] = {}
 
-    def durable(self) -> Self:
-        """PostgreSQL writes every commit to the disk: what is measured is what production has."""
-        self._durable = True
-        return self
-
     def __enter__(self) -> Self:
         with ExitStack() as exits:
-            self.postgres = exits.enter_context(postgres.running(durable=self._durable))
+            self.postgres = exits.enter_context(postgres.running(durable=True))  # what was answered outlives a crash
             self.redis = exits.enter_context(redis.running())
             with psycopg.connect(host=str(self.postgres.folder), user="rung", dbname="postgres", autocommit=True) as it:
                 it.execute(f'CREATE DATABASE "{DATABASE}"'.encode())
@@ -186,18 +182,28 @@ class Stack:
         self._exits.callback(self._ended.set)
         eventually(lambda: self.readiness()[0] == 200, seconds=READY_SECONDS, log=self.parts["web"].log)
 
-    def readiness(self, timeout: float = 8) -> tuple[int, dict[str, Any], float]:
+    def readiness(self) -> tuple[int, dict[str, Any], float]:
         """Status, body and seconds of `/readyz`; 0 where nobody answers."""
+        status, text, seconds = self._timed("/readyz")
+        with suppress(ValueError):
+            return status, json.loads(text), seconds
+        return status, {}, seconds
+
+    def metrics(self) -> tuple[int, float]:
+        """Status and seconds of `/metrics`."""
+        status, _, seconds = self._timed("/metrics")
+        return status, seconds
+
+    def _timed(self, path: str) -> tuple[int, bytes, float]:
         begun = time.monotonic()
         try:
-            with DIRECT.open(f"{self.origin}/readyz", timeout=timeout) as answer:
-                return answer.status, json.loads(answer.read()), time.monotonic() - begun
+            with DIRECT.open(f"{self.origin}{path}", timeout=PATIENCE_SECONDS) as answer:
+                return answer.status, answer.read(), time.monotonic() - begun
         except urllib.error.HTTPError as error:
-            with error, suppress(ValueError, OSError):
-                return error.code, json.loads(error.read()), time.monotonic() - begun
-            return error.code, {}, time.monotonic() - begun
-        except (OSError, ValueError):
-            return 0, {}, time.monotonic() - begun
+            with error:
+                return error.code, error.read(), time.monotonic() - begun
+        except (OSError, HTTPException):
+            return 0, b"", time.monotonic() - begun
 
     def parts_of(self, kind: str) -> list[Part]:
         """Every process of a kind: web, worker, periodic, beat or observer."""

@@ -145,4 +145,7 @@ def clear_away(stack: Stack, account: Account, prefix: str) -> None:
     for start in range(0, len(ids), BATCH):
         answer = account.batch("delete", ids[start : start + BATCH])
         assert answer.status == 200, answer.text
+    stack.rows(
+        "UPDATE workloads_workload SET due_at = now() WHERE due_at IS NOT NULL"
+    )
     eventually(lambda: not stack.rows(left, f"{prefix}%"), seconds=PATIENCE)
