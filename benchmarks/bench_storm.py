@@ -55,7 +55,7 @@ CLAIMS = f"SELECT count(*) FROM core_period WHERE job = '{LIMITS_JOB}'"
 
 @dataclass(slots=True)
 class Watched:
-    """What is looked at once a second while something runs; seconds are since the epoch."""
+    """Samples of once a second; moments are seconds since the epoch."""
 
     readiness: list[tuple[float, int, float]] = field(default_factory=list)
     pages: list[float] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Submitter:
 
 
 class Watch:
-    """Looks once a second at readiness, at a page, at what waits and at the runs that enforce time limits."""
+    """Samples readiness, a page, the workloads that wait and the runs that enforce time limits."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack, self.watched = stack, Watched()
@@ -131,16 +131,16 @@ class Watch:
 
 @contextmanager
 def watching(stack: Stack) -> Iterator[Watched]:
-    """Every look in a thread of its own: one that is slow holds up no other."""
+    """Each kind of sample once a second in a thread of its own: a slow one does not delay the others."""
     watch, stop = Watch(stack), threading.Event()
 
-    def often(look: Callable[[], None]) -> None:
+    def repeat(sample: Callable[[], None]) -> None:
         while not stop.wait(1.0):
             with suppress(OSError):
-                look()
+                sample()
 
     threads = [
-        threading.Thread(target=often, args=(look,), daemon=True) for look in (watch.ready, watch.page, watch.rows)
+        threading.Thread(target=repeat, args=(sample,), daemon=True) for sample in (watch.ready, watch.page, watch.rows)
     ]
     for thread in threads:
         thread.start()
@@ -274,7 +274,7 @@ def report(found: dict[str, Any]) -> None:
         said = f"{of(during):.2f} s / {of(quiet):.2f} s = {ratio:.1f} (limit {MOST_RATIO:.0f})"
         line(f"the other's hand-over during / before, {name}", said, good=ratio <= MOST_RATIO)
     good = sum(status == 200 for _, status, _ in found["readiness"])
-    line("/readyz answered 200", f"{good} of {len(found['readiness'])} looks", good=good == len(found["readiness"]))
+    line("/readyz answered 200", f"{good} of {len(found['readiness'])} requests", good=good == len(found["readiness"]))
     slow = p95(found["pages"])
     line("p95 of the list of workloads", f"{slow * 1e3:.0f} ms (limit {MOST_PAGE * 1e3:.0f})", good=slow <= MOST_PAGE)
     gap = found["longest_gap"]

@@ -1,7 +1,7 @@
 """F2-F8, F16, F23 on separate processes: whatever is killed, frozen or away, nothing is lost, doubled or called failed.
 
 One stack takes all schedules, since what one leaves behind is what the next one finds. `RUNG_FAULT_SEEDS=20` plays
-more of them, and then looks at the cluster three more times instead of once; `RUNG_FAULT_OUTAGE=60` makes outages
+more of them and resyncs three times afterwards instead of once; `RUNG_FAULT_OUTAGE=60` makes outages
 longer. A failing seed plays the same faults again.
 """
 
@@ -78,7 +78,7 @@ def test_a_schedule_of_faults_loses_doubles_and_fails_nothing(plant: Plant, seed
         chaos = Chaos(plant.stack, plant.proxy, plant.cluster, dice)
         with readiness_sampled(plant.stack) as seen:
             with submitting(after.clients):
-                chaos.play(chaos.process_track(), chaos.cluster_track())
+                chaos.play(chaos.process_track(), chaos.store_track(), chaos.cluster_track())
             settle(after, since=max(ended for _, ended, _ in chaos.log))
         begun, ended = next((begun, ended) for begun, ended, name in chaos.log if name == "database away")
         away = [status for at, status, _, _ in seen if begun + 1 < at < ended - 1]

@@ -52,19 +52,17 @@ class Part:
     killed: set[int] = field(default_factory=set)
     ended: list[tuple[int, int]] = field(default_factory=list)
     due_at: float = 0.0
-    lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def look(self) -> None:
+    def supervise(self) -> None:
         """Notice a death, and start what is due. What a dead process leaves of its group goes first."""
-        with self.lock:
-            if self.process and self.process.poll() is not None and not self.due_at:
-                if self.process.pid not in self.killed:
-                    self.ended.append((self.process.pid, self.process.returncode))
-                self.due_at = time.monotonic() + RESTART_SECONDS
-            if not self.process or (self.due_at and time.monotonic() >= self.due_at):
-                self._clear()
-                self.due_at = 0.0
-                self._start()
+        if self.process and self.process.poll() is not None and not self.due_at:
+            if self.process.pid not in self.killed:
+                self.ended.append((self.process.pid, self.process.returncode))
+            self.due_at = time.monotonic() + RESTART_SECONDS
+        if not self.process or (self.due_at and time.monotonic() >= self.due_at):
+            self._clear()
+            self.due_at = 0.0
+            self._start()
 
     def pid(self) -> int:
         """The process that runs now; waits for one that is being started again."""
@@ -74,10 +72,9 @@ class Part:
 
     def kill(self) -> None:
         """kill -9 of the process; its children learn of it by themselves."""
-        with self.lock:
-            pid = self.pid()
-            self.killed.add(pid)
-            os.kill(pid, signal.SIGKILL)
+        pid = self.pid()
+        self.killed.add(pid)
+        os.kill(pid, signal.SIGKILL)
 
     def kill_child(self, dice: random.Random) -> None:
         """kill -9 of one of its children, if there is any."""
@@ -183,7 +180,7 @@ class Stack:
         eventually(lambda: self.readiness()[0] == 200, seconds=READY_SECONDS, log=self.parts["web"].log)
 
     def readiness(self) -> tuple[int, dict[str, Any], float]:
-        """Status, body and seconds of `/readyz`; 0 where nobody answers."""
+        """Status, body and seconds of `/readyz`; 0 without an answer."""
         status, text, seconds = self._timed("/readyz")
         with suppress(ValueError):
             return status, json.loads(text), seconds
@@ -264,7 +261,7 @@ class Stack:
     def _supervise(self) -> None:
         while not self._ended.wait(0.2):
             for part in self.parts.values():
-                part.look()
+                part.supervise()
 
     def _end(self) -> None:
         for part in self.parts.values():

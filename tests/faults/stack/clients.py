@@ -60,7 +60,7 @@ def small_job(name: str) -> dict[str, Any]:
 class Client:
     """Submits until it is stopped; now and then it stops, resumes or deletes what it has sent.
 
-    `wanted`: what was asked for last of each workload, by an intent that was answered 2xx. `surprises`: answers that a
+    `wanted`: the last state of each workload that was requested and answered 2xx. `surprises`: answers that a
     client cannot understand: a refusal of a valid request, or no answer for as long as it tries.
     """
 
@@ -145,7 +145,5 @@ def clear_away(stack: Stack, account: Account, prefix: str) -> None:
     for start in range(0, len(ids), BATCH):
         answer = account.batch("delete", ids[start : start + BATCH])
         assert answer.status == 200, answer.text
-    stack.rows(
-        "UPDATE workloads_workload SET due_at = now() WHERE due_at IS NOT NULL"
-    )
+    stack.rows("UPDATE workloads_workload SET due_at = now() WHERE due_at IS NOT NULL")
     eventually(lambda: not stack.rows(left, f"{prefix}%"), seconds=PATIENCE)

@@ -1,6 +1,6 @@
 """What is done to the parts of a stack, in an order and at moments that a seed says.
 
-Two tracks run beside each other: one for the processes, PostgreSQL and Redis, one for the cluster and the way to it.
+Three tracks run beside each other: for the processes, for PostgreSQL and Redis, for the cluster and the way to it.
 """
 
 import os
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from clusters.rbac import manifests_for
@@ -22,12 +23,14 @@ from tests.support.stack import Stack
 
 OUTAGE = float(os.environ.get("RUNG_FAULT_OUTAGE", "") or 8)
 """Seconds for which Redis, PostgreSQL or the API server is away: short in CI, a minute or more by hand."""
+Track = Sequence[tuple[str, Callable[[random.Random], None]]]
+KINDS = ("web", "worker", "periodic", "beat", "observer")
 UNAUTHORIZED = Status(401, "Unauthorized", {}, "Unauthorized")
 
 
 @dataclass
 class Chaos:
-    """The stack, its cluster and what stands between them. `log`: what was done, and from when to when."""
+    """The stack, its cluster and the proxy between them. `log`: what was done, and from when to when."""
 
     stack: Stack
     proxy: FaultProxy
@@ -35,74 +38,74 @@ class Chaos:
     dice: random.Random
     log: list[tuple[float, float, str]] = field(default_factory=list)
 
-    def kill(self, kind: str) -> None:
+    def kill(self, kind: str, dice: random.Random) -> None:
         """F2, F3, F4, F16: kill -9 of one process of a kind."""
         if parts := self.stack.parts_of(kind):
-            self.dice.choice(parts).kill()
+            dice.choice(parts).kill()
 
-    def kill_child(self) -> None:
+    def kill_child(self, dice: random.Random) -> None:
         """F1: kill -9 of one prefork child."""
-        self.dice.choice([*self.stack.parts_of("worker"), *self.stack.parts_of("periodic")]).kill_child(self.dice)
+        dice.choice([*self.stack.parts_of("worker"), *self.stack.parts_of("periodic")]).kill_child(dice)
 
-    def freeze(self, kind: str) -> None:
+    def freeze(self, kind: str, dice: random.Random) -> None:
         """F17: SIGSTOP for a few seconds."""
-        self.dice.choice(self.stack.parts_of(kind)).freeze(self.dice.uniform(2, 5))
+        dice.choice(self.stack.parts_of(kind)).freeze(dice.uniform(2, 5))
 
-    def forget(self) -> None:
+    def forget(self, _dice: random.Random) -> None:
         """F5: FLUSHALL."""
         self.stack.redis.forget_everything()
 
-    def without_redis(self) -> None:
+    def without_redis(self, _dice: random.Random) -> None:
         """F6: away for a while; every message is lost."""
         self.stack.redis.stop()
         time.sleep(OUTAGE)
         self.stack.redis.start()
 
-    def restart_database(self) -> None:
+    def restart_database(self, dice: random.Random) -> None:
         """F7: in the middle of transactions."""
-        self.stack.postgres.stop(self.dice.choice(["fast", "immediate"]))
+        self.stack.postgres.stop(dice.choice(["fast", "immediate"]))
         self.stack.postgres.start()
 
-    def without_database(self) -> None:
+    def without_database(self, _dice: random.Random) -> None:
         """F7: away for a while."""
         self.stack.postgres.stop("fast")
         time.sleep(OUTAGE)
         self.stack.postgres.start()
 
-    def freeze_database(self) -> None:
+    def freeze_database(self, dice: random.Random) -> None:
         """Neither answers nor ends."""
-        self.stack.freeze_database(self.dice.uniform(2, 4))
+        self.stack.freeze_database(dice.uniform(2, 4))
 
-    def refuse(self) -> None:
+    def refuse(self, _dice: random.Random) -> None:
         """F8: the API server refuses connections."""
         self.proxy.go_down()
         time.sleep(OUTAGE)
         self.proxy.heal()
 
-    def go_deaf(self) -> None:
+    def go_deaf(self, _dice: random.Random) -> None:
         """F8: connections are taken, and nothing is ever answered."""
         self.proxy.go_deaf()
         time.sleep(OUTAGE)
         self.proxy.heal()
 
-    def restart_api_server(self) -> None:
+    def restart_api_server(self, dice: random.Random) -> None:
         """F8: a fresh server answers 403 until it has read its roles."""
         program_of(self.cluster, "stop", "kube-apiserver")
-        time.sleep(self.dice.uniform(0.5, 3))
+        time.sleep(dice.uniform(0.5, 3))
         program_of(self.cluster, "start", "kube-apiserver")
         eventually(self._api_server_is_ready, seconds=60)
 
-    def take_rights(self) -> None:
+    def take_rights(self, dice: random.Random) -> None:
         """F23: the account's binding is deleted and made again: 403."""
         with self._rights_taken():
-            time.sleep(self.dice.uniform(3, 6))
+            time.sleep(dice.uniform(3, 6))
 
-    def take_credential(self) -> None:
+    def take_credential(self, dice: random.Random) -> None:
         """F23: the token is not believed: 401."""
         with self.proxy.broken(UNAUTHORIZED):
-            time.sleep(self.dice.uniform(3, 6))
+            time.sleep(dice.uniform(3, 6))
 
-    def play(self, *tracks: Sequence[tuple[str, Callable[[], None]]]) -> None:
+    def play(self, *tracks: Track) -> None:
         """Every track in an order of its own, beside each other. Raises what went wrong with the faults themselves."""
         failures: list[BaseException] = []
         seeds = [self.dice.random() for _ in tracks]
@@ -117,12 +120,12 @@ class Chaos:
         if failures:
             raise failures[0]
 
-    def _run(self, track: Sequence[tuple[str, Any]], dice: random.Random, failures: list[BaseException]) -> None:
+    def _run(self, track: Track, dice: random.Random, failures: list[BaseException]) -> None:
         for name, fault in dice.sample(list(track), len(track)):
             time.sleep(dice.uniform(0.5, 2))
             begun = time.monotonic()
             try:
-                fault()
+                fault(dice)
             except BaseException as failure:
                 failures.append(failure)
                 return
@@ -157,22 +160,23 @@ class Chaos:
 
         eventually(done, seconds=30)
 
-    def process_track(self) -> list[tuple[str, Callable[[], None]]]:
-        """Each process is killed and frozen; Redis and PostgreSQL go away."""
-        kinds = ("web", "worker", "periodic", "beat", "observer")
-        killed = [(f"kill {kind}", lambda k=kind: self.kill(k)) for kind in kinds]
-        frozen = [(f"freeze {kind}", lambda k=kind: self.freeze(k)) for kind in ("web", "worker", "observer")]
-        rest = {
-            "kill child": self.kill_child,
-            "flushall": self.forget,
-            "redis away": self.without_redis,
-            "database restarted": self.restart_database,
-            "database away": self.without_database,
-            "database frozen": self.freeze_database,
-        }
-        return [*killed, *frozen, *rest.items()]  # type: ignore[list-item] # lambdas with a default
+    def process_track(self) -> Track:
+        """Each process is killed, some are frozen."""
+        killed = [(f"kill {kind}", partial(self.kill, kind)) for kind in KINDS]
+        frozen = [(f"freeze {kind}", partial(self.freeze, kind)) for kind in ("web", "worker", "observer")]
+        return [*killed, *frozen, ("kill child", self.kill_child)]
 
-    def cluster_track(self) -> list[tuple[str, Callable[[], None]]]:
+    def store_track(self) -> Track:
+        """Redis and PostgreSQL forget, restart, freeze and go away."""
+        return [
+            ("flushall", self.forget),
+            ("redis away", self.without_redis),
+            ("database restarted", self.restart_database),
+            ("database away", self.without_database),
+            ("database frozen", self.freeze_database),
+        ]
+
+    def cluster_track(self) -> Track:
         """The API server refuses, is silent, restarts; rights and credential are taken."""
         return [
             ("refused", self.refuse),
@@ -185,7 +189,7 @@ class Chaos:
 
 @contextmanager
 def readiness_sampled(stack: Stack) -> Iterator[list[tuple[float, int, str, float]]]:
-    """`/readyz` once a second: when it was asked, status, the body's word, seconds."""
+    """`/readyz` once a second: time of the request, status, the body's word, seconds."""
     seen: list[tuple[float, int, str, float]] = []
     stop = threading.Event()
 
