@@ -18,7 +18,7 @@ import pytest
 
 from tests.faults.stack.clients import Account, Client, clear_away, submitting
 from tests.faults.stack.invariants import Aftermath, check_all, settle
-from tests.faults.stack.schedule import Chaos, readiness_sampled
+from tests.faults.stack.schedule import OUTAGE, Chaos, readiness_sampled
 from tests.support.faultproxy import FaultProxy
 from tests.support.faults import Slow
 from tests.support.lab import LabCluster, own_cluster, program_of
@@ -30,6 +30,8 @@ GIVEN = os.environ.get("RUNG_FAULT_SEEDS", "")
 SEEDS = range(int(GIVEN or 3))
 RESYNCS = 3 if GIVEN else 1
 PROJECTS = ("red", "green", "blue")
+LONG = 60.0
+"""Seconds after which a cluster that is away shows on `/readyz`."""
 SECONDS = 900
 
 pytestmark = pytest.mark.timeout(SECONDS)
@@ -47,6 +49,7 @@ class Plant:
     @contextmanager
     def clients(self, prefix: str, number: int, dice: random.Random, **client: Any) -> Iterator[Aftermath]:
         """Clients of a run; what they have submitted goes away afterwards, whatever became of it."""
+        self.stack.forget_ends()
         account = Account(self.stack, self.made)
         names = [f"{prefix}c{each}" for each in range(number)]
         clients = [Client(name, account, random.Random(dice.random()), **client) for name in names]
@@ -84,7 +87,8 @@ def test_a_schedule_of_faults_loses_doubles_and_fails_nothing(plant: Plant, seed
         away = [status for at, status, _, _ in seen if begun + 1 < at < ended - 1]
         after.check(200 not in away, "I10: /readyz said ready without a database")
         after.check(any(status == 503 for _, status, _, _ in seen), "I10: /readyz never turned red")
-        after.check(any(word == "degraded" for _, _, word, _ in seen), "I10: /readyz never said degraded")
+        shown = OUTAGE < LONG or any(word == "degraded" for _, _, word, _ in seen)
+        after.check(shown, "I10: /readyz never said degraded")
         after.check(len(after.sent) >= 30, f"only {len(after.sent)} submits were answered")
         check_all(after, resyncs=RESYNCS)
 

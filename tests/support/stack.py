@@ -216,10 +216,10 @@ class Stack:
         """Process ids and exit codes of what ended without having been killed."""
         return {name: part.ended for name, part in self.parts.items() if part.ended}
 
-    def said(self, *names: str, most: int = 4000) -> str:
-        """The end of what these processes wrote."""
-        logs = [self.parts[name].log for name in names or self.parts]
-        return "\n".join(f"--- {log.stem}\n{log.read_text(errors='replace')[-most:]}" for log in logs)
+    def forget_ends(self) -> None:
+        """Count from now on."""
+        for part in self.parts.values():
+            part.ended.clear()
 
     def freeze_database(self, seconds: float) -> None:
         """SIGSTOP for PostgreSQL and each of its connections, and SIGCONT."""
