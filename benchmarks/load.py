@@ -110,14 +110,15 @@ def _client(port: int, requests: Sequence[bytes], seconds: list[float], failures
         for each in requests:
             start = time.perf_counter()
             connection.sendall(each)
-            answer = _answer(connection)
+            answer = read_answer(connection)
             seconds.append(time.perf_counter() - start)
             if answer[9:12] != expected:
                 failures.append(answer[:2000].decode(errors="replace"))
                 return
 
 
-def _answer(connection: socket.socket) -> bytes:
+def read_answer(connection: socket.socket) -> bytes:
+    """One answer, head and body."""
     received = b""
     while b"\r\n\r\n" not in received:
         received += _some(connection)

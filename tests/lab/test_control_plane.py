@@ -1,6 +1,9 @@
 """A real control plane comes up with GPU nodes and an account of few rights, and goes without a trace."""
 
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from clusters.kinds_core import NODE, POD, ref_of
 from clusters.ports import Manifest
 from tests.support.kube import KubeClient, KubeError
 from tests.support.lab import GPUS, NODES, Lab, LabCluster, programs
+from tests.support.processes import eventually
 
 
 def pod(namespace: str, **annotations: str) -> Manifest:
@@ -53,7 +57,7 @@ def test_a_killed_start_does_not_stop_the_next_and_nothing_is_left_behind(tmp_pa
         kubeconfig = lab.start("once")
         admin = KubeClient(kubeconfig)
         assert admin.call("GET", "/readyz") == "ok"
-        assert len(lab.processes("once")) == 5
+        assert len(lab.processes("once")) == 6  # five programs and what starts them again
         assert "once up" in lab.run("list")
     finally:
         lab.run("down", "once")
@@ -61,3 +65,63 @@ def test_a_killed_start_does_not_stop_the_next_and_nothing_is_left_behind(tmp_pa
     assert list((tmp_path / "clusters").iterdir()) == []
     with pytest.raises(HTTPError):
         admin.call("GET", "/readyz")
+
+
+@contextmanager
+def running(folder: Path, name: str) -> Iterator[tuple[Lab, KubeClient]]:
+    """A cluster and its admin's client; of both nothing is left."""
+    lab = Lab(folder, programs())
+    try:
+        admin = KubeClient(lab.start(name))
+        yield lab, admin
+        admin.close()
+    finally:
+        lab.run("down", name)
+        assert lab.processes(name) == {}
+
+
+def pid_of(lab: Lab, name: str, program: str) -> int:
+    found = [pid for pid, path in lab.processes(name).items() if path.endswith(f"/{program}")]
+    assert len(found) <= 1, f"{program} runs {len(found)} times"
+    return found[0] if found else 0
+
+
+def is_ready(admin: KubeClient) -> bool:
+    try:
+        return bool(admin.call("GET", "/readyz") == "ok")
+    except (HTTPError, KubeError):
+        return False
+
+
+@pytest.mark.enable_socket
+def test_scheduler_and_controller_manager_are_started_again_when_they_die(tmp_path: Path) -> None:
+    with running(tmp_path, "again") as (lab, admin):
+        for program in ("kube-scheduler", "kube-controller-manager"):
+            before = pid_of(lab, "again", program)
+            os.kill(before, signal.SIGKILL)
+            eventually(lambda p=program, b=before: pid_of(lab, "again", p) not in {0, b}, seconds=20)
+        admin.gpu_nodes(1, GPUS, "lab")
+        ref = ref_of(admin.create(pod(admin.namespace("work"))))
+        admin.wait_until(ref, lambda found: found["status"]["phase"] == "Running", seconds=60)
+
+
+@pytest.mark.enable_socket
+def test_a_stopped_program_stays_away_until_it_is_started_on_the_same_port(tmp_path: Path) -> None:
+    with running(tmp_path, "away") as (lab, admin):
+        for program in ("kube-apiserver", "kube-scheduler"):
+            lab.run("stop", "away", program)
+            assert pid_of(lab, "away", program) == 0
+        with pytest.raises(HTTPError):
+            admin.call("GET", "/readyz")
+        assert lab.start("away").exists()
+        assert "away up" in lab.run("list")
+        assert pid_of(lab, "away", "kube-apiserver") == pid_of(lab, "away", "kube-scheduler") == 0
+        for program in ("kube-apiserver", "kube-scheduler"):
+            lab.run("start", "away", program)
+        eventually(lambda: is_ready(admin), seconds=30)
+        before = pid_of(lab, "away", "etcd")
+        lab.run("restart", "away", "etcd", "TERM")
+        assert pid_of(lab, "away", "etcd") not in {0, before}
+        eventually(lambda: is_ready(admin), seconds=30)
+        with pytest.raises(AssertionError, match="no program kubelet in cluster away; there are: etcd kube-apiserver"):
+            lab.run("restart", "away", "kubelet")

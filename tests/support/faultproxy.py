@@ -5,6 +5,7 @@ It runs in threads of the test's process. Chance comes from a seed, so a schedul
 
 import random
 import re
+import select
 import socket
 import ssl
 import struct
@@ -260,7 +261,14 @@ def _request(reader: BinaryIO) -> Exchange | None:
     return Exchange(line[0], path, query, headers, body)
 
 
+def _forget_if_closed(upstream: HTTPSConnection) -> None:
+    """A server that was restarted has closed its end: the next request opens a new connection, as a client would."""
+    if upstream.sock and select.select([upstream.sock], [], [], 0)[0]:
+        upstream.close()
+
+
 def _ask(upstream: HTTPSConnection, asked: Exchange) -> HTTPResponse:
+    _forget_if_closed(upstream)
     target = f"{asked.path}?{asked.query}" if asked.query else asked.path
     headers = {name: value for name, value in asked.headers.items() if name not in HOP_BY_HOP}
     upstream.request(asked.method, target, body=asked.body or None, headers=headers)

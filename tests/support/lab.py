@@ -166,18 +166,30 @@ def lab_cluster() -> Iterator[LabCluster]:
 
 
 @contextmanager
-def own_cluster(*options: str, flavour: str = "kube") -> Iterator[LabCluster]:
-    """A furnished cluster beside the run's, gone afterwards: with these options of `lab/cluster up`."""
+def own_lab(kind: str, *options: str) -> Iterator[Path]:
+    """A bare cluster beside the run's, gone afterwards; yields its kubeconfig."""
     lab = _lab(*(["kueue"] if "--kueue" in options else []))
-    name = f"own-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    name = f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         with _alone(lab):
             kubeconfig = lab.start(name, *options)
+        yield kubeconfig
+    finally:
+        lab.run("down", name)
+
+
+@contextmanager
+def own_cluster(*options: str, flavour: str = "kube") -> Iterator[LabCluster]:
+    """A furnished cluster beside the run's, gone afterwards: with these options of `lab/cluster up`."""
+    with own_lab("own", *options) as kubeconfig:
         furnish(kubeconfig, flavour)
         with reached(kubeconfig) as cluster:
             yield cluster
-    finally:
-        lab.run("down", name)
+
+
+def program_of(cluster: LabCluster, command: str, program: str) -> None:
+    """`lab/cluster stop`, `start` or `restart` one program of a cluster."""
+    _lab().run(command, cluster.kubeconfig.stem, program)
 
 
 class Kept:

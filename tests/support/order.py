@@ -13,6 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 UNITS: Final[Sequence[Sequence[str]]] = (
+    ("tests/faults/test_process_stack.py",),
     ("tests/faults/",),
     ("tests/demo/test_the_main_job.py", "tests/demo/test_kill_minus_nine.py"),
     ("tests/demo/test_the_lab.py",),

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.real import needed
@@ -14,25 +14,58 @@ OPTIONS = "-c listen_addresses= -c max_connections=150"
 FORGETFUL = "-c fsync=off -c full_page_writes=off -c synchronous_commit=off"
 
 
+class Server:
+    """A server that may be stopped and started again; its address stays the same: `folder` holds its socket."""
+
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+        self.folder, self._owner = folder, _owner(folder)
+        self._tools = Path(needed("postgres", "usr/lib/postgresql/*/bin/postgres", "opt/homebrew/bin/postgres")).parent
+        self._options = f"{OPTIONS if durable else f'{OPTIONS} {FORGETFUL}'} -c unix_socket_directories={folder}"
+        rules = ("-U", "rung", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+        _run(self._owner, self._tools / "initdb", "-D", folder / "data", *rules)
+
+    @property
+    def pid(self) -> int:
+        """The process that all others of it are children of."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+
+    def start(self) -> None:
+        """Return once it takes connections."""
+        self._control("-l", self.folder / "log", "-o", self._options, "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        """`fast`: transactions are rolled back; `immediate`: as if it had crashed, except that it is waited for."""
+        self._control("-m", mode, "stop")
+
+    def _control(self, *command: Path | str) -> None:
+        _run(self._owner, self._tools / "pg_ctl", "-D", self.folder / "data", "-w", *command)
+
+
 @contextmanager
-def server(*, durable: bool = False) -> Iterator[Path]:
-    """A running server; yields the folder of its socket, where the user `rung` may do everything.
+def running(*, durable: bool = False) -> Iterator[Server]:
+    """A running server in a folder that goes with it.
 
     `durable`: every commit reaches the disk, as in production; tests do without.
     """
-    tools = Path(needed("postgres", "usr/lib/postgresql/*/bin/postgres", "opt/homebrew/bin/postgres")).parent
+    needed("postgres", "usr/lib/postgresql/*/bin/postgres", "opt/homebrew/bin/postgres")
     folder = Path(tempfile.mkdtemp(prefix="rung-pg-"))
-    owner = _owner(folder)
-    data, log = folder / "data", folder / "log"
-    _run(owner, tools / "initdb", "-D", data, "-U", "rung", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
-    control = (tools / "pg_ctl", "-D", data, "-w")
-    options = OPTIONS if durable else f"{OPTIONS} {FORGETFUL}"
-    _run(owner, *control, "-l", log, "-o", f"{options} -c unix_socket_directories={folder}", "start")
     try:
-        yield folder
+        server = Server(folder, durable=durable)
+        server.start()
+        try:
+            yield server
+        finally:
+            with suppress(subprocess.CalledProcessError):  # stopped already
+                server.stop("immediate")
     finally:
-        _run(owner, *control, "-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def server(*, durable: bool = False) -> Iterator[Path]:
+    """A running server; yields the folder of its socket, where the user `rung` may do everything."""
+    with running(durable=durable) as found:
+        yield found.folder
 
 
 def url(folder: Path, database: str) -> str:

@@ -10,18 +10,50 @@ import redis
 from tests.support.real import free_port, needed
 
 
+class Server:
+    """A server on a port of its own that may be stopped and started again; what it held is gone then."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Return once it answers."""
+        keep_nothing = ("--save", "", "--appendonly", "no")
+        command = [needed("redis-server"), "--port", str(self.port), "--bind", "127.0.0.1", *keep_nothing]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _wait_for(self.port)
+
+    def stop(self) -> None:
+        """Kill it: connections break."""
+        if self.process:
+            self.process.kill()
+            self.process.wait(10)
+            self.process = None
+
+    def forget_everything(self) -> None:
+        """FLUSHALL."""
+        with redis.Redis(host="127.0.0.1", port=self.port) as client:
+            client.flushall()
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """A running server."""
+    server = Server()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
 @contextmanager
 def server() -> Iterator[str]:
     """A running server; yields its URL."""
-    port = free_port()
-    command = [needed("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(port)
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        process.terminate()
-        process.wait(10)
+    with running() as found:
+        yield found.url
 
 
 def _wait_for(port: int) -> None:
