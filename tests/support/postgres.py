@@ -37,6 +37,10 @@ class Server:
         """End every connection and stop: at once, as after a crash, or `fast`, in order."""
         self._control("-m", mode, "stop")
 
+    def is_running(self) -> bool:
+        """Was it started and not stopped?"""
+        return (self.folder / "data" / "postmaster.pid").exists()
+
     def _control(self, *arguments: Path | str) -> None:
         self._run("pg_ctl", "-D", self.folder / "data", "-w", *arguments)
 
@@ -54,7 +58,7 @@ def restartable(*, durable: bool = False) -> Iterator[Server]:
     try:
         yield one
     finally:
-        if (folder / "data" / "postmaster.pid").exists():
+        if one.is_running():
             one.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -77,4 +81,3 @@ def _owner(folder: Path) -> str | None:
         return None
     shutil.chown(folder, "postgres", "postgres")
     return "postgres"
-
