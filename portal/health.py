@@ -24,7 +24,7 @@ from tenants.permissions import has_platform_admin
 
 KINDS: Final = (heartbeats.WORKER, heartbeats.BEAT, heartbeats.OBSERVER)
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-NO_ADMIN: Final = "no account may administer Rung: run `python manage.py createsuperuser`"
+NO_ADMIN: Final = "no admin exists: run `python manage.py createsuperuser`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def metrics(_request: HttpRequest) -> HttpResponse:
         lines = [*_database_metrics(up=False)]
     else:
         lines = [*_database_metrics(up=True), *_process_metrics(found.ages), *_cluster_metrics(found.clusters)]
-        lines += _gauge("rung_admin_exists", "1 while an active account may administer Rung.", int(found.has_admin))
+        lines += _gauge("rung_admin_exists", "1 while there is an active platform admin.", int(found.has_admin))
     return HttpResponse("\n".join([*lines, ""]), content_type=TEXT)
 
 

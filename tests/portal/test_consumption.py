@@ -5,17 +5,18 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Lock
 from uuid import uuid4
 
 import psycopg
 import pytest
-from celery import current_app
 from celery.signals import task_postrun, task_prerun
 from django.db import OperationalError
 
 from portal.core import consumption, heartbeats
 from portal.core.consumption import Consumption
 from portal.core.models import Heartbeat
+from portal.core.tasks import canary
 from tests.support.processes import environment, eventually, manage, running
 
 WORKER = ("celery", "-A", "tests.support.sleeper", "worker", "--concurrency", "1", "--without-gossip")
@@ -48,14 +49,23 @@ class Worker:
 
 @pytest.fixture
 def worker(postgres_db: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
-    """Proofs are ten times a second. At the end no task runs, and its thread sleeps."""
+    """Proofs are ten times a second. At the end no task runs, and its thread no longer asks the database."""
+    turn, over, prove = Lock(), Event(), heartbeats.beat
+
+    def beat(name: str) -> None:
+        with turn:
+            if not over.is_set():
+                prove(name)
+
+    monkeypatch.setattr(heartbeats, "beat", beat)
     monkeypatch.setattr(consumption, "EVERY_SECONDS", 0.1)
     worker = Worker()
     yield worker
+    with turn:
+        over.set()
     monkeypatch.setattr(consumption, "EVERY_SECONDS", HOUR)
     while worker.running:
         worker.end()
-    time.sleep(0.3)
 
 
 def test_a_task_that_begins_proves_its_queue(worker: Worker) -> None:
@@ -124,13 +134,12 @@ def test_a_database_that_is_away_ends_no_worker(worker: Worker, monkeypatch: pyt
 @pytest.mark.postgres
 @pytest.mark.parametrize(("queue", "expected"), [("notify", True), ("of somebody else", False), (None, False)])
 def test_only_tasks_of_known_queues_prove_anything(queue: str | None, expected: bool) -> None:
-    task = current_app.tasks["core.canary"]
-    task.push_request(delivery_info={"routing_key": queue}, timelimit=(None, None))
+    canary.push_request(delivery_info={"routing_key": queue}, timelimit=(None, None))
     try:
         for moment in (task_prerun, task_postrun):
-            moment.send(sender=task, task_id=str(uuid4()), task=task)
+            moment.send(sender=canary, task_id=str(uuid4()), task=canary)
     finally:
-        task.pop_request()
+        canary.pop_request()
     if expected:
         eventually(lambda: proved("notify"))
     else:

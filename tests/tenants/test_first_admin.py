@@ -12,7 +12,9 @@ from portal.core.actors import SYSTEM
 from tenants.models import AccessRole, Project, Role, User
 from tenants.permissions import has_platform_admin, standing_of
 from tenants.roles import SETS
+from tenants.services import access_keys
 from tenants.services.roles import create_role, update_role
+from tenants.services.token_exchange import exchange
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, ServiceAccountFactory, UserFactory
 
@@ -72,4 +74,8 @@ def test_the_command_of_the_documents_makes_one_who_may_do_everything(
     pages = ["/", "/clusters/", "/priorities/", "/types/", "/policies/", "/audit/", "/projects/", "/admin/"]
     pages += ["/admin/tenants/user/add/", "/admin/tenants/membership/add/", "/admin/tenants/project/"]
     assert {page: client.get(page).status_code for page in pages} == dict.fromkeys(pages, 200)
-    assert standing_of(acting(User.objects.get())).is_platform_admin
+    root = User.objects.get(username="root")
+    key, secret = access_keys.create(name="first", actor=acting(root))
+    program = Client(headers={"Authorization": f"Bearer {exchange(key.client_id, secret).text}"})
+    routes = ["users", "service-accounts", "authorization/access-rules", "authorization/roles", "clusters"]
+    assert {route: program.get(f"/api/v1/{route}").status_code for route in routes} == dict.fromkeys(routes, 200)
