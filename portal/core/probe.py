@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Final, Generic, TypeVar
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
+from django.db import DEFAULT_DB_ALIAS, Error, OperationalError, connections
 
 DEADLINE_SECONDS: Final = 0.8
 
@@ -31,15 +31,17 @@ class Probe(Generic[Value]):
             return self._read()
         with self._lock:
             if self._running is None or self._running.done():
-                self._running = self._threads.submit(self._read_and_close)
+                self._running = self._threads.submit(self._read_beside)
             running = self._running
         try:
             return running.result(DEADLINE_SECONDS)
         except TimeoutError:
             raise OperationalError(f"The database did not answer within {DEADLINE_SECONDS} s.") from None
 
-    def _read_and_close(self) -> Value:
+    def _read_beside(self) -> Value:
+        """Over the connection of the last read; over another one where that has ended meanwhile."""
         try:
             return self._read()
-        finally:
+        except Error:
             connections[settings.RUNG_HEALTH_DATABASE].close()
+            return self._read()
