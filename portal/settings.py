@@ -172,7 +172,7 @@ else:
         "tcp_user_timeout": 30_000,
         **DATABASES["default"].get("OPTIONS", {}),
     }
-    # Health has a connection of its own, which waits for nobody: neither for a pooled one, nor for a lock.
+    # Health has a connection of its own, which waits neither for a pooled one nor for a lock.
     DATABASES["health"] = deepcopy(DATABASES["default"])
     DATABASES["health"]["OPTIONS"] |= {"connect_timeout": 2}
     DATABASES["health"]["OPTIONS"]["options"] += " -c statement_timeout=800"

@@ -15,7 +15,7 @@ class CoreConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Bad configuration is found at start; migrations make triggers anew; workers prove that they work."""
+        """Bad configuration is found at start; migrations make triggers again; workers prove that they work."""
         from portal.core import consumption, mark_triggers
 
         for check in checks.ALL:

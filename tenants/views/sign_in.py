@@ -33,7 +33,7 @@ class SignIn(PasswordSignIn):
     """The page: name and password, and the button of the single sign-on where there is one."""
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Beside Django's: the provider, and whether somebody has to make the first admin."""
+        """Beside Django's: the provider, and whether the first admin is still to be made."""
         return super().get_context_data(provider=configured(), no_admin=not has_platform_admin(), **kwargs)
 
     def admit(self, form: AuthenticationForm) -> HttpResponse:

@@ -132,7 +132,7 @@ def test_a_database_that_is_away_ends_no_worker(worker: Worker, monkeypatch: pyt
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize(("queue", "expected"), [("notify", True), ("of somebody else", False), (None, False)])
+@pytest.mark.parametrize(("queue", "expected"), [("notify", True), ("of another program", False), (None, False)])
 def test_only_tasks_of_known_queues_prove_anything(queue: str | None, expected: bool) -> None:
     canary.push_request(delivery_info={"routing_key": queue}, timelimit=(None, None))
     try:

@@ -40,7 +40,7 @@ def granted(role: str = Role.PLATFORM_ADMIN, **more: object) -> object:
 
 
 CASES: dict[str, tuple[Callable[[], object], bool]] = {
-    "nobody": (lambda: None, False),
+    "no account": (lambda: None, False),
     "a superuser": (lambda: User.objects.create_superuser("root"), True),
     "a disabled superuser": (lambda: User.objects.create_superuser("root", is_active=False), False),
     "staff without a role": (lambda: UserFactory(is_staff=True), False),
