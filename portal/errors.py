@@ -1,8 +1,10 @@
 """The last answers: what no view answered, as JSON below /api/ and as a page elsewhere. No internals, no secrets."""
 
+import sys
+
 from django.http import HttpRequest, HttpResponse
 
-from portal.core.answers import answer
+from portal.core.answers import DATABASE_AWAY, answer, without_database
 from portal.core.errors import Absent, BadRequest, Denied, RungError
 
 
@@ -28,5 +30,11 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """500: a defect. The log has the rest, under the request's id."""
+    """500: a defect. The log has the rest, under the request's id.
+
+    503: a database that is away where a middleware needs it, as for the session; `AnswerErrors` answers for views.
+    """
+    error = sys.exception()
+    if isinstance(error, DATABASE_AWAY):
+        return without_database(request, error)
     return answer(request, RungError("Something broke on our side. It has been logged.", code="internal"))

@@ -3,14 +3,15 @@
 Ready means that requests are answered and what they ask for is carried out: database, workers, beat, observer, and a
 first attempt at every cluster. A cluster that was tried and cannot be reached makes the portal degraded, never unready:
 its other clusters, its pages and its submissions work, and a balancer that took them away would make one dead cluster
-everybody's outage.
+everybody's outage. A portal that no account may administer is degraded, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from django.db import DatabaseError
-from django.db.models import QuerySet
+from django.conf import settings
+from django.db import Error, connections
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -18,9 +19,31 @@ from django.views.decorators.http import require_safe
 from clusters.models import Cluster, ClusterState
 from clusters.selectors import STALE_AFTER
 from portal.core import heartbeats
+from portal.core.probe import Probe
+from tenants.permissions import has_platform_admin
 
 KINDS: Final = (heartbeats.WORKER, heartbeats.BEAT, heartbeats.OBSERVER)
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+NO_ADMIN: Final = "no admin exists: run `python manage.py createsuperuser`"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the database says."""
+
+    ages: Mapping[str, float]
+    clusters: Sequence[Cluster]
+    has_admin: bool
+
+
+def _read() -> Findings:
+    using = settings.RUNG_HEALTH_DATABASE
+    active = Cluster.objects.using(using).filter(state=ClusterState.ACTIVE)
+    clusters = list(active.only("name", "failures", "synced_at", "observed_at"))
+    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using))
+
+
+_probe: Final = Probe(_read)
 
 
 @require_safe
@@ -31,13 +54,15 @@ def alive(_request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def ready(_request: HttpRequest) -> JsonResponse:
-    """200 while the portal can serve, with the clusters that it cannot serve; else 503 with what is missing."""
+    """200 while the portal can serve, with what it cannot serve; else 503 with what is missing. Within a second."""
     degraded: Mapping[str, str] = {}
     try:
-        missing = [*silent_processes(), *untried_clusters()]
-        degraded = degraded_clusters()
-    except DatabaseError:
+        found = _probe.read()
+    except Error:
         missing = ["database"]
+    else:
+        missing = [*heartbeats.silent(_process_names(), found.ages), *untried_clusters(found.clusters)]
+        degraded = {**degraded_clusters(found.clusters), **({} if found.has_admin else {"admin": NO_ADMIN})}
     status = "waiting" if missing else "degraded" if degraded else "ready"
     body = {"status": status, "missing": missing, "degraded": degraded}
     return JsonResponse(body, status=503 if missing else 200)
@@ -45,29 +70,26 @@ def ready(_request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def metrics(_request: HttpRequest) -> HttpResponse:
-    """The same as numbers, in Prometheus' text format. 503 without a database."""
+    """The same as numbers, in Prometheus' text format; without a database only what this process knows by itself."""
     try:
-        lines = [*_process_metrics(), *_cluster_metrics()]
-    except DatabaseError:
-        return HttpResponse("", content_type=TEXT, status=503)
+        found = _probe.read()
+    except Error:
+        lines = [*_database_metrics(up=False)]
+    else:
+        lines = [*_database_metrics(up=True), *_process_metrics(found.ages), *_cluster_metrics(found.clusters)]
+        lines += _gauge("rung_admin_exists", "1 while there is an active platform admin.", int(found.has_admin))
     return HttpResponse("\n".join([*lines, ""]), content_type=TEXT)
 
 
-def silent_processes() -> list[str]:
-    """Heartbeats that are absent or old: a process is proved by the work it does, not by its id."""
-    return heartbeats.silent(_process_names())
+def untried_clusters(clusters: Iterable[Cluster]) -> list[str]:
+    """Clusters of which no reconcile has ended yet, neither well nor badly."""
+    return [f"cluster:{cluster.name}" for cluster in clusters if cluster.synced_at is None and not cluster.failures]
 
 
-def untried_clusters() -> list[str]:
-    """Active clusters of which no reconcile has ended yet, neither well nor badly."""
-    waiting = _active().filter(synced_at__isnull=True, failures=0)
-    return [f"cluster:{cluster.name}" for cluster in waiting]
-
-
-def degraded_clusters() -> dict[str, str]:
-    """Active clusters that Rung does not reach as it should, each with why."""
-    told = ((cluster, "; ".join(_troubles(cluster))) for cluster in _active())
-    return {f"cluster:{cluster.name}": why for cluster, why in told if why}
+def degraded_clusters(clusters: Iterable[Cluster]) -> dict[str, str]:
+    """Clusters that Rung does not reach as it should, each with why."""
+    described = ((cluster, "; ".join(_troubles(cluster))) for cluster in clusters)
+    return {f"cluster:{cluster.name}": why for cluster, why in described if why}
 
 
 def _troubles(cluster: Cluster) -> Iterator[str]:
@@ -76,10 +98,6 @@ def _troubles(cluster: Cluster) -> Iterator[str]:
     age = _age(cluster)
     if cluster.synced_at and (age is None or age > STALE_AFTER.total_seconds()):
         yield "never observed" if age is None else f"not observed for {age:.0f} s"
-
-
-def _active() -> QuerySet[Cluster]:
-    return Cluster.objects.filter(state=ClusterState.ACTIVE).only("name", "failures", "synced_at", "observed_at")
 
 
 def _age(cluster: Cluster) -> float | None:
@@ -91,8 +109,23 @@ def _process_names() -> list[str]:
     return [name for kind in KINDS for name in heartbeats.names_of(kind)]
 
 
-def _process_metrics() -> Iterator[str]:
-    ages = heartbeats.ages()
+def _gauge(name: str, description: str, value: int) -> list[str]:
+    """A gauge without labels."""
+    return [f"# HELP {name} {description}", f"# TYPE {name} gauge", f"{name} {value}"]
+
+
+def _database_metrics(*, up: bool) -> Iterator[str]:
+    """Whether the database answers, and how this process shares its connections."""
+    yield from _gauge("rung_database_up", "1 while the database answers health within a second.", int(up))
+    pool = getattr(connections["default"], "pool", None)
+    if pool is not None:
+        shared = pool.get_stats()
+        yield from _gauge("rung_database_pool_size", "Pooled connections of this process.", shared["pool_size"])
+        waiting = "Requests of this process that wait for a connection."
+        yield from _gauge("rung_database_pool_waiting", waiting, shared["requests_waiting"])
+
+
+def _process_metrics(ages: Mapping[str, float]) -> Iterator[str]:
     yield "# HELP rung_process_silence_seconds How long ago the process last proved its work; absent: never."
     yield "# TYPE rung_process_silence_seconds gauge"
     for name in _process_names():
@@ -100,9 +133,8 @@ def _process_metrics() -> Iterator[str]:
             yield f'rung_process_silence_seconds{{process="{name}"}} {ages[name]:.3f}'
 
 
-def _cluster_metrics() -> Iterator[str]:
+def _cluster_metrics(clusters: Sequence[Cluster]) -> Iterator[str]:
     """Names of clusters are DNS labels: nothing in them needs an escape."""
-    clusters = list(_active())
     yield "# HELP rung_cluster_ok 1 while Rung reaches the active cluster, syncs and observes it."
     yield "# TYPE rung_cluster_ok gauge"
     for cluster in clusters:

@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
 from portal.core.actors import Actor, ActorKind, Limits
 from portal.core.errors import Absent, Denied
 from portal.core.marks import Kept
-from tenants.models import Department, Membership, Project, Role, User
+from tenants.models import AccessRole, Department, Membership, Project, Role, User
+from tenants.models.access import SCOPES
 from tenants.roles import EVERY, LOOKING, PREDEFINED, Verb, Verbs, verbs_of
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "Verb",
     "can",
     "grants_read_once",
+    "has_platform_admin",
     "require",
     "standing_of",
     "visible_departments",
@@ -241,6 +244,19 @@ def _standing_of_user(user_id: str) -> Standing:
     rows = list(own.union(shared, all=True))
     grants = [grant for _su, *row in rows if (grant := _grant(row))]
     return Standing((EVERYTHING, *grants) if any(row[0] for row in rows) else tuple(grants))
+
+
+def has_platform_admin(*, using: str = DEFAULT_DB_ALIAS) -> bool:
+    """Can anybody sign in who may do everything: a superuser, or a person with such a role, directly or by a group?
+
+    The same as `Standing.is_platform_admin`, of all people at once.
+    """
+    if User.objects.using(using).filter(is_active=True, is_superuser=True).exists():
+        return True
+    everywhere = Membership.objects.using(using).filter(SCOPES["installation"], role=OuterRef("key"))
+    held = everywhere.filter(Q(user__is_active=True) | Q(group__user__is_active=True))
+    roles = AccessRole.objects.using(using).filter(Exists(held), enabled=True)
+    return any(role.verbs == EVERY for role in roles)
 
 
 def can(

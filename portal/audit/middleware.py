@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 
-from django.db import OperationalError
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from portal.audit.services import record_refusal
-from portal.core.answers import without_database
+from portal.core.answers import DATABASE_AWAY, without_database
 from portal.core.http import actor_of
 from portal.core.refusals import Denial, denials_of
 
@@ -23,7 +22,7 @@ def record_denials(get_response: Handler) -> Handler:
             for denial in denials_of(request):
                 if not denial.error.recorded:
                     _record(request, denial)
-        except OperationalError as error:
+        except DATABASE_AWAY as error:
             return without_database(request, error)
         return response
 

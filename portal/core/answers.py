@@ -1,7 +1,9 @@
 """One error, one answer: the API's JSON shape below /api/, otherwise a page. Neither ever shows internals."""
 
+from typing import Final
+
 import structlog
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
@@ -10,6 +12,9 @@ from portal.core.errors import RungError, Unavailable
 from portal.core.http import is_api
 
 log = structlog.get_logger(__name__)
+
+DATABASE_AWAY: Final = (OperationalError, InterfaceError)
+"""What Django raises where the database is away, full or read-only, or has closed the connection."""
 
 
 def answer(request: HttpRequest, error: RungError) -> HttpResponse:
@@ -20,7 +25,7 @@ def answer(request: HttpRequest, error: RungError) -> HttpResponse:
     return response
 
 
-def without_database(request: HttpRequest, error: OperationalError) -> HttpResponse:
+def without_database(request: HttpRequest, error: OperationalError | InterfaceError) -> HttpResponse:
     """The response where the database is away, full or read-only."""
     log.error("database.unavailable", error=str(error))
     return answer(request, Unavailable("The database cannot take this now; nothing was stored.", retry_after=2))

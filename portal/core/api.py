@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db import IntegrityError, OperationalError
+from django.db import IntegrityError, InterfaceError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -56,4 +56,5 @@ _FOREIGN: Mapping[type[Exception], Callable[[Exception], RungError]] = {
     exceptions.APIException: _from_drf,
     IntegrityError: lambda _: Conflict("Somebody else changed this at the same moment; nothing was stored."),
     OperationalError: lambda _: Unavailable("The database cannot take this now; nothing was stored.", retry_after=2),
+    InterfaceError: lambda _: Unavailable("The database cannot take this now; nothing was stored.", retry_after=2),
 }

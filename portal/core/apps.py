@@ -15,9 +15,10 @@ class CoreConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Bad configuration is found at start; triggers are made anew by every migration."""
-        from portal.core import mark_triggers
+        """Bad configuration is found at start; migrations make triggers again; workers prove that they work."""
+        from portal.core import consumption, mark_triggers
 
         for check in checks.ALL:
             register(check, "rung")
         post_migrate.connect(mark_triggers.install, dispatch_uid="core.marks")
+        consumption.connect()

@@ -1,6 +1,6 @@
 """Proof of work: a process says "I have just worked", readiness asks how long ago that was."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.conf import settings
 from django.utils import timezone
@@ -26,12 +26,13 @@ def beat(name: str) -> None:
 def ages() -> dict[str, float]:
     """Seconds since each name last worked."""
     now = timezone.now()
-    return {row.name: (now - row.at).total_seconds() for row in Heartbeat.objects.all()}
+    rows = Heartbeat.objects.using(settings.RUNG_HEALTH_DATABASE)
+    return {row.name: (now - row.at).total_seconds() for row in rows}
 
 
-def silent(expected: Iterable[str]) -> list[str]:
-    """Those of the expected names that have not worked lately."""
-    known = ages()
+def silent(expected: Iterable[str], known: Mapping[str, float] | None = None) -> list[str]:
+    """Those of the expected names that have not worked lately. `known`: ages that were read already."""
+    known = ages() if known is None else known
     return [name for name in expected if known.get(name, FRESH_SECONDS) >= FRESH_SECONDS]
 
 

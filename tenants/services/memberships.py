@@ -13,7 +13,7 @@ from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Denied, Refused
 from tenants.models import AccessRole, Department, Membership, Project, Role, ServiceAccount, User
-from tenants.permissions import Verb, require, standing_of
+from tenants.permissions import Verb, has_platform_admin, require, standing_of
 from tenants.roles import EVERY
 from tenants.services.checks import checked, readable, unless_taken
 
@@ -126,9 +126,9 @@ def an_admin_stays(*, taken: bool = False) -> Iterator[None]:
 
     `taken`: this very power is, be it from a program.
     """
-    led = taken or _is_led()
+    led = taken or has_platform_admin()
     yield
-    if led and not _is_led():
+    if led and not has_platform_admin():
         raise Conflict.at("", "last_platform_admin", _("This would leave the installation without a platform admin."))
 
 
@@ -162,13 +162,6 @@ def _refuse_stronger(actor: Actor, membership: Membership) -> None:
     )
     if not role.verbs <= own:
         raise Denied(_("You hold a weaker role here than this one."))
-
-
-def _is_led() -> bool:
-    """Is there an active person who is a superuser or a platform admin, also by a group?"""
-    held = Membership.objects.filter(role__key=Role.PLATFORM_ADMIN, project=None, department=None, cluster=None)
-    admins = Q(is_superuser=True) | Q(memberships__in=held) | Q(groups__memberships__in=held)
-    return User.objects.filter(admins, is_active=True).exists()
 
 
 def _record(actor: Actor, action: str, membership: Membership, detail: dict[str, str]) -> None:

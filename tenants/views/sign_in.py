@@ -20,6 +20,7 @@ from portal.oidc.flow import finish
 from portal.oidc.identity import Identity
 from portal.oidc.provider import Provider, ProviderAway, Unbelieved, configured
 from tenants.models import User
+from tenants.permissions import has_platform_admin
 from tenants.security_forms import CodeForm
 from tenants.services import identities, second_factor
 from tenants.views import attempts
@@ -32,8 +33,8 @@ class SignIn(PasswordSignIn):
     """The page: name and password, and the button of the single sign-on where there is one."""
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Beside Django's: the provider."""
-        return super().get_context_data(provider=configured(), **kwargs)
+        """Beside Django's: the provider, and whether the first admin is still to be made."""
+        return super().get_context_data(provider=configured(), no_admin=not has_platform_admin(), **kwargs)
 
     def admit(self, form: AuthenticationForm) -> HttpResponse:
         """A right password is half of it for who has a second factor."""

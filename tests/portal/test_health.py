@@ -1,6 +1,7 @@
 """Ready means that work is done, not that processes exist."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -10,6 +11,7 @@ from django.utils import timezone
 from clusters.models import Cluster
 from portal.core import heartbeats
 from portal.core.models import Heartbeat
+from tenants.models import User
 from tests.factories.tenants import ClusterFactory
 
 EVERYBODY = ["beat", "observer", "worker:sync", "worker:workloads", "worker:notify", "worker:maintenance"]
@@ -26,6 +28,7 @@ def missing(client: Client) -> list[str]:
 
 @pytest.fixture
 def at_work() -> None:
+    User.objects.create_superuser("admin")
     for name in EVERYBODY:
         heartbeats.beat(name)
 
@@ -84,6 +87,7 @@ def test_the_same_is_told_in_numbers(client: Client) -> None:
     assert said['rung_cluster_failed_runs{cluster="bad"}'] == "4"
     assert 0 <= float(said['rung_cluster_observation_age_seconds{cluster="good"}']) < 30
     assert 0 <= float(said['rung_process_silence_seconds{process="beat"}']) < 30
+    assert (said["rung_database_up"], said["rung_admin_exists"]) == ("1", "1")
     assert not [name for name in said if "away" in name]
     assert 'rung_cluster_observation_age_seconds{cluster="bad"}' not in said
 
@@ -92,6 +96,21 @@ def test_the_same_is_told_in_numbers(client: Client) -> None:
 def test_a_paused_cluster_is_not_waited_for(client: Client) -> None:
     ClusterFactory(name="away", synced_at=None, state="paused")
     assert missing(client) == []
+
+
+@pytest.mark.usefixtures("at_work")
+def test_a_portal_without_an_admin_serves_and_says_how_to_make_one(client: Client) -> None:
+    User.objects.update(is_active=False)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"], answer.json()["missing"]) == (200, "degraded", [])
+    assert "manage.py createsuperuser" in answer.json()["degraded"]["admin"]
+    assert "\nrung_admin_exists 0\n" in client.get("/metrics").content.decode()
+
+
+def test_health_reads_no_session(client: Client, django_assert_num_queries: Any) -> None:
+    client.force_login(User.objects.create_user("alice"))
+    with django_assert_num_queries(0):
+        assert client.get("/healthz").status_code == 200
 
 
 def test_containers_ask_by_exit_code() -> None:

@@ -104,3 +104,9 @@ def test_t62_a_session_ends_when_the_password_changes(client: Client, alice: Use
     alice.set_password("another-correct-horse")
     alice.save()
     assert client.get(reverse("home")).status_code == 302
+
+
+def test_a_portal_without_an_admin_says_how_to_make_one(client: Client, alice: User) -> None:
+    assert "python manage.py createsuperuser" in client.get(reverse("login")).content.decode()
+    User.objects.create_superuser("admin")
+    assert "createsuperuser" not in client.get(reverse("login")).content.decode()

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.real import needed
@@ -37,6 +37,10 @@ class Server:
         """`fast`: transactions are rolled back; `immediate`: as if it had crashed, except that it is waited for."""
         self._control("-m", mode, "stop")
 
+    def is_running(self) -> bool:
+        """Was it started and not stopped?"""
+        return (self.folder / "data" / "postmaster.pid").exists()
+
     def _control(self, *command: Path | str) -> None:
         _run(self._owner, self._tools / "pg_ctl", "-D", self.folder / "data", "-w", *command)
 
@@ -55,7 +59,7 @@ def running(*, durable: bool = False) -> Iterator[Server]:
         try:
             yield server
         finally:
-            with suppress(subprocess.CalledProcessError):  # stopped already
+            if server.is_running():
                 server.stop("immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -5,15 +5,19 @@ is such a statement, and so is what a service has done last (`leave`). psycopg w
 it, so it stays in autocommit and is told in words.
 """
 
+import select
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from django.db.backends.postgresql import base
 from django.db.backends.utils import debug_transaction
 from psycopg import ClientCursor
+from psycopg_pool import PoolTimeout
 
 Said = tuple[str, Sequence[Any]]
 BEGIN: Final[Said] = ("BEGIN", ())
+IN_VAIN_SECONDS: Final = 5.0
 _OF_THE_SERVER: Final[Any] = base.ServerSideCursor
 
 
@@ -65,6 +69,25 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._due: list[Said] = []
+        self._in_vain_until = 0.0
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        """Django's, or one of the pool that its server has not closed meanwhile: nothing is sent to find that out.
+
+        A request that waited for the pool in vain does not wait a second time, as for the log or the page of its error.
+        """
+        if not self.pool:
+            return super().get_new_connection(conn_params)
+        if time.monotonic() < self._in_vain_until:
+            raise PoolTimeout("has just waited for a connection in vain")
+        try:
+            while (found := super().get_new_connection(conn_params)) and _has_ended(found):
+                found.close()
+                self.pool.putconn(found)
+        except PoolTimeout:
+            self._in_vain_until = time.monotonic() + IN_VAIN_SECONDS
+            raise
+        return found
 
     def leave(self, statements: Sequence[Said]) -> None:
         """Run these with the next statement of this transaction or with its COMMIT, whose error may then be theirs.
@@ -121,6 +144,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self._due:
             with self.cursor() as cursor:
                 cursor.cursor.catch_up()
+
+
+def _has_ended(connection: Any) -> bool:
+    """Is there anything to read in an idle connection? It is its end, or what comes right before it."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def joined(due: Sequence[Said]) -> tuple[str, list[Any]]:

@@ -1,0 +1,176 @@
+"""A worker that is busy is not a silent one; one that is frozen or gets no messages is."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Lock
+from uuid import uuid4
+
+import psycopg
+import pytest
+from celery.signals import task_postrun, task_prerun
+from django.db import OperationalError
+
+from portal.core import consumption, heartbeats
+from portal.core.consumption import Consumption
+from portal.core.models import Heartbeat
+from portal.core.tasks import canary
+from tests.support.processes import environment, eventually, manage, running
+
+WORKER = ("celery", "-A", "tests.support.sleeper", "worker", "--concurrency", "1", "--without-gossip")
+SLEEP = (
+    "from celery import current_app; current_app.send_task('tests.sleep', args=[{}], queue='sync', routing_key='sync')"
+)
+PATIENCE = 100.0  # processes start slowly on a busy machine
+HOUR = 3600.0
+
+
+def proved(queue: str) -> bool:
+    return Heartbeat.objects.filter(name=heartbeats.worker_of(queue)).exists()
+
+
+class Worker:
+    """A process that runs tasks."""
+
+    def __init__(self) -> None:
+        self.consumption = Consumption()
+        self.running: list[tuple[str, str]] = []
+
+    def begin(self, queue: str, seconds: float = HOUR) -> None:
+        self.running.append((str(uuid4()), queue))
+        self.consumption.begin(*self.running[-1], seconds)
+
+    def end(self) -> None:
+        """Its last task is over."""
+        self.consumption.end(*self.running.pop())
+
+
+@pytest.fixture
+def worker(postgres_db: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    """Proofs are ten times a second. At the end no task runs, and its thread no longer asks the database."""
+    turn, over, prove = Lock(), Event(), heartbeats.beat
+
+    def beat(name: str) -> None:
+        with turn:
+            if not over.is_set():
+                prove(name)
+
+    monkeypatch.setattr(heartbeats, "beat", beat)
+    monkeypatch.setattr(consumption, "EVERY_SECONDS", 0.1)
+    worker = Worker()
+    yield worker
+    with turn:
+        over.set()
+    monkeypatch.setattr(consumption, "EVERY_SECONDS", HOUR)
+    while worker.running:
+        worker.end()
+
+
+def test_a_task_that_begins_proves_its_queue(worker: Worker) -> None:
+    worker.begin("sync")
+    eventually(lambda: proved("sync"))
+    assert not proved("workloads")
+
+
+def test_a_task_that_ends_proves_its_queue(worker: Worker) -> None:
+    worker.begin("sync", seconds=0)
+    eventually(lambda: proved("sync"))
+    Heartbeat.objects.all().delete()
+    time.sleep(0.2)
+    worker.end()
+    eventually(lambda: proved("sync"))
+
+
+def test_a_task_that_runs_goes_on_proving_its_queue(worker: Worker) -> None:
+    worker.begin("sync")
+    for _ in range(3):
+        eventually(lambda: proved("sync"))
+        Heartbeat.objects.all().delete()
+
+
+def test_a_task_past_its_time_limit_proves_nothing(worker: Worker) -> None:
+    worker.begin("sync", seconds=0.3)
+    time.sleep(0.6)
+    Heartbeat.objects.all().delete()
+    time.sleep(0.6)
+    assert not proved("sync")
+
+
+def test_an_idle_process_proves_nothing(worker: Worker) -> None:
+    worker.begin("sync")
+    worker.end()
+    time.sleep(0.6)
+    Heartbeat.objects.all().delete()
+    time.sleep(0.6)
+    assert not proved("sync")
+
+
+def test_proofs_are_few_however_many_tasks_there_are(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumption, "EVERY_SECONDS", HOUR)
+    sent: list[str] = []
+    monkeypatch.setattr(heartbeats, "beat", sent.append)
+    for _ in range(200):
+        worker.begin("sync")
+        worker.end()
+        time.sleep(0.002)
+    assert sent == ["worker:sync"]
+
+
+def test_a_database_that_is_away_ends_no_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_name: str) -> None:
+        refused.append(True)
+        raise OperationalError
+
+    refused: list[bool] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(heartbeats, "beat", refuse)
+        worker.begin("sync")
+        eventually(lambda: len(refused) > 1)
+    eventually(lambda: proved("sync"))
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("queue", "expected"), [("notify", True), ("of another program", False), (None, False)])
+def test_only_tasks_of_known_queues_prove_anything(queue: str | None, expected: bool) -> None:
+    canary.push_request(delivery_info={"routing_key": queue}, timelimit=(None, None))
+    try:
+        for moment in (task_prerun, task_postrun):
+            moment.send(sender=canary, task_id=str(uuid4()), task=canary)
+    finally:
+        canary.pop_request()
+    if expected:
+        eventually(lambda: proved("notify"))
+    else:
+        time.sleep(0.5)
+        assert not Heartbeat.objects.exists()
+
+
+@pytest.mark.timeout(240)
+def test_a_worker_with_one_long_task_is_consuming_until_it_is_frozen(
+    postgres_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    env = environment(tmp_path, DATABASE_URL=postgres_url, RUNG_BROKER_URL=redis_url)
+    folder, name = postgres_url.partition("host=")[2], postgres_url.partition("@/")[2].partition("?")[0]
+    log = tmp_path / "worker.log"
+    with (
+        psycopg.connect(host=folder, user="rung", dbname=name, autocommit=True) as connection,
+        running(env, *WORKER, log=log) as worker,
+    ):
+        fresh = "SELECT 1 FROM core_heartbeat WHERE name = 'worker:sync' AND at > now() - interval '1 second'"
+
+        def beats() -> bool:
+            return bool(connection.execute(fresh).fetchall())
+
+        manage(env, "shell", "-v", "0", "-c", SLEEP.format(60))
+        for _ in range(3):  # no canary comes through meanwhile: this worker has one process, which sleeps
+            eventually(beats, seconds=PATIENCE, log=log)
+            eventually(lambda: not beats(), seconds=5)
+        os.killpg(worker.pid, signal.SIGSTOP)
+        try:
+            time.sleep(2 * consumption.EVERY_SECONDS)
+            assert not beats()
+        finally:
+            os.killpg(worker.pid, signal.SIGCONT)
+            os.killpg(worker.pid, signal.SIGKILL)
