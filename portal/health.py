@@ -21,6 +21,8 @@ from clusters.selectors import STALE_AFTER
 from portal.core import heartbeats
 from portal.core.probe import Probe
 from tenants.permissions import has_platform_admin
+from workloads.apply_failures import FAILED_TO_APPLY
+from workloads.models import Workload
 
 KINDS: Final = (heartbeats.WORKER, heartbeats.BEAT, heartbeats.OBSERVER)
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,13 +36,15 @@ class Findings:
     ages: Mapping[str, float]
     clusters: Sequence[Cluster]
     has_admin: bool
+    failed_applies: int
 
 
 def _read() -> Findings:
     using = settings.RUNG_HEALTH_DATABASE
     active = Cluster.objects.using(using).filter(state=ClusterState.ACTIVE)
-    clusters = list(active.only("name", "failures", "synced_at", "observed_at"))
-    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using))
+    clusters = list(active.only("name", "failures", "synced_at", "observed_at", "breaker_reason"))
+    failed = Workload.objects.using(using).filter(FAILED_TO_APPLY).count()
+    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using), failed)
 
 
 _probe: Final = Probe(_read)
@@ -77,6 +81,7 @@ def metrics(_request: HttpRequest) -> HttpResponse:
         lines = [*_database_metrics(up=False)]
     else:
         lines = [*_database_metrics(up=True), *_process_metrics(found.ages), *_cluster_metrics(found.clusters)]
+        lines += _gauge("rung_workloads_failed_to_apply", "Workloads that wait for a retry.", found.failed_applies)
         lines += _gauge("rung_admin_exists", "1 while there is an active platform admin.", int(found.has_admin))
     return HttpResponse("\n".join([*lines, ""]), content_type=TEXT)
 
@@ -93,6 +98,8 @@ def degraded_clusters(clusters: Iterable[Cluster]) -> dict[str, str]:
 
 
 def _troubles(cluster: Cluster) -> Iterator[str]:
+    if cluster.breaker_reason:
+        yield f"takes no work: {cluster.breaker_reason}"
     if cluster.failures:
         yield f"{cluster.failures} runs in a row did not succeed"
     age = _age(cluster)
@@ -140,6 +147,10 @@ def _cluster_metrics(clusters: Sequence[Cluster]) -> Iterator[str]:
     for cluster in clusters:
         good = cluster.synced_at is not None and not any(_troubles(cluster))
         yield f'rung_cluster_ok{{cluster="{cluster.name}"}} {int(good)}'
+    yield "# HELP rung_cluster_takes_work 0 while its circuit breaker is open: no workload is sent to it."
+    yield "# TYPE rung_cluster_takes_work gauge"
+    for cluster in clusters:
+        yield f'rung_cluster_takes_work{{cluster="{cluster.name}"}} {int(not cluster.breaker_reason)}'
     yield "# HELP rung_cluster_failed_runs Runs in a row that did not succeed."
     yield "# TYPE rung_cluster_failed_runs gauge"
     for cluster in clusters:

@@ -14,7 +14,15 @@ from portal.core.models import Heartbeat
 from tenants.models import User
 from tests.factories.tenants import ClusterFactory
 
-EVERYBODY = ["beat", "observer", "worker:sync", "worker:workloads", "worker:notify", "worker:maintenance"]
+EVERYBODY = [
+    "beat",
+    "observer",
+    "worker:sync",
+    "worker:workloads",
+    "worker:notify",
+    "worker:maintenance",
+    "worker:periodic",
+]
 
 pytestmark = pytest.mark.django_db
 
@@ -65,26 +73,31 @@ def test_a_cluster_that_cannot_be_reached_degrades_the_portal_and_does_not_take_
     ClusterFactory(name="good", synced_at=timezone.now(), observed_at=timezone.now())
     ClusterFactory(name="new", synced_at=None, failures=1)
     ClusterFactory(name="old", synced_at=timezone.now(), observed_at=timezone.now() - timedelta(seconds=90), failures=3)
+    ClusterFactory(name="shut", synced_at=timezone.now(), observed_at=timezone.now(), breaker_reason="Unauthorized")
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["status"], answer.json()["missing"]) == (200, "degraded", [])
     assert answer.json()["degraded"] == {
         "cluster:new": "1 runs in a row did not succeed",
         "cluster:old": "3 runs in a row did not succeed; not observed for 90 s",
+        "cluster:shut": "takes no work: Unauthorized",
     }
     assert client.get("/login/").status_code == 200
-    Cluster.objects.update(failures=0, synced_at=timezone.now(), observed_at=timezone.now())
+    Cluster.objects.update(breaker_reason="", failures=0, synced_at=timezone.now(), observed_at=timezone.now())
     assert client.get("/readyz").json() == {"status": "ready", "missing": [], "degraded": {}}
 
 
 @pytest.mark.usefixtures("at_work")
 def test_the_same_is_told_in_numbers(client: Client) -> None:
     ClusterFactory(name="good", synced_at=timezone.now(), observed_at=timezone.now())
-    ClusterFactory(name="bad", synced_at=None, failures=4)
+    ClusterFactory(name="bad", synced_at=None, failures=4, breaker_reason="Unauthorized")
     ClusterFactory(name="away", state="paused", failures=9)
     said = dict(line.rsplit(" ", 1) for line in client.get("/metrics").content.decode().splitlines() if line[0] != "#")
     assert said['rung_cluster_ok{cluster="good"}'] == "1"
     assert said['rung_cluster_ok{cluster="bad"}'] == "0"
     assert said['rung_cluster_failed_runs{cluster="bad"}'] == "4"
+    assert said['rung_cluster_takes_work{cluster="bad"}'] == "0"
+    assert said['rung_cluster_takes_work{cluster="good"}'] == "1"
+    assert said["rung_workloads_failed_to_apply"] == "0"
     assert 0 <= float(said['rung_cluster_observation_age_seconds{cluster="good"}']) < 30
     assert 0 <= float(said['rung_process_silence_seconds{process="beat"}']) < 30
     assert (said["rung_database_up"], said["rung_admin_exists"]) == ("1", "1")
