@@ -8,6 +8,7 @@ killed or is frozen proves nothing, nor does one that gets no messages any more,
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
@@ -25,7 +26,9 @@ EVERY_SECONDS: Final = 5.0
 class Consumption:
     """The task queues that this process works for, and the thread that says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, every: float = EVERY_SECONDS, beat: Callable[[str], None] = heartbeats.beat) -> None:
+        self.every = every
+        self._beat = beat
         self._running: dict[str, tuple[str, float]] = {}
         """Per task that runs: its queue, and when its time is up."""
         self._worked_for: set[str] = set()
@@ -53,7 +56,7 @@ class Consumption:
 
     def _prove_on(self) -> None:
         while True:
-            self._bell.wait(EVERY_SECONDS if self._running else None)
+            self._bell.wait(self.every if self._running else None)
             self._bell.clear()
             for queue in self._due(time.monotonic()):
                 self._prove(queue)
@@ -63,11 +66,11 @@ class Consumption:
         with self._lock:
             at_work = {queue for queue, until in self._running.values() if now < until}
             found, self._worked_for = self._worked_for | at_work, set()
-        return [queue for queue in found if now - self._proved_at.get(queue, float("-inf")) >= EVERY_SECONDS]
+        return [queue for queue in found if now - self._proved_at.get(queue, float("-inf")) >= self.every]
 
     def _prove(self, queue: str) -> None:
         try:
-            heartbeats.beat(heartbeats.worker_of(queue))
+            self._beat(heartbeats.worker_of(queue))
             self._proved_at[queue] = time.monotonic()
         except Error as error:
             log.warning("consumption.unproved", queue=queue, error=str(error).strip())
