@@ -12,6 +12,7 @@ class WorkerSlot(models.Model):
     number = models.PositiveSmallIntegerField()
     holder = models.CharField(max_length=36, blank=True, help_text="Random id of the task that has it.")
     expires_at = models.DateTimeField(help_text="By the database's clock.")
+    serving = models.PositiveBigIntegerField(default=0, help_text="Project that it works for now; 0: none.")
     cursor = models.PositiveBigIntegerField(
         default=0, help_text="Project that was served last: the next turn begins behind it."
     )

@@ -5,7 +5,7 @@ Leases expire by the database's clock; a living task renews its own, so that a k
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Timer
@@ -38,7 +38,21 @@ def taken(cluster: Cluster, *, spare: int = 0) -> Iterator[WorkerSlot | None]:
     finally:
         renewal.end()
         held = WorkerSlot.objects.filter(pk=slot.pk, holder=slot.holder)
-        held.update(holder="", expires_at=Now(), cursor=slot.cursor)
+        held.update(holder="", serving=0, expires_at=Now())
+
+
+def serve(slot: WorkerSlot, owner: int) -> None:
+    """Note whom the slot works for now."""
+    if slot.serving != owner:
+        slot.serving = slot.cursor = owner
+        WorkerSlot.objects.filter(pk=slot.pk, holder=slot.holder).update(serving=owner, cursor=owner)
+
+
+def served_elsewhere(cluster: Cluster, slot: WorkerSlot | None = None) -> Sequence[int]:
+    """Return whom the cluster's other held slots work for, once per slot."""
+    serving = WorkerSlot.objects.filter(cluster=cluster, expires_at__gte=Now(), serving__gt=0)
+    others = serving.exclude(pk=slot.pk) if slot else serving
+    return list(others.values_list("serving", flat=True))
 
 
 def _take(cluster: Cluster, most: int) -> WorkerSlot | None:
@@ -46,8 +60,8 @@ def _take(cluster: Cluster, most: int) -> WorkerSlot | None:
     rows = WorkerSlot.objects.filter(cluster=cluster, number__lt=most)
     free = Q(holder="") | Q(expires_at__lt=Now())
     for slot in rows.filter(free).order_by("number"):
-        if rows.filter(free, pk=slot.pk).update(holder=holder, expires_at=Now() + LEASE) == 1:
-            slot.holder = holder
+        if rows.filter(free, pk=slot.pk).update(holder=holder, serving=0, expires_at=Now() + LEASE) == 1:
+            slot.holder, slot.serving = holder, 0
             return slot
     if rows.count() < most:
         missing = [WorkerSlot(cluster=cluster, number=number, expires_at=Now()) for number in range(most)]

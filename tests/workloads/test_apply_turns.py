@@ -208,3 +208,32 @@ def test_a_paused_cluster_takes_no_turn(llm_team: Project, cluster: Cluster) -> 
     submitted(llm_team, 1)
     Cluster.objects.filter(pk=cluster.pk).update(state="paused")
     assert take_turn(cluster.pk) == 0
+
+
+def test_a_project_never_has_the_last_worker_of_its_cluster(
+    llm_team: Project, vision_team: Project, cluster: Cluster, settings: Settings, woken: list[object]
+) -> None:
+    settings.RUNG_CLUSTER_WORKERS = 3
+    submitted(llm_team, 2, "burst")
+    with worker_slots.taken(cluster, spare=1) as slot:
+        assert slot is not None
+        worker_slots.serve(slot, llm_team.pk)
+        assert take_turn(cluster.pk) == 0
+        submitted(vision_team, 2, "other")
+        assert take_turn(cluster.pk) == 2
+        assert woken == [], "what another worker serves needs no third one"
+    assert take_turn(cluster.pk) == 2
+    assert sorted({name.split("-")[0] for name in creations(cluster)}) == ["burst", "other"]
+
+
+def test_a_reconcile_that_has_a_slot_keeps_no_project_from_its_turn(
+    llm_team: Project, cluster: Cluster, settings: Settings
+) -> None:
+    settings.RUNG_CLUSTER_WORKERS = 3
+    submitted(llm_team, 1)
+    assert take_turn(cluster.pk) == 1
+    submitted(llm_team, 1, "second")
+    with worker_slots.taken(cluster) as slot:
+        assert slot is not None
+        assert slot.cursor == llm_team.pk
+        assert take_turn(cluster.pk) == 1

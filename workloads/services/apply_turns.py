@@ -1,12 +1,16 @@
 """Whose workload is applied next: turns by cluster, and within a turn one workload per project after the other.
 
-A project that submits ten thousand workloads delays another project by the one that is being applied, not by the rest.
+A project that submits ten thousand workloads delays another project by the one that is being applied, not by the rest;
+and it never has the last worker that its cluster may hold, where there are several.
 """
 
 import time
+from collections import Counter
+from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 
 from clusters.models import Cluster, ClusterState, WorkerSlot
@@ -39,7 +43,7 @@ def take_turn(cluster_id: UUID | str) -> int:
     3. notify another worker if some are still due: also those that came while this turn had the last slot
     """
     cluster = Cluster.objects.filter(pk=cluster_id, state=ClusterState.ACTIVE).first()
-    if cluster is None or not _has_due(cluster):
+    if cluster is None or not _projects_with_due(cluster).exists():
         return 0
     admitted = circuit_breaker.admission(cluster)
     if admitted is Admission.NONE:
@@ -48,7 +52,7 @@ def take_turn(cluster_id: UUID | str) -> int:
         if slot is None:
             return 0
         tried = _serve(cluster, slot, most=1 if admitted is Admission.ONE else None)
-    if _has_due(cluster):
+    if _projects_with_due(cluster).exists():
         wake_apply(cluster.pk)
     return tried
 
@@ -73,21 +77,27 @@ def _serve(cluster: Cluster, slot: WorkerSlot, *, most: int | None) -> int:
 
 def _next_due(cluster: Cluster, slot: WorkerSlot) -> UUID | None:
     """Return the workload that has been due longest of the next project that has any, and move the cursor there."""
-    due = Workload.objects.due()
-    keys = _projects_with_due(cluster).order_by("pk").values_list("pk", flat=True)
+    keys = _projects_with_due(cluster, slot).order_by("pk").values_list("pk", flat=True)
     project = keys.filter(pk__gt=slot.cursor).first() or (keys.first() if slot.cursor else None)
     if project is None:
         return None
-    slot.cursor = project
-    return due.filter(project=project).order_by("due_at").values_list("pk", flat=True).first()
+    worker_slots.serve(slot, project)
+    return Workload.objects.due().filter(project=project).order_by("due_at").values_list("pk", flat=True).first()
 
 
-def _has_due(cluster: Cluster) -> bool:
-    return _projects_with_due(cluster).exists()
+def _projects_with_due(cluster: Cluster, slot: WorkerSlot | None = None) -> QuerySet[Project]:
+    """Select the projects that another worker may serve now.
 
-
-def _projects_with_due(cluster: Cluster) -> QuerySet[Project]:
-    """Select none once the cluster was paused, or was found in trouble, after `cluster` was read."""
+    None once the cluster was paused, or was found in trouble, after `cluster` was read.
+    """
     same = {"cluster__state": ClusterState.ACTIVE, "cluster__breaker_failures__lte": cluster.breaker_failures}
     due = Workload.objects.due().filter(project=OuterRef("pk"))
-    return Project.objects.filter(Exists(due), cluster=cluster, **same)
+    projects = Project.objects.filter(Exists(due), cluster=cluster, **same)
+    return projects.exclude(pk__in=_saturated(cluster, slot))
+
+
+def _saturated(cluster: Cluster, slot: WorkerSlot | None) -> Collection[int]:
+    """Return the projects that have as many workers as one may have: all but one that may apply in the cluster."""
+    most = max(1, settings.RUNG_CLUSTER_WORKERS - SPARE_SLOTS - 1)
+    served = Counter(worker_slots.served_elsewhere(cluster, slot))
+    return [project for project, count in served.items() if count >= most]
