@@ -69,7 +69,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
         proxy = exits.enter_context(FaultProxy(cluster, 0))
         stack = exits.enter_context(Stack(tmp_path_factory.mktemp("stack")))
         reached = {"server": proxy.server, "ca": proxy.ca, "token": cluster.token}
-        made = stack.found(projects=PROJECTS, gpus=8, **reached)
+        made = stack.found(projects=PROJECTS, gpus=8, password="only-for-this-stack", **reached)
         stack.start()
         yield Plant(stack, proxy, cluster, made)
 
