@@ -172,6 +172,17 @@ def test_a_paused_cluster_is_the_reason(llm_team: Project) -> None:
     assert "lab is paused: another uid" in headline.sentence
 
 
+def test_a_cluster_that_takes_no_work_is_the_reason_of_what_it_was_not_given(llm_team: Project) -> None:
+    Cluster.objects.filter(pk=llm_team.cluster_id).update(breaker_reason="Unauthorized")
+    project = Project.objects.get(pk=llm_team.pk)
+    headline = why_waiting(WorkloadFactory(project=project, phase=Phase.CREATING))
+    assert headline is not None
+    assert headline.sentence == "Waiting 0 s: lab takes no work now and is tried again: Unauthorized."
+    starting = why_waiting(WorkloadFactory(project=project, phase=Phase.INITIALIZING, phase_message="pulling"))
+    assert starting is not None
+    assert "takes no work" not in starting.sentence
+
+
 def test_use_is_told_to_the_quotas_per_project_and_pool(llm_team: Project, vision_team: Project) -> None:
     fixed = WorkloadFactory(project=llm_team, preemptibility="non-preemptible", gpu_milli=2000, phase=Phase.RUNNING)
     ObservedPodFactory(workload=fixed, gpu_milli=2000)
