@@ -54,7 +54,9 @@ def test_a_cluster_is_listed_and_read_typed(runai: RunaiClient, seen: Cluster) -
 def test_its_state_is_what_rung_saw_last(runai: RunaiClient, seen: Cluster) -> None:
     rows = Cluster.objects.filter(pk=seen.pk)
     assert state_of(runai, seen) == "Connected"
-    rows.update(failures=2)
+    rows.update(breaker_reason="Unauthorized", breaker_since=timezone.now())
+    assert state_of(runai, seen) == "ServiceIssues"
+    rows.update(breaker_reason="", failures=2)
     assert state_of(runai, seen) == "ServiceIssues"
     rows.update(observed_at=timezone.now() - timedelta(hours=1))
     assert state_of(runai, seen) == "Disconnected"

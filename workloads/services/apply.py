@@ -231,11 +231,9 @@ def _done(workload: Workload) -> None:
 
 def _failed(workload: Workload, error: ClusterError) -> None:
     """Decide what an error means for the row: try again later, wait for room, or end it."""
-    if circuit_breaker.trips(error):
-        _again(workload, min(_pause(workload.attempts), CLUSTER_WAIT), error.message, counts=False)
-    elif error.transient:
-        pause = max(_pause(workload.attempts), timedelta(seconds=error.retry_after or 0))
-        _again(workload, pause, error.message, counts=False)
+    if circuit_breaker.trips(error) or error.transient:
+        pause = min(_pause(workload.attempts), CLUSTER_WAIT)
+        _again(workload, max(pause, timedelta(seconds=error.retry_after or 0)), error.message, counts=False)
     elif workload.desired_phase != DesiredPhase.RUNNING:
         _again(workload, LONGEST_WAIT, error.message, counts=False)
     elif reading := room_is_missing(workload, error):
