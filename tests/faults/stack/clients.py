@@ -50,9 +50,11 @@ class Account(Caller):
 
 
 def small_job(name: str) -> dict[str, Any]:
-    """A Job of one pod without a GPU."""
+    """A Job of one pod without a GPU that ends within a second when it is stopped."""
     manifest = job(name, gpus=0)
-    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = IMAGE
+    pod = manifest["spec"]["template"]["spec"]
+    pod["containers"][0]["image"] = IMAGE
+    pod["terminationGracePeriodSeconds"] = 1
     return manifest
 
 
