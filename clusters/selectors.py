@@ -10,7 +10,18 @@ from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from clusters.flavours import flavour_for
-from clusters.models import Cluster, Drift, DriftKind, LeftBehind, Node, NodePool, ObservedPod, SyncOutcome, SyncRun
+from clusters.models import (
+    Cluster,
+    ClusterState,
+    Drift,
+    DriftKind,
+    LeftBehind,
+    Node,
+    NodePool,
+    ObservedPod,
+    SyncOutcome,
+    SyncRun,
+)
 
 MILLI: Final = 1000
 STALE_AFTER: Final = timedelta(seconds=30)
@@ -102,6 +113,16 @@ def leavings_of(cluster: Cluster) -> list[Leaving]:
     counts = dict(behind.order_by())
     rows = cluster.former_flavours.filter(cleared_at=None)
     return [Leaving(flavour_for(row.flavour).title, row.left_at, counts.get(row.flavour, 0)) for row in rows]
+
+
+def work_stopped(cluster: Cluster) -> str:
+    """Say why the cluster is handed no work now, "" where it is. Reads the row: the one in hand may be minutes old."""
+    row = Cluster.objects.only("name", "state", "paused_reason", "breaker_reason").get(pk=cluster.pk)
+    if row.state == ClusterState.PAUSED:
+        return f"{row.name} is paused: nothing is handed to it until an admin lets Rung go on. {row.paused_reason}"
+    if row.breaker_reason:
+        return f"{row.name} takes no work now; Rung tries again by itself. {row.breaker_reason}"
+    return ""
 
 
 def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tuple[int, int]]:

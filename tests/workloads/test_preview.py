@@ -2,6 +2,7 @@
 
 import pytest
 
+from clusters.models import Cluster
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import Absent, Refused
@@ -48,6 +49,29 @@ def test_what_fits_starts_and_the_forecast_says_on_what_it_was_made(lab: Lab) ->
     assert answer.flavour in {"KAI Scheduler", "kube-scheduler"}
     assert answer.effective.priority.name == "low"
     assert answer.alternatives == ()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        pytest.param(
+            {"breaker_reason": "Unauthorized"},
+            "lab takes no work now; Rung tries again by itself. Unauthorized",
+            id="the cluster refuses Rung",
+        ),
+        pytest.param(
+            {"state": "paused", "paused_reason": "Paused by admin."},
+            "lab is paused: nothing is handed to it until an admin lets Rung go on. Paused by admin.",
+            id="an admin paused it",
+        ),
+    ],
+)
+def test_a_forecast_names_a_cluster_that_is_handed_no_work(kai: Lab, trouble: dict[str, str], words: str) -> None:
+    team = kai.project("llm-team")
+    kai.settle()
+    assert words not in ask(team, gpus=4).cautions
+    Cluster.objects.filter(pk=team.cluster_id).update(**trouble)
+    assert words in ask(team, gpus=4).cautions
 
 
 def test_over_quota_is_said(kai: Lab) -> None:

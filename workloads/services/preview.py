@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool, ObservedPod
+from clusters.selectors import work_stopped
 from clusters.services.configured import domain_cautions, promises_on
 from clusters.sources import desired_state
 from portal.core.actors import Actor
@@ -101,6 +102,7 @@ class _Stage:
             pool=pool,
             flavour=flavour.title,
             cautions=(
+                *filter(None, [work_stopped(cluster)]),
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
                 *(domain_cautions(cluster) if shared_topology(self.spec) else ()),
                 *limit_sentences(self.project, category_of(type_of(self.spec))),
