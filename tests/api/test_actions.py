@@ -54,8 +54,8 @@ def test_what_failed_to_apply_is_listed_counted_and_retried(robot: Robot, llm_te
 
 def test_a_batch_retries(robot: Robot, llm_team: Project) -> None:
     refused, fine = (str(WorkloadFactory(project=llm_team, failed_to_apply=failed).pk) for failed in (True, False))
-    told = robot.send("POST", BATCH, {"ids": [refused, fine], "action": "retry"}).json()
-    assert (told["succeeded"], [each["id"] for each in told["failed"]]) == ([refused], [fine])
+    answer = robot.send("POST", BATCH, {"ids": [refused, fine], "action": "retry"}).json()
+    assert (answer["succeeded"], [each["id"] for each in answer["failed"]]) == ([refused], [fine])
 
 
 def test_a_workload_is_found_only_under_its_own_kind(robot: Robot, submitted: Callable[..., str]) -> None:

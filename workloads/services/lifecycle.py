@@ -158,7 +158,7 @@ def known_level(priority: str) -> Level:
 
 
 def ready(workload: Workload, actor: Actor) -> None:
-    """Lock the row for somebody who may change it. Conflict when it is deleted."""
+    """Lock the row for an actor who may change it. Conflict when it is deleted."""
     require_manage(actor, workload)
     lock(workload)
     if workload.desired_phase == DesiredPhase.DELETED:
