@@ -46,7 +46,8 @@ def test_f8_what_was_wanted_while_it_was_away_comes_once_it_is_back(
     assert isinstance(rig.attempt(), ClusterUnreachable)
     with monkeypatch.context() as patch:
         patch.setattr(display, "AMBER_AFTER", timedelta(seconds=1))
-        eventually(lambda: rig.troubles() == {"failing", "failed", "stale", "degraded"}, seconds=20)
+        shown = {"failing", "failed", "stale", "degraded", "takes no work"}
+        eventually(lambda: rig.troubles() == shown, seconds=20)
     rig.settle()
     assert rig.object_of(workload) is not None
 
