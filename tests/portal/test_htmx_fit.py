@@ -53,11 +53,11 @@ def test_a_boosted_request_gets_the_page(client_of: Clients, alice: User, addres
 def test_a_refusal_is_a_message_for_htmx_and_a_page_for_others(client_of: Clients, alice: User, address: str) -> None:
     client = client_of(alice)
     for headers, whole in ((HTMX, False), ({}, True)):
-        answer = client.post(f"{address}resume/", headers=headers)
+        answer = client.post(f"{address}retry/", headers=headers)
         assert answer.status_code == 409
         assert ("<html" in answer.content.decode()) is whole
         assert ("HX-Retarget" in answer) is not whole
-        assert "cannot be resumed" in answer.content.decode()
+        assert "can be retried" in answer.content.decode()
 
 
 def test_the_api_keeps_its_own_shape_under_htmx(client: Client) -> None:
