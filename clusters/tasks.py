@@ -45,12 +45,17 @@ def reconcile_cluster(cluster_id: str) -> None:
     if cluster is None:
         log.info("reconcile.skipped", cluster=cluster_id)
         return
-    _reconcile(cluster, trigger="wake-up", dry_run=False)
+    with _its_share(cluster, "reconcile") as has_slot:
+        if has_slot:
+            _reconcile(cluster, trigger="wake-up", dry_run=False)
 
 
 @shared_task(name="clusters.dry_run", soft_time_limit=280, time_limit=300)
 def dry_run(cluster_id: str) -> None:
-    """Find out what a reconcile would do. Gone or paused: nothing to do."""
+    """Find out what a reconcile would do. Gone or paused: nothing to do.
+
+    An admin waits for it and no sweep would ask for it again, so it needs no slot of the cluster.
+    """
     if cluster := Cluster.objects.filter(pk=cluster_id, state=ClusterState.ACTIVE).first():
         _reconcile(cluster, trigger="dry-run", dry_run=True)
 
@@ -65,13 +70,10 @@ def remove_traces(cluster_id: str) -> None:
 
 
 def _reconcile(cluster: Cluster, *, trigger: str, dry_run: bool) -> None:
-    with _its_share(cluster, "reconcile") as has_slot:
-        if not has_slot:
-            return
-        try:
-            reconcile(cluster, trigger=trigger, dry_run=dry_run)
-        except TransientClusterError as error:
-            log.warning("reconcile.failed", cluster=cluster.name, code=error.code, message=error.message)
+    try:
+        reconcile(cluster, trigger=trigger, dry_run=dry_run)
+    except TransientClusterError as error:
+        log.warning("reconcile.failed", cluster=cluster.name, code=error.code, message=error.message)
 
 
 @contextmanager

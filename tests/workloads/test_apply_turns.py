@@ -148,6 +148,18 @@ def test_a_cluster_in_trouble_costs_one_try_and_keeps_the_reason(
     assert len(creations(cluster)) == len(rows)
 
 
+def test_a_retry_that_finds_no_free_worker_is_not_lost(llm_team: Project, cluster: Cluster, settings: Settings) -> None:
+    settings.RUNG_CLUSTER_WORKERS = 1
+    submitted(llm_team, 1)
+    answers(cluster, FORBIDDEN)
+    take_turn(cluster.pk)
+    answers(cluster, None)
+    retried_now(cluster)
+    with worker_slots.taken(cluster):
+        assert take_turn(cluster.pk) == 0
+    assert take_turn(cluster.pk) == 1
+
+
 def test_retries_of_a_cluster_come_further_and_further_apart(llm_team: Project, cluster: Cluster) -> None:
     submitted(llm_team, 1)
     answers(cluster, FORBIDDEN)

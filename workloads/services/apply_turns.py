@@ -45,11 +45,8 @@ def take_turn(cluster_id: UUID | str) -> int:
     cluster = Cluster.objects.filter(pk=cluster_id, state=ClusterState.ACTIVE).first()
     if cluster is None or not _projects_with_due(cluster).exists():
         return 0
-    admitted = circuit_breaker.admission(cluster)
-    if admitted is Admission.NONE:
-        return 0
     with worker_slots.taken(cluster, spare=SPARE_SLOTS) as slot:
-        if slot is None:
+        if slot is None or (admitted := circuit_breaker.admission(cluster)) is Admission.NONE:
             return 0
         tried = _serve(cluster, slot, most=1 if admitted is Admission.ONE else None)
     if _projects_with_due(cluster).exists():
