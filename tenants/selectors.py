@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from django.db.models import Sum
 from django.utils.translation import gettext as _
 
-from clusters.models import Node, NodePool, ObservedPod
+from clusters.models import Cluster, Node, NodePool, ObservedPod
 from portal.core.display import gpu_text, gpus_text
 from portal.core.marks import Kept
 from scheduling.resources import Limit, Resources
@@ -23,6 +24,13 @@ def project_by_id(project_id: int) -> Project | None:
     """The project with its department and cluster, for whoever asks. Shared where it is kept: not to be changed."""
     rows = Project.objects.select_related("cluster", "department").order_by()
     return _projects.of(project_id, lambda: next(iter(rows.filter(pk=project_id)), None))
+
+
+def with_current_cluster(project: Project) -> Project:
+    """The project with its cluster's row read now: of a shared one that row may be as old as the project's."""
+    current = copy(project)
+    current.cluster = Cluster.objects.get(pk=project.cluster_id)
+    return current
 
 
 @dataclass(frozen=True, slots=True)

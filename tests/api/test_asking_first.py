@@ -2,10 +2,12 @@
 
 import base64
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import yaml
+from django.utils import timezone
 
 from clusters.models import Cluster, Node
 from portal.audit.models import AuditRecord
@@ -171,3 +173,30 @@ def test_the_end_of_a_log_is_of_the_newest_pod_unless_one_is_named(robot: Robot,
 def test_logs_of_others_are_absent(submitted: Callable[..., str], vision_team: Project) -> None:
     stranger = Robot("stranger", role=Role.MEMBER, project=vision_team)
     assert stranger.get(f"v1/workloads/{submitted()}/logs").status_code == 404
+
+
+def test_a_forecast_goes_by_the_cluster_of_now_whatever_a_submit_has_left_in_this_process(
+    member: Robot, llm_team: Project, vision_team: Project
+) -> None:
+    holder = WorkloadFactory(project=vision_team)
+    for node in Node.objects.all():
+        ObservedPodFactory(workload=holder, node_name=node.name, gpu_milli=node.gpu_milli, preemptible=False)
+    Cluster.objects.update(
+        flavour="volcano",
+        configured={"actions": ["allocate", "preempt"], "plugins": {}},
+        observed_at=timezone.now() - timedelta(minutes=20),
+    )
+    path = "v2/workloads?dryRun=true"
+    old = member.send("POST", path, asked(llm_team)).json()["forecast"]
+    assert old["snapshotAgeSeconds"] > 1000
+    Cluster.objects.update(configured={}, observed_at=timezone.now())
+    new = member.send("POST", path, asked(llm_team)).json()["forecast"]
+    assert new["snapshotAgeSeconds"] < 60
+    assert any("configuration could not be read" in each for each in new["cautions"])
+
+
+def test_a_kind_is_accepted_as_soon_as_the_cluster_is_seen_to_serve_it(member: Robot, llm_team: Project) -> None:
+    Cluster.objects.update(served_kinds=["v1 Pod"])
+    assert member.send("POST", "v2/workloads", asked(llm_team)).status_code == 422
+    Cluster.objects.update(served_kinds=["v1 Pod", "batch/v1 Job"])
+    assert member.send("POST", "v2/workloads", asked(llm_team)).status_code == 202

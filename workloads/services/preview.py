@@ -22,6 +22,7 @@ from scheduling.priority import Effective, Preemptibility
 from scheduling.reasons import Reason
 from tenants.models import Project
 from tenants.permissions import Verb, require, standing_of
+from tenants.selectors import with_current_cluster
 from workloads.admission import holding_pools, pools_for, refuse_over_cap, refuse_unserved
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.forecasts import (
@@ -122,6 +123,7 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
     3. name the victims as far as the actor may see them, and try what would do better
     """
     require(actor, Verb.SUBMIT, project=project)
+    project = with_current_cluster(project)
     stage = _Stage(spec, resolve_for(spec, project), project, actor, timezone.now())
     refuse_unserved(spec, project)
     refuse_placing(spec, project)
