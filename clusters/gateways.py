@@ -17,8 +17,9 @@ from clusters.backends.sandbox import SandboxGateway
 from clusters.connections import Connection, Target
 from clusters.credentials import connection_of, credential_version
 from clusters.errors import ClusterUnreachable
+from clusters.gpu_readings import GpuReading
 from clusters.models import Cluster
-from clusters.ports import ClusterGateway, GpuReading
+from clusters.ports import ClusterGateway
 
 RESOLVED_FOR: Final = 300.0
 """Seconds after which a server's name is resolved and checked again."""

@@ -235,6 +235,8 @@ class Traits:
     """A department's objects depend on the sum of what its projects deserve."""
     queues_jobs: bool = False
     """Whole jobs wait, are let go and are evicted: pods exist only of those that were let go."""
+    counts_classes: bool = False
+    """A workload that is there counts with the number that its PriorityClass has now, not with that of its pods."""
     whole_gangs: bool = False
     """A gang of the plain scheduler is evicted whole and may ask for one topology domain."""
     placements: tuple[str, ...] = ()
@@ -282,15 +284,6 @@ class Traits:
     def names_objects(self) -> bool:
         """It says who gained by the uid of a workload's object, not of a pod."""
         return self.whole_gangs or self.queues_jobs or self.retells is not None
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """How busy the busiest GPU of a pod is, in percent, rounded up: 0 means that all of them do nothing."""
-
-    namespace: str
-    pod: str
-    percent: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from clusters.backends.kubernetes_http import Answer, Lines, head_of, request_of
 from clusters.backends.kubernetes_tls import tls_context
 from clusters.connections import Connection, Target
 from clusters.errors import ClusterBusy, ClusterRefused, ClusterUnreachable, NotAuthorized
-from clusters.ports import GpuReading
+from clusters.gpu_readings import GpuReading
 
 CONNECT, READ, TOTAL, CAP = 5.0, 15.0, 30.0, 64 << 20
 FOREIGN: Final = (HTTPException, OSError)

@@ -33,6 +33,7 @@ class Kai:
         installed=KAI_QUEUE,
         simulated=True,
         queues_by_pool=True,
+        counts_classes=True,
         placements=common.PLACEMENTS,
         places_by_pool=True,
         minimum="own",

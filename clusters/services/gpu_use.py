@@ -16,8 +16,8 @@ from clusters.abreast import abreast, nothing
 from clusters.credentials import metrics_connection_of
 from clusters.errors import ClusterError
 from clusters.gateways import gpu_readings_of
+from clusters.gpu_readings import GpuReading
 from clusters.models import Cluster, ClusterState, GpuUse, MetricsSource, ObservedPod
-from clusters.ports import GpuReading
 
 LATE: Final = timedelta(minutes=5)
 BATCH: Final = 1000

@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from clusters.flavours import FLAVOURS
-from clusters.models import Cluster
+from clusters.models import Cluster, ObservedPod
 from clusters.sources import desired_state
 from portal.audit.models import AuditRecord
 from portal.core.actors import Actor
@@ -12,7 +12,7 @@ from portal.core.errors import Conflict, Denied, Refused, RungError
 from tenants.models import Project
 from tests.factories.tenants import ClusterFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
-from workloads.models import Phase, Plan, PlanState, Priority, WorkloadType
+from workloads.models import Phase, Plan, PlanState, Priority, Workload, WorkloadType
 from workloads.services.dictionary import (
     add_priority,
     change_priority_entry,
@@ -135,7 +135,7 @@ def test_a_value_across_the_threshold_turns_what_waits_and_leaves_what_runs(llm_
     running = WorkloadFactory(**common, preemptibility_source="threshold", phase=Phase.RUNNING, running_pods=1)
     plan = plan_priority_change(change=change("medium", value=100), actor=as_admin)
     workloads = plan.effect["workloads"]
-    assert (workloads["keep_old_value"]["count"], workloads["flip"]["count"]) == (1, 2)
+    assert (workloads["take_new_value"]["count"], workloads["flip"]["count"]) == (1, 2)
     assert [each["name"] for each in workloads["no_longer_fit"]["examples"]] == ["big"]
     assert "2 queued become non-preemptible; 1 of them no longer fits" in plan.effect["sentence"]
     apply_plan(plan=plan, actor=as_admin)
@@ -228,7 +228,7 @@ def test_a_type_default_that_cannot_be_is_refused_at_its_field(
 def test_a_default_against_the_threshold_is_warned_about(as_admin: Actor) -> None:
     type_ = WorkloadType.objects.get(name="PyTorchJob")
     plan = plan_type_change(type=type_, change={"preemptibility": "non-preemptible"}, actor=as_admin)
-    assert "whoever chooses low outright gets preemptible" in plan.effect["warnings"][0]
+    assert "choosing low outright makes it preemptible" in plan.effect["warnings"][0]
 
 
 def test_the_four_tiers_ask_whether_each_type_may_be_evicted(as_admin: Actor) -> None:
@@ -264,8 +264,109 @@ def test_loading_what_is_there_changes_nothing(as_admin: Actor, cluster: Cluster
 
 
 def test_a_changed_value_says_that_new_pods_only_get_it(llm_team: Project, as_admin: Actor) -> None:
+    Cluster.objects.update(flavour="kube")
     running = WorkloadFactory(project=llm_team, phase=Phase.RUNNING, running_pods=1)
     ObservedPodFactory(workload=running)
     plan = plan_priority_change(change=change("low", value=41), actor=as_admin)
     assert "1 running workload keeps the old number" in plan.effect["sentence"]
     assert any("deleted and created anew" in warning for warning in plan.effect["warnings"])
+
+
+class TestWhoKeepsTheOldNumber:
+    """Pods copy it when they are created; what a scheduler makes of that differs."""
+
+    @pytest.fixture
+    def waiting(self, llm_team: Project) -> Workload:
+        """One with a pod that waits, one without a pod, and one that has chosen its preemptibility."""
+        common = {"project": llm_team, "preemptibility_source": "explicit"}
+        row: Workload = WorkloadFactory(**common, name="waits", applied_generation=1)
+        ObservedPodFactory(workload=row, phase="Pending", node_name="", started_at=None)
+        WorkloadFactory(**common, name="not-sent", applied_generation=0)
+        return row
+
+    def _names(self, plan: Plan, group: str) -> list[str]:
+        return [each["name"] for each in plan.effect["workloads"][group]["examples"]]
+
+    def test_a_pod_that_waits_keeps_it_too(self, waiting: Workload, as_admin: Actor) -> None:
+        Cluster.objects.update(flavour="kube")
+        plan = plan_priority_change(change=change("low", value=41), actor=as_admin)
+        assert self._names(plan, "wait_with_old_value") == ["waits"]
+        assert "1 waiting workload keeps the old number until recreated" in plan.effect["sentence"]
+
+    def test_a_job_that_kueue_queues_keeps_it_before_it_has_a_pod(self, waiting: Workload, as_admin: Actor) -> None:
+        Cluster.objects.update(flavour="kueue")
+        ObservedPod.objects.all().delete()
+        plan = plan_priority_change(change=change("low", value=41), actor=as_admin)
+        assert self._names(plan, "wait_with_old_value") == ["waits"]
+
+    def test_kai_goes_by_the_present_value_of_the_class(
+        self, llm_team: Project, waiting: Workload, as_admin: Actor
+    ) -> None:
+        running = WorkloadFactory(project=llm_team, name="runs", phase=Phase.RUNNING, running_pods=1)
+        ObservedPodFactory(workload=running)
+        plan = plan_priority_change(change=change("low", value=41), actor=as_admin)
+        assert sorted(self._names(plan, "take_new_value")) == ["runs", "waits"]
+        assert self._names(plan, "keep_old_value") == self._names(plan, "wait_with_old_value") == []
+        assert "2 workloads take the new number at once" in plan.effect["sentence"]
+
+    def test_what_turns_with_the_threshold_is_recreated_and_keeps_nothing(
+        self, llm_team: Project, as_admin: Actor
+    ) -> None:
+        Cluster.objects.update(flavour="kube")
+        row = WorkloadFactory(project=llm_team, preemptibility_source="threshold", applied_generation=1)
+        ObservedPodFactory(workload=row, phase="Pending", node_name="", started_at=None)
+        plan = plan_priority_change(change=change("low", value=110), actor=as_admin)
+        assert plan.effect["workloads"]["flip"]["count"] == 1
+        assert self._names(plan, "wait_with_old_value") == []
+
+
+@pytest.mark.parametrize(
+    ("flavour", "reach", "foreign"),
+    [
+        pytest.param("kube", "on the whole cluster, in any project, non-preemptible work included", True, id="kube"),
+        pytest.param(
+            "kube-gangs", "on the whole cluster, in any project, non-preemptible work included", True, id="gangs"
+        ),
+        pytest.param("kai", "inside one queue, preemptible work only", False, id="kai"),
+        pytest.param("kueue", "inside one queue, non-preemptible work included", False, id="kueue"),
+        pytest.param("volcano", "inside one queue, preemptible work only", False, id="volcano"),
+    ],
+)
+def test_how_far_a_priority_evicts_is_said_for_each_clusters_scheduler(
+    flavour: str, reach: str, foreign: bool, as_admin: Actor, cluster: Cluster
+) -> None:
+    Cluster.objects.update(flavour=flavour)
+    plan = plan_priority_change(change=change("medium", value=130), actor=as_admin)
+    (scope,) = plan.effect["victims"]["scopes"]
+    assert [each["name"] for each in scope["clusters"]] == ["lab"]
+    assert (scope["reach"], bool(scope["foreign"])) == (reach, foreign)
+    assert ["medium", "high"] in scope["new"]
+    assert ["high", "medium"] in scope["lost"]
+
+
+def test_a_policy_never_takes_evictions_away_only_where_it_is_obeyed(as_admin: Actor, cluster: Cluster) -> None:
+    ClusterFactory(name="plain", flavour="kube")
+    plan = plan_priority_change(change=change("high", preemption_policy="Never"), actor=as_admin)
+    lost = {each["clusters"][0]["name"]: each["lost"] for each in plan.effect["victims"]["scopes"]}
+    assert ["high", "low"] in lost["plain"]
+    assert lost["lab"] == []
+
+
+def test_a_change_of_types_alone_says_nothing_of_evictions(as_admin: Actor, cluster: Cluster) -> None:
+    type_ = WorkloadType.objects.get(name="PyTorchJob")
+    plan = plan_type_change(type=type_, change={"preemptibility": "non-preemptible"}, actor=as_admin)
+    assert plan.effect["victims"]["scopes"] == []
+
+
+def test_a_value_across_the_threshold_says_what_naming_it_means_and_for_which_types(as_admin: Actor) -> None:
+    medium = Priority.objects.get(name="medium")
+    WorkloadType.objects.filter(name="Job").update(priority=medium, preemptibility="")
+    WorkloadType.objects.filter(name="PyTorchJob").update(priority=medium, preemptibility="preemptible")
+    up = plan_priority_change(change=change("medium", value=110), actor=as_admin)
+    assert up.effect["warnings"][1:] == [
+        "From now on submissions that name medium and no preemptibility become non-preemptible: counted against the "
+        "deserved quota. So do submissions of Job that name no priority.",
+        "PyTorchJob is preemptible by default, but choosing medium outright makes it non-preemptible: at least 100.",
+    ]
+    within = plan_priority_change(change=change("medium", value=81), actor=as_admin)
+    assert not any("From now on" in each for each in within.effect["warnings"])

@@ -93,7 +93,8 @@ class OnePriority(Route):
     @extend_schema(
         operation_id="overwrite_workload_priority",
         summary="Set a priority",
-        description=f"{BEYOND} A changed value makes the PriorityClass anew; running pods keep the old number.",
+        description=f"{BEYOND} A changed value replaces the PriorityClass. Pods keep the old number; KAI goes by the "
+        "new one at once. The plan says whose.",
         request=WholePriority,
         responses={200: ChangedSchema, **WRITES},
     )

@@ -36,7 +36,7 @@ def change_priority_entry(
     preemption_policy: str | None = None,
     description: str | None = None,
 ) -> Plan:
-    """Change an entry; None leaves a field. Running pods keep the old number."""
+    """Change an entry; None leaves a field. Pods keep the old number, which KAI does not go by."""
     change = {
         "op": "change",
         "name": name,

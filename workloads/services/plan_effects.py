@@ -1,15 +1,16 @@
 """What a change of the dictionary would do: objects per cluster, workloads, victim relations, warnings. Reads only."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 
 from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace, Update, diff
-from clusters.flavours import flavour_for
-from clusters.models import Cluster
+from clusters.flavours import FLAVOURS, flavour_for
+from clusters.models import Cluster, ObservedPod
 from clusters.ownership import stamped
+from clusters.ports import Traits
 from clusters.sources import desired_state
 from portal.core.errors import Refused
 from scheduling.priority import THRESHOLD, Preemptibility, Source
@@ -19,7 +20,9 @@ from workloads.drafts import Draft, Entry
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle import ENDED
 from workloads.models import DesiredPhase, Workload
+from workloads.owners import workload_ids
 from workloads.resolution import effective_as
+from workloads.services.plan_victims import victims_of
 from workloads.sources import levels_of
 
 EXAMPLES: Final = 20
@@ -31,17 +34,23 @@ MARKS: Final[Mapping[type[Change], str]] = {
     Conflict: "!",
     Fenced: "=",
 }
+NUMBERS: Final = (
+    ("keep_old_value", "running workload", "keep", "the old number"),
+    ("wait_with_old_value", "waiting workload", "keep", "the old number until recreated"),
+    ("take_new_value", "workload", "take", "the new number at once"),
+)
 Effect = dict[str, Any]
 
 
 def effect_of(before: Draft, after: Draft) -> Effect:
     """Everything a plan shows, and the facts it was computed on."""
-    objects = [_objects(cluster, after) for cluster in Cluster.objects.prefetch_related("node_pools")]
+    clusters = list(Cluster.objects.prefetch_related("node_pools"))
+    objects = [_objects(cluster, after) for cluster in clusters]
     workloads = _workloads(before, after)
     effect: Effect = {
         "objects": [each for each in objects if each["changes"]],
         "workloads": workloads,
-        "victims": _victims(before, after),
+        "victims": victims_of(clusters, before, after),
         "types": list(_types(before, after)),
         "warnings": list(_warnings(before, after)),
         "basis": facts_of(before),
@@ -106,11 +115,10 @@ def _moved_values(before: Draft, after: Draft) -> list[str]:
 
 
 def _workloads(before: Draft, after: Draft) -> dict[str, Any]:
-    keep = _live().filter(priority__name__in=_moved_values(before, after), running_pods__gt=0)
     flips = list(flipping(before, after))
     unfit = [workload for workload, follows in flips if not _fits(workload, follows, after)]
     return {
-        "keep_old_value": {"count": keep.count(), "examples": _examples(keep[:EXAMPLES])},
+        **{name: _group(rows) for name, rows in _by_number(_moved_values(before, after), flips).items()},
         "flip": {
             "count": len(flips),
             "to": str(flips[0][1]) if flips else "",
@@ -118,6 +126,32 @@ def _workloads(before: Draft, after: Draft) -> dict[str, Any]:
         },
         "no_longer_fit": {"count": len(unfit), "examples": _examples(unfit[:EXAMPLES])},
     }
+
+
+def _by_number(moved: Iterable[str], flips: Iterable[tuple[Workload, Preemptibility]]) -> dict[str, QuerySet[Workload]]:
+    """Workloads that the cluster holds with the old number: which of them go on with it, and which do not.
+
+    What waits and turns its preemptibility is recreated. A scheduler that queues whole jobs notes the number with each.
+    """
+    names = list(moved)
+    pods = ObservedPod.objects.live().filter(priority_class__in=names).values_list("owner_id", flat=True)
+    held = Q(running_pods__gt=0) | Q(pk__in=workload_ids(set(pods)))
+    held |= Q(project__cluster__flavour__in=_flavours(lambda traits: traits.queues_jobs), applied_generation__gt=0)
+    rows = _live().filter(held, priority__name__in=names).exclude(pk__in=[workload.pk for workload, _to in flips])
+    at_once = Q(project__cluster__flavour__in=_flavours(lambda traits: traits.counts_classes))
+    return {
+        "keep_old_value": rows.exclude(at_once).filter(running_pods__gt=0),
+        "wait_with_old_value": rows.exclude(at_once).filter(running_pods=0),
+        "take_new_value": rows.filter(at_once),
+    }
+
+
+def _flavours(have: Callable[[Traits], bool]) -> list[str]:
+    return [name for name, flavour in FLAVOURS.items() if have(flavour.traits)]
+
+
+def _group(rows: QuerySet[Workload]) -> dict[str, Any]:
+    return {"count": rows.count(), "examples": _examples(rows[:EXAMPLES])}
 
 
 def _fits(workload: Workload, follows: Preemptibility, after: Draft) -> bool:
@@ -144,20 +178,6 @@ def _examples(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
     ]
 
 
-def _victims(before: Draft, after: Draft) -> dict[str, list[list[str]]]:
-    """Pairs (who, whom): the first may evict preemptible work of the second inside one queue."""
-    old, new = set(_relations(before)), set(_relations(after))
-    return {"new": sorted(map(list, new - old)), "lost": sorted(map(list, old - new))}
-
-
-def _relations(draft: Draft) -> Iterator[tuple[str, str]]:
-    entries = draft.offered
-    for who in entries:
-        for whom in entries:
-            if who.value > whom.value and who.preemption_policy != "Never":
-                yield who.name, whom.name
-
-
 def _types(before: Draft, after: Draft) -> Iterator[dict[str, Any]]:
     used = Workload.objects.filter(deleted_at__isnull=True)
     for name, new in after.types.items():
@@ -179,14 +199,40 @@ def _warnings(before: Draft, after: Draft) -> Iterator[str]:
         old = before.entries.get(name)
         if old != entry:
             yield from _entry_warnings(old, entry)
+        if _crosses(name, before, after):
+            yield _crossing(entry, after)
     for name, new in after.types.items():
-        if new != before.types[name] and new.priority and new.preemptibility:
+        if new.priority and new.preemptibility:
             follows = after.entries[new.priority].level.by_threshold
-            if follows != new.preemptibility:
+            touched = new != before.types[name] or _crosses(new.priority, before, after)
+            if touched and follows != new.preemptibility:
                 yield (
-                    f"{name} is {new.preemptibility} by default, but whoever chooses {new.priority} outright "
-                    f"gets {follows}: {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
+                    f"{name} is {new.preemptibility} by default, but choosing {new.priority} outright "
+                    f"makes it {follows}: {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
                 )
+
+
+def _crosses(name: str, before: Draft, after: Draft) -> bool:
+    """Does the value of the entry change sides of the threshold?"""
+    old, new = before.entries.get(name), after.entries[name]
+    return old is not None and old.level.by_threshold is not new.level.by_threshold
+
+
+def _crossing(entry: Entry, after: Draft) -> str:
+    """What naming the entry means from now on, and for which types that need not even name it."""
+    follows = entry.level.by_threshold
+    means = (
+        "counted against the deserved quota"
+        if follows is Preemptibility.NON_PREEMPTIBLE
+        else "free to go over quota, and evictable"
+    )
+    types = sorted(
+        name for name, each in after.types.items() if each.priority == entry.name and not each.preemptibility
+    )
+    by_default = f" So do submissions of {', '.join(types)} that name no priority." if types else ""
+    return (
+        f"From now on submissions that name {entry.name} and no preemptibility become {follows}: {means}.{by_default}"
+    )
 
 
 def _entry_warnings(old: Entry | None, entry: Entry) -> Iterator[str]:
@@ -213,8 +259,9 @@ def _sentence(effect: Effect) -> str:
 
 
 def _workload_words(workloads: Mapping[str, Any]) -> Iterator[str]:
-    if keep := workloads["keep_old_value"]["count"]:
-        yield f"{_count(keep, 'running workload')} {'keeps' if keep == 1 else 'keep'} the old number"
+    for group, noun, verb, what in NUMBERS:
+        if count := workloads[group]["count"]:
+            yield f"{_count(count, noun)} {verb}{'s' if count == 1 else ''} {what}"
     if flips := workloads["flip"]["count"]:
         yield f"{flips} queued {'becomes' if flips == 1 else 'become'} {workloads['flip']['to']}"
     if unfit := workloads["no_longer_fit"]["count"]:
