@@ -1,14 +1,17 @@
 """`GET /api/v1/workloads`: pages, filters and what may be seen."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from tenants.models import Project
 from tests.api.conftest import Robot
+from workloads.models import Phase, Workload
 
 URL = "v1/workloads"
 NEEDED = {
@@ -23,6 +26,25 @@ def test_a_row_has_what_their_model_needs(robot: Robot, submitted: Callable[...,
     (row,) = robot.get(URL).json()["workloads"]
     assert row.keys() >= NEEDED
     assert all(row[key] is not None for key in NEEDED - {"deletedAt"})
+
+
+@pytest.mark.parametrize(
+    ("phase", "waited", "ran"),
+    [
+        pytest.param(Phase.PENDING, 90, 5, id="waits"),
+        pytest.param(Phase.RUNNING, 30, 65, id="runs"),
+        pytest.param(Phase.COMPLETED, 30, 5, id="has ended"),
+    ],
+)
+def test_the_time_that_goes_on_counts_up_to_now(
+    robot: Robot, submitted: Callable[..., str], phase: Phase, waited: int, ran: int
+) -> None:
+    before = {"pending_seconds": 30, "running_seconds": 5, "phase_at": timezone.now() - timedelta(seconds=60)}
+    workload = submitted()
+    Workload.objects.filter(pk=workload).update(phase=phase, **before)
+    row = robot.get(f"{URL}/{workload}").json()
+    assert row["totalPendingTimeSeconds"] == pytest.approx(waited, abs=5)
+    assert row["totalRunningTimeSeconds"] == pytest.approx(ran, abs=5)
 
 
 def test_pages_follow_each_other_without_a_gap(robot: Robot, submitted: Callable[..., str]) -> None:

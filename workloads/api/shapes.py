@@ -6,6 +6,7 @@ from clusters.models import Cluster
 from portal.core.wire import TENANT_ID, stamp
 from scheduling.priority import Preemptibility, by_value
 from workloads.models import Category, Phase, Priority, Workload, WorkloadType
+from workloads.selectors.life import ran_seconds, waited_seconds
 
 READY: Final = "Ready"
 GIBIBYTE: Final = 1024**3
@@ -123,8 +124,8 @@ def _standing(workload: Workload) -> dict[str, Any]:
         "preemptible": workload.preemptibility != Preemptibility.NON_PREEMPTIBLE.value,
         "preemptibilitySource": workload.preemptibility_source,
         "completedAt": stamp(workload.completed_at),
-        "totalPendingTimeSeconds": workload.pending_seconds,
-        "totalRunningTimeSeconds": workload.running_seconds,
+        "totalPendingTimeSeconds": int(waited_seconds(workload)),
+        "totalRunningTimeSeconds": int(ran_seconds(workload)),
         "actionsSupport": {"delete": True, "suspend": workload.phase not in _ENDED},
     }
 

@@ -1,11 +1,13 @@
-"""What happens to one workload from a moment on: its new timeline entries, and where it stands."""
+"""One workload over time: how long it has waited and run, its new timeline entries, and where it stands."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from workloads.lifecycle import ENDED
+from django.utils import timezone
+
+from workloads.lifecycle import ENDED, HOLDING, WAITING
 from workloads.models import Workload, WorkloadEvent
 
 MOST: Final = 200
@@ -20,6 +22,20 @@ class Standing:
     message: str
     at: datetime
     over: str
+
+
+def waited_seconds(workload: Workload) -> float:
+    """Seconds without its pods since it was submitted, all waits together, up to now."""
+    return workload.pending_seconds + (_since(workload.phase_at) if workload.phase in WAITING else 0)
+
+
+def ran_seconds(workload: Workload) -> float:
+    """Seconds with its pods, all runs together, up to now."""
+    return workload.running_seconds + (_since(workload.phase_at) if workload.phase in HOLDING else 0)
+
+
+def _since(moment: datetime) -> float:
+    return max((timezone.now() - moment).total_seconds(), 0)
 
 
 def entries_after(workload_id: UUID, key: int) -> tuple[list[WorkloadEvent], bool]:

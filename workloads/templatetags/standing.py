@@ -1,32 +1,16 @@
 """How long a workload has waited and run, up to this second; and what an alternative fills in."""
 
 import json
-from datetime import datetime
 
 from django import template
-from django.utils import timezone
 
 from workloads.forecasts import Alternative
-from workloads.lifecycle import HOLDING, WAITING
-from workloads.models import Workload
+from workloads.selectors.life import ran_seconds, waited_seconds
 
 register = template.Library()
 
-
-@register.filter
-def waited(workload: Workload) -> float:
-    """Seconds without its pods since it was submitted, all waits together."""
-    return workload.pending_seconds + (_since(workload.phase_at) if workload.phase in WAITING else 0)
-
-
-@register.filter
-def ran(workload: Workload) -> float:
-    """Seconds with its pods, all runs together."""
-    return workload.running_seconds + (_since(workload.phase_at) if workload.phase in HOLDING else 0)
-
-
-def _since(moment: datetime) -> float:
-    return max((timezone.now() - moment).total_seconds(), 0)
+register.filter("waited", waited_seconds)
+register.filter("ran", ran_seconds)
 
 
 @register.filter
