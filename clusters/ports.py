@@ -164,7 +164,7 @@ class Reading:
     message: str = ""
     numbers: Mapping[str, str] = field(default_factory=dict)
     preemptor: str = ""  # "<namespace>/<name>" of a workload or pod, or "uid:<pod uid>"
-    cause: str = ""  # preempt, reclaim or empty
+    cause: str = ""  # of an eviction: preempt, reclaim, consolidate or unknown; empty: it was not evicted
     whole: bool = False  # decided for a gang, which evicts other gangs whole: their pods go by one decision
 
 

@@ -17,6 +17,8 @@ from clusters.pods import moment_of
 from clusters.ports import FOR_OTHERS, Manifest, Reading
 
 EVICT: Final = "Evict"
+BOUND: Final = "PodBound"
+"""The condition in which KAI's binder says how it fared; the scheduler's own is PodScheduled."""
 UNSCHEDULABLE: Final = "Unschedulable"
 _BY: Final = r"(?P<by>[\w.-]{1,63}/[\w.-]{1,253}?)\.?(?:\s|$)"
 PREEMPTED: Final = re.compile(r"preempted by higher priority workload " + _BY)
@@ -56,15 +58,20 @@ PENDING: Final = (
 """KAI's word, ours, and how its numbers are written; what stands first counts where several hold."""
 SOURCE: Final = "kai-scheduler"
 STARTED: Final = "kai.scheduler/last-start-timestamp"
+EVICTED: Final = "kai.scheduler/last-eviction-timestamp"
+"""Written with every eviction, also where the event about it is dropped: clients send 25 events about one object."""
+UNEXPLAINED: Final = "KAI evicted it; its event, which says for which workload, has not arrived."
 RUNS: Final = "KAI has started it."
 FREE: Final = "KAI names nothing any more that holds it back."
 
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
     """Evicted by whom and how, or the reason a pod group waits with KAI's own numbers."""
-    said = [_evicted(text) for text in reading.disruption_texts(pod, events, EVICT, "Evicted", "Preempted")]
-    if said:
+    texts = reading.disruption_texts(pod, events, EVICT, "Evicted", "Preempted", reading.PODS_EVICTED)
+    if said := [_evicted(text) for text in texts]:
         return next((each for each in said if each.preemptor), said[0])
+    if unbound := _not_bound(pod):
+        return unbound
     queued = list(reading.messages(events, reading.QUEUED, reading.NOT_READY))
     for text in (*queued, *_waiting_texts(pod, events)):
         if found := _pending(text):
@@ -73,12 +80,17 @@ def interpret(pod: Manifest, events: Sequence[Manifest]) -> Reading:
 
 
 def tell(group: Manifest) -> Iterator[Manifest]:
-    """What a pod group says, as an event about the object whose pods it groups: why it waits, or that this is over.
+    """What a pod group says, as events about the object whose pods it groups: why it waits, or that this is over, and
+    when pods of it were evicted last.
 
     KAI leaves a condition as it is while some pods of the group run and others wait: it is then older than the start.
     """
     about, status = reading.controller_of(group), group.get("status")
-    started = (group["metadata"].get("annotations") or {}).get(STARTED)
+    marks = group["metadata"].get("annotations") or {}
+    started, evicted = marks.get(STARTED), marks.get(EVICTED)
+    if about is not None and moment_of(evicted):
+        why = {"reason": reading.PODS_EVICTED, "message": UNEXPLAINED}
+        yield reading.event_of(group, about, "evicted", source=SOURCE, at=evicted, **why)
     if about is None or (status is None and not started):
         return
     waits = _last_condition(status or {})
@@ -137,6 +149,17 @@ def _grouped(event: Manifest) -> Manifest | None:
 RETOLD: Final = {EVICT: _victim, reading.NOT_READY: _grouped}
 
 
+def _not_bound(pod: Manifest) -> Reading | None:
+    """It has its node, and the binder failed to bind it: said later than that there was none. KAI tries it again."""
+    failed = reading.condition(pod, BOUND, status="False")
+    if failed is None or (pod.get("spec") or {}).get("nodeName"):
+        return None
+    waited = reading.condition(pod, "PodScheduled", status="False")
+    if waited and not _is_later(failed.get("lastTransitionTime"), waited.get("lastTransitionTime")):
+        return None
+    return Reading(reading.NOT_BOUND, str(failed.get("message", "")))
+
+
 def _waiting_texts(pod: Manifest, events: Sequence[Manifest]) -> Iterator[str]:
     """The pod's own condition, then events."""
     if found := reading.condition(pod, "PodScheduled", status="False"):
@@ -160,7 +183,7 @@ def _evicted(text: str) -> Reading:
         return Reading("Reclaimed", text, preemptor=_taker(match["by"]), cause="reclaim")
     if CONSOLIDATED.search(text):
         return Reading("Consolidated", text, cause="consolidate")
-    return Reading("Evicted", text, cause="reclaim" if RECLAIM_WORD.search(text) else "preempt")
+    return Reading("Evicted", text, cause="reclaim" if RECLAIM_WORD.search(text) else "unknown")
 
 
 def _taker(named: str) -> str:

@@ -12,6 +12,10 @@ ADMITTED: Final = "Admitted"
 """And about one that it has let go."""
 NOT_READY: Final = "NotReady"
 """And about one that it does not even try, as too few of its pods are there; what it says of its queue goes before."""
+PODS_EVICTED: Final = "PodsEvicted"
+"""And about one of which it evicted pods at that moment, without the word for whom: those that are deleted then."""
+NOT_BOUND: Final = "BindingError"
+"""Why a pod waits that has its place and could not be bound to it; also of the event that says so."""
 BY_POD: Final = re.compile(r"[Pp]reempted by (?:pod|podgroup) ([0-9a-fA-F-]{8,64})")
 EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[\w.-]+), requested: (?P<requested>\S+?), "

@@ -4,7 +4,8 @@ What is known comes in any order, more than once, and in parts: the pod's Disrup
 moment; it names nobody on a plain cluster), its deletion and end, and the scheduler's event (names who gained; expires
 after an hour). The first part that proves an eviction makes the record, every other one completes it. A pod's uid is
 evicted once: a pod made anew under its name has another. Where a scheduler evicts gangs whole, the records of a gang's
-pods make one preemption, however many looks they are seen in.
+pods make one preemption, however many looks they are seen in. Of some evictions only the moment survives: the record
+then says that nobody said for whom.
 """
 
 from collections import defaultdict
@@ -15,6 +16,7 @@ from typing import Any, Final
 from django.db.models import F, Q, QuerySet
 
 from clusters.flavours import flavour_for
+from clusters.flavours.reading import PODS_EVICTED
 from clusters.models import Cluster, ClusterEvent, ObservedPod
 from clusters.ports import Manifest, Reading
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
@@ -30,12 +32,19 @@ EVICTING: Final = ("Preempted", "Evict", "Evicted")
 TOGETHER: Final = timedelta(seconds=60)
 ONE_DECISION: Final = timedelta(seconds=5)
 """The pods of a gang are marked one after the other."""
+DELETED_WITHIN: Final = timedelta(seconds=10)
+"""Of the moment at which pods were evicted: by two clocks, and one pod after the other."""
 MOST_UNKNOWN: Final = 100
+MOST_NAMED: Final = 200
+POD_DELETED: Final = "PodDeleted"
+POD_FAILED: Final = "PodFailed"
+UNEXPLAINED: Final = frozenset({"", POD_DELETED, "Evicted"})
+"""Reasons of a loss of which an event that comes later may say more."""
 
 
 def pods_told_of(cluster: Cluster, events: Iterable[ClusterEvent]) -> list[ObservedPod]:
     """The pods that these events say were evicted: an event may come long after its pod changed for the last time."""
-    said = [event for event in events if event.reason in EVICTING]
+    said = [event for event in events if event.reason in {*EVICTING, PODS_EVICTED}]
     uids = {event.object_uid for event in said if event.kind == "Pod"}
     owners = {event.owner_id for event in said if event.kind != "Pod"}
     if not (uids or owners):
@@ -80,6 +89,36 @@ def name_preemptors(cluster: Cluster, pods: Iterable[ObservedPod]) -> None:
         _name(record, taker_of(cluster, UID + record.preemptor_uid))
 
 
+def reading_of_loss(workload: Workload) -> Reading:
+    """Why a workload that ran has no pods now: its eviction, else what is known of the pod that it lost last.
+
+    Empty where none was lost: it never ran, or its pods succeeded.
+    """
+    since = workload.started_at
+    if since is None:
+        return Reading()
+    records = list(workload.preemptions.filter(at__gte=since).select_related("preemptor")[:MOST_NAMED])
+    if records:
+        last = [each for each in records if records[0].at - each.at <= ONE_DECISION]
+        return Reading(*_words(workload, last))
+    lost = ObservedPod.objects.filter(cluster=workload.project.cluster_id, owner_id=str(workload.pk))
+    lost = lost.filter(Q(deletion_at__gte=since) | Q(gone_at__gte=since) | Q(phase="Failed", ended_at__gte=since))
+    pod = lost.exclude(phase="Succeeded").order_by("-created_at", "uid").first()
+    return _of_lost(pod) if pod else Reading()
+
+
+def _of_lost(pod: ObservedPod) -> Reading:
+    """A drain, a node that is gone, its own failure; or that nothing says why."""
+    if pod.disruption_reason:
+        return Reading(pod.disruption_reason, pod.disruption_message)
+    if pod.phase == "Failed":
+        why = f": {pod.reason}" if pod.reason else ""
+        return Reading(POD_FAILED, f"Its pod {pod.name} failed{why}.")
+    asked = pod.deletion_at and pod.deletion_at - timedelta(seconds=pod.grace_seconds)
+    when = f"{asked or pod.gone_at:%H:%M:%S} UTC"
+    return Reading(POD_DELETED, f"Its pod {pod.name} was deleted at {when}; neither the pod nor an event says why.")
+
+
 def _nameless(cluster: Cluster) -> QuerySet[PreemptionRecord]:
     return PreemptionRecord.objects.filter(cluster=cluster, preemptor=None, preemptor_name="")
 
@@ -93,27 +132,32 @@ def _may_be_evicted(pod: ObservedPod) -> bool:
 
 def _events(cluster: Cluster, pods: Mapping[str, ObservedPod]) -> dict[str, list[ClusterEvent]]:
     found: dict[str, list[ClusterEvent]] = defaultdict(list)
-    rows = ClusterEvent.objects.filter(cluster=cluster, kind="Pod", object_uid__in=list(pods), reason__in=EVICTING)
+    about = (*EVICTING, PODS_EVICTED)
+    rows = ClusterEvent.objects.filter(cluster=cluster, kind="Pod", object_uid__in=list(pods), reason__in=about)
     for event in rows.exclude(owner_id="").order_by("at", "pk"):
         found[event.object_uid].append(event)
-    for event in _of_whole_jobs(cluster, pods.values()):
+    for event in _of_jobs(cluster, pods.values()):
         for pod in pods.values():
             if pod.owner_id == event.owner_id and _ended_by(pod, event):
                 found[pod.uid].append(event)
     return found
 
 
-def _of_whole_jobs(cluster: Cluster, pods: Iterable[ObservedPod]) -> Iterable[ClusterEvent]:
-    """A scheduler that queues jobs evicts jobs: it says so of the job, and its pods go without a word."""
-    if not flavour_for(cluster.flavour).traits.queues_jobs:
-        return ()
+def _of_jobs(cluster: Cluster, pods: Iterable[ObservedPod]) -> Iterable[ClusterEvent]:
+    """A scheduler that queues jobs evicts jobs: it says so of the job, and its pods go without a word.
+
+    Another may leave of its evictions no more than the moment, at what it keeps of the job.
+    """
+    whole = EVICTING if flavour_for(cluster.flavour).traits.queues_jobs else ()
     owners = {pod.owner_id for pod in pods}
-    rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason__in=EVICTING)
+    rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason__in=(*whole, PODS_EVICTED))
     return rows.exclude(kind="Pod").order_by("at", "pk")
 
 
 def _ended_by(pod: ObservedPod, event: ClusterEvent) -> bool:
-    """It was there when its job was evicted, and then had to go."""
+    """It was there when its job was evicted, and then had to go: at once, where some of its pods may have stayed."""
+    if event.reason == PODS_EVICTED and pod.deletion_at is not None:
+        return abs(pod.deletion_at - timedelta(seconds=pod.grace_seconds) - event.at) <= DELETED_WITHIN
     end = pod.deletion_at or pod.gone_at
     return end is not None and pod.created_at <= event.at <= end
 
@@ -124,7 +168,7 @@ def _read(cluster: Cluster, pod: ObservedPod, events: list[ClusterEvent], fresh:
         return fresh
     said: list[Manifest] = [{"reason": event.reason, "message": event.message} for event in events]
     found = flavour_for(cluster.flavour).interpret(_as_manifest(pod), said)
-    return found if found.preemptor or fresh is None else fresh
+    return found if found.cause or fresh is None else fresh
 
 
 def _as_manifest(pod: ObservedPod) -> Manifest:
@@ -179,11 +223,15 @@ def _complete(cluster: Cluster, record: PreemptionRecord, pod: ObservedPod, read
     if pod.disrupted_at is not None and pod.disrupted_at != record.at:  # an event came before the condition
         changes = {"at": pod.disrupted_at, "message": pod.disruption_message or record.message}
         changes |= _loss(pod, record.victim, pod.disrupted_at)
+    if record.cause == PreemptionCause.UNKNOWN and reading.cause not in {"", record.cause}:
+        changes |= {"cause": _cause(reading, record.victim, None), "message": reading.message}
     if record.gone_at is None:
         changes |= {"grace_seconds": pod.grace_seconds, **_end(pod)}
     changes = {name: value for name, value in changes.items() if getattr(record, name) != value}
     if changes:
         PreemptionRecord.objects.filter(pk=record.pk).update(**changes)
+        if "message" in changes:
+            _tell_again(record)
     if record.preemptor is None and not record.preemptor_name and reading.preemptor:
         _name(record, taker_of(cluster, reading.preemptor))
 
@@ -285,9 +333,12 @@ def _words(victim: Workload, records: list[PreemptionRecord]) -> tuple[str, str]
         return "Moved", f"Moved to another node, so that free room is in one piece: {what}"
     own = first.preemptor is not None and first.preemptor.project_id == victim.project_id
     by = f"{first.preemptor_name} ({first.preemptor_priority} {first.preemptor_value})" if own else "another project"
-    by = by if first.preemptor_name else "the scheduler"
-    word = "Reclaimed" if first.cause == PreemptionCause.RECLAIM else "Preempted"
+    by = by if first.preemptor_name else "the scheduler, which did not say for whom"
+    word = _WORDS.get(first.cause, "Evicted")
     return word, f"{word} by {by}: {what}"
+
+
+_WORDS: Final = {PreemptionCause.RECLAIM.value: "Reclaimed", PreemptionCause.PREEMPT.value: "Preempted"}
 
 
 def _counted_already(victim: Workload, at: datetime, records: list[PreemptionRecord]) -> bool:

@@ -12,10 +12,16 @@ from clusters.ports import Reading
 from clusters.services.inquiries import OPEN
 from workloads.enqueue import wake_apply
 from workloads.holding_back import is_held
-from workloads.lifecycle import ENDED, WAITING, Standing, next_phase
+from workloads.lifecycle import ENDED, HOLDING, WAITING, Standing, next_phase
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.owners import workload_ids
-from workloads.services.evictions import name_preemptors, pods_told_of, record_evictions
+from workloads.services.evictions import (
+    UNEXPLAINED,
+    name_preemptors,
+    pods_told_of,
+    reading_of_loss,
+    record_evictions,
+)
 from workloads.services.moves import move, note
 from workloads.services.queued import QUEUED, TURNS, as_queued, queued_among, reading_of_queue
 from workloads.services.reasons import FAILED_CREATE, keep_reason, reading_of_refusal
@@ -151,7 +157,14 @@ def _reading(
     if job.phase == QUEUED:
         return reading_of_queue(workload, job.message)
     found = reading_of(pods, readings)
-    return found if found.reason or not job.reason else Reading(job.reason, job.message)
+    if found.reason or job.reason:
+        return found if found.reason else Reading(job.reason, job.message)
+    return reading_of_loss(workload) if _is_unexplained(workload) else found
+
+
+def _is_unexplained(workload: Workload) -> bool:
+    """It has just lost its pods, or nothing has said yet why it did."""
+    return workload.phase in HOLDING or (workload.started_at is not None and workload.phase_reason in UNEXPLAINED)
 
 
 def _move(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from clusters.flavours import flavour_for
-from clusters.flavours.reading import ADMITTED, NOT_READY
+from clusters.flavours.reading import ADMITTED, NOT_BOUND, NOT_READY
 from clusters.flavours.reading import QUEUED as SAID
 from clusters.job_status import ACTIVE, SUSPENDED
 from clusters.models import Cluster, ClusterEvent, ObservedObject, ObservedPod
@@ -13,7 +13,7 @@ from clusters.ports import Reading
 from workloads.models import Workload
 
 QUEUED: Final = "queued"
-TURNS: Final = frozenset({SAID, ADMITTED, NOT_READY})
+TURNS: Final = frozenset({SAID, ADMITTED, NOT_READY, NOT_BOUND})
 """Reasons of events that tell of a place in a queue."""
 
 
@@ -32,12 +32,15 @@ def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
 def _words(said: Iterable[tuple[str, str, str, str]]) -> dict[str, tuple[str, str]]:
     """Owner and last words by object. That pods are missing counts only until its scheduler says anything else of it.
 
-    Some schedulers never take it back, and say nothing new where what held it back before does so again.
+    Some schedulers never take it back, and say nothing new where what held it back before does so again. Who has a
+    place for a pod, though it could not be bound there, is held back no more: the pod says what went wrong.
     """
     held: dict[str, tuple[str, str]] = {}
     missing: dict[str, tuple[str, str]] = {}
     for uid, reason, owner, message in said:
-        if reason == ADMITTED:
+        if reason == NOT_BOUND:
+            held = {each: words for each, words in held.items() if words[0] != owner}
+        elif reason == ADMITTED:
             missing.pop(uid, None)
         else:
             (missing if reason == NOT_READY else held)[uid] = (owner, message)
