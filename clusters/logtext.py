@@ -29,6 +29,11 @@ class LogText:
     cut: bool = False
     trouble: str = ""
 
+    @property
+    def text(self) -> str:
+        """The lines as one text, each with its end."""
+        return "".join(f"{line}\n" for line in self.lines)
+
 
 def clean(line: str, *, longest: int = LONGEST_LINE) -> str:
     """One line as a person may read it: what a progress bar wrote last, tabs kept, cut with a remark."""

@@ -82,8 +82,8 @@
     const { target, elt } = event.detail, poll = event.target.closest("[data-poll]");
     if (target.id === "act-copies") { target.replaceChildren(); document.getElementById("copy-act-title").textContent = elt.ariaLabel; }
     if (poll !== event.target || !poll) return;
-    const busy = poll.contains(document.activeElement) || poll.querySelector("input:checked");
-    if (document.hidden || busy) event.preventDefault();
+    const busy = poll.querySelector(":focus:not([data-log])") || poll.querySelector("input:checked");
+    if (document.hidden || busy || poll.dataset.poll === "over") event.preventDefault();
   });
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.xhr.getResponseHeader("HX-Retarget")) { event.detail.shouldSwap = true; event.detail.isError = false; }
