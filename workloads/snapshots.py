@@ -164,6 +164,7 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
     carried = _carried(minimum) if traits.spares_young == "pods" else {}
     placements = _noted(common.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name})
     homes = _leaves(state.projects)
+    numbers = {level.name: level.value for level in state.levels} if traits.counts_classes else {}
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
         together = by_pool or (gangs and minimum.get(pod.owner_id, 1) > 1)
@@ -174,6 +175,7 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
             group = _admitted(group)
         owner = members[0].owner_id
         group = replace(_placed(group, placements.get(owner, ""), owner), topology=topologies.get(owner))
+        group = replace(group, priority=numbers.get(members[0].priority_class, group.priority))
         if least := carried.get(owner):
             group = replace(group, min_runtime=least * MINUTE)
         yield as_gang(group, minimum.get(owner, 1)) if gangs else group
@@ -278,11 +280,17 @@ def wanted_of(workload: Workload, pool: NodePool) -> Wanted:
         spec=WorkloadSpec.from_json(workload.spec),
         project=workload.project,
         pool=pool,
-        value=workload.priority_value,
+        value=_value_of(workload),
         preemption_policy=workload.priority.preemption_policy,
         preemptibility=workload.preemptibility,
         created=workload.created_at,
     )
+
+
+def _value_of(workload: Workload) -> int:
+    """As its scheduler counts it: a class may have got another number since the workload was submitted."""
+    by_class = flavour_for(workload.project.cluster.flavour).traits.counts_classes
+    return workload.priority.value if by_class else workload.priority_value
 
 
 def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:

@@ -6,7 +6,7 @@ the other pods of the group it names. Pods are named by their uid in the snapsho
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from clusters.flavours.common import TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.flavours.volcano import GROUP, MIN_RUNTIME
 from clusters.kinds import kind_for
-from clusters.kinds_core import NODE, POD, VOLCANO_POD_GROUP
+from clusters.kinds_core import NODE, POD, PRIORITY_CLASS, VOLCANO_POD_GROUP
 from clusters.ownership import owner_of
 from clusters.pods import (
     amounts,
@@ -83,10 +83,11 @@ def scene_of(store: Store, *, traits: Traits, pools: Sequence[ScenePool]) -> Sce
     queues = tuple(dialect.queues(store)) if dialect else ()
     shards = _Shards({queue.name: queue.pool for queue in queues}, dialect.named) if dialect else None
     drafts = [part for draft in _drafted(store, alive, traits) for part in _split(draft)]
+    groups = [_group(draft, shards, whole=whole) for draft in drafts]
     snapshot = Snapshot(
         nodes=tuple(nodes_of(store, partial(_home, pools) if shards else lambda _node: ANY_POOL)),
         queues=queues,
-        groups=tuple(_group(draft, shards, whole=whole) for draft in drafts),
+        groups=tuple(_renumbered(store, drafts, groups) if traits.counts_classes else groups),
         now=int(store.now.timestamp() * 1_000_000),
         strategies={pool.name: pool.strategy for pool in pools} if traits.places_by_pool else {},
         leaves_out=_left_out(store, traits),
@@ -234,6 +235,14 @@ def _group(draft: _Draft, shards: _Shards | None, *, whole: bool) -> PodGroup:
         topology=(annotations(first).get(TOPOLOGY_KEY) or None) if draft.gang else None,
         min_runtime=micros_of(annotations(first).get(MIN_RUNTIME)) or 0,
     )
+
+
+def _renumbered(store: Store, drafts: Iterable[_Draft], groups: Iterable[PodGroup]) -> Iterator[PodGroup]:
+    """With the numbers that their classes have now."""
+    numbers = {each["metadata"]["name"]: int(each["value"]) for each in store.of(PRIORITY_CLASS.key)}
+    for draft, group in zip(drafts, groups, strict=True):
+        named = draft.pods[0]["spec"].get("priorityClassName", "")
+        yield replace(group, priority=numbers.get(named, group.priority))
 
 
 def _placement(spec: Mapping[str, Any]) -> Strategy | None:

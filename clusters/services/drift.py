@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from clusters.diff import Change, Conflict, Create, Delete, Fenced, Replace
+from clusters.flavours import flavour_for
 from clusters.models import Cluster, Drift, DriftKind, ObservedPod
 from clusters.naming import names_of
 from clusters.order import body_of
@@ -55,7 +56,14 @@ def keepers(cluster: Cluster, changes: Iterable[Change], *, levels: Sequence[Pri
     for pod, _value in stale_pods(cluster, [level for level in levels if level.name in replaced]):
         pods.setdefault(pod.priority_class, []).append(pod)
     names = names_of(pod.owner_id for found in pods.values() for pod in found)
-    return {ref: _kept_by(pods.get(name, []), names) for name, ref in replaced.items()}
+    said = _by_class(cluster)
+    return {ref: _kept_by(pods.get(name, []), names) + (said if name in pods else "") for name, ref in replaced.items()}
+
+
+def _by_class(cluster: Cluster) -> str:
+    """What is to be said of pods with an old number where their scheduler does not go by it."""
+    flavour = flavour_for(cluster.flavour)
+    return f" {flavour.title} goes by the class, whatever its pods carry." if flavour.traits.counts_classes else ""
 
 
 def _kept_by(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> str:
@@ -98,7 +106,8 @@ def _stale(cluster: Cluster, levels: Sequence[PriorityLevel], at: datetime) -> I
             namespace=pod.namespace,
             name=pod.name,
             message=f"Runs with {pod.priority} of class {pod.priority_class}, which is {value} for new pods."
-            + (f" Workload: {workload}." if workload else ""),
+            + (f" Workload: {workload}." if workload else "")
+            + _by_class(cluster),
             changes=[["/spec/priority", pod.priority, value]],
             seen_at=at,
         )

@@ -136,4 +136,6 @@ def test_a_replaced_class_names_the_pods_that_keep_the_old_integer(
     message = run.outcomes.get(action="replace").message
     assert "1 living pods keep the integer" in message
     assert "runai-team/old (train-llm, 40)" in message
-    assert "Workload: train-llm." in Drift.objects.get(category=DriftKind.STALE).message
+    assert "KAI Scheduler goes by the class" in message
+    stale = Drift.objects.get(category=DriftKind.STALE).message
+    assert "Workload: train-llm. KAI Scheduler goes by the class" in stale

@@ -21,12 +21,16 @@ from tenants.models import Project
 from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
 from tests.clusters.streaming import Watching, streaming
 from tests.factories.tenants import GPU
+from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
 from tests.support.real import by_hand
+from workloads.forecasts import Forecast, Verdict
 from workloads.models import PreemptionRecord, Workload
 from workloads.selectors import events_of
+from workloads.services.dictionary import change_priority_entry
 from workloads.services.lifecycle import delete
+from workloads.services.preview import forecast
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -80,6 +84,14 @@ def submitted(product: Product, project: Project, manifest: Manifest, *, priorit
     return product.submit(project, manifest, priority=priority, preemptibility="preemptible")
 
 
+def forecast_of(project: Project, manifest: Manifest, *, priority: str) -> Forecast:
+    """Before it is submitted, as preemptible."""
+    asked = {"priority": priority, "preemptibility": "preemptible"}
+    spec = spec_of(manifest, namespace=project.namespace, **asked)
+    row = Project.objects.select_related("cluster", "department").get(pk=project.pk)
+    return forecast(spec=spec, project=row, actor=SYSTEM)
+
+
 def waits(watching: Watching) -> None:
     end = time.monotonic() + SEVERAL_CYCLES
     watching.until(lambda: time.monotonic() > end, seconds=PATIENCE)
@@ -124,6 +136,22 @@ def test_a_higher_priority_evicts_in_its_own_queue_and_both_sides_are_named(prod
     assert record.gpu_milli == GPUS * GPU
     assert fresh(train).preempted_count == 1
     assert {fresh(each).phase for each in (*others, better, serve)} == {"Running"}
+
+
+def test_a_class_made_anew_counts_for_what_runs_whatever_its_pods_carry(product: Product) -> None:
+    """As the forecast says: pods that run keep 80, and 65 evicts none of 80."""
+    one, _two = two_projects(product, deserved=NODES * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        others = running(product, watching, one, "a", "b", "c", "d", priority="medium")
+        assert forecast_of(one, a_job("asked"), priority="medium-low").verdict is Verdict.WAITS
+        change_priority_entry(name="medium", value=30, actor=SYSTEM)
+        product.reconcile()
+        assert forecast_of(one, a_job("asked"), priority="medium-low").verdict is Verdict.EVICTS
+        taker = submitted(product, one, a_job("taker"), priority="medium-low")
+        watching.until(lambda: fresh(taker).phase == "Running", seconds=PATIENCE)
+    assert the_record().preemptor == taker
+    kept = [pod["spec"]["priority"] for each in others for pod in product.pods_of(each) if pod["spec"].get("nodeName")]
+    assert kept == [80, 80, 80]
 
 
 def test_a_young_one_keeps_its_place_for_as_long_as_that_is_guaranteed(product: Product) -> None:

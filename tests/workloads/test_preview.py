@@ -13,6 +13,7 @@ from tests.factories.workloads import job, pytorch_job, spec_of
 from tests.workloads.lab import Lab, fresh
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, Workload
+from workloads.services.dictionary import change_priority_entry
 from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
@@ -102,6 +103,20 @@ def test_the_forecast_of_an_eviction_comes_true(lab: Lab) -> None:
     lab.submit(team, "high-train", gpus=8, priority="high")
     lab.settle(4)
     assert fresh(victim).preempted_count == 1
+
+
+def test_a_number_that_a_class_gets_counts_on_kai_for_what_runs_and_elsewhere_for_new_pods(lab: Lab) -> None:
+    team = lab.project("llm-team", deserved=16)
+    running = lab.submit(team, "runs", gpus=8, priority="medium")
+    lab.settle()
+    assert ask(team, gpus=8, priority="low").verdict is Verdict.WAITS
+    change_priority_entry(name="medium", value=30, actor=SYSTEM)
+    lab.settle()
+    by_class = lab.cluster.flavour == "kai"
+    assert ask(team, gpus=8, priority="low").verdict is (Verdict.EVICTS if by_class else Verdict.WAITS)
+    lab.submit(team, "comes", gpus=8, priority="low")
+    lab.settle(4)
+    assert fresh(running).preempted_count == by_class
 
 
 def test_a_gang_is_one_victim(kai: Lab) -> None:

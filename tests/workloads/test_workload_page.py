@@ -307,6 +307,17 @@ def test_before_a_priority_is_changed_its_page_says_when_pods_get_it(
     assert "Running pods keep the old number" in page(client_of(alice), address(workload))
 
 
+@pytest.mark.parametrize(("flavour", "by_class"), [("kai", True), ("kube", False)])
+def test_a_pod_with_an_old_number_says_so_and_whether_its_scheduler_goes_by_it(
+    client_of: Clients, workload: Workload, alice: User, flavour: str, by_class: bool
+) -> None:
+    Cluster.objects.update(flavour=flavour)
+    ObservedPodFactory(workload=workload, priority=workload.priority_value + 1)
+    text = page(client_of(alice), f"{address(workload)}?tab=pods")
+    assert "old number" in text
+    assert ("KAI Scheduler goes by the class, not by this number." in text) is by_class
+
+
 def test_a_log_beyond_the_cap_is_asked_for_later_and_its_cluster_not_at_all(
     client_of: Clients, workload: Workload, alice: User
 ) -> None:

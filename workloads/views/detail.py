@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
+from clusters.flavours import flavour_for
 from portal.core.actors import Actor
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
@@ -104,7 +105,8 @@ def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[s
 
 
 def _pods(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
-    return {"pods": pods_of(workload)}
+    flavour = flavour_for(workload.project.cluster.flavour)
+    return {"pods": pods_of(workload), "by_class": flavour.title if flavour.traits.counts_classes else ""}
 
 
 def _events(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
