@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
@@ -25,6 +25,8 @@ from clusters.models import (
 
 MILLI: Final = 1000
 STALE_AFTER: Final = timedelta(seconds=30)
+COMPARISON_LASTS: Final = timedelta(minutes=3)
+"""Everything is compared once a minute: three comparisons are missing by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,9 @@ class ClusterRow:
     last_run: SyncRun | None
 
     @property
-    def is_synced(self) -> bool:
-        """The cluster holds what the database wants now."""
-        return self.cluster.synced_generation >= self.cluster.generation
+    def comparison(self) -> "Comparison":
+        """What the last complete comparison says now."""
+        return comparison_of(self.cluster)
 
     @property
     def is_stale(self) -> bool:
@@ -113,6 +115,40 @@ def leavings_of(cluster: Cluster) -> list[Leaving]:
     counts = dict(behind.order_by())
     rows = cluster.former_flavours.filter(cleared_at=None)
     return [Leaving(flavour_for(row.flavour).title, row.left_at, counts.get(row.flavour, 0)) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the last complete comparison with a cluster says now, and when that was.
+
+    never: there was none. unknown: it says nothing of now, for the reason `why`. changing: something has been decided
+    since. synced: all that was decided has been compared.
+    """
+
+    state: Literal["never", "unknown", "changing", "synced"]
+    at: datetime | None
+    why: str = ""
+
+
+def comparison_of(cluster: Cluster) -> Comparison:
+    """May it be said that the cluster holds what the database wants? Differences that were found are drift rows."""
+    if cluster.synced_at is None:
+        return Comparison("never", None)
+    if why := _not_compared(cluster, cluster.synced_at):
+        return Comparison("unknown", cluster.synced_at, why)
+    behind = cluster.synced_generation < cluster.generation
+    return Comparison("changing" if behind else "synced", cluster.synced_at)
+
+
+def _not_compared(cluster: Cluster, at: datetime) -> str:
+    """Why the comparison of then says nothing of now."""
+    if cluster.state == ClusterState.PAUSED:
+        return "Rung compares nothing on a paused cluster."
+    if cluster.breaker_reason:
+        return "The cluster takes no work now."
+    if cluster.failures:
+        return "The last sync run did not succeed."
+    return "No sync run has compared it to the end since." if timezone.now() - at > COMPARISON_LASTS else ""
 
 
 def work_stopped(cluster: Cluster) -> str:

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from clusters.models import Cluster, ClusterState, SyncRun, SyncState
-from clusters.selectors import STALE_AFTER
+from clusters.selectors import STALE_AFTER, comparison_of
 from clusters.services.removing import TRIGGER
 from portal.core.wire import TENANT_ID, stamp
 
@@ -77,9 +77,13 @@ def _observed(cluster: Cluster) -> dict[str, Any]:
 
 
 def _synced(cluster: Cluster) -> dict[str, Any]:
-    done = cluster.synced_generation >= cluster.generation
-    text = f"{cluster.failures} runs in a row did not succeed." if cluster.failures else ""
-    at = cluster.synced_at or cluster.created_at
+    """Unknown where the last complete comparison says nothing of now. Its time is that comparison's."""
+    compared = comparison_of(cluster)
+    text = f"{cluster.failures} runs in a row did not succeed." if cluster.failures else compared.why
+    at = compared.at or cluster.created_at
+    if compared.state == "unknown":
+        return _condition("Synced", "NotCompared", text, at, is_true=None)
+    done = compared.state == "synced"
     return _condition("Synced", "HoldsWhatIsWanted" if done else "ChangesAreDue", text, at, is_true=done)
 
 
@@ -98,10 +102,10 @@ def _takes_no_work(cluster: Cluster) -> list[dict[str, Any]]:
     return [_condition("TakesWork", "TriedAgain", cluster.breaker_reason, at, is_true=False)]
 
 
-def _condition(name: str, reason: str, message: str, at: datetime, *, is_true: bool) -> dict[str, Any]:
+def _condition(name: str, reason: str, message: str, at: datetime, *, is_true: bool | None) -> dict[str, Any]:
     return {
         "type": name,
-        "status": "True" if is_true else "False",
+        "status": "Unknown" if is_true is None else str(is_true),
         "reason": reason,
         "message": message,
         "lastTransitionTime": stamp(at),

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.models import Cluster
-from clusters.selectors import cluster_rows, drifts_of, leavings_of, node_rows, pool_rows, runs_of
+from clusters.selectors import cluster_rows, comparison_of, drifts_of, leavings_of, node_rows, pool_rows, runs_of
 from clusters.services.configured import promises_on, warnings_of
 from clusters.services.estate import request_reconcile
 from clusters.services.inquiries import door_of
@@ -56,6 +56,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
     tab = request.GET.get("tab", "")
     context = {
         "cluster": cluster,
+        "compared": comparison_of(cluster),
         "flavour": flavour,
         "promises": promises_on(cluster),
         "configured_by": flavour.traits.configuration,

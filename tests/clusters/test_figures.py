@@ -1,13 +1,14 @@
 """What the cluster pages show: room, runs, drift and age, in a constant number of queries."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import Cluster, Drift, DriftKind, SyncRun, SyncState
-from clusters.selectors import ClusterRow, cluster_rows, drifts_of, node_rows, pool_rows, runs_of
+from clusters.selectors import ClusterRow, Comparison, cluster_rows, drifts_of, node_rows, pool_rows, runs_of
 from clusters.services.sweep import forget_old_runs
 from tests.factories.clusters import (
     NodeFactory,
@@ -49,10 +50,25 @@ def test_old_numbers_are_called_old(cluster: Cluster, seconds: int | None, stale
     assert row_of(cluster).is_stale is stale
 
 
-def test_synced_means_the_generation_of_now(cluster: Cluster) -> None:
-    assert not row_of(cluster).is_synced
-    Cluster.objects.update(synced_generation=1)
-    assert row_of(cluster).is_synced
+@pytest.mark.parametrize(
+    ("fields", "state", "why"),
+    [
+        pytest.param({"synced_at": None}, "never", "", id="never compared"),
+        pytest.param({}, "synced", "", id="compared a minute ago"),
+        pytest.param({"generation": 2}, "changing", "", id="decided since"),
+        pytest.param({"state": "paused"}, "unknown", "Rung compares nothing on a paused cluster.", id="paused"),
+        pytest.param({"breaker_reason": "401"}, "unknown", "The cluster takes no work now.", id="work is stopped"),
+        pytest.param({"failures": 1}, "unknown", "The last sync run did not succeed.", id="the last run failed"),
+        pytest.param(
+            {"synced_at": timedelta(minutes=4)}, "unknown", "No sync run has compared it to the end since.", id="old"
+        ),
+    ],
+)
+def test_what_a_comparison_says_stops_holding(cluster: Cluster, fields: dict[str, Any], state: str, why: str) -> None:
+    age = fields.pop("synced_at", timedelta(minutes=1))
+    at = age and timezone.now() - age
+    Cluster.objects.update(**{"synced_at": at, "generation": 1, "synced_generation": 1, **fields})
+    assert row_of(cluster).comparison == Comparison(state, at, why)
 
 
 def test_the_last_run_is_no_dry_run(cluster: Cluster) -> None:

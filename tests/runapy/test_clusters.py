@@ -51,6 +51,13 @@ def test_a_cluster_is_listed_and_read_typed(runai: RunaiClient, seen: Cluster) -
         clusters.get_cluster_by_uuid("00000000-0000-4000-8000-000000000000")
 
 
+def test_a_paused_cluster_is_not_said_to_hold_what_is_wanted(runai: RunaiClient, seen: Cluster) -> None:
+    Cluster.objects.update(state=ClusterState.PAUSED, paused_reason="another uid")
+    (row,) = [models.DisplayedCluster.from_dict(each) for each in runai.organizations.clusters.get_clusters().data]
+    (synced,) = [each for each in row.status.conditions if each.type == "Synced"]
+    assert (synced.status, synced.reason) == ("Unknown", "NotCompared")
+
+
 def test_its_state_is_what_rung_saw_last(runai: RunaiClient, seen: Cluster) -> None:
     rows = Cluster.objects.filter(pk=seen.pk)
     assert state_of(runai, seen) == "Connected"

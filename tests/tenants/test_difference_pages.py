@@ -1,6 +1,7 @@
 """One difference is shown whole, then repaired or taken over by whoever may; a run is read object by object."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.test import Client
@@ -174,8 +175,32 @@ def test_a_dry_run_that_found_a_conflict_has_not_failed(client_of: Clients, alic
 def test_nothing_is_called_equal_before_it_was_compared(client_of: Clients, alice: User, cluster: Cluster) -> None:
     client = client_of(alice)
     assert "No sync run has compared it to the end yet." in words(client, "/clusters/lab/?tab=drift")
-    Cluster.objects.update(synced_at=timezone.now())
-    assert "nothing differed" in words(client, "/clusters/lab/?tab=drift")
+    Cluster.objects.update(synced_at=timezone.now() - timedelta(seconds=20), synced_generation=1)
+    text = words(client, "/clusters/lab/?tab=drift")
+    assert "No difference at the last comparison. Configuration up to date, compared <time" in text
+    assert ">20 s ago</time>" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        pytest.param({"state": "paused"}, "Rung compares nothing on a paused cluster.", id="paused"),
+        pytest.param({"breaker_reason": "401"}, "The cluster takes no work now.", id="its work is stopped"),
+        pytest.param({"failures": 3}, "The last sync run did not succeed.", id="runs fail"),
+        pytest.param({"observed_at": None}, "No sync run has compared it to the end since.", id="nothing looks"),
+    ],
+)
+def test_nothing_is_called_equal_while_nothing_looks(
+    client_of: Clients, alice: User, cluster: Cluster, fields: dict[str, object], why: str
+) -> None:
+    at = timezone.now() - timedelta(hours=3)
+    Cluster.objects.update(**{"synced_at": at, "synced_generation": 1, **fields})
+    for path in ("/clusters/lab/?tab=drift", "/clusters/lab/", "/clusters/", "/priorities/"):
+        text = words(client_of(alice), path)
+        assert "up to date" not in text, path
+        assert "synced" not in text, path
+        assert "3 h 0 m ago" in text or "3 h ago" in text, path
+    assert f"Sync state unknown. {why}" in words(client_of(alice), "/clusters/lab/?tab=drift")
 
 
 def test_a_pod_with_an_old_number_is_told_how_it_gets_the_new_one(

@@ -8,12 +8,13 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from clusters.models import Cluster, ClusterState, Drift
+from clusters.selectors import comparison_of
 from workloads.models import Priority, Workload, WorkloadType
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """How one cluster stands: synced, changing, drifted or paused; `detail` says what differs."""
+    """How one cluster stands: synced, changing, drifted, paused or unknown; `detail` says what differs, or why."""
 
     cluster: str
     state: str
@@ -80,15 +81,16 @@ def _drifts() -> dict[object, dict[str, str]]:
 
 
 def _dot(cluster: Cluster, drift: str) -> Dot:
+    compared = comparison_of(cluster)
+    state: str = compared.state
+    detail = compared.why
     if cluster.state == ClusterState.PAUSED:
         state, detail = "paused", cluster.paused_reason
     elif drift:
         state, detail = "drifted", drift
-    elif cluster.synced_at is None or cluster.synced_generation < cluster.generation:
-        state, detail = "changing", ""
-    else:
-        state, detail = "synced", ""
-    return Dot(cluster.name, state, detail, cluster.is_simulated, cluster.synced_at)
+    elif state == "never":
+        state = "changing"
+    return Dot(cluster.name, state, detail, cluster.is_simulated, compared.at)
 
 
 def workload_types(*, withdrawn: bool = False) -> QuerySet[WorkloadType]:
