@@ -237,6 +237,8 @@ class Traits:
     """Whole jobs wait, are let go and are evicted: pods exist only of those that were let go."""
     counts_classes: bool = False
     """A workload that is there counts with the number that its PriorityClass has now, not with that of its pods."""
+    singly: tuple[str, ...] = ()
+    """Types of workloads whose pods it decides about one by one, where otherwise all of them are one group."""
     whole_gangs: bool = False
     """A gang of the plain scheduler is evicted whole and may ask for one topology domain."""
     placements: tuple[str, ...] = ()

@@ -4,12 +4,14 @@
 are modelled: `FLAVOURS`.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from scheduling.decisions import Cause, Decision, Evict, Kind, Outcome, Start, Wait
+from scheduling.explain import board_with, of_whole
 from scheduling.model import PodGroup, Snapshot
-from scheduling.reasons import Pend
 from scheduling.rules import Rules
 from scheduling.rules.kai import KaiRules
 from scheduling.rules.kube import KubeRules
@@ -45,24 +47,44 @@ def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:
     return rules.decide(snapshot)
 
 
-def preview(snapshot: Snapshot, candidate: PodGroup, *, flavour: str) -> Outcome:
-    """What the next cycle would do with `candidate`, waiting beside everything else. Raises ValueError as `cycle`."""
-    decisions = cycle(snapshot.with_group(candidate), flavour=flavour)
-    victims = tuple(d for d in decisions if isinstance(d, Evict) and d.for_group == candidate.name)
-    start = next((d for d in decisions if isinstance(d, Start) and d.group is candidate), None)
-    wait = next((d for d in decisions if isinstance(d, Wait) and d.group is candidate), None)
-    placements = {**(start.placements if start else {}), **(wait.nominated if wait else {})}
-    pend = wait.pend if wait else None
-    over_quota = start is not None and start.over_quota
-    return Outcome(_kind(victims, start, pend), victims, placements, pend, over_quota)
+def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
+    """What the next cycle would do with the pod groups of one workload, waiting beside everything else.
+
+    Raises ValueError as `cycle`.
+    """
+    return _outcome(snapshot, candidates, cycle(snapshot.with_groups(candidates), flavour=flavour))
 
 
-def _kind(victims: tuple[Evict, ...], start: Start | None, pend: Pend | None) -> Kind:
+def _outcome(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequence[Decision]) -> Outcome:
+    own = {candidate.name for candidate in candidates}
+    victims = tuple(d for d in decisions if isinstance(d, Evict) and d.for_group in own)
+    starts = {d.group.name: d for d in decisions if isinstance(d, Start) and d.group.name in own}
+    waits = {d.group.name: d for d in decisions if isinstance(d, Wait) and d.group.name in own}
+    places = [*(d.placements for d in starts.values()), *(d.nominated for d in waits.values())]
+    starting, coming = sum(len(d.pods) for d in starts.values()), sum(len(d.coming) for d in waits.values())
+    found = Outcome(
+        kind=_kind(victims, starts, waits),
+        victims=victims,
+        placements={pod: node for nodes in places for pod, node in nodes.items()},
+        pend=next((d.pend for d in waits.values()), None),
+        over_quota=any(d.over_quota for d in starts.values()),
+        starting=starting,
+        coming=coming,
+        waiting=sum(len(each.waiting) for each in candidates) - starting - coming,
+    )
+    if found.pend is None or not found.partial:
+        return found
+    others = [d for d in decisions if isinstance(d, Start) and d.group.name not in own]
+    placed = [*(pod for d in starts.values() for pod in d.pods), *(pod for d in waits.values() for pod in d.coming)]
+    return replace(found, pend=of_whole(found.pend, candidates, placed, board_with(snapshot, others)))
+
+
+def _kind(victims: tuple[Evict, ...], starts: Mapping[str, Start], waits: Mapping[str, Wait]) -> Kind:
     causes = {evict.cause for evict in victims}
     if causes:
         return _BY_CAUSE[causes.pop()] if len(causes) == 1 else Kind.PREEMPTS_AND_RECLAIMS
-    placed = start is not None and (pend is None or start.group.gang)  # a gang that starts has its minimum
-    return Kind.PLACED if placed else Kind.PENDING
+    pending = [name for name in waits if name not in starts or not starts[name].group.gang]
+    return Kind.PLACED if starts and not pending else Kind.PENDING  # a gang that starts has its minimum
 
 
 _BY_CAUSE: Final = {

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from scheduling.model import PodGroup
-from scheduling.reasons import Pend
+from scheduling.model import Pod, PodGroup
+from scheduling.reasons import Pend, Reason
 
 
 class Cause(StrEnum):
@@ -33,6 +33,12 @@ class Start:
     placements: Mapping[str, str]
     over_quota: bool = False
 
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """Those that start: all that wait, where the scheduler names no nodes."""
+        waiting = self.group.waiting
+        return tuple(pod for pod in waiting if pod.name in self.placements) if self.placements else waiting
+
 
 @dataclass(frozen=True, slots=True)
 class Evict:
@@ -57,6 +63,14 @@ class Wait:
     pend: Pend
     nominated: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def coming(self) -> tuple[Pod, ...]:
+        """Those whose room is on its way: all, where the scheduler names no nodes."""
+        waiting = self.group.waiting
+        if self.nominated:
+            return tuple(pod for pod in waiting if pod.name in self.nominated)
+        return waiting if self.pend.reason is Reason.EVICTING else ()
+
 
 Decision = Start | Evict | Wait
 
@@ -74,10 +88,22 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer of a preview. placements: pod name to node, also of pods that still wait for their victims to end."""
+    """The answer of a preview. placements: pod name to node, also of pods that still wait for their victims to end.
+
+    starting: how many of its pods start now; coming: how many once the evicted have left; waiting: how many others.
+    pend: why pods wait, of the first group that does; where others start, with the numbers of the whole candidate.
+    """
 
     kind: Kind
     victims: tuple[Evict, ...] = ()
     placements: Mapping[str, str] = field(default_factory=dict)
     pend: Pend | None = None
     over_quota: bool = False
+    starting: int = 0
+    coming: int = 0
+    waiting: int = 0
+
+    @property
+    def partial(self) -> bool:
+        """Do some of its pods get their place, and others not?"""
+        return self.waiting > 0 and self.starting + self.coming > 0

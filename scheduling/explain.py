@@ -1,12 +1,18 @@
 """The refusals every flavour shares: no such queue or pool, larger than any node, no room at the moment."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from scheduling.board import Board
-from scheduling.model import Pod, PodGroup, total
+from scheduling.decisions import Start
+from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.placement import by_size
 from scheduling.reasons import Pend, Reason
-from scheduling.resources import ZERO
+from scheduling.resources import ZERO, Resources
+
+OF_ROOM: Final = frozenset({Reason.NO_ROOM, Reason.PREEMPTION_NEVER})
+OF_QUOTA: Final = frozenset({Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.WAITING_FOR_QUOTA})
 
 
 def impossible(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend | None:
@@ -48,4 +54,35 @@ def _in_no_domain(board: Board, group: PodGroup, pend: Pend) -> Pend:
         domain=best,
         largest_domain=rooms.get(best, ZERO),
         also=(Reason.NEVER_FITS,) if never else (),
+    )
+
+
+def board_with(snapshot: Snapshot, starts: Iterable[Start]) -> Board:
+    """The snapshot once these have started."""
+    board = Board(snapshot, default=Strategy.BINPACK)
+    for start in starts:
+        for pod in start.pods:
+            if room := board.rooms.get(start.placements.get(pod.name)):
+                board.place(start.group, pod, room, now=True)
+    return board
+
+
+def of_whole(pend: Pend, candidates: Sequence[PodGroup], placed: Sequence[Pod], board: Board) -> Pend:
+    """Why a part waits, with the numbers of the whole: what all ask for, and what there was before some had a place."""
+    wanted, given = total(tuple(pod for each in candidates for pod in each.waiting)), total(tuple(placed))
+    if pend.reason in OF_ROOM:
+        free, largest = board.rooms.free(candidates[0])
+        return replace(pend, needed=wanted, free=free, largest_free=largest)
+    if pend.reason in OF_QUOTA:
+        missing = _more(pend.missing, wanted - given - pend.needed)
+        return replace(pend, needed=wanted, used=pend.used - given, missing=missing)
+    return pend
+
+
+def _more(missing: Resources, more: Resources) -> Resources:
+    """So much more is missing of what already is."""
+    return Resources(
+        missing.gpu and missing.gpu + more.gpu,
+        missing.cpu and missing.cpu + more.cpu,
+        missing.memory and missing.memory + more.memory,
     )

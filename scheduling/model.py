@@ -1,6 +1,6 @@
 """A snapshot of one cluster: nodes, queues and pod groups at one moment. Immutable; larger time stamps are younger."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -207,7 +207,8 @@ class Snapshot:
             levels=self.levels,
         )
 
-    def with_group(self, group: PodGroup) -> "Snapshot":
-        """The same cluster with one more pod group; one of the same name is replaced."""
-        others = tuple(other for other in self.groups if other.name != group.name)
-        return replace(self, groups=(*others, group))
+    def with_groups(self, groups: Iterable[PodGroup]) -> "Snapshot":
+        """The same cluster with more pod groups; those of the same names are replaced."""
+        more = {group.name: group for group in groups}
+        others = (other for other in self.groups if other.name not in more)
+        return replace(self, groups=(*others, *more.values()))

@@ -53,7 +53,10 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """An estimate: of which scheduler, on a snapshot how old (seconds; None when nothing was observed yet)."""
+    """An estimate: of which scheduler, on a snapshot how old (seconds; None when nothing was observed yet).
+
+    starting: how many of its pods start now; coming: how many once the evicted have left; waiting: how many others.
+    """
 
     effective: Effective
     verdict: Verdict
@@ -68,6 +71,9 @@ class Forecast:
     alternatives: tuple[Alternative, ...] = ()
     problems: tuple[Problem, ...] = ()
     over_quota: bool = False
+    starting: int = 0
+    coming: int = 0
+    waiting: int = 0
     nodes: tuple[str, ...] = ()
     cautions: Sequence[str] = ()
     assurances: Sequence[str] = ()
@@ -77,6 +83,16 @@ class Forecast:
     def broken(self) -> list[Promise]:
         """What this scheduler does not keep at all."""
         return [each for each in self.promises if each.enforced == "no"]
+
+    @property
+    def partial(self) -> bool:
+        """Do some of its pods get their place, while others wait?"""
+        return self.waiting > 0 and self.placed > 0
+
+    @property
+    def placed(self) -> int:
+        """Pods that get their place, now or later."""
+        return self.starting + self.coming
 
     @property
     def gpu_hours_at_risk(self) -> float:
@@ -90,24 +106,68 @@ def turn_sentence(sentence: str, *, first: str, why: str, patience: int) -> str:
     return f"{sentence.rstrip('.')}; {said}. The next pool has its turn {patience} s later."
 
 
-def start_sentence(pool: str, *, over_quota: bool, preemptible: bool) -> str:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a workload's pods get their place, now or once the evicted have left. why: why others wait."""
+
+    starting: int
+    coming: int
+    waiting: int
+    why: str
+
+    @property
+    def pods(self) -> str:
+        """How many start now, of how many: "2 of 3 pods"."""
+        return f"{self.starting} of {self._all} pods"
+
+    @property
+    def starts(self) -> str:
+        """How many start, and how many of them now."""
+        if not self.coming:
+            return f"{self.pods} now"
+        return f"{self.pods} now and {self.coming}" if self.starting else f"{self.coming} of {self._all} pods"
+
+    @property
+    def _all(self) -> int:
+        return self.starting + self.coming + self.waiting
+
+    @property
+    def rest(self) -> str:
+        """What the others do."""
+        return f"{self.waiting} {'pod waits' if self.waiting == 1 else 'pods wait'}: {self.why}"
+
+
+def start_sentence(pool: str, *, over_quota: bool, preemptible: bool, part: Part | None = None) -> str:
     """It fits. `over_quota`: the project is, once it runs; what others take back is taken from what is preemptible."""
+    starts = f"Starts {part.starts if part else 'now'} in {pool}"
+    rest = f" {part.rest}." if part else ""
     if over_quota and preemptible:
-        return f"Starts now in {pool}, over quota: it may be evicted when others want their share."
+        return f"{starts}, over quota: it may be evicted when others want their share.{rest}"
     if over_quota:
-        return f"Starts now in {pool}, within quota; preemptible workloads beside it may be evicted for others' share."
-    return f"Starts now in {pool}, within quota."
+        return f"{starts}, within quota; preemptible workloads beside it may be evicted for others' share.{rest}"
+    return f"{starts}, within quota.{rest}"
 
 
-def eviction_sentence(verdict: Verdict, pool: str, victims: Sequence[ForecastVictim]) -> str:
+def holding_sentence(pool: str, part: Part) -> str:
+    """Too few of its pods start for it to run: those hold what they have meanwhile."""
+    verbs = ("gets", "holds") if part.starting == 1 else ("get", "hold")
+    return f"Waits: {part.pods} {verbs[0]} a node in {pool} now and {verbs[1]} it. {part.rest}."
+
+
+def eviction_sentence(
+    verdict: Verdict, pool: str, victims: Sequence[ForecastVictim], *, part: Part | None = None
+) -> str:
     """It makes room for itself."""
     gpus = gpus_text(sum(victim.gpu_milli for victim in victims))
     hours = sum(victim.gpu_hours_at_risk for victim in victims)
     number = f"{len(victims)} workload{'' if len(victims) == 1 else 's'}"
+    starts = f"Starts {part.starts}" if part else "Starts"
+    rest = f" {part.rest}." if part else ""
     if all(victim.moved for victim in victims):
         again = "ends and starts" if len(victims) == 1 else "end and start"
         moved = f"{number} ({gpus}), which {again} again on other nodes"
-        return f"Starts in {pool} after moving {moved}: {hours:.1f} GPU-hours at risk."
+        return f"{starts} in {pool} after moving {moved}: {hours:.1f} GPU-hours at risk.{rest}"
     if verdict is Verdict.RECLAIMS:
-        return f"Takes back its queue's share in {pool}: evicts {number} ({gpus}), {hours:.1f} GPU-hours at risk."
-    return f"Starts in {pool} after evicting {number} ({gpus}), {hours:.1f} GPU-hours at risk."
+        share = f"its queue's share in {pool}" + (f" for {part.starts}" if part else "")
+        return f"Takes back {share}: evicts {number} ({gpus}), {hours:.1f} GPU-hours at risk.{rest}"
+    return f"{starts} in {pool} after evicting {number} ({gpus}), {hours:.1f} GPU-hours at risk.{rest}"

@@ -25,7 +25,7 @@ from tenants.models import Project
 from workloads.lifecycle import HELD_BACK, HOLDING
 from workloads.models import Phase, Workload
 from workloads.owners import workload_ids
-from workloads.snapshots import group_of, snapshot_of, wanted_of, workload_of
+from workloads.snapshots import groups_of, snapshot_of, wanted_of, workload_of
 
 STALE: Final = timedelta(seconds=120)
 SOONEST: Final = timedelta(seconds=5)
@@ -79,7 +79,7 @@ def held_back(workload: Workload) -> Held | None:
     snapshot, _at = snapshot_of(cluster)
     own = str(workload.pk)
     others = replace(snapshot, groups=tuple(each for each in snapshot.groups if workload_of(each.name) != own))
-    outcome = preview(others, group_of(wanted_of(workload, pool), cluster.flavour), flavour=cluster.flavour)
+    outcome = preview(others, *groups_of(wanted_of(workload, pool), cluster.flavour), flavour=cluster.flavour)
     found = hold_of(outcome, workload.project, since=since)
     if found is None:
         return None

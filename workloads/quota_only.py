@@ -36,6 +36,8 @@ def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcom
     return replace(
         found,
         verdict=Verdict.WAITS,
+        starting=missing.of - missing.pods,
+        waiting=found.waiting + missing.pods,
         sentence=f"{BLIND} {sentence}",
         reason=str(Reason.NO_ROOM),
         numbers=numbers,

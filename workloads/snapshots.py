@@ -5,11 +5,12 @@ that stands for its ResourceQuota, every pod for itself; where it knows gangs, t
 count too; waiting workloads that have no pods yet are added from their specs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from django.db.models import Q
 from django.utils import timezone
 
 from clusters.flavours import common, flavour_for
@@ -27,7 +28,7 @@ from scheduling.resources import Limit, Resources
 from scheduling.taints import Taint, Toleration
 from tenants.models import Project
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle import HELD_BACK, WAITING
+from workloads.lifecycle import HELD_BACK, LIVE, WAITING
 from workloads.models import DesiredPhase, Workload
 from workloads.node_choice import borne_taints, selected_labels, shared_topology, wanted_placement
 from workloads.owners import workload_ids
@@ -57,11 +58,12 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
     by_pool = traits.queues_by_pool
     state = desired_state(cluster, domains=False)
     pools = list(cluster.node_pools.all())
-    pods = list(_pods(cluster))
+    single = _single(cluster, traits)
+    pods = list(_pods(cluster, single if traits.queues_jobs else ()))
     snapshot = Snapshot(
         nodes=tuple(_nodes(cluster, by_pool=by_pool)),
         queues=tuple(_queues(state, traits) if by_pool else _namespace_queues(state)),
-        groups=(*_groups(cluster, pods, state), *_unborn(cluster, pods, pools)),
+        groups=(*_groups(cluster, pods, state, single), *_unborn(cluster, pods, pools)),
         now=int(timezone.now().timestamp() * 1_000_000),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
         leaves_out=left_out(cluster),
@@ -150,13 +152,24 @@ def _owner(display_name: str) -> str:
     return display_name.partition(" in ")[0]
 
 
-def _pods(cluster: Cluster) -> Iterable[ObservedPod]:
-    """Whatever holds room or waits for some, whoever made it."""
+def _single(cluster: Cluster, traits: Traits) -> frozenset[str]:
+    """Ids of the workloads whose pods its scheduler decides about one by one, though it knows groups."""
+    if not traits.singly:
+        return frozenset()
+    rows = Workload.objects.filter(project__cluster=cluster, type__name__in=traits.singly, phase__in=LIVE)
+    return frozenset(str(pk) for pk in rows.values_list("pk", flat=True))
+
+
+def _pods(cluster: Cluster, queued: Collection[str]) -> Iterable[ObservedPod]:
+    """Whatever holds room or waits for some, whoever made it; of these workloads also pods in a queue."""
     rows = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True).exclude(phase__in=TERMINAL)
-    return rows.exclude(node_name="", reason=GATED).order_by("created_at", "uid")
+    held = Q(node_name="", reason=GATED) & ~Q(owner_id__in=queued)
+    return rows.exclude(held).order_by("created_at", "uid")
 
 
-def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) -> Iterator[PodGroup]:
+def _groups(
+    cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState, single: Collection[str]
+) -> Iterator[PodGroup]:
     traits = flavour_for(cluster.flavour).traits
     by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
@@ -167,11 +180,11 @@ def _groups(cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState) 
     numbers = {level.name: level.value for level in state.levels} if traits.counts_classes else {}
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
-        together = by_pool or (gangs and minimum.get(pod.owner_id, 1) > 1)
+        together = pod.owner_id not in single and (by_pool or (gangs and minimum.get(pod.owner_id, 1) > 1))
         drafts.setdefault(_group_name(pod, together=together), []).append(pod)
     for name, members in drafts.items():
         group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
-        if traits.queues_jobs:
+        if traits.queues_jobs and (members[0].node_name or members[0].reason != GATED):
             group = _admitted(group)
         owner = members[0].owner_id
         group = replace(_placed(group, placements.get(owner, ""), owner), topology=topologies.get(owner))
@@ -270,7 +283,7 @@ def _unborn(cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodeP
     )
     for workload in rows.exclude(phase_reason=HELD_BACK).select_related("project", "priority"):
         if str(workload.pk) not in seen and (pool := by_name.get(workload.pool_name)):
-            yield group_of(wanted_of(workload, pool), cluster.flavour)
+            yield from groups_of(wanted_of(workload, pool), cluster.flavour)
 
 
 def wanted_of(workload: Workload, pool: NodePool) -> Wanted:
@@ -293,8 +306,18 @@ def _value_of(workload: Workload) -> int:
     return workload.priority.value if by_class else workload.priority_value
 
 
-def group_of(wanted: Wanted, flavour_name: str) -> PodGroup:
-    """The pod group a scheduler of this flavour would see, all of it waiting."""
+def groups_of(wanted: Wanted, flavour_name: str) -> tuple[PodGroup, ...]:
+    """What a scheduler of this flavour would see, all of it waiting: one pod group, or one for each pod."""
+    whole = _whole(wanted, flavour_name)
+    if wanted.spec.type_name not in flavour_for(flavour_name).traits.singly:
+        return (whole,)
+    return tuple(
+        replace(whole, name=f"{wanted.name}:{number:04}", pods=(pod,), min_member=1)
+        for number, pod in enumerate(whole.pods)
+    )
+
+
+def _whole(wanted: Wanted, flavour_name: str) -> PodGroup:
     flavour = flavour_for(flavour_name)
     by_pool = flavour.traits.queues_by_pool
     queue = flavour.queue_name(wanted.project.owner, wanted.pool.name)

@@ -11,7 +11,7 @@ from clusters.flavours import common, kueue_reading
 from clusters.flavours.kueue_inquiries import INQUIRIES
 from clusters.flavours.kueue_promises import PROMISES, cautions
 from clusters.flavours.rendering import render_job
-from clusters.kinds import kind_for, parts_in
+from clusters.kinds import KINDS, kind_for, parts_in
 from clusters.kinds_core import (
     KUEUE_COHORT,
     KUEUE_FLAVOR,
@@ -61,6 +61,8 @@ QUEUED_WHOLE: Final = frozenset(
     | {"Pod", "Deployment", "StatefulSet", "LeaderWorkerSet"}
 )
 """Kinds that Kueue knows. Of any other kind it can queue the pods, one by one."""
+SINGLY: Final = tuple(kind.name for kind in KINDS if kind.kind == "Deployment" or kind.kind not in QUEUED_WHOLE)
+"""Types whose pods it queues one by one: a Deployment hands its queue on to each of them."""
 
 
 class Kueue:
@@ -76,6 +78,7 @@ class Kueue:
         root_above=True,
         sums_projects=True,
         queues_jobs=True,
+        singly=SINGLY,
         placements=common.PLACEMENTS,
         minimum="all",
         tells={KUEUE_WORKLOAD: kueue_reading.tell},

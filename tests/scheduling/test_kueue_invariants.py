@@ -26,7 +26,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     empty = snapshot(*departments, *projects)
     first = empty
     for index in range(draw(st.integers(0, 6))):
-        first = first.with_group(_work(draw, f"first-{index}", index))
+        first = first.with_groups([_work(draw, f"first-{index}", index)])
     held = [replace(group, started=group.created) for group in _started(cycle_of(first))]
     waiting = [_work(draw, f"new-{index}", 50 + index) for index in range(draw(st.integers(1, 4)))]
     return snapshot(*departments, *projects, *held, *waiting)

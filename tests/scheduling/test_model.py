@@ -46,10 +46,10 @@ def test_a_shard_is_one_node_pool() -> None:
 
 def test_adding_a_group_leaves_the_snapshot_alone() -> None:
     before = snapshot(node("n0"), gang("a", gpus=1))
-    after = before.with_group(gang("a", gpus=2))
+    after = before.with_groups([gang("a", gpus=2)])
     assert [group.total.gpu for group in before.groups] == [1000]
     assert [group.total.gpu for group in after.groups] == [2000]
-    assert before.with_group(gang("b")).group_by_name.keys() == {"a", "b"}
+    assert before.with_groups([gang("b")]).group_by_name.keys() == {"a", "b"}
 
 
 def test_queues_with_children_are_known() -> None:

@@ -20,7 +20,7 @@ from tests.factories.tenants import (
     ProjectQuotaFactory,
     UserFactory,
 )
-from tests.factories.workloads import bare_pod, spec_of
+from tests.factories.workloads import bare_pod, deployment, pytorch_job, spec_of
 from workloads.forecasts import Forecast, Verdict
 from workloads.services.preview import forecast
 
@@ -59,6 +59,9 @@ class Kube:
     def ask(self, gpus: int = 1, priority: str = "low", actor: Actor = SYSTEM, **of_pod: Any) -> Forecast:
         manifest = bare_pod("asked", gpus=gpus)
         manifest["spec"] |= of_pod
+        return self.ask_for(manifest, priority, actor)
+
+    def ask_for(self, manifest: dict[str, Any], priority: str = "low", actor: Actor = SYSTEM) -> Forecast:
         spec = spec_of(manifest, namespace=self.team.namespace, priority=priority)
         team = Project.objects.select_related("cluster", "department").get(pk=self.team.pk)
         return forecast(spec=spec, project=team, actor=actor)
@@ -182,3 +185,68 @@ def test_what_the_namespace_fills_in_is_counted(kube: Kube) -> None:
     assert kube.ask().verdict is Verdict.WAITS
     kube.node("b", 1, cpu_milli=100, memory_bytes=128 * 2**20)
     assert kube.ask().verdict is Verdict.STARTS
+
+
+def replicas(count: int, *, gpus: int) -> dict[str, Any]:
+    manifest = deployment("serve", gpus=gpus)
+    manifest["spec"]["replicas"] = count
+    return manifest
+
+
+def test_of_several_pods_as_many_start_as_have_room_and_the_numbers_are_from_before_the_first(kube: Kube) -> None:
+    kube.node("a")
+    kube.node("b")
+    kube.team.quotas.update(gpu_deserved=64 * GPU)
+    answer = kube.ask_for(replicas(3, gpus=8))
+    assert (answer.verdict, answer.starting, answer.coming, answer.waiting) == (Verdict.STARTS, 2, 0, 1)
+    assert answer.sentence == (
+        "Starts 2 of 3 pods now in h100, within quota. 1 pod waits: the workload needs 24 GPUs in h100; 16 GPUs free, "
+        "at most 8 on one node, and nothing there may be evicted for it."
+    )
+    assert answer.numbers["free"].startswith("16 GPU")
+    assert answer.alternatives, "fewer GPUs a pod would start all of them"
+
+
+def test_an_eviction_that_makes_room_for_some_of_its_pods_says_so(kube: Kube) -> None:
+    kube.node("a")
+    kube.node("b")
+    kube.pod("weak", "a", gpus=8)
+    kube.pod("strong", "b", gpus=8, priority=150)
+    answer = kube.ask_for(replicas(2, gpus=8))
+    assert (answer.verdict, answer.starting, answer.coming, answer.waiting) == (Verdict.EVICTS, 0, 1, 1)
+    assert answer.sentence.startswith("Starts 1 of 2 pods in h100 after evicting 1 workload (8 GPUs), ")
+    assert ". 1 pod waits: the workload needs 16 GPUs in h100; 0 GPUs free" in answer.sentence
+
+
+def test_some_start_now_some_after_the_eviction_and_others_not(kube: Kube) -> None:
+    for name in ("a", "b", "c"):
+        kube.node(name)
+    kube.pod("weak", "a", gpus=8)
+    kube.pod("strong", "b", gpus=8, priority=150)
+    kube.team.quotas.update(gpu_deserved=64 * GPU)
+    answer = kube.ask_for(replicas(3, gpus=8))
+    assert answer.sentence.startswith("Starts 1 of 3 pods now and 1 in h100 after evicting 1 workload (8 GPUs), ")
+    assert ". 1 pod waits: " in answer.sentence
+
+
+def test_a_kind_that_needs_all_its_pods_waits_where_only_some_get_a_node(kube: Kube) -> None:
+    kube.node("a")
+    answer = kube.ask_for(pytorch_job(gpus=8, workers=1))
+    assert (answer.verdict, answer.starting, answer.waiting) == (Verdict.WAITS, 1, 1)
+    assert answer.sentence.startswith(
+        "Waits: 1 of 2 pods gets a node in h100 now and holds it. 1 pod waits: the workload needs 16 GPUs in h100; 8 "
+    )
+
+
+def test_a_workload_whose_first_pods_start_in_its_first_pool_is_tried_in_no_other(kube: Kube) -> None:
+    kube.node("a")
+    other = NodePoolFactory(cluster=kube.cluster, name="a100")
+    for name in ("b", "c"):
+        labels = {other.label_key: other.label_value}
+        NodeFactory(cluster=kube.cluster, pool=other, name=name, gpu_milli=8 * GPU, labels=labels)
+    ProjectQuotaFactory(project=kube.team, node_pool=other, gpu_deserved=16 * GPU)
+    DepartmentQuotaFactory(department=kube.department, node_pool=other, gpu_deserved=64 * GPU)
+    spec = spec_of(replicas(2, gpus=8), namespace=kube.team.namespace, priority="low", node_pools=("h100", "a100"))
+    team = Project.objects.select_related("cluster", "department").get(pk=kube.team.pk)
+    answer = forecast(spec=spec, project=team, actor=SYSTEM)
+    assert (answer.verdict, answer.pool, answer.starting, answer.waiting) == (Verdict.STARTS, "h100", 1, 1)

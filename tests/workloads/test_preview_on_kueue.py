@@ -1,6 +1,7 @@
 """A preview for Kueue counts quotas and not nodes: what is admitted, what that takes, and what it says of the rest."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ from tests.factories.tenants import (
     ProjectFactory,
     ProjectQuotaFactory,
 )
-from tests.factories.workloads import WorkloadFactory, job, pytorch_job, spec_of
+from tests.factories.workloads import WorkloadFactory, deployment, job, pytorch_job, spec_of
 from workloads.forecasts import Forecast, Verdict
-from workloads.models import Workload
+from workloads.models import Workload, WorkloadType
 from workloads.selectors.waiting import why_waiting
 from workloads.services.preview import forecast
 
@@ -78,9 +79,17 @@ class Kueue:
             node_name=name,
         )
 
+    def serve(self, name: str, *, gpus: int, replicas: int) -> dict[str, Any]:
+        manifest = deployment(name, gpus=gpus)
+        manifest["spec"]["replicas"] = replicas
+        return manifest
+
     def ask(self, *, gpus: int, pods: int = 1, priority: str = "low", near: str = "") -> Forecast:
         manifest = job("asked", gpus=gpus, pods=pods)
         manifest["metadata"]["annotations"] = {"rung.dev/topology-key": near} if near else {}
+        return self.ask_for(manifest, priority=priority)
+
+    def ask_for(self, manifest: dict[str, Any], *, priority: str = "low") -> Forecast:
         spec = spec_of(manifest, namespace=self.team.namespace, priority=priority, preemptibility="preemptible")
         team = Project.objects.select_related("cluster", "department").get(pk=self.team.pk)
         return forecast(spec=spec, project=team, actor=SYSTEM)
@@ -210,6 +219,28 @@ def test_what_evicts_by_quota_is_warned_where_the_victims_leave_no_node_free(kue
     answer = kueue.ask(gpus=8, priority="low")
     assert (answer.verdict, victims(answer)) == (Verdict.EVICTS, [("weak", 8)])
     assert any("Its pod may find no node" in each for each in answer.cautions)
+
+
+def test_the_pods_of_a_deployment_are_admitted_one_by_one(kueue: Kueue) -> None:
+    kueue.runs(kueue.team, "first", gpus=4, priority=80)
+    answer = kueue.ask_for(kueue.serve("asked", gpus=4, replicas=3))
+    assert (answer.verdict, answer.starting, answer.waiting) == (Verdict.STARTS, 2, 1)
+    assert answer.sentence == (
+        "Starts 2 of 3 pods now in h100, over quota: it may be evicted when others want their share. 1 pod waits: the "
+        "workload needs 12 GPUs in h100; of quota project llm-team has 8 GPUs free, and nobody there may be evicted "
+        "for it."
+    )
+
+
+def test_pods_of_a_deployment_that_wait_in_its_queue_stand_there_each_for_itself(kueue: Kueue) -> None:
+    serve = kueue.runs(kueue.team, "serve", gpus=8, priority=80)
+    Workload.objects.filter(pk=serve.pk).update(type=WorkloadType.objects.get(name="Deployment"))
+    kueue.pod(kueue.team.namespace, gpus=2, priority=80, owner=str(serve.pk), minute=1)
+    ObservedPod.objects.filter(gpu_milli=2 * GPU).update(reason="SchedulingGated")
+    assert kueue.ask(gpus=4, priority="low").verdict is Verdict.WAITS, "the pod before it takes 2 of the 4"
+    assert kueue.ask(gpus=2, priority="low").verdict is Verdict.STARTS
+    stronger = kueue.ask(gpus=4, priority="high")
+    assert (stronger.verdict, victims(stronger)) == (Verdict.STARTS, [])
 
 
 def test_other_departments_lend_and_give_back(kueue: Kueue) -> None:

@@ -45,6 +45,9 @@ class ForecastSchema(serializers.Serializer[Any]):
     numbers = serializers.DictField(child=serializers.CharField())
     victims = VictimSchema(many=True)
     gpuHoursAtRisk = serializers.FloatField()
+    podsStarting = serializers.IntegerField(help_text="Pods that start now.")
+    podsAfterEviction = serializers.IntegerField(help_text="Pods that start once the evicted have left.")
+    podsWaiting = serializers.IntegerField(help_text="Pods that wait, each on its own, whatever the others do.")
     alternatives = AlternativeSchema(many=True)
     cautions = serializers.ListField(child=serializers.CharField())
     assurances = serializers.ListField(child=serializers.CharField())
@@ -65,6 +68,9 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "numbers": {name: str(value) for name, value in forecast.numbers.items()},
         "victims": [_victim(each) for each in forecast.victims],
         "gpuHoursAtRisk": round(forecast.gpu_hours_at_risk, 3),
+        "podsStarting": forecast.starting,
+        "podsAfterEviction": forecast.coming,
+        "podsWaiting": forecast.waiting,
         "alternatives": [_alternative(each) for each in forecast.alternatives],
         "cautions": [str(each) for each in forecast.cautions],
         "assurances": [str(each) for each in forecast.assurances],

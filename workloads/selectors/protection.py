@@ -68,14 +68,14 @@ def protection_sentences(project: Project, *, preemptibility: str, pods: int, mi
     return (f"From its start {whom} left alone {found}{limited}: the min guaranteed runtime of {found.rule_of}.",)
 
 
-def held_off(snapshot: Snapshot, candidate: PodGroup, flavour: str) -> Sequence[str]:
+def held_off(snapshot: Snapshot, candidates: Sequence[PodGroup], flavour: str) -> Sequence[str]:
     """For something that waits: whom it would evict were nobody protected, and from when on it may."""
     if not is_guaranteed(snapshot):
         return ()
-    found = preview(replace(snapshot, now=None), candidate, flavour=flavour).victims
+    found = preview(replace(snapshot, now=None), *candidates, flavour=flavour).victims
     if not found:
         return ()
-    last = max(protected_until(snapshot, each, candidate) for each in found)
+    last = max(protected_until(snapshot, each, candidates[0]) for each in found)
     number = len({each.victim.name for each in found})
     whom = f"{number} workload{'' if number == 1 else 's'}"
     when = datetime.fromtimestamp(last / 1_000_000, tz=UTC)

@@ -3,7 +3,7 @@
 The model answers first; where it cannot, the scheduler's own words stand.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -22,7 +22,7 @@ from workloads.lifecycle import HELD_BACK, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.selectors.configuration import configured_so
 from workloads.sentences import duration_text, pend_sentence
-from workloads.snapshots import group_of, queue_labels, snapshot_of, wanted_of, workload_of
+from workloads.snapshots import groups_of, queue_labels, snapshot_of, wanted_of, workload_of
 
 STALE_SECONDS: Final = 300
 # Reasons of pods that could not even be created. Delays: the workqueues of Kubernetes' controllers.
@@ -143,8 +143,8 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
         return None
     snapshot, _at = snapshot_of(cluster, pool.name)
-    snapshot, group = _apart(snapshot, group_of(wanted_of(workload, pool), cluster.flavour))
-    outcome = preview(snapshot, group, flavour=cluster.flavour)
+    snapshot, groups = _apart(snapshot, groups_of(wanted_of(workload, pool), cluster.flavour))
+    outcome = preview(snapshot, *groups, flavour=cluster.flavour)
     if outcome.pend is None:
         return None
     labels = queue_labels(desired_state(cluster, domains=False))
@@ -154,7 +154,7 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
         "reason": str(outcome.pend.reason),
         "source": "model",
         "numbers": _named(outcome.pend.numbers(), labels),
-        "actions": _remedies(workload, snapshot, group, outcome, cluster.flavour),
+        "actions": _remedies(workload, snapshot, groups, outcome, cluster.flavour),
     }
 
 
@@ -163,14 +163,13 @@ def _stale(cluster: Cluster) -> bool:
     return seen is None or (timezone.now() - seen).total_seconds() > STALE_SECONDS
 
 
-def _apart(snapshot: Snapshot, wanted: PodGroup) -> tuple[Snapshot, PodGroup]:
-    """The cluster without the workload's own waiting pods, and those as one group; none seen: as it is wanted."""
-    own = [group for group in snapshot.groups if workload_of(group.name) == wanted.name and group.waiting]
+def _apart(snapshot: Snapshot, wanted: Sequence[PodGroup]) -> tuple[Snapshot, Sequence[PodGroup]]:
+    """The cluster without the workload's own waiting pods, and those; none seen: as it is wanted."""
+    mine = workload_of(wanted[0].name)
+    own = tuple(group for group in snapshot.groups if workload_of(group.name) == mine and group.waiting)
     if not own:
         return snapshot, wanted
-    others = tuple(group for group in snapshot.groups if group not in own)
-    pods = tuple(pod for group in own for pod in group.pods)
-    return replace(snapshot, groups=others), replace(own[0], name=wanted.name, pods=pods)
+    return replace(snapshot, groups=tuple(group for group in snapshot.groups if group not in own)), own
 
 
 def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
@@ -178,13 +177,13 @@ def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, s
 
 
 def _remedies(
-    workload: Workload, snapshot: Snapshot, group: PodGroup, outcome: Outcome, flavour: str
+    workload: Workload, snapshot: Snapshot, groups: Sequence[PodGroup], outcome: Outcome, flavour: str
 ) -> tuple[Remedy, ...]:
     """What the same model says would help. Only what was tried and works is offered."""
     tried: list[Remedy] = []
     reason = outcome.pend.reason if outcome.pend else None
     if reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA and workload.preemptibility == Preemptibility.NON_PREEMPTIBLE:
-        freed = preview(snapshot, replace(group, preemptible=True), flavour=flavour)
+        freed = preview(snapshot, *(replace(each, preemptible=True) for each in groups), flavour=flavour)
         if freed.kind is not Kind.PENDING:
             verb = "starts now" if freed.kind is Kind.PLACED else "starts after an eviction"
             words = f"Submit it as preemptible: it {verb}, and may be evicted."

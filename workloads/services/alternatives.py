@@ -20,7 +20,7 @@ from workloads.policy_rules import Merged
 from workloads.resolution import current_dictionary
 from workloads.sentences import gpus_text
 from workloads.services.submission import type_of
-from workloads.snapshots import Wanted, group_of
+from workloads.snapshots import Wanted, groups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Trial:
             created=self.now,
         )
         flavour = self.project.cluster.flavour
-        return preview(self.snapshot, group_of(wanted, flavour), flavour=flavour).kind
+        return preview(self.snapshot, *groups_of(wanted, flavour), flavour=flavour).kind
 
     def starts(self) -> bool:
         """Would it start now, and evict nobody?"""

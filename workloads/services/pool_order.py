@@ -29,7 +29,7 @@ from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.pool_turns import PATIENCE, its_turn_is_over, waited_in_pool
 from workloads.sentences import duration_text, pend_sentence
 from workloads.services.moves import note
-from workloads.snapshots import group_of, queue_labels, snapshot_of, wanted_of, workload_of
+from workloads.snapshots import groups_of, queue_labels, snapshot_of, wanted_of, workload_of
 
 STALE: Final = timedelta(seconds=120)
 WORDS: Final = {
@@ -94,7 +94,7 @@ def _in_cluster(cluster: Cluster, workloads: Iterable[Workload], now: datetime) 
         here = _outcome(others, workload, present)
         found = _elsewhere(others, workload, chain, present) if _may_go(workload, here, now) else None
         if found and _move(workload, here, *found, now=now):
-            snapshot = others.with_group(group_of(wanted_of(workload, found[0]), cluster.flavour))
+            snapshot = others.with_groups(groups_of(wanted_of(workload, found[0]), cluster.flavour))
             moved += 1
     return moved
 
@@ -111,7 +111,7 @@ def _without(snapshot: Snapshot, workload: Workload) -> Snapshot:
 
 def _outcome(snapshot: Snapshot, workload: Workload, pool: NodePool) -> Outcome:
     flavour = workload.project.cluster.flavour
-    return preview(snapshot, group_of(wanted_of(workload, pool), flavour), flavour=flavour)
+    return preview(snapshot, *groups_of(wanted_of(workload, pool), flavour), flavour=flavour)
 
 
 def _elsewhere(

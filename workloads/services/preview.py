@@ -29,8 +29,10 @@ from workloads.forecasts import (
     Alternative,
     Forecast,
     ForecastVictim,
+    Part,
     Verdict,
     eviction_sentence,
+    holding_sentence,
     start_sentence,
     turn_sentence,
 )
@@ -52,7 +54,7 @@ from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
 from workloads.services.limits import limit_sentences
 from workloads.services.submission import category_of, resolve_for, type_of
-from workloads.snapshots import Wanted, group_of, queue_labels, snapshot_of, workload_of
+from workloads.snapshots import Wanted, groups_of, queue_labels, snapshot_of, workload_of
 
 VERDICTS: Final = {
     Kind.PLACED: Verdict.STARTS,
@@ -155,7 +157,7 @@ def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
     """In the first of its pools; where that one does not let it start, in the next one that does."""
     snapshot, _at = snapshot_of(stage.project.cluster)
     first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
-    if not _may_start(stage, outcome):
+    if not (_may_start(stage, outcome) or outcome.starting):  # what has a pod on a node is tried nowhere else
         for pool in pools[1:]:
             later = _outcome(stage, pool, snapshot)
             if _may_start(stage, later):
@@ -172,7 +174,7 @@ def _hold(stage: _Stage, outcome: Outcome) -> Hold | None:
 
 
 def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
-    return preview(snapshot, _candidate(stage, pool), flavour=stage.project.cluster.flavour)
+    return preview(snapshot, *_candidates(stage, pool), flavour=stage.project.cluster.flavour)
 
 
 def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) -> Forecast:
@@ -188,7 +190,7 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) ->
 def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
     if hold := _hold(stage, outcome):
         return _held(stage, pool, snapshot, hold)
-    verdict = VERDICTS[outcome.kind]
+    verdict = _verdict(stage, outcome)
     victims = _victims(stage, snapshot, outcome)
     labels = queue_labels(desired_state(stage.project.cluster, domains=False))
     preemptible = stage.effective.preemptibility != Preemptibility.NON_PREEMPTIBLE
@@ -204,10 +206,27 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         over_quota=outcome.over_quota,
         assurances=(*base.assurances, *(_held_off(stage, pool, snapshot) if verdict is Verdict.WAITS else ())),
         nodes=tuple(sorted(set(outcome.placements.values()))),
-        alternatives=() if verdict is Verdict.STARTS else _alternatives(stage, pool, snapshot),
+        starting=outcome.starting,
+        coming=outcome.coming,
+        waiting=outcome.waiting,
+        alternatives=() if outcome.kind is Kind.PLACED else _alternatives(stage, pool, snapshot),
     )
     blind = flavour_for(stage.project.cluster.flavour).traits.queues_jobs and not pool.topology_levels
-    return looked_at_nodes(found, snapshot, _candidate(stage, pool), outcome) if blind else found
+    return looked_at_nodes(found, snapshot, _admitted(stage, pool, outcome), outcome) if blind else found
+
+
+def _verdict(stage: _Stage, outcome: Outcome) -> Verdict:
+    """A part that is enough starts it; a smaller one only holds its nodes while it waits for the rest."""
+    if outcome.kind is Kind.PENDING and outcome.starting >= stage.spec.min_member:
+        return Verdict.STARTS
+    return VERDICTS[outcome.kind]
+
+
+def _admitted(stage: _Stage, pool: NodePool, outcome: Outcome) -> PodGroup:
+    """Its pods that are let go, now or once the evicted have left."""
+    groups = _candidates(stage, pool)
+    pods = [pod for group in groups for pod in group.pods]
+    return replace(groups[0], pods=tuple(pods[: outcome.starting + outcome.coming]))
 
 
 def _held(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: Hold) -> Forecast:
@@ -225,7 +244,7 @@ def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:
 
 
 def _held_off(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:
-    return held_off(snapshot, _candidate(stage, pool), stage.project.cluster.flavour)
+    return held_off(snapshot, _candidates(stage, pool), stage.project.cluster.flavour)
 
 
 def _breaks_a_gang(outcome: Outcome) -> bool:
@@ -235,7 +254,7 @@ def _breaks_a_gang(outcome: Outcome) -> bool:
     return any(each.victim.gang and taken[each.victim.name] < len(each.victim.holding) for each in outcome.victims)
 
 
-def _candidate(stage: _Stage, pool: NodePool) -> PodGroup:
+def _candidates(stage: _Stage, pool: NodePool) -> tuple[PodGroup, ...]:
     wanted = Wanted(
         name="candidate",
         spec=stage.spec,
@@ -246,7 +265,7 @@ def _candidate(stage: _Stage, pool: NodePool) -> PodGroup:
         preemptibility=stage.effective.preemptibility,
         created=stage.now,
     )
-    return group_of(wanted, stage.project.cluster.flavour)
+    return groups_of(wanted, stage.project.cluster.flavour)
 
 
 def _sentence(
@@ -258,13 +277,15 @@ def _sentence(
     *,
     preemptible: bool,
 ) -> str:
+    why = pend_sentence(outcome.pend, pool=pool.name, labels=labels) if outcome.pend else ""
+    part = Part(outcome.starting, outcome.coming, outcome.waiting, f"the workload {why}") if outcome.partial else None
     if verdict is Verdict.STARTS:
-        return start_sentence(pool.name, over_quota=outcome.over_quota, preemptible=preemptible)
+        return start_sentence(pool.name, over_quota=outcome.over_quota, preemptible=preemptible, part=part)
     if verdict in {Verdict.EVICTS, Verdict.RECLAIMS}:
-        return eviction_sentence(verdict, pool.name, victims)
-    if outcome.pend is None:
-        return f"Waits in {pool.name}."
-    return f"Waits: it {pend_sentence(outcome.pend, pool=pool.name, labels=labels)}."
+        return eviction_sentence(verdict, pool.name, victims, part=part)
+    if part:
+        return holding_sentence(pool.name, part)
+    return f"Waits: it {why}." if why else f"Waits in {pool.name}."
 
 
 def _victims(stage: _Stage, snapshot: Snapshot, outcome: Outcome) -> tuple[ForecastVictim, ...]:

@@ -55,7 +55,7 @@ def _plan(dice: Random, seed: int, family: str) -> Plan:
 def _others_rest(plan: Plan) -> bool:
     """In the candidate's cycle nobody starts of those that wait, and nobody goes for them."""
     mine = group_of(plan.candidate, LATER)
-    decisions = cycle(before(plan, consolidates=True).with_group(mine), flavour="kai")
+    decisions = cycle(before(plan, consolidates=True).with_groups([mine]), flavour="kai")
     starts = [each.group.name for each in decisions if isinstance(each, Start)]
     takers = [each.for_group for each in decisions if isinstance(each, Evict)]
     return {mine.name}.issuperset([*starts, *takers])

@@ -120,7 +120,7 @@ def foretell(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, 
     Who evicts for itself may see others take the room before it has it, and evicts again.
     """
     found = outcome_of(plan, turns, consolidates=consolidates)
-    snapshot = before(plan, turns, consolidates=consolidates).with_group(group_of(plan.candidate, LATER))
+    snapshot = before(plan, turns, consolidates=consolidates).with_groups([group_of(plan.candidate, LATER)])
     victims = Counter[tuple[str, str]]()
     for _cycle in range(CYCLES):
         decisions = cycle(snapshot, flavour="kai")
