@@ -4,7 +4,7 @@ Kueue lets a job go without a look at nodes where their pool has no topology; it
 itself, and hold the quota meanwhile.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from scheduling.board import Board
@@ -16,24 +16,52 @@ from scheduling.resources import ZERO, Resources
 
 @dataclass(frozen=True, slots=True)
 class Nodeless:
-    """`pods` of `of` that wait find no node. asked: what the largest of those needs; free: in sum, and on one node."""
+    """`pods` of `of` that wait find no node. asked: what the largest of those needs; free: in sum, and on one node.
+
+    later: each finds one once pods that are ending have left.
+    """
 
     pods: int
     of: int
     asked: Resources
     free: Resources
     largest_free: Resources
+    later: bool = False
 
 
 def nodeless(snapshot: Snapshot, group: PodGroup, evicted: Iterable[Evict] = ()) -> Nodeless | None:
-    """None: each of its pods finds a node once the evicted are gone, or no node of its pool has been seen."""
-    board = Board(_without(snapshot, evicted), default=Strategy.BINPACK)
+    """None: each of its pods finds a node once the evicted are gone, or no node of its pool has been seen.
+
+    Admitted pods that wait for a node and come before its own take theirs first: by priority, then by age.
+    """
+    known = _without(snapshot, evicted)
+    board = Board(known, default=Strategy.BINPACK)
     if not board.nodes[group.pool]:
         return None
+    for earlier in sorted(_before(known, group), key=_turn):
+        _seat(board, earlier)
     without = without_node(board, group)
-    if not without:
+    later = not without
+    if later and not (without := without_node(board, group, now=True)):
         return None
-    return Nodeless(len(without), len(group.waiting), without[0].requests, *board.rooms.free(group))
+    return Nodeless(len(without), len(group.waiting), without[0].requests, *board.rooms.free(group), later=later)
+
+
+def _turn(group: PodGroup) -> tuple[int, int]:
+    return (-group.priority, group.created)
+
+
+def _before(snapshot: Snapshot, group: PodGroup) -> Iterator[PodGroup]:
+    admitted = (each for each in snapshot.groups if each.started is not None and each.pool == group.pool)
+    return (each for each in admitted if each.waiting and _turn(each) < _turn(group))
+
+
+def _seat(board: Board, group: PodGroup) -> None:
+    """Each of its waiting pods where it fits; now, or on room that is on its way."""
+    for pod in group.waiting:
+        now = board.rooms.find(pod.requests, group, Strategy.BINPACK, now=True)
+        if room := now or board.rooms.find(pod.requests, group, Strategy.BINPACK, now=False):
+            board.place(group, pod, room, now=now is not None)
 
 
 def without_node(board: Board, group: PodGroup, *, now: bool = False) -> list[Pod]:

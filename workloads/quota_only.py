@@ -11,10 +11,8 @@ from workloads.forecasts import Forecast, Verdict
 from workloads.sentences import amount_text
 
 BLIND: Final = "Admitted at once: its quota is free."
-HOLDS: Final = (
-    "Admitted work holds its quota while it waits for nodes, and the kube-scheduler may evict lower priorities of any "
-    "project for it."
-)
+LATER: Final = "It has its place in {pool} and starts once pods that are ending there have left."
+HOLDS: Final = "Admitted work holds its quota while it waits for nodes; the kube-scheduler evicts nobody for it."
 
 
 def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcome: Outcome) -> Forecast:
@@ -24,15 +22,11 @@ def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcom
     missing = nodeless(snapshot, group, outcome.victims)
     if missing is None:
         return found
+    if missing.later:
+        return _after_others(found, missing)
     sentence = _sentence(missing, found)
     if found.verdict is not Verdict.STARTS:
         return replace(found, cautions=(*found.cautions, sentence, HOLDS))
-    numbers = {
-        "needed": str(missing.asked),
-        "pool": found.pool,
-        "free": str(missing.free),
-        "largest_free": str(missing.largest_free),
-    }
     return replace(
         found,
         verdict=Verdict.WAITS,
@@ -40,9 +34,31 @@ def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcom
         waiting=found.waiting + missing.pods,
         sentence=f"{BLIND} {sentence}",
         reason=str(Reason.NO_ROOM),
-        numbers=numbers,
+        numbers=_numbers(missing, found),
         cautions=(*found.cautions, HOLDS),
     )
+
+
+def _after_others(found: Forecast, missing: Nodeless) -> Forecast:
+    """What evicts waits for its victims anyway."""
+    if found.verdict is not Verdict.STARTS:
+        return found
+    return replace(
+        found,
+        verdict=Verdict.WAITS,
+        sentence=f"{BLIND} {LATER.format(pool=found.pool)}",
+        reason=str(Reason.EVICTING),
+        numbers=_numbers(missing, found),
+    )
+
+
+def _numbers(missing: Nodeless, found: Forecast) -> dict[str, str]:
+    return {
+        "needed": str(missing.asked),
+        "pool": found.pool,
+        "free": str(missing.free),
+        "largest_free": str(missing.largest_free),
+    }
 
 
 def _sentence(missing: Nodeless, found: Forecast) -> str:

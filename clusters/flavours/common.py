@@ -26,14 +26,17 @@ RANK_TO_PRIORITY: Final = {
 }
 
 
-def priority_class(level: PriorityLevel) -> Manifest:
-    """scheduling.k8s.io/v1 PriorityClass. Never the global default: a pod that names none is not ours to rank."""
+def priority_class(level: PriorityLevel, policy: str = "") -> Manifest:
+    """scheduling.k8s.io/v1 PriorityClass, with this preemption policy instead of the entry's own.
+
+    Never the global default: a pod that names none is not ours to rank.
+    """
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": owned(level.name, owner=level.owner, generation=level.generation),
         "value": level.value,
-        "preemptionPolicy": level.preemption_policy,
+        "preemptionPolicy": policy or level.preemption_policy,
         "globalDefault": False,
         "description": level.description,
     }
@@ -55,9 +58,9 @@ def _pod_security(level: str) -> dict[str, str]:
     return {f"pod-security.kubernetes.io/{mode}{side}": text for mode in SECURITY_MODES for side, text in sides}
 
 
-def shared_objects(state: DesiredState) -> Iterator[Manifest]:
-    """PriorityClasses and namespaces."""
-    yield from map(priority_class, state.levels)
+def shared_objects(state: DesiredState, *, policy: str = "") -> Iterator[Manifest]:
+    """PriorityClasses, all of this preemption policy where one is given, and namespaces."""
+    yield from (priority_class(level, policy) for level in state.levels)
     yield from map(namespace, state.projects)
 
 

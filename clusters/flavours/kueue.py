@@ -56,6 +56,9 @@ PREEMPTION: Final = {
     "reclaimWithinCohort": "Any",
     "borrowWithinCohort": {"policy": "Never"},
 }
+POD_POLICY: Final = "Never"
+"""Preemption policy of every PriorityClass. Kueue evicts by the WorkloadPriorityClass and admits a preemptor while its
+victims still have their grace period; pods that preempt as well would then evict the weakest pods of any project."""
 QUEUED_WHOLE: Final = frozenset(
     {"Job", "JobSet", "PyTorchJob", "TFJob", "XGBoostJob", "MPIJob", "JAXJob", "RayJob", "RayCluster", "RayService"}
     | {"Pod", "Deployment", "StatefulSet", "LeaderWorkerSet"}
@@ -102,7 +105,7 @@ class Kueue:
 
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
         """Classes, namespaces, a flavor per pool with its topology, a Cohort per department, queues per project."""
-        yield from common.shared_objects(state)
+        yield from common.shared_objects(state, policy=POD_POLICY)
         yield from map(_workload_class, state.levels)
         yield from (
             common.topology(KUEUE_TOPOLOGY, _flavor_name(each), each) for each in state.pools if each.topology_levels

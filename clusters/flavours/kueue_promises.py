@@ -28,15 +28,15 @@ PROMISES: Final = (
         "partly",
         "In its own queue a job evicts lower priorities. In other queues it reclaims what they have borrowed, whatever "
         "their priority. A job that asks for more than its project deserves evicts nobody, not even in its own queue. "
-        "Pods that were admitted but find no node are ranked by the kube-scheduler, on the whole cluster.",
+        "Pods that were admitted and find no node wait for one by priority, on the whole cluster, and evict nobody.",
         "Keep the sum of deserved quotas within the nodes of each pool, so that what is admitted finds room.",
     ),
     Promise(
         "foreign_pods_stay",
         "Pods that are none of Rung's are left alone",
-        "partly",
-        "Kueue evicts only workloads of its own queues, but it counts quotas, not nodes: where foreign pods take the "
-        "room of what was admitted, the kube-scheduler evicts lower priorities among them.",
+        "yes",
+        "Kueue evicts only workloads of its own queues, and Rung's PriorityClasses carry the policy Never there, so "
+        "the kube-scheduler evicts nobody for their pods. What was admitted waits where foreign pods take its room.",
         "Give foreign pods nodes of their own, outside the pools.",
     ),
     Promise(

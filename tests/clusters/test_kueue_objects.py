@@ -134,6 +134,12 @@ def test_a_priority_is_a_class_for_pods_and_one_for_queues() -> None:
     assert found(desired, "WorkloadPriorityClass")["high"]["value"] == 125
 
 
+def test_pods_never_preempt_whatever_the_entry_says_since_kueue_alone_evicts() -> None:
+    """Kueue admits a preemptor while its victims end: pods that preempt too would evict others on the nodes."""
+    desired = state(levels=(level("high", 125, policy="PreemptLowerPriority"),))
+    assert found(desired, "PriorityClass")["high"]["preemptionPolicy"] == "Never"
+
+
 def test_queues_stand_on_what_they_name_and_shrink_before_others_grow() -> None:
     def objects(one: int, two: int) -> list[Manifest]:
         projects = [project("a", deserved=one), project("b", owner="project.2", deserved=two)]

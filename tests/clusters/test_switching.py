@@ -88,7 +88,7 @@ def test_a_plan_counts_what_is_made_and_what_goes(synced: Cluster, store: Store)
 def test_what_was_planned_is_what_the_next_run_does(synced: Cluster, gateway: MemoryGateway, flavour: str) -> None:
     plan = switch(synced, flavour)
     run = reconcile(synced)
-    planned = sum(each.create + each.delete for each in plan.kinds)
+    planned = sum(each.create + each.delete + each.replace for each in plan.kinds)
     assert (run.state, run.written) == ("succeeded", planned)
     assert held(gateway, KAI_QUEUE) == []
     assert reconcile(synced).written == 0
@@ -99,7 +99,7 @@ def test_everything_new_stands_before_anything_old_goes(synced: Cluster, store: 
     switch(synced, flavour)
     begin = len(store.writes)
     reconcile(synced)
-    verbs = [verb for verb, _ in store.writes[begin:]]
+    verbs = [verb for verb, ref in store.writes[begin:] if ref.kind != PRIORITY_CLASS]
     assert set(verbs) == {"ADDED", "DELETED"}
     assert verbs == sorted(verbs)
 
@@ -253,8 +253,25 @@ def test_a_run_that_began_before_the_switch_settles_nothing_after_it(synced: Clu
 
 
 def test_classes_and_namespaces_are_the_same_objects_afterwards(synced: Cluster, gateway: MemoryGateway) -> None:
-    shared = [each["metadata"]["uid"] for kind in (PRIORITY_CLASS, NAMESPACE) for each in gateway.list(kind)[0]]
-    switch(synced, "kueue")
+    shared = uids(gateway, PRIORITY_CLASS, NAMESPACE)
+    switch(synced, "kube")
     reconcile(synced)
-    now = [each["metadata"]["uid"] for kind in (PRIORITY_CLASS, NAMESPACE) for each in gateway.list(kind)[0]]
-    assert now == shared
+    assert uids(gateway, PRIORITY_CLASS, NAMESPACE) == shared
+
+
+def test_classes_are_replaced_where_the_new_scheduler_lets_no_pod_preempt(
+    synced: Cluster, gateway: MemoryGateway
+) -> None:
+    before = {each["metadata"]["name"]: each["value"] for each in gateway.list(PRIORITY_CLASS)[0]}
+    namespaces = uids(gateway, NAMESPACE)
+    plan = switch(synced, "kueue")
+    assert next(each.replace for each in plan.kinds if each.kind == "PriorityClass.scheduling.k8s.io") == len(before)
+    reconcile(synced)
+    after = gateway.list(PRIORITY_CLASS)[0]
+    assert {each["metadata"]["name"]: each["value"] for each in after} == before
+    assert {each["preemptionPolicy"] for each in after} == {"Never"}
+    assert uids(gateway, NAMESPACE) == namespaces
+
+
+def uids(gateway: MemoryGateway, *kinds: Kind) -> list[str]:
+    return [each["metadata"]["uid"] for kind in kinds for each in gateway.list(kind)[0]]

@@ -9,6 +9,7 @@ import pytest
 from clusters import sources
 from tests.real.other_schedulers import QUEUES, Real
 from tests.real.product import Product, cluster_with_operators, cluster_with_schedulers, grant
+from tests.real.queued import with_kueue
 from tests.support.lab import Kept, LabCluster, own_cluster
 from tests.support.real import by_hand
 
@@ -50,6 +51,12 @@ def with_gangs() -> AbstractContextManager[LabCluster]:
 def gang_cluster(kept: Kept) -> LabCluster:
     """One for the product's gangs and for those put to the model; each leaves it empty."""
     return kept.cluster(with_gangs)
+
+
+@pytest.fixture
+def kueue_cluster(kept: Kept) -> LabCluster:
+    """One with Kueue for all tests of a unit; each leaves its queues empty."""
+    return kept.cluster(with_kueue)
 
 
 def with_volcano() -> AbstractContextManager[LabCluster]:

@@ -1,7 +1,7 @@
 """Kueue's own controller takes the queues Rung makes, and what it decides is read back with its reason."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ import pytest
 from django.db.models import QuerySet
 
 from clusters.diff import is_leaving
-from clusters.flavours import FLAVOURS
 from clusters.kinds_core import KUEUE_COHORT, KUEUE_FLAVOR, KUEUE_QUEUE, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, ref_of
 from clusters.models import Cluster, Drift, DriftKind, NodePool, ObservedPod
 from clusters.ports import Kind, Manifest, ObjectRef
@@ -22,12 +21,13 @@ from portal.core.actors import SYSTEM
 from portal.core.errors import Conflict, Refused
 from tenants.models import Project
 from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
-from tests.clusters.streaming import Watching, streaming
+from tests.clusters.streaming import streaming
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, NodePoolFactory, ProjectQuotaFactory
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh, quick
+from tests.real.queued import a_job, in_phase, running, two_projects
 from tests.support.kube import KubeError
-from tests.support.lab import LabCluster, own_cluster
+from tests.support.lab import LabCluster
 from tests.support.processes import eventually
 from workloads.forecasts import Verdict
 from workloads.models import PreemptionRecord, Workload
@@ -48,39 +48,12 @@ RACK = "topology.example.com/rack"
 WEBHOOKS = ObjectRef(CONFIGURATION, "kueue-mutating-webhook-configuration")
 
 
-@pytest.fixture(scope="module")
-def kueue_cluster() -> Iterator[LabCluster]:
-    """A control plane on which Kueue runs."""
-    with own_cluster("--kueue", flavour="kueue") as cluster:
-        eventually(lambda: all(is_listed(cluster, kind) for kind in FLAVOURS["kueue"].kinds()), seconds=30)
-        yield cluster
-
-
-def is_listed(cluster: LabCluster, kind: Kind) -> bool:
-    """A server initializes the storage of a kind a moment after the kind is there."""
-    try:
-        cluster.admin.list(kind)
-    except KubeError as error:
-        if error.status != 429:
-            raise
-        return False
-    return True
-
-
 @pytest.fixture
 def product(kueue_cluster: LabCluster, db: None, socket_enabled: None) -> Iterator[Product]:
     """The product on it, under the account of few rights."""
     product = Product(kueue_cluster, uuid.uuid4().hex[:6], "kueue")
     yield product
     product.end(KUEUE_WORKLOAD)  # what is left in a queue counts in the next test's queue of the same name
-
-
-def a_job(name: str, *, pods: int = 1) -> Manifest:
-    """A Job whose pods take a node each, and run until they are ended."""
-    container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
-    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
-    spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
 def a_job_set(name: str) -> Manifest:
@@ -95,22 +68,6 @@ def a_job_set(name: str) -> Manifest:
     }
 
 
-def two_projects(product: Product) -> tuple[Project, Project]:
-    """Of one department, which deserves no more than they do: 8 GPUs each."""
-    product.department.quotas.update(gpu_deserved=16 * GPU)
-    projects = product.project("one"), product.project("two")
-    product.reconcile()
-    return projects
-
-
-def in_phase(workload: Workload, phase: str, reason: str = "") -> Callable[[], bool]:
-    def is_so() -> bool:
-        found = fresh(workload)
-        return found.phase == phase and found.phase_reason == reason
-
-    return is_so
-
-
 def is_active(queue: Manifest) -> bool:
     said = queue.get("status", {}).get("conditions", [])
     return any((each["type"], each["status"]) == ("Active", "True") for each in said)
@@ -119,15 +76,6 @@ def is_active(queue: Manifest) -> bool:
 def records_of(victim: Workload) -> QuerySet[PreemptionRecord]:
     """Complete ones."""
     return PreemptionRecord.objects.filter(victim=victim, preemptor__isnull=False, gone_at__isnull=False)
-
-
-def running(
-    product: Product, watching: Watching, project: Project, name: str, *, priority: str, pods: int = 1
-) -> Workload:
-    """A workload that Kueue has let go."""
-    workload = product.submit(project, a_job(name, pods=pods), priority=priority, preemptibility="preemptible")
-    watching.until(in_phase(workload, "Running"), seconds=PATIENCE)
-    return workload
 
 
 @contextmanager
@@ -170,9 +118,9 @@ def test_queues_are_made_once_and_then_left_alone(product: Product) -> None:
 def test_a_higher_priority_evicts_in_its_queue_and_the_lower_one_waits_with_the_reason(product: Product) -> None:
     one, two = two_projects(product)
     with streaming(product.cluster, product.gateway) as watching:
-        train = running(product, watching, one, "train", priority="low")
-        running(product, watching, two, "other", priority="low")
-        serve = running(product, watching, one, "serve", priority="high")
+        train = running(product, watching, one, a_job("train"), priority="low")
+        running(product, watching, two, a_job("other"), priority="low")
+        serve = running(product, watching, one, a_job("serve"), priority="high")
         watching.until(records_of(train).exists, seconds=PATIENCE)
         watching.until(in_phase(train, "Pending", "WaitingForQuota"), seconds=PATIENCE)
     record = PreemptionRecord.objects.get(victim=train)
@@ -185,8 +133,8 @@ def test_who_would_evict_young_work_in_its_queue_is_held_back_until_the_rule_is_
     one, two = two_projects(product)
     rule = set_min_runtime(owner=one, minutes=30, actor=SYSTEM)
     with streaming(product.cluster, product.gateway) as watching:
-        train = running(product, watching, one, "train", priority="low")
-        running(product, watching, two, "other", priority="low")
+        train = running(product, watching, one, a_job("train"), priority="low")
+        running(product, watching, two, a_job("other"), priority="low")
         serve = product.submit(one, a_job("serve"), priority="high")
         assert (fresh(serve).phase, fresh(serve).phase_reason) == ("Pending", "HeldBack")
         assert product.object_of(serve) is None
@@ -200,7 +148,7 @@ def test_another_priority_reaches_a_running_job_at_once(product: Product) -> Non
     """As far as Kueue goes, which alone decides who is evicted in its queues; pods keep the number they have."""
     one, _two = two_projects(product)
     with streaming(product.cluster, product.gateway) as watching:
-        train = running(product, watching, one, "train", priority="low")
+        train = running(product, watching, one, a_job("train"), priority="low")
         change_priority(workload=fresh(train), priority="high", actor=SYSTEM)
         product.apply(train)
         live = product.object_of(train)
@@ -219,8 +167,8 @@ def test_what_a_project_has_borrowed_is_reclaimed_by_the_one_that_deserves_it(pr
     """The borrower has the higher priority: between queues that does not count."""
     one, two = two_projects(product)
     with streaming(product.cluster, product.gateway) as watching:
-        train = running(product, watching, one, "train", priority="high", pods=2)
-        mine = running(product, watching, two, "mine", priority="low")
+        train = running(product, watching, one, a_job("train", pods=2), priority="high")
+        mine = running(product, watching, two, a_job("mine"), priority="low")
         watching.until(lambda: records_of(train).count() == 2, seconds=PATIENCE)
     taken = PreemptionRecord.objects.filter(victim=train)
     assert {(record.preemptor, record.cause) for record in taken} == {(mine, "reclaim")}
@@ -250,7 +198,7 @@ def test_a_job_set_waits_whole_starts_whole_and_ends(product: Product) -> None:
     """Kueue holds it back and lets it go, JobSet's own controller makes its jobs: both are real."""
     one, two = two_projects(product)
     with streaming(product.cluster, product.gateway) as watching:
-        other = running(product, watching, two, "other", priority="low")
+        other = running(product, watching, two, a_job("other"), priority="low")
         pair = product.submit(one, a_job_set("pair"), priority="low", preemptibility="preemptible")
         watching.until(in_phase(pair, "Pending", "WaitingForQuota"), seconds=PATIENCE)
         held = product.object_of(pair)

@@ -141,6 +141,35 @@ def test_free_quota_in_pieces_too_small_for_a_pod_is_no_start(kueue: Kueue) -> N
     assert "1 of its 3 pods may find no node" in pair.sentence
 
 
+def test_room_that_pods_are_about_to_leave_is_no_start_now(kueue: Kueue) -> None:
+    """Kueue lets it go at once, though what it evicted for another still has its grace period."""
+    kueue.node("one", held=8)
+    ObservedPod.objects.update(deletion_at=NOON)
+    answer = kueue.ask(gpus=4)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "Evicting")
+    assert answer.sentence == (
+        "Admitted at once: its quota is free. It has its place in h100 and starts once pods that are ending there have "
+        "left."
+    )
+
+
+@pytest.mark.parametrize(
+    ("priority", "gpus", "verdict"),
+    [
+        pytest.param(125, 4, Verdict.WAITS, id="a stronger one takes the room first"),
+        pytest.param(125, 8, Verdict.STARTS, id="a stronger one does not fit"),
+        pytest.param(25, 4, Verdict.STARTS, id="a weaker one comes later"),
+    ],
+)
+def test_what_was_admitted_and_waits_for_a_node_takes_its_place_in_turn(
+    kueue: Kueue, priority: int, gpus: int, verdict: Verdict
+) -> None:
+    kueue.node("one", held=4)
+    sister = kueue.project("sister", kueue.research, deserved=8)
+    kueue.runs(sister, "first", gpus=gpus, priority=priority)
+    assert kueue.ask(gpus=4).verdict is verdict
+
+
 def test_where_kueue_knows_the_nodes_it_admits_nothing_that_has_no_place_on_them(kueue: Kueue) -> None:
     kueue.node("one", held=4)
     NodePool.objects.update(topology_levels=["example.com/rack"])
