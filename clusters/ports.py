@@ -198,11 +198,13 @@ class Configuration:
     why: str
     facts_of: Callable[[Manifest | None], Facts]
     warnings_of: Callable[[Facts], tuple[str, ...]]  # what it misses, for admins
-    leaves_out: Callable[[Facts], frozenset[str]]  # causes of evictions that it does not have
     cautions_of: Callable[[Facts, str], tuple[str, ...]]  # for who is foretold this (`scheduling.decisions.Kind`)
     promises_of: Callable[[Facts], tuple[Promise, ...]]  # as this configuration keeps them
-    ignores_domains: Callable[[Facts], str]  # why a gang that asks for a domain would be put anywhere; empty: it is not
-    domain_cautions_of: Callable[[Facts], tuple[str, ...]]  # what is not known of that
+    leaves_out: Callable[[Facts], frozenset[str]] = lambda _facts: frozenset()  # causes of evictions it does not have
+    ignores_domains: Callable[[Facts], str] = lambda _facts: ""  # why a gang that asks for one is put anywhere, or ""
+    domain_cautions_of: Callable[[Facts], tuple[str, ...]] = lambda _facts: ()  # what is not known of that
+    unmanaged: Callable[[Facts, str], str] = lambda _facts, _kind: ""  # why it leaves a kind alone; "": it does not
+    kind_cautions_of: Callable[[Facts, str], tuple[str, ...]] = lambda _facts, _kind: ()  # what is not known of that
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ internalCertManagement: {enable: false}
 clientConnection: {qps: 300, burst: 500}
 integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset]}
 YAML
+  "${admin[@]}" --namespace kueue-system create configmap kueue-manager-config \
+    --from-file="controller_manager_config.yaml=$own/kueue.yaml" > /dev/null || exit # where Rung reads it
   # It reads certificates from /etc/kueue and /visibility whatever it is told, so its root is the cluster's folder.
   cp -r "$certs" "$own/visibility" && cp "$bin/kueue" "$own$folder/bin/kueue" || exit
   "${admin[@]}" config view --raw --flatten --minify > "$own/kubeconfig" || exit

@@ -11,7 +11,7 @@ from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kind_shapes import Shape
 from clusters.kinds import WorkloadKind, kind_for
 from clusters.models import Node, NodePool
-from clusters.services.configured import domains_ignored
+from clusters.services.configured import domains_ignored, left_alone
 from portal.core.errors import Refused, RungError
 from tenants.models import Project
 from workloads.admission import pools_for
@@ -28,6 +28,13 @@ def refuse_placing(spec: WorkloadSpec, project: Project) -> None:
     _refuse_minimum(spec, project)
     _refuse_placement(spec, project)
     _refuse_topology(spec, project)
+
+
+def refuse_left_alone(spec: WorkloadSpec, project: Project) -> None:
+    """A kind that the cluster's scheduler is configured to leave alone would run outside every quota."""
+    if why := left_alone(project.cluster, spec.kind):
+        message = f"{_where(project)} does not manage this kind: {why}."
+        raise Refused.at("/kind", "kind_not_managed", message, flavour=project.cluster.flavour)
 
 
 def _refuse_minimum(spec: WorkloadSpec, project: Project) -> None:

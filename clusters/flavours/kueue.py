@@ -7,9 +7,10 @@ field `suspend` is never written here; a workload that is stopped is no object a
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from clusters.flavours import common, kueue_reading
+from clusters.flavours import common, kueue_conf, kueue_reading
+from clusters.flavours.kueue_conf import QUEUED_WHOLE
 from clusters.flavours.kueue_inquiries import INQUIRIES
-from clusters.flavours.kueue_promises import PROMISES, cautions
+from clusters.flavours.kueue_promises import PROMISES, cautions, promises_of
 from clusters.flavours.rendering import render_job
 from clusters.kinds import KINDS, kind_for, parts_in
 from clusters.kinds_core import (
@@ -25,6 +26,7 @@ from clusters.kinds_core import (
 )
 from clusters.ownership import owned
 from clusters.ports import (
+    Configuration,
     DesiredState,
     JobSpec,
     Kind,
@@ -59,11 +61,6 @@ PREEMPTION: Final = {
 POD_POLICY: Final = "Never"
 """Preemption policy of every PriorityClass. Kueue evicts by the WorkloadPriorityClass and admits a preemptor while its
 victims still have their grace period; pods that preempt as well would then evict the weakest pods of any project."""
-QUEUED_WHOLE: Final = frozenset(
-    {"Job", "JobSet", "PyTorchJob", "TFJob", "XGBoostJob", "MPIJob", "JAXJob", "RayJob", "RayCluster", "RayService"}
-    | {"Pod", "Deployment", "StatefulSet", "LeaderWorkerSet"}
-)
-"""Kinds that Kueue knows. Of any other kind it can queue the pods, one by one."""
 SINGLY: Final = tuple(kind.name for kind in KINDS if kind.kind == "Deployment" or kind.kind not in QUEUED_WHOLE)
 """Types whose pods it queues one by one: a Deployment hands its queue on to each of them."""
 
@@ -88,6 +85,16 @@ class Kueue:
         topologies=KUEUE_TOPOLOGY,
         fixed_topologies=True,
         inquiries=INQUIRIES,
+        configuration=Configuration(
+            kueue_conf.CONF,
+            "which kinds Kueue manages, and how it evicts",
+            facts_of=kueue_conf.facts_of,
+            warnings_of=kueue_conf.warnings_of,
+            cautions_of=kueue_conf.cautions_of,
+            promises_of=promises_of,
+            unmanaged=kueue_conf.unmanaged,
+            kind_cautions_of=kueue_conf.kind_cautions_of,
+        ),
     )
 
     def kinds(self) -> Sequence[Kind]:

@@ -4,9 +4,11 @@ Source: Kueue 0.19, as its controller was seen to decide.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from clusters.ports import Promise
+from clusters.flavours.kueue_conf import outside
+from clusters.ports import Facts, Promise
 from clusters.promises import RUNG_HOLDS
 from scheduling.priority import Preemptibility
 
@@ -19,6 +21,31 @@ EVICTABLE: Final = (
 def cautions(*, preemptibility: str) -> Sequence[str]:
     """That non-preemptible work may be evicted."""
     return (EVICTABLE,) if preemptibility == Preemptibility.NON_PREEMPTIBLE else ()
+
+
+NOT_ALL: Final = (
+    "Kinds whose integration is off in Kueue's configuration run outside every quota; Rung refuses them: {kinds}."
+)
+NOT_KNOWN: Final = (
+    "Kueue's configuration is not known: kinds whose integration is off there run outside every quota, unnoticed."
+)
+READ: Final = "Switch the integrations on, or let Rung's account read the configuration."
+QUOTAS: Final = ("over_quota_and_reclaim", "department_limit", "quota_per_node_pool")
+"""Promises that hold only for what Kueue manages."""
+
+
+def promises_of(facts: Facts) -> tuple[Promise, ...]:
+    """What Kueue keeps of Rung's promises where it is configured so."""
+    off = outside(facts)
+    if facts and not off:
+        return PROMISES
+    said = NOT_ALL.format(kinds=", ".join(off)) if facts else NOT_KNOWN
+    return tuple(_partly(each, said) if each.code in QUOTAS else each for each in PROMISES)
+
+
+def _partly(promise: Promise, said: str) -> Promise:
+    remedy = " ".join(filter(None, (promise.remedy, READ)))
+    return replace(promise, enforced="partly", explanation=f"{promise.explanation} {said}", remedy=remedy)
 
 
 PROMISES: Final = (
@@ -104,7 +131,8 @@ PROMISES: Final = (
         "quota_per_node_pool",
         "Quotas hold per node pool",
         "yes",
-        "Each pool is a flavor of the project's queue, with an amount of its own.",
+        "Each pool is a flavor of the project's queue, with an amount of its own. Kinds that Kueue does not manage, as "
+        "its configuration says, are refused.",
     ),
     Promise(
         "min_runtime",

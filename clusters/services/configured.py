@@ -79,6 +79,18 @@ def domains_ignored(cluster: Cluster) -> str:
     return "" if by is None else by.ignores_domains(cluster.configured)
 
 
+def left_alone(cluster: Cluster, kind: str) -> str:
+    """Why its scheduler would leave a workload of this kind alone; empty: it does not, as far as is known."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return "" if by is None else by.unmanaged(cluster.configured, kind)
+
+
+def kind_cautions(cluster: Cluster, kind: str) -> tuple[str, ...]:
+    """What is not known of that."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return () if by is None else by.kind_cautions_of(cluster.configured, kind)
+
+
 def domain_cautions(cluster: Cluster) -> tuple[str, ...]:
     """What people are told whose gang asks for one domain there."""
     traits = flavour_for(cluster.flavour).traits

@@ -23,7 +23,7 @@ from tenants.models import Project
 from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
 from tests.clusters.streaming import streaming
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, NodePoolFactory, ProjectQuotaFactory
-from tests.factories.workloads import spec_of
+from tests.factories.workloads import deployment, spec_of
 from tests.real.product import PATIENCE, Product, fresh, quick
 from tests.real.queued import a_job, in_phase, running, two_projects
 from tests.support.kube import KubeError
@@ -113,6 +113,19 @@ def test_queues_are_made_once_and_then_left_alone(product: Product) -> None:
     assert cohort["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == "0"
     report = try_stored(product.cluster)
     assert (report.works, report.fitting) == (True, "kueue"), report
+
+
+def test_a_kind_that_kueue_is_configured_to_leave_alone_is_refused_and_named_to_admins(product: Product) -> None:
+    """The lab's Kueue manages Jobs and JobSets alone. The account of few rights may read that."""
+    one, _two = two_projects(product)
+    assert Cluster.objects.get(pk=product.cluster.pk).configured["integrations"] == [
+        "batch/job",
+        "jobset.x-k8s.io/jobset",
+    ]
+    with pytest.raises(Refused, match="the integration deployment is off in Kueue's configuration"):
+        product.submit(fresh_project(one), deployment())
+    (warning,) = try_stored(product.cluster).warnings
+    assert "Deployment, StatefulSet, LeaderWorkerSet, all that Kueue does not know" in warning
 
 
 def test_a_higher_priority_evicts_in_its_queue_and_the_lower_one_waits_with_the_reason(product: Product) -> None:

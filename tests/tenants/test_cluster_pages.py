@@ -182,7 +182,7 @@ def test_what_each_scheduler_does_not_enforce_is_told_where_one_is_chosen(client
 @pytest.mark.parametrize(
     ("configured", "said", "not_said"),
     [
-        ({}, ("assume that it is as shipped", "Assumed, since its configuration could not be read"), "has all that"),
+        ({}, ("say what they assume", "Assumed, since its configuration could not be read"), "has all that"),
         (
             {"actions": ["allocate"], "plugins": {"priority": {}, "gang": {"enablePreemptable": False}}},
             (

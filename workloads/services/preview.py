@@ -11,7 +11,7 @@ from django.utils import timezone
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool, ObservedPod
 from clusters.selectors import work_stopped
-from clusters.services.configured import domain_cautions, promises_on
+from clusters.services.configured import domain_cautions, kind_cautions, promises_on
 from clusters.sources import desired_state
 from portal.core.actors import Actor
 from portal.core.errors import RungError
@@ -43,7 +43,7 @@ from workloads.lifecycle import HELD_BACK
 from workloads.models import Workload
 from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
-from workloads.placing import refuse_placing
+from workloads.placing import refuse_left_alone, refuse_placing
 from workloads.policies import policy_for
 from workloads.pool_turns import PATIENCE
 from workloads.quota_only import looked_at_nodes
@@ -107,6 +107,7 @@ class _Stage:
             cautions=(
                 *filter(None, [work_stopped(cluster)]),
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
+                *kind_cautions(cluster, self.spec.kind),
                 *(domain_cautions(cluster) if shared_topology(self.spec) else ()),
                 *limit_sentences(self.project, category_of(type_of(self.spec))),
             ),
@@ -128,6 +129,7 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
     project = with_current_cluster(project)
     stage = _Stage(spec, resolve_for(spec, project), project, actor, timezone.now())
     refuse_unserved(spec, project)
+    refuse_left_alone(spec, project)
     refuse_placing(spec, project)
     pools = pools_for(spec, project)
     try:

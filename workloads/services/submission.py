@@ -36,7 +36,7 @@ from workloads.enqueue import wake_apply
 from workloads.gang_room import refuse_larger_gang
 from workloads.intake import WorkloadSpec
 from workloads.models import EventType, Workload, WorkloadEvent, WorkloadType
-from workloads.placing import refuse_placing
+from workloads.placing import refuse_left_alone, refuse_placing
 from workloads.policies import policy_for
 from workloads.policy_rules import defaults_in
 from workloads.resolution import current_dictionary, current_rows, defaults_of
@@ -176,6 +176,7 @@ def _accept(
     effective = _resolved(spec, type_, project)
     refuse_unenforceable(effective, project)
     refuse_unserved(spec, project)
+    refuse_left_alone(spec, project)
     refuse_placing(spec, project)
     refuse_over_cap(spec, effective, project)
     pools = pools_for(spec, project)
