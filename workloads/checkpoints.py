@@ -1,4 +1,4 @@
-"""When a workload last saved its work, from what its people said in its annotations. Pure.
+"""When a workload last saved its work, from what its people said in its annotations. Pure; the one place that knows.
 
 `rung.dev/last-checkpoint-at` is a moment; `rung.dev/checkpoint-interval` a rhythm that begins with the pod.
 """
@@ -6,7 +6,7 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 LAST: Final = "rung.dev/last-checkpoint-at"
 INTERVAL: Final = "rung.dev/checkpoint-interval"
@@ -14,8 +14,9 @@ _PART = re.compile(r"(\d{1,6})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def last_checkpoint(annotations: Mapping[str, str], *, started: datetime, now: datetime) -> datetime | None:
-    """The latest moment between start and now at which it saved; None when it did not."""
+def last_checkpoint(spec: Mapping[str, Any], *, started: datetime, now: datetime) -> datetime | None:
+    """The latest moment between start and now at which it saved; None when it did not. `spec`: as it is stored."""
+    annotations = spec.get("annotations") or {}
     moments = (_stated(annotations.get(LAST, "")), _by_interval(annotations.get(INTERVAL, ""), started, now))
     return max((moment for moment in moments if moment is not None and started < moment <= now), default=None)
 

@@ -8,7 +8,7 @@ from clusters.ports import Promise
 from portal.core.errors import Problem
 from scheduling.priority import Effective
 from workloads.models import Workload
-from workloads.sentences import gpus_text
+from workloads.sentences import gpu_time_text, gpus_text
 
 
 class Verdict(StrEnum):
@@ -159,15 +159,15 @@ def eviction_sentence(
 ) -> str:
     """It makes room for itself."""
     gpus = gpus_text(sum(victim.gpu_milli for victim in victims))
-    hours = sum(victim.gpu_hours_at_risk for victim in victims)
+    lost = gpu_time_text(sum(victim.gpu_hours_at_risk for victim in victims) * 3600)
     number = f"{len(victims)} workload{'' if len(victims) == 1 else 's'}"
     starts = f"Starts {part.starts}" if part else "Starts"
     rest = f" {part.rest}." if part else ""
     if all(victim.moved for victim in victims):
         again = "ends and starts" if len(victims) == 1 else "end and start"
         moved = f"{number} ({gpus}), which {again} again on other nodes"
-        return f"{starts} in {pool} after moving {moved}: {hours:.1f} GPU-hours at risk.{rest}"
+        return f"{starts} in {pool} after moving {moved}: {lost} at risk.{rest}"
     if verdict is Verdict.RECLAIMS:
         share = f"its queue's share in {pool}" + (f" for {part.starts}" if part else "")
-        return f"Takes back {share}: evicts {number} ({gpus}), {hours:.1f} GPU-hours at risk.{rest}"
-    return f"{starts} in {pool} after evicting {number} ({gpus}), {hours:.1f} GPU-hours at risk.{rest}"
+        return f"Takes back {share}: evicts {number} ({gpus}), {lost} at risk.{rest}"
+    return f"{starts} in {pool} after evicting {number} ({gpus}), {lost} at risk.{rest}"

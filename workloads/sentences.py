@@ -8,6 +8,7 @@ from scheduling.reasons import Pend, Reason
 from scheduling.resources import Resources, decimal_text
 
 GIB: Final = 2**30
+LEAST_IN_HOURS: Final = 360  # GPU-seconds: a tenth of a GPU-hour
 
 
 def amount_text(amount: Resources) -> str:
@@ -21,6 +22,13 @@ def gpus_text(milli: int) -> str:
     """ "1 GPU", "0.5 GPUs"."""
     text = decimal_text(milli)
     return f"{text} GPU" if text == "1" else f"{text} GPUs"
+
+
+def gpu_time_text(gpu_seconds: float) -> str:
+    """ "1.6 GPU-hours"; below a tenth of one in minutes, "1.6 GPU-minutes"."""
+    if gpu_seconds >= LEAST_IN_HOURS:
+        return f"{gpu_seconds / 3600:.1f} GPU-hours"
+    return f"{round(gpu_seconds / 60, 1):g} GPU-minutes"
 
 
 def duration_text(span: timedelta) -> str:

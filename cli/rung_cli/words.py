@@ -40,6 +40,11 @@ def gpus(value: float | None) -> str:
     return f"{value or 0:g} GPU{'' if value == 1 else 's'}"
 
 
+def gpu_time(hours: float) -> str:
+    """`1.6 GPU-hours`; below a tenth of one in minutes, `1.6 GPU-minutes`."""
+    return f"{hours:.1f} GPU-hours" if hours >= 0.1 else f"{hours * 60:.1f} GPU-minutes"
+
+
 def moment(text: str | None) -> datetime | None:
     """An RFC 3339 time."""
     try:

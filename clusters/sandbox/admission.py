@@ -4,6 +4,7 @@ A refusal is a `ClusterRefused` (403 or 422 on a real one), a taken name an `Obj
 `VersionConflict` (both 409): reading again helps with the latter only.
 """
 
+import math
 from typing import Any, Final
 
 from clusters.errors import ClusterRefused, ObjectConflict, VersionConflict
@@ -68,10 +69,13 @@ def delete(store: Store, manifest: Manifest) -> None:
 
 
 def start_leaving(store: Store, pod: Manifest) -> None:
-    """Set deletionTimestamp to the end of the grace period, which passes as fast as the sandbox's clock."""
-    seconds = pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE)
-    pod["metadata"]["deletionGracePeriodSeconds"] = seconds
-    pod["metadata"]["deletionTimestamp"] = stamp(store.later(seconds))
+    """Set deletionTimestamp to the end of the grace period, which passes as fast as the sandbox's clock.
+
+    What it grants is what passes until then: a reader takes the one from the other for the moment of the request.
+    """
+    ends = store.later(pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE))
+    pod["metadata"]["deletionGracePeriodSeconds"] = math.ceil((ends - store.now).total_seconds())
+    pod["metadata"]["deletionTimestamp"] = stamp(ends)
     store.touch(pod)
 
 

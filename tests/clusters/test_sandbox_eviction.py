@@ -48,6 +48,20 @@ def test_a_higher_priority_takes_the_place_of_a_lower_one_after_its_grace(flavou
     assert sandbox.phases("strong") == ["Running"]
 
 
+def test_the_grace_that_is_granted_is_the_one_that_passes() -> None:
+    """A reader takes the granted seconds from deletionTimestamp to know when the deletion was asked for."""
+    sandbox = furnished(speed=30)
+    sandbox.create(job("weak", gpus=8, priority="low", grace=60))
+    sandbox.ticks(2)
+    sandbox.create(job("strong", gpus=8, priority="medium"))
+    assert sandbox.tick().evicted == 1
+    [leaving] = disrupted(sandbox)
+    ends = moment_of(leaving["metadata"]["deletionTimestamp"])
+    assert ends is not None
+    assert (ends - sandbox.now).total_seconds() == pytest.approx(2)
+    assert leaving["metadata"]["deletionGracePeriodSeconds"] == 2
+
+
 def test_the_victims_job_gets_a_new_pod_that_waits() -> None:
     sandbox = furnished()
     sandbox.create(job("weak", gpus=8, priority="low"))

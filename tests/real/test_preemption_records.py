@@ -57,7 +57,7 @@ def test_a_higher_priority_evicts_and_the_record_says_who_whom_where_and_what_it
     assert record.lost_gpu_seconds == 8 * record.ran_seconds
     (story,) = stories_of(fresh(train), SYSTEM)
     assert "serve (high 125)" in story.sentence
-    assert any(f"of {GRACE} s of grace" in step.words for step in story.steps)
+    assert any(f"(grace period {GRACE} s)" in step.words for step in story.steps)
 
 
 def _recorded(watching: Watching, victim: Workload) -> PreemptionRecord:

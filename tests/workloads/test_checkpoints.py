@@ -28,7 +28,7 @@ HOUR = timedelta(hours=1)
     ],
 )
 def test_the_last_checkpoint_is_the_latest_that_was_said(notes: dict[str, str], saved: datetime | None) -> None:
-    assert last_checkpoint(notes, started=START, now=START + HOUR) == saved
+    assert last_checkpoint({"annotations": notes}, started=START, now=START + HOUR) == saved
 
 
 @pytest.mark.parametrize(

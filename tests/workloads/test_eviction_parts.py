@@ -133,7 +133,41 @@ def test_the_record_tells_it_after_pods_and_events_are_gone(eviction: Eviction, 
     assert "8.0 GPU-hours are lost" in story.sentence
     words = " ".join(step.words for step in story.steps)
     assert "SIGTERM to" in words
-    assert "after 6 s of 30 s of grace" in words
+    assert "after 6 s (grace period 30 s)" in words
+
+
+def test_the_steps_are_in_one_order_by_the_clusters_clocks(eviction: Eviction, as_alice: Actor) -> None:
+    """Rung's clock is 40 s behind: the requeue that it noted seems to come before the eviction itself."""
+    for part in PARTS:
+        part(eviction)
+    for phase in ("Pending", "Running"):
+        at = DECIDED - timedelta(seconds=34)
+        WorkloadEvent.objects.create(workload=eviction.victim, at=at, type="phase", phase=phase)
+    again = {"created_at": DECIDED + timedelta(seconds=1), "started_at": DECIDED + timedelta(minutes=9)}
+    ObservedPodFactory(workload=eviction.victim, name="train-again", **again)
+    Workload.objects.filter(pk=eviction.taker.pk).update(started_at=DECIDED + timedelta(seconds=8))
+    (story,) = stories_of(eviction.victim, as_alice)
+    found = [((step.at - DECIDED).total_seconds(), step.words.split()[0]) for step in story.steps]
+    assert found == [(0, "Chosen"), (0, "SIGTERM"), (0, "Requeued."), (6, "Stopped"), (8, "Started:"), (540, "Running")]
+
+
+def test_an_event_that_comes_after_the_deletion_moves_no_step(eviction: Eviction, as_alice: Actor) -> None:
+    for part in (Eviction.told, Eviction.gone, Eviction.seen):
+        part(eviction)
+    PreemptionRecord.objects.update(at=DECIDED + timedelta(seconds=5))
+    (story,) = stories_of(eviction.victim, as_alice)
+    assert [step.at for step in story.steps[:3]] == [DECIDED, DECIDED, DECIDED + timedelta(seconds=6)]
+    assert "after 6 s (grace period 30 s)" in story.steps[2].words
+
+
+def test_a_small_loss_is_told_in_minutes(eviction: Eviction, as_alice: Actor) -> None:
+    eviction.victim.spec["annotations"] = {"rung.dev/checkpoint-interval": "3590s"}
+    eviction.victim.save()
+    for part in PARTS:
+        part(eviction)
+    (story,) = stories_of(eviction.victim, as_alice)
+    assert "its last checkpoint was 10 s earlier, so about 1.3 GPU-minutes are lost" in story.sentence
+    assert "about 1.3 GPU-minutes lost" in WorkloadEvent.objects.get(type="preemption").message
 
 
 def test_a_deletion_without_a_word_of_the_scheduler_is_no_eviction(eviction: Eviction) -> None:

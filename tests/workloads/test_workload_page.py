@@ -38,8 +38,10 @@ def workload(llm_team: Project, alice: User) -> Workload:
         gpu_milli=2000,
         allocated_gpu_milli=2000,
         started_at=ago,
-        checkpoint_at=timezone.now() - timedelta(hours=2, minutes=1),
     )
+    saved = timezone.now() - timedelta(hours=2, minutes=1)
+    made.spec["annotations"] = {"rung.dev/last-checkpoint-at": saved.isoformat()}
+    made.save(update_fields=["spec"])
     ObservedPodFactory(workload=made, name="llm-finetune-0", gpu_milli=2000)
     return made
 
@@ -100,7 +102,18 @@ def test_a_waiting_one_says_why_and_links_what_would_help(client_of: Clients, ll
 
 def test_deleting_asks_with_what_would_be_lost(client_of: Clients, workload: Workload, alice: User) -> None:
     text = page(client_of(alice), address(workload))
-    assert "Delete “llm-finetune”? It is running on 2 GPUs and has not saved a checkpoint for 2 h 1 m." in text
+    lost = "It is running on 2 GPUs; by what it declares, its last checkpoint was 2 h 1 m ago."
+    assert f"Delete “llm-finetune”? {lost}" in text
+    assert f"Stop “llm-finetune”? It can be resumed. {lost}" in text
+
+
+def test_stopping_says_when_a_declared_rhythm_saved_last(client_of: Clients, workload: Workload, alice: User) -> None:
+    workload.spec["annotations"] = {"rung.dev/checkpoint-interval": "50m"}
+    workload.save()
+    assert "its last checkpoint was 30 m ago" in page(client_of(alice), address(workload))
+    workload.spec["annotations"] = {}
+    workload.save()
+    assert "It has run on 2 GPUs for 3 h and declares no checkpoint." in page(client_of(alice), address(workload))
 
 
 @pytest.mark.parametrize(

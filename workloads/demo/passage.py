@@ -15,7 +15,7 @@ from workloads.models import PreemptionRecord, Workload, WorkloadEvent
 MOMENTS: Final[Mapping[type[models.Model], tuple[str, ...]]] = {
     ObservedPod: ("created_at", "started_at", "deletion_at", "ended_at", "disrupted_at", "gone_at"),
     ClusterEvent: ("at",),
-    Workload: ("phase_at", "created_at", "started_at", "completed_at", "deleted_at", "checkpoint_at", "due_at"),
+    Workload: ("phase_at", "created_at", "started_at", "completed_at", "deleted_at", "due_at"),
     WorkloadEvent: ("at",),
     PreemptionRecord: ("at", "gone_at", "checkpoint_at"),
 }

@@ -90,7 +90,6 @@ class Workload(models.Model):
     started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current run.")
     completed_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
-    checkpoint_at = models.DateTimeField(null=True, blank=True)
     pending_seconds = models.PositiveBigIntegerField(default=0, help_text="Total up to the current phase.")
     running_seconds = models.PositiveBigIntegerField(default=0)
     preempted_count = models.PositiveIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""One workload over time: how long it has waited and run, its new timeline entries, and where it stands."""
+"""One workload over time: its waits and runs, its last checkpoint, its new timeline entries, and where it stands."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from workloads.checkpoints import last_checkpoint
 from workloads.lifecycle import ENDED, HOLDING, WAITING
 from workloads.models import Workload, WorkloadEvent
 
@@ -32,6 +33,12 @@ def waited_seconds(workload: Workload) -> float:
 def ran_seconds(workload: Workload) -> float:
     """Seconds with its pods, all runs together, up to now."""
     return workload.running_seconds + (_since(workload.phase_at) if workload.phase in HOLDING else 0)
+
+
+def saved_at(workload: Workload) -> datetime | None:
+    """The last checkpoint of the run that goes on, by what the workload declares; None: no run, or none declared."""
+    started = workload.started_at
+    return started and last_checkpoint(workload.spec, started=started, now=timezone.now())
 
 
 def _since(moment: datetime) -> float:

@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from clusters.flavours import flavour_for
+from clusters.models import ObservedPod
 from portal.core.actors import Actor
 from tenants.permissions import Verb, can
-from workloads.models import EventType, Phase, PreemptionCause, PreemptionRecord, Workload
+from workloads.models import EventType, Phase, PreemptionCause, PreemptionRecord, Workload, WorkloadEvent
 from workloads.moved import was_moved
 from workloads.selectors.history import OTHERS
 from workloads.selectors.waiting import queue_position
-from workloads.sentences import duration_text, gpus_text
+from workloads.sentences import duration_text, gpu_time_text, gpus_text
 
 ONE_DECISION: Final = timedelta(seconds=5)  # the pods of a gang are marked one after the other
 NAMED_PODS: Final = 3
@@ -65,7 +66,7 @@ def preemption_story(records: Sequence[PreemptionRecord], actor: Actor, *, newes
     """One eviction as its people should read it. Another project's names are shown to those who may see it."""
     shown = _may_name(records[0], actor)
     sentence = " ".join(_sentences(records, shown=shown, newest=newest))
-    steps = tuple(_steps(records, shown=shown))
+    steps = tuple(sorted(_steps(records, shown=shown), key=lambda step: step.at))
     return Story(tuple(records), sentence, steps, shown, tuple(_standings(records[0], shown=shown)))
 
 
@@ -122,32 +123,48 @@ def ordinal(number: int) -> str:
 
 
 def _loss(records: Sequence[PreemptionRecord]) -> str:
-    record, hours = records[0], sum(each.lost_gpu_seconds for each in records) / 3600
+    record, lost = records[0], gpu_time_text(sum(each.lost_gpu_seconds for each in records))
     if record.checkpoint_at is None:
-        return f"it had saved no checkpoint, so about {hours:.1f} GPU-hours are lost."
+        return f"it had saved no checkpoint, so about {lost} are lost."
     since = duration_text(record.at - record.checkpoint_at)
-    return f"its last checkpoint was {since} earlier, so about {hours:.1f} GPU-hours are lost."
+    return f"its last checkpoint was {since} earlier, so about {lost} are lost."
 
 
 def _steps(records: Sequence[PreemptionRecord], *, shown: bool) -> Iterator[Step]:
-    """Decided, SIGTERM, gone, the other started, requeued, running again: each only once it has happened."""
+    """Decided, SIGTERM, stopped, the other started, requeued, running again: each only once it has happened.
+
+    By the cluster's clocks wherever they say, so that moments and durations agree and the order is that of the moments.
+    """
     record = records[0]
-    decided = record.message.partition("\n")[0] or "the scheduler evicts it."
-    yield Step(record.at, f"Decided: {decided}" if shown else "Decided.")
-    yield Step(record.at, f"SIGTERM to {_few(each.pod_name for each in records)}; {record.grace_seconds} s of grace.")
+    asked = min(_asked_at(each) for each in records)
+    yield Step(min(record.at, asked), _decided(records, shown=shown))
+    yield Step(asked, f"SIGTERM to {_few(each.pod_name for each in records)}; {record.grace_seconds} s of grace.")
     gone = [each.gone_at for each in records if each.gone_at]
     if len(gone) == len(records):
         where = _few(each.node_name or "its node" for each in records)
-        yield Step(max(gone), f"Gone from {where}{_grace_used(records)}.")
-    if record.preemptor and record.preemptor.started_at and record.preemptor.started_at >= record.at:
+        used = round((max(gone) - asked).total_seconds())
+        yield Step(max(gone), f"Stopped on {where} after {used} s (grace period {record.grace_seconds} s).")
+    if record.preemptor and record.preemptor.started_at and record.preemptor.started_at >= asked:
         yield Step(record.preemptor.started_at, f"Started: {_by(record, shown=shown)}.")
-    yield from _afterwards(record)
+    yield from _afterwards(records, asked)
 
 
-def _grace_used(records: Sequence[PreemptionRecord]) -> str:
-    """From SIGTERM to the end of the slowest pod, where API server and node said both."""
-    used = [each.grace_used_seconds for each in records if each.grace_used_seconds is not None]
-    return f" after {max(used)} s of {records[0].grace_seconds} s of grace" if used else ""
+def _asked_at(record: PreemptionRecord) -> datetime:
+    """When the pod's deletion was asked for: an event about the decision may be of a later moment."""
+    if record.gone_at is None or record.grace_used_seconds is None:
+        return record.at
+    return record.gone_at - timedelta(seconds=record.grace_used_seconds)
+
+
+def _decided(records: Sequence[PreemptionRecord], *, shown: bool) -> str:
+    if was_moved(records):
+        return "Chosen to be moved to another node."
+    by = _by(records[0], shown=shown)
+    if not records[0].preemptor_name:
+        return f"Chosen for eviction by {by}."
+    if records[0].cause == PreemptionCause.RECLAIM:
+        return f"Chosen for eviction: {by} takes back its queue's share."
+    return f"Chosen for eviction, to make room for {by}."
 
 
 def _few(names: Iterable[str]) -> str:
@@ -157,13 +174,27 @@ def _few(names: Iterable[str]) -> str:
     return ", ".join(every[:NAMED_PODS]) + more
 
 
-def _afterwards(record: PreemptionRecord) -> Iterator[Step]:
-    """By the order of the entries, since the cluster's clock and ours may differ."""
+def _afterwards(records: Sequence[PreemptionRecord], asked: datetime) -> Iterator[Step]:
+    """That it happened, by the order of our entries; when, by the pods that were made in its place where there are any.
+
+    A queue may take it back before it lets its pods be made, so the earlier of both moments is that of the requeue.
+    """
+    record = records[0]
     words = {Phase.PENDING.value: "Requeued.", Phase.RUNNING.value: "Running again."}
     told = record.victim.timeline.filter(type=EventType.PREEMPTION, at__lte=record.at).order_by("-at", "-pk").first()
     seen: set[str] = set()
+    later = ObservedPod.objects.filter(owner_id=str(record.victim_id), cluster=record.cluster_id, created_at__gte=asked)
+    pods = list(later.exclude(uid__in=[each.pod_uid for each in records]).values_list("created_at", "started_at"))
+    made = min((made for made, _started in pods), default=None)
+    started = min((started for _made, started in pods if started), default=None)
     moves = record.victim.timeline.filter(type=EventType.PHASE, phase__in=words, pk__gt=told.pk if told else 0)
     for entry in moves.order_by("pk")[:20]:
         if entry.phase not in seen and (entry.phase != Phase.RUNNING or Phase.PENDING in seen):
             seen.add(entry.phase)
-            yield Step(entry.at, words[entry.phase])
+            yield Step(max(asked, _moment(entry, made, started)), words[entry.phase])
+
+
+def _moment(entry: WorkloadEvent, made: datetime | None, started: datetime | None) -> datetime:
+    if entry.phase == Phase.RUNNING:
+        return started or entry.at
+    return min(entry.at, made) if made else entry.at

@@ -22,7 +22,7 @@ from clusters.ports import Manifest, Reading
 from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.models import EventType, PreemptionCause, PreemptionRecord, Workload, WorkloadEvent
 from workloads.moved import was_moved
-from workloads.sentences import gpus_text
+from workloads.sentences import gpu_time_text, gpus_text
 from workloads.services.moves import note
 from workloads.services.preemptors import UID, Taker, objects_among, taker_of
 
@@ -247,14 +247,15 @@ def _name(record: PreemptionRecord, taker: Taker) -> None:
 
 
 def _end(pod: ObservedPod) -> dict[str, Any]:
-    """When it was gone, and how much of its grace it had used: by the clocks of API server and node where they say."""
+    """When it was gone, and how much of its grace it had used: both by the cluster's clocks where they say."""
     if pod.gone_at is None:
         return {}
+    end = pod.ended_at or pod.gone_at
     used: int | None = None
     if pod.deletion_at is not None:
         asked = pod.deletion_at - timedelta(seconds=pod.grace_seconds)
-        used = max(0, round(((pod.ended_at or pod.gone_at) - asked).total_seconds()))
-    return {"gone_at": pod.gone_at, "grace_used_seconds": used}
+        used = max(0, round((end - asked).total_seconds()))
+    return {"gone_at": end, "grace_used_seconds": used}
 
 
 def _loss(pod: ObservedPod, victim: Workload, at: datetime) -> dict[str, Any]:
@@ -262,9 +263,7 @@ def _loss(pod: ObservedPod, victim: Workload, at: datetime) -> dict[str, Any]:
     started = pod.started_at
     if started is None:
         return {}
-    stated = last_checkpoint(victim.spec.get("annotations") or {}, started=started, now=at)
-    known = victim.checkpoint_at if victim.checkpoint_at and started < victim.checkpoint_at <= at else None
-    checkpoint = max((each for each in (stated, known) if each), default=None)
+    checkpoint = last_checkpoint(victim.spec, started=started, now=at)
     return {
         "ran_seconds": max(0, int((at - started).total_seconds())),
         "checkpoint_at": checkpoint,
@@ -328,7 +327,7 @@ def _words(victim: Workload, records: list[PreemptionRecord]) -> tuple[str, str]
     nodes = sorted({each.node_name for each in records})
     where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
     gpus, lost = sum(each.gpu_milli for each in records), sum(each.lost_gpu_seconds for each in records)
-    what = f"{gpus_text(gpus)} on {where}; about {lost / 3600:.1f} GPU-hours lost."
+    what = f"{gpus_text(gpus)} on {where}; about {gpu_time_text(lost)} lost."
     if was_moved(records):
         return "Moved", f"Moved to another node, so that free room is in one piece: {what}"
     own = first.preemptor is not None and first.preemptor.project_id == victim.project_id

@@ -340,8 +340,7 @@ def _at_risk(stage: _Stage, row: Workload | None, group: PodGroup, gpus: int) ->
     if group.started is None:
         return 0.0
     started = datetime.fromtimestamp(group.started / 1_000_000, tz=stage.now.tzinfo)
-    notes = (row.spec.get("annotations") or {}) if row else {}
-    saved = last_checkpoint(notes, started=started, now=stage.now)
+    saved = last_checkpoint(row.spec if row else {}, started=started, now=stage.now)
     return lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=stage.now) / 3600
 
 

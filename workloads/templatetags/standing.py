@@ -1,4 +1,4 @@
-"""How long a workload has waited and run, up to this second; and what an alternative fills in."""
+"""How long a workload has waited and run, up to this second; what an eviction costs; what an alternative fills in."""
 
 import json
 
@@ -6,11 +6,18 @@ from django import template
 
 from workloads.forecasts import Alternative
 from workloads.selectors.life import ran_seconds, waited_seconds
+from workloads.sentences import gpu_time_text
 
 register = template.Library()
 
 register.filter("waited", waited_seconds)
 register.filter("ran", ran_seconds)
+
+
+@register.filter
+def gpu_time(gpu_hours: float) -> str:
+    """GPU-hours with their unit, small ones in minutes."""
+    return gpu_time_text(gpu_hours * 3600)
 
 
 @register.filter

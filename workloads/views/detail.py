@@ -15,7 +15,7 @@ from portal.core.htmx import render_page
 from portal.core.http import actor_of
 from tenants.permissions import Verb, can
 from workloads.apply_failures import failed_to_apply, failure_of
-from workloads.lifecycle import ENDED, RESUMABLE, STOPPABLE
+from workloads.lifecycle import ENDED, HOLDING, RESUMABLE, STOPPABLE
 from workloads.models import DesiredPhase, Priority, Workload
 from workloads.permissions import may_manage
 from workloads.reprioritising import cautions_of, consequence
@@ -31,6 +31,7 @@ from workloads.selectors import (
     why_waiting,
     workload_or_404,
 )
+from workloads.selectors.life import saved_at
 from workloads.selectors.protection import protection_of
 from workloads.services.limits import end_of
 from workloads.template_starts import keepable
@@ -101,6 +102,7 @@ def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[s
         "cautions": cautions_of(workload),
         "end": end_of(workload),
         "protection": protection_of(workload),
+        "checkpoint": saved_at(workload) if workload.phase in HOLDING else None,
     }
 
 

@@ -5,6 +5,7 @@ from django.utils.translation import gettext as _
 
 from portal.core.display import duration_text, gpus_text
 from workloads.models import Workload
+from workloads.selectors.life import saved_at
 
 
 def before_delete(workload: Workload) -> str:
@@ -21,9 +22,9 @@ def before_stop(workload: Workload) -> str:
 def _cost(workload: Workload) -> str:
     if not workload.allocated_gpu_milli or workload.started_at is None:
         return _("It holds no GPU now.")
-    saved = workload.checkpoint_at
+    saved = saved_at(workload)
     passed = duration_text((timezone.now() - (saved or workload.started_at)).total_seconds())
     held = {"gpus": gpus_text(workload.allocated_gpu_milli), "passed": passed}
     if saved:
-        return _("It is running on %(gpus)s and has not saved a checkpoint for %(passed)s.") % held
-    return _("It has run on %(gpus)s for %(passed)s and no checkpoint is known.") % held
+        return _("It is running on %(gpus)s; by what it declares, its last checkpoint was %(passed)s ago.") % held
+    return _("It has run on %(gpus)s for %(passed)s and declares no checkpoint.") % held

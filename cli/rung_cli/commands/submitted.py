@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rung_cli.output import Column, Columns, Format, Output
-from rung_cli.words import amount, gpus
+from rung_cli.words import amount, gpu_time, gpus
 
 COLOURS: Final[Mapping[str, str]] = {
     "starts": "green",
@@ -20,7 +20,7 @@ VICTIMS: Final[Columns] = (
     Column("PROJECT", lambda row: row["projectName"]),
     Column("PRIORITY", lambda row: f"{row['priority']} {row['priorityValue']}".strip()),
     Column("GPUS", lambda row: amount(row["gpus"]), right=True),
-    Column("GPU-HOURS AT RISK", lambda row: f"{row['gpuHoursAtRisk']:.1f}", right=True),
+    Column("AT RISK", lambda row: gpu_time(row["gpuHoursAtRisk"]), right=True),
 )
 
 
