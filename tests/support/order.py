@@ -18,6 +18,7 @@ UNITS: Final[Sequence[Sequence[str]]] = (
     ("tests/demo/test_the_main_job.py", "tests/demo/test_kill_minus_nine.py"),
     ("tests/demo/test_the_lab.py",),
     ("tests/real/test_kueue.py",),
+    ("tests/real/test_soak.py",),
     ("tests/real/test_gangs.py", "tests/real/test_model_agrees_with_gangs.py"),
     ("tests/real/test_model_agrees_with_kueue.py",),
     ("tests/real/test_model_agrees_with_kube_scheduler.py",),

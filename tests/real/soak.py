@@ -1,0 +1,255 @@
+"""A seeded soak: random workloads come and go on a small cluster; each one's forecast is compared with its fate.
+
+A step is drawn from the seed and its number; what it meets is what the steps before have left, pods that are ending and
+Jobs between two tries included. `python -m pytest tests/real/test_soak.py` says how many steps and from which seed.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.utils import timezone
+
+from clusters.flavours import flavour_for
+from clusters.kinds_core import POD
+from clusters.models import ObservedPod
+from clusters.ports import Manifest
+from portal.core.actors import SYSTEM
+from portal.core.errors import Refused
+from tenants.models import Project
+from tests.builders import RUNAI_VALUES
+from tests.clusters.streaming import Watching
+from tests.factories.tenants import GPU
+from tests.factories.workloads import spec_of
+from tests.real.product import PATIENCE, Product, fresh
+from workloads.forecasts import Forecast, Verdict
+from workloads.lifecycle import LIVE
+from workloads.models import PreemptionRecord, Workload
+from workloads.services.apply import apply
+from workloads.services.lifecycle import delete
+from workloads.services.preview import forecast
+
+QUIET: Final = 2.5
+"""Seconds without a change after which a scheduler has said everything: its cycles and retries are shorter."""
+FIRST: Final = 8
+"""So many workloads are there before the first forecast."""
+CROWD: Final = 12
+"""So many at most."""
+QUOTAS: Final = (("one", 16, None), ("two", 8, None), ("three", 8, 12))
+"""Project, deserved GPUs, limit; 32 GPUs are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who comes in one step."""
+
+    kind: str
+    project: int
+    pods: int
+    gpus: int
+    cpus: int
+    priority: str
+    preemptibility: str
+    grace: int
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        return {"priority": self.priority, "preemptibility": self.preemptibility}
+
+    def __str__(self) -> str:
+        cpus = f" {self.cpus} CPU" if self.cpus else ""
+        shape = f"{self.kind} {self.pods}x{self.gpus} GPU{cpus}"
+        return f"{shape} {self.priority} {self.preemptibility} of {QUOTAS[self.project][0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of somebody: refused, or so many pods on nodes once these have been evicted for it."""
+
+    placed: int
+    victims: frozenset[str]
+    refused: bool = False
+
+    @property
+    def kind(self) -> str:
+        if self.refused:
+            return "refused"
+        if self.victims:
+            return "evicts"
+        return "starts" if self.placed else "waits"
+
+    def __str__(self) -> str:
+        whom = f" {', '.join(sorted(self.victims))}" if self.victims else ""
+        return self.kind if self.refused else f"{self.kind}{whom} ({self.placed} placed)"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One forecast beside what happened. cautions: those that are of this moment, not of its scheduler at all times."""
+
+    number: int
+    asked: Asked
+    foretold: Fate
+    seen: Fate
+    sentence: str
+    cautions: tuple[str, ...]
+
+    @property
+    def agrees(self) -> bool:
+        return self.foretold == self.seen
+
+    def __str__(self) -> str:
+        said = f"step {self.number:2}: {self.asked}: foretold {self.foretold}, seen {self.seen}"
+        return said if self.agrees else f"{said}\n    said: {self.sentence}\n    cautions: {list(self.cautions)}"
+
+
+def drawn(dice: random.Random) -> Asked:
+    """A newcomer: mostly preemptible, of any size that a node could hold, now and then short of CPU."""
+    kind = dice.choice(["Job", "Job", "gang", "Deployment", "Deployment", "Pod"])
+    return Asked(
+        kind=kind,
+        project=dice.randrange(len(QUOTAS)),
+        pods=1 if kind in {"Job", "Pod"} else dice.choice([2, 2, 3]),
+        gpus=dice.choice([1, 2, 4, 4, 8, 8]),
+        cpus=dice.choice([0, 0, 0, 0, 60, 130]),
+        priority=dice.choice(sorted(RUNAI_VALUES)),
+        preemptibility=dice.choice(["preemptible", "preemptible", "preemptible", "non-preemptible"]),
+        grace=dice.choice([1, 2, 4]),
+    )
+
+
+def manifest_of(asked: Asked, name: str) -> Manifest:
+    """Pods that run until they are ended, and take their whole grace to go."""
+    limits = {"nvidia.com/gpu": str(asked.gpus), **({"cpu": str(asked.cpus)} if asked.cpus else {})}
+    container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": limits, "requests": limits}}
+    pod: dict[str, Any] = {"terminationGracePeriodSeconds": asked.grace, "containers": [container]}
+    if asked.kind == "Pod":
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"restartPolicy": "Never", **pod},
+        }
+    if asked.kind == "Deployment":
+        marks = {"app": name}
+        template = {"metadata": {"labels": marks}, "spec": pod}
+        spec = {"replicas": asked.pods, "selector": {"matchLabels": marks}, "template": template}
+        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+    template = {"spec": {"restartPolicy": "Never", **pod}}
+    spec = {"parallelism": asked.pods, "completions": asked.pods, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+class Soak:
+    """One run on one product."""
+
+    def __init__(self, product: Product, watching: Watching, seed: int) -> None:
+        self.product, self.watching, self.seed = product, watching, seed
+        product.department.quotas.update(gpu_deserved=32 * GPU)
+        self.projects = [product.project(name, deserved=deserved, limit=limit) for name, deserved, limit in QUOTAS]
+        product.reconcile()
+
+    def run(self, steps: int) -> Iterator[Step]:
+        """First a crowd, of which nothing is foretold; then in each step some go and one comes."""
+        dice = random.Random(f"{self.seed}")
+        for number in range(FIRST):
+            self._submit(drawn(dice), f"first-{number}")
+        self.settle()
+        for number in range(steps):
+            dice = random.Random(f"{self.seed}-{number}")
+            self._leave(dice)
+            yield self._come(number, drawn(dice))
+
+    def _leave(self, dice: random.Random) -> None:
+        """Somebody is deleted, in one step of three and where it is crowded."""
+        live = list(Workload.objects.filter(phase__in=LIVE, deleted_at=None).order_by("created_at"))
+        many = max(len(live) - CROWD, int(dice.random() < 0.33))
+        for workload in dice.sample(live, min(many, len(live))):
+            delete(workload=fresh(workload), actor=SYSTEM)
+            self.product.apply(workload)
+        if many:
+            self.settle()
+
+    def _submit(self, asked: Asked, name: str) -> Workload | None:
+        """None: refused."""
+        project, manifest = self._project(asked), manifest_of(asked, name)
+        try:
+            return self.product.submit(project, manifest, **asked.chosen)
+        except Refused:
+            return None
+
+    def _project(self, asked: Asked) -> Project:
+        return Project.objects.select_related("cluster", "department").get(pk=self.projects[asked.project].pk)
+
+    def _come(self, number: int, asked: Asked) -> Step:
+        name, project = f"w{number}", self._project(asked)
+        spec = spec_of(manifest_of(asked, name), namespace=project.namespace, **asked.chosen)
+        answer = forecast(spec=spec, project=project, actor=SYSTEM)
+        workload = self._submit(asked, name)
+        seen = self._fate(workload) if workload else Fate(0, frozenset(), refused=True)
+        return Step(number, asked, foretold(answer), seen, answer.sentence, _of_the_moment(project, answer))
+
+    def _fate(self, workload: Workload) -> Fate:
+        before = set(PreemptionRecord.objects.values_list("pk", flat=True))
+        most = self.settle(workload)
+        victims = PreemptionRecord.objects.filter(preemptor=workload).values_list("victim__name", flat=True)
+        unknown = PreemptionRecord.objects.filter(preemptor=None).exclude(pk__in=before)
+        names = (f"{name} (by whom is not known)" for name in unknown.values_list("victim__name", flat=True))
+        return Fate(most, frozenset([*victims, *names]))
+
+    def settle(self, newcomer: Workload | None = None) -> int:
+        """Until nothing changes; answers how many of the newcomer's pods had a node at once, at most."""
+        deadline, since, before, most = time.monotonic() + PATIENCE, time.monotonic(), "", 0
+        while time.monotonic() < deadline:
+            self._turn()
+            pods = self.product.admin.list(POD)
+            now = str([_standing(pod) for pod in pods])
+            if now != before or any("deletionTimestamp" in pod["metadata"] for pod in pods):
+                before, since = now, time.monotonic()
+            if newcomer is not None:
+                most = max(most, _placed(pods, newcomer))
+            if time.monotonic() - since > QUIET and (newcomer is None or self._is_decided(newcomer)):
+                return most
+            time.sleep(0.1)
+        raise AssertionError("\n".join(["it does not settle:", *self.product.everyone()]))
+
+    def _turn(self) -> None:
+        """What observer and workers do."""
+        if self.watching.streams.is_due():
+            self.watching.streams.turn()
+        for pk in Workload.objects.filter(due_at__lte=timezone.now()).values_list("pk", flat=True):
+            apply(pk)
+
+    def _is_decided(self, workload: Workload) -> bool:
+        """Each of its pods has a node or a reason, or it has one itself."""
+        pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None)
+        waiting = pods.filter(node_name="", reason="")
+        return bool(fresh(workload).phase_reason) or (pods.exists() and not waiting.exists())
+
+
+def foretold(answer: Forecast) -> Fate:
+    """The same of a forecast."""
+    victims = frozenset(each.label for each in answer.victims)
+    return Fate(answer.starting + answer.coming, victims, refused=answer.verdict is Verdict.REFUSED)
+
+
+def _of_the_moment(project: Project, answer: Forecast) -> tuple[str, ...]:
+    effective = answer.effective
+    always = flavour_for(project.cluster.flavour).cautions(
+        value=effective.priority.value, preemptibility=effective.preemptibility
+    )
+    return tuple(str(each) for each in answer.cautions if each not in always)
+
+
+def _standing(pod: Manifest) -> tuple[Any, ...]:
+    status: Mapping[str, Any] = pod.get("status", {})
+    where = (pod["spec"].get("nodeName"), status.get("nominatedNodeName"), status.get("phase"))
+    return (pod["metadata"]["uid"], len(pod["spec"].get("schedulingGates", [])), *where)
+
+
+def _placed(pods: list[Manifest], workload: Workload) -> int:
+    owner = f"workload.{workload.pk}"
+    own = (pod for pod in pods if pod["metadata"].get("labels", {}).get("rung.dev/owner") == owner)
+    return sum(bool(pod["spec"].get("nodeName")) for pod in own if "deletionTimestamp" not in pod["metadata"])
