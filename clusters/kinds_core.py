@@ -22,6 +22,7 @@ GANG_WORKLOAD = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads")
 GANG_POD_GROUP = Kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 KAI_QUEUE = Kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
 KAI_POD_GROUP = Kind("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups")
+KAI_SHARD = Kind("kai.scheduler", "v1", "SchedulingShard", "schedulingshards", namespaced=False)
 KAI_TOPOLOGY = Kind("kai.scheduler", "v1alpha1", "Topology", "topologies", namespaced=False)
 KUEUE_PRIORITY = Kind("kueue.x-k8s.io", "v1beta2", "WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False)
 KUEUE_FLAVOR = Kind("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors", namespaced=False)
@@ -48,6 +49,7 @@ CORE_KINDS = (
     GANG_POD_GROUP,
     KAI_QUEUE,
     KAI_POD_GROUP,
+    KAI_SHARD,
     KAI_TOPOLOGY,
     KUEUE_PRIORITY,
     KUEUE_FLAVOR,

@@ -102,6 +102,7 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[Access, ...]:
         *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in traits.beside),
         *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in _looked_at(traits)),
         *_configured(traits.configuration),
+        *_divided(traits.shards),
         *_asked(traits.inquiries),
     )
 
@@ -114,6 +115,11 @@ def _looked_at(traits: Traits) -> Iterable[Kind]:
 def _configured(by: Configuration | None) -> Iterable[Access]:
     if by is not None:
         yield Access(by.ref.kind.group, by.ref.kind.plural, ("get",), by.why, name=by.ref.name)
+
+
+def _divided(into: Shards | None) -> Iterable[Access]:
+    if into is not None:
+        yield Access(into.kind.group, into.kind.plural, ("list",), into.why)
 
 
 def _asked(about: Inquiries | None) -> Iterable[Access]:

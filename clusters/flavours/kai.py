@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from clusters.durations import minutes_text
 from clusters.flavours import common, kai_reading
+from clusters.flavours.kai_shards import NODE_POOL_LABEL, SHARDS
 from clusters.flavours.rendering import render_job
 from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS
 from clusters.ownership import owned
@@ -16,7 +17,6 @@ from scheduling.priority import THRESHOLD, Preemptibility
 
 SCHEDULER: Final = "kai-scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
-NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
 JOB_MINIMUM: Final = "kai.scheduler/batch-min-member"
 TOPOLOGY: Final = "kai.scheduler/topology"
 REQUIRED_LEVEL: Final = "kai.scheduler/topology-required-placement"
@@ -41,6 +41,7 @@ class Kai:
         tells={KAI_POD_GROUP: kai_reading.tell},
         told_by_label=(KAI_POD_GROUP,),
         retells=kai_reading.retell,
+        shards=SHARDS,
         topologies=KAI_TOPOLOGY,
         spares_young="queues",
     )
@@ -217,8 +218,8 @@ PROMISES: Final = (
         "quota_per_node_pool",
         "Quotas hold per node pool",
         "yes",
-        "Each pool has its own queues. The surplus is shared over all nodes of a scheduler: pool by pool only where "
-        "each pool is a shard of KAI, labelled kai.scheduler/node-pool.",
+        "Each pool has its own queues. Quotas and shares are counted over all nodes of a scheduler: pool by pool only "
+        "where each pool is a SchedulingShard of KAI, labelled kai.scheduler/node-pool.",
     ),
     Promise(
         "min_runtime",

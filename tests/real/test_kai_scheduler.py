@@ -26,7 +26,8 @@ from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
 from tests.support.real import by_hand
 from workloads.forecasts import Forecast, Verdict
-from workloads.models import PreemptionRecord, Workload
+from workloads.models import PreemptionRecord, Workload, WorkloadEvent
+from workloads.moved import was_moved
 from workloads.selectors import events_of
 from workloads.services.dictionary import change_priority_entry
 from workloads.services.lifecycle import delete
@@ -35,6 +36,8 @@ from workloads.services.preview import forecast
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
 SEVERAL_CYCLES = 2.0
+SPAM = 25
+"""Events about one object that a client sends in a burst; KAI says at every cycle of 200 ms that a group waits."""
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +59,9 @@ def product(kai_cluster: LabCluster, db: None, socket_enabled: None) -> Iterator
             kai_cluster.admin.delete(ref_of(each))
 
 
-def a_job(name: str, *, pods: int = 1) -> Manifest:
+def a_job(name: str, *, pods: int = 1, gpus: int = GPUS) -> Manifest:
     """A Job whose pods take a node each, and run until they are ended."""
-    container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": {"nvidia.com/gpu": str(GPUS)}}}
+    container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
     spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
@@ -92,8 +95,8 @@ def forecast_of(project: Project, manifest: Manifest, *, priority: str) -> Forec
     return forecast(spec=spec, project=row, actor=SYSTEM)
 
 
-def waits(watching: Watching) -> None:
-    end = time.monotonic() + SEVERAL_CYCLES
+def waits(watching: Watching, *, seconds: float = SEVERAL_CYCLES) -> None:
+    end = time.monotonic() + seconds
     watching.until(lambda: time.monotonic() > end, seconds=PATIENCE)
 
 
@@ -252,3 +255,62 @@ def test_a_gang_that_is_reclaimed_goes_whole(product: Product) -> None:
     found = PreemptionRecord.objects.all()
     assert {(each.victim, each.preemptor, each.cause) for each in found} == {(gang, mine, "reclaim")}
     assert (len(found), fresh(gang).preempted_count) == (NODES, 1)
+
+
+def ended(product: Product, watching: Watching, *workloads: Workload) -> None:
+    """Taken out of the cluster, with their pods."""
+    for each in workloads:
+        delete(workload=fresh(each), actor=SYSTEM)
+        product.apply(each)
+    watching.until(lambda: not any(product.pods_of(each) for each in workloads), seconds=PATIENCE)
+
+
+def why_it_stopped(workload: Workload) -> list[str]:
+    """Reasons of its moves back to Pending, since it ran."""
+    moves = WorkloadEvent.objects.filter(workload=workload, type="phase").order_by("pk").values_list("phase", "reason")
+    ran = [phase for phase, _ in moves].index("Running")
+    return [reason for phase, reason in list(moves)[ran:] if phase == "Pending"]
+
+
+def test_an_eviction_whose_event_is_lost_is_recorded_without_who_gained(product: Product) -> None:
+    """A group that has waited long has used up the events that a client sends about it."""
+    one, _two = two_projects(product, deserved=2 * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        first, *_others = running(product, watching, one, "a", "b", "c", "d", priority="medium")
+        victim = submitted(product, one, a_job("victim"), priority="low")
+        waits(watching, seconds=SPAM * 0.2 + SEVERAL_CYCLES)
+        ended(product, watching, first)
+        watching.until(lambda: fresh(victim).phase == "Running", seconds=PATIENCE)
+        serve = submitted(product, one, a_job("serve"), priority="high")
+        watching.until(lambda: fresh(serve).phase == "Running", seconds=PATIENCE)
+        watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
+    assert not [each for each in events_of(victim) if each.reason == "Evict"]
+    record = the_record()
+    assert (record.victim, record.preemptor, record.cause) == (victim, None, "unknown")
+    assert why_it_stopped(victim) == ["Evicted"]
+
+
+def test_a_move_is_recorded_as_one(product: Product) -> None:
+    """Four GPUs are free on each of two nodes, and somebody needs eight on one."""
+    one, _two = two_projects(product, deserved=2 * GPUS)
+    half = GPUS // 2
+    with streaming(product.cluster, product.gateway) as watching:
+        running(product, watching, one, "x", "y", priority="medium")
+        parts = [submitted(product, one, a_job(name, gpus=half), priority="medium") for name in "abcd"]
+        watching.until(lambda: all(fresh(each).phase == "Running" for each in parts), seconds=PATIENCE)
+        nodes: dict[str, Workload] = {}
+        for each in parts:
+            [pod] = product.pods_of(each)
+            nodes.setdefault(pod["spec"]["nodeName"], each)
+        ended(product, watching, *nodes.values())
+        big = submitted(product, one, a_job("big"), priority="medium")
+        watching.until(lambda: fresh(big).phase == "Running", seconds=PATIENCE)
+        watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
+        watching.until(lambda: all(fresh(each).phase == "Running" for each in left(parts)), seconds=PATIENCE)
+    record = the_record()
+    assert was_moved([record]), record.message
+    assert why_it_stopped(record.victim)[:1] == ["Moved"]
+
+
+def left(parts: list[Workload]) -> list[Workload]:
+    return [each for each in map(fresh, parts) if each.deleted_at is None and each.desired_phase == "Running"]
