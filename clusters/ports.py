@@ -208,23 +208,6 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True)
-class Shards:
-    """How a scheduler is divided into instances that see only nodes and queues of their own, and share out only these.
-
-    A pool belongs to the instance of its label value where the label is theirs; to the one of all other nodes otherwise.
-    """
-
-    label: str  # of nodes and queues
-    kind: Kind  # objects each of which makes an instance
-    why: str  # Rung reads them
-    value_of: Callable[[Manifest], str]  # of such an object: the value that it takes; empty: what has no such label
-    shared: str  # for admins, where one serves several {pools}
-    remedy: str  # for that
-    unserved: str  # for everybody, where none serves a {pool}, for want of the {value}
-    caution: str  # for people who submit where one serves several {pools}
-
-
-@dataclass(frozen=True, slots=True)
 class Inquiries:
     """What a scheduler says only when it is asked: who waits in a queue, and whether it lets workloads be made."""
 
@@ -278,8 +261,8 @@ class Traits:
     """How an event about an object of its own becomes one about a pod, by name, or a workload's object, by uid."""
     configuration: Configuration | None = None
     """What it is configured by, where that can be read."""
-    shards: Shards | None = None
-    """Where it may run in several instances, each for some of the node pools."""
+    shards: tuple[Kind, str] | None = None
+    """Objects that make an instance each, for the nodes and queues with one value of this label, or without it."""
     topologies: Kind | None = None
     """Made of the topology levels of each node pool; a gang may then ask for one domain of a level."""
     names_domains: bool = False

@@ -102,7 +102,7 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[Access, ...]:
         *(Access(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in traits.beside),
         *(Access(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in _looked_at(traits)),
         *_configured(traits.configuration),
-        *_divided(traits.shards),
+        *_divided(traits),
         *_asked(traits.inquiries),
     )
 
@@ -117,9 +117,10 @@ def _configured(by: Configuration | None) -> Iterable[Access]:
         yield Access(by.ref.kind.group, by.ref.kind.plural, ("get",), by.why, name=by.ref.name)
 
 
-def _divided(into: Shards | None) -> Iterable[Access]:
-    if into is not None:
-        yield Access(into.kind.group, into.kind.plural, ("list",), into.why)
+def _divided(traits: Traits) -> Iterable[Access]:
+    if traits.shards is not None:
+        kind, _label = traits.shards
+        yield Access(kind.group, kind.plural, ("list",), "which scheduler serves which node pool")
 
 
 def _asked(about: Inquiries | None) -> Iterable[Access]:

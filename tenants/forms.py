@@ -194,6 +194,9 @@ class PoolFields(PageForm):
 
     def __init__(self, *args: Any, flavour: SchedulerFlavour, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if flavour.traits.shards:
+            self.fields["label_key"].initial = flavour.traits.shards[1]
+            self.fields["label_key"].help_text = _("One scheduler of its own for each pool needs this very label.")
         if not flavour.traits.knows_domains:
             del self.fields["topology_levels"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from clusters.durations import minutes_text
 from clusters.flavours import common, kai_reading
-from clusters.flavours.kai_shards import NODE_POOL_LABEL, SHARDS
+from clusters.flavours.kai_shards import NODE_POOL_LABEL
 from clusters.flavours.rendering import render_job
-from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS
+from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, KAI_SHARD, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS
 from clusters.ownership import owned
 from clusters.ports import DesiredState, JobSpec, Kind, Manifest, PoolSpec, Promise, QueueSpec, Reading, Traits
 from scheduling.priority import THRESHOLD, Preemptibility
@@ -41,7 +41,7 @@ class Kai:
         tells={KAI_POD_GROUP: kai_reading.tell},
         told_by_label=(KAI_POD_GROUP,),
         retells=kai_reading.retell,
-        shards=SHARDS,
+        shards=(KAI_SHARD, NODE_POOL_LABEL),
         topologies=KAI_TOPOLOGY,
         spares_young="queues",
     )

@@ -10,7 +10,8 @@ from typing import Any, Final
 from clusters.durations import micros_of
 from clusters.flavours import kueue, volcano
 from clusters.flavours.common import POOL, sum_or_unlimited
-from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
+from clusters.flavours.kai import QUEUE_LABEL
+from clusters.flavours.kai_shards import NODE_POOL_LABEL
 from clusters.kinds_core import KAI_QUEUE, KUEUE_COHORT, KUEUE_QUEUE, VOLCANO_QUEUE
 from clusters.pods import GPU_RESOURCE, amounts, annotations, labels, moment_of, scaled
 from clusters.ports import Manifest, Traits

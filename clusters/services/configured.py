@@ -10,19 +10,21 @@ from clusters.errors import ClusterError, TransientClusterError
 from clusters.flavours import flavour_for
 from clusters.models import Cluster
 from clusters.ports import Facts, Manifest, ObjectRef, Promise, SchedulerFlavour
+from clusters.services.shards import Lister, promises_with_shards, shards_in
 
 
-class Reader(Protocol):
-    """Whatever can be asked for an object."""
+class Reader(Lister, Protocol):
+    """Whatever can be asked for objects."""
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         """The object, or None."""
 
 
 def facts_in(gateway: Reader, flavour: SchedulerFlavour) -> Facts:
-    """What a scheduler's configuration says; nothing where it has none. Raises ClusterError."""
+    """What a scheduler's configuration and its instances say; nothing where it has none. Raises ClusterError."""
     by = flavour.traits.configuration
-    return {} if by is None else by.facts_of(gateway.get(by.ref))
+    facts = {} if by is None else by.facts_of(gateway.get(by.ref))
+    return {**facts, **shards_in(gateway, flavour)}
 
 
 def facts_if_read(gateway: Reader, flavour: SchedulerFlavour) -> Facts:
@@ -100,7 +102,7 @@ def domain_cautions(cluster: Cluster) -> tuple[str, ...]:
 
 def promises_on(cluster: Cluster) -> Sequence[Promise]:
     """What its scheduler keeps of Rung's promises, as it is configured there."""
-    return promises_under(flavour_for(cluster.flavour), cluster.configured)
+    return promises_with_shards(cluster, promises_under(flavour_for(cluster.flavour), cluster.configured))
 
 
 def promise_on(cluster: Cluster, code: str) -> Promise:

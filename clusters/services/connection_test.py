@@ -6,14 +6,14 @@ What the cluster answers is a stranger's text: cut, stripped of control characte
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
 from clusters.connections import Connection
 from clusters.errors import ClusterError
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.gateways import gateway_to
-from clusters.ports import Kind, Manifest, ObjectRef, SchedulerFlavour
+from clusters.ports import Facts, Kind, Manifest, ObjectRef, SchedulerFlavour
 from clusters.rbac import Access, required_access
 from clusters.services.configured import facts_if_read, warnings_of
 from portal.core.strict.problems import visible
@@ -50,6 +50,7 @@ class Asked(Protocol):
     def review(self, kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]: ...
     def serves(self, kind: Kind) -> bool: ...
     def get(self, ref: ObjectRef) -> Manifest | None: ...
+    def list(self, kind: Kind, *, managed_only: bool = True) -> tuple[list[Manifest], str]: ...
     def close(self) -> None: ...
 
 
@@ -95,6 +96,7 @@ class ConnectionReport:
     schedulers: tuple[SchedulerFlavour, ...] = ()  # installed, beside the one that is always there
     fitting: str = DEFAULT
     warnings: tuple[str, ...] = ()  # what the scheduler there is configured not to do
+    configured: Facts = field(default_factory=dict)  # what its configuration says
     unserved: tuple[str, ...] = ()  # kinds without which the asked flavour cannot work
 
     @property
@@ -138,7 +140,7 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
         version = cut(gateway.version(), 40)
         milliseconds = round((time.monotonic() - started) * 1000)
         reviews = Reviews(gateway, until=started + DEADLINE)
-        schedulers = _schedulers(gateway)
+        schedulers, facts = _schedulers(gateway), facts_if_read(gateway, dialect)
         return ConnectionReport(
             uid=_uid(gateway),
             version=version,
@@ -148,7 +150,8 @@ def try_connection(connection: Connection, flavour: str, *, opens: Opens = open_
             excess=reviews.excess(),
             schedulers=schedulers,
             fitting=_fitting(schedulers, flavour),
-            warnings=warnings_of(dialect, facts_if_read(gateway, dialect)),
+            warnings=warnings_of(dialect, facts),
+            configured=facts,
             unserved=_unserved(gateway, dialect),
         )
     except ClusterError as error:

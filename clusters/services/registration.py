@@ -22,6 +22,7 @@ from clusters.sealing import NoKey
 from clusters.services.connection_test import ConnectionReport, Opens, identify, open_gateway, try_connection
 from clusters.services.estate import create_cluster, pause, touch
 from clusters.services.leases import forget_versions
+from clusters.services.shards import shard_warnings
 from clusters.services.stored_secrets import stored
 from portal.audit.denials import recorded
 from portal.audit.services import record
@@ -110,9 +111,11 @@ def try_stored(cluster: Cluster, *, opens: Opens = open_gateway) -> ConnectionRe
     if row is None:
         raise no_connection(cluster)
     try:
-        return try_connection(opened(row), cluster.flavour, opens=opens)
+        report = try_connection(opened(row), cluster.flavour, opens=opens)
     except CredentialUnreadable as error:
         return ConnectionReport(error=error.message, code=error.code)
+    shards = () if report.error else shard_warnings(cluster, report.configured)
+    return replace(report, warnings=(*report.warnings, *shards))
 
 
 def no_connection(cluster: Cluster) -> Conflict:

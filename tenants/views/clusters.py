@@ -18,6 +18,7 @@ from clusters.services.configured import promises_on, warnings_of
 from clusters.services.estate import request_reconcile
 from clusters.services.inquiries import door_of
 from clusters.services.security import set_pod_security
+from clusters.services.shards import shard_warnings
 from portal.core.copying import copies_of_act
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
@@ -61,6 +62,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "promises": promises_on(cluster),
         "configured_by": flavour.traits.configuration,
         "warnings": warnings_of(flavour, cluster.configured),
+        "shard_warnings": shard_warnings(cluster),
         "nodes": nodes,
         "pools": pool_rows(nodes),
         "runs": runs_of(cluster)[:RUNS],

@@ -7,6 +7,7 @@ from typing import Any
 from clusters.connections import Connection
 from clusters.entered import Entered
 from clusters.errors import ClusterError
+from clusters.kinds_core import KAI_SHARD
 from clusters.ports import Kind, Manifest, ObjectRef
 from tests.clusters.kubeconfigs import TOKEN, ca
 
@@ -25,6 +26,7 @@ class Answering:
     forbidden: frozenset[tuple[str, str]] = frozenset()
     kinds: frozenset[str] = frozenset()
     opened: list[Connection] = field(default_factory=list)
+    shards: list[Manifest] = field(default_factory=list)
 
     def __call__(self, connection: Connection) -> "Answering":
         self.opened.append(connection)
@@ -49,6 +51,9 @@ class Answering:
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         return None
+
+    def list(self, kind: Kind, *, managed_only: bool = True) -> tuple[list[Manifest], str]:
+        return (self.shards if kind == KAI_SHARD else []), ""
 
     def close(self) -> None:
         return None

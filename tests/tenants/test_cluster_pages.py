@@ -222,3 +222,11 @@ def test_what_has_no_configuration_to_read_says_nothing_of_one(
     client_of: Clients, alice: User, cluster: Cluster
 ) -> None:
     assert "The configuration of" not in words(client_of(alice), "/clusters/lab/?tab=promises")
+
+
+def test_pools_that_share_one_kai_scheduler_are_named_on_every_tab(
+    client_of: Clients, alice: User, cluster: Cluster
+) -> None:
+    Cluster.objects.update(flavour="kai", backend="kubernetes")
+    for tab in ("nodes", "promises"):
+        assert "One KAI Scheduler serves the node pools" in words(client_of(alice), f"/clusters/lab/?tab={tab}")

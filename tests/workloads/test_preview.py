@@ -209,3 +209,23 @@ def test_a_quota_of_a_namespace_holds_for_the_kube_scheduler() -> None:
     kube.settle()
     answer = forecast(spec=spec, project=team, actor=SYSTEM)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NonPreemptibleOverQuota")
+
+
+def test_a_pool_that_shares_its_kai_scheduler_with_another_is_forecast_with_that_caution(kai: Lab) -> None:
+    """The sandbox has a scheduler for every pool; a real cluster where both carry Rung's own label has one."""
+    team = kai.project("llm-team")
+    NodePoolFactory(cluster=kai.cluster, name="a100")
+    kai.settle()
+    said = "One KAI Scheduler serves a100 and h100"
+    assert not [each for each in ask(team, gpus=4).cautions if each.startswith(said)]
+    Cluster.objects.filter(pk=kai.cluster.pk).update(backend="memory")
+    assert [each for each in ask(team, gpus=4).cautions if each.startswith(said)]
+
+
+def test_a_pool_that_no_kai_scheduler_takes_lets_nothing_start(kai: Lab) -> None:
+    team = kai.project("llm-team")
+    kai.settle()
+    Cluster.objects.filter(pk=kai.cluster.pk).update(backend="memory", configured={"shards": ["a100"]})
+    answer = ask(team, gpus=4)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoSuchPool")
+    assert answer.sentence.startswith("Waits: No SchedulingShard of KAI Scheduler takes the nodes of h100")

@@ -11,6 +11,7 @@ from typing import Any, Final
 from django.utils import timezone
 
 from clusters.models import Cluster, ClusterState, NodePool
+from clusters.services.shards import shard_cautions, unserved
 from clusters.sources import desired_state
 from portal.core.marks import Kept, steady
 from scheduling.cycle import FLAVOURS, preview
@@ -68,6 +69,8 @@ def why_waiting(workload: Workload) -> Headline | None:
         return None
     if workload.phase != Phase.PENDING or workload.project.cluster.state == ClusterState.PAUSED:
         return _not_there_yet(workload)
+    if closed := unserved(workload.project.cluster, workload.pool_name):
+        return _headline(workload, closed, reason=str(Reason.NO_SUCH_POOL), source="rung")
     if workload.phase_reason == HELD_BACK:
         return _headline(workload, workload.phase_message, reason=HELD_BACK, source="rung")
     with steady():
@@ -131,6 +134,7 @@ def _headline(
 
 def _by_scheduler(workload: Workload) -> Headline:
     doing = workload.phase_message or "its cluster's scheduler has not said why"
+    doing = ". ".join((doing.rstrip("."), *shard_cautions(workload.project.cluster, workload.pool_name)))
     if workload.phase_reason in REFUSED_PODS:
         doing = f"{doing.rstrip('.')}. {ASKED_AGAIN}"
     return _headline(workload, doing, reason=workload.phase_reason, source="scheduler")
@@ -150,7 +154,7 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     labels = queue_labels(desired_state(cluster, domains=False))
     doing = pend_sentence(outcome.pend, pool=pool.name, labels=labels)
     return {
-        "doing": ". ".join((doing, *configured_so(cluster, outcome))),
+        "doing": ". ".join((doing, *configured_so(cluster, outcome), *shard_cautions(cluster, pool.name))),
         "reason": str(outcome.pend.reason),
         "source": "model",
         "numbers": _named(outcome.pend.numbers(), labels),

@@ -12,6 +12,7 @@ from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool, ObservedPod
 from clusters.selectors import work_stopped
 from clusters.services.configured import domain_cautions, kind_cautions, promises_on
+from clusters.services.shards import shard_cautions, unserved
 from clusters.sources import desired_state
 from portal.core.actors import Actor
 from portal.core.errors import RungError
@@ -192,6 +193,8 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) ->
 def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
     if hold := _hold(stage, outcome):
         return _held(stage, pool, snapshot, hold)
+    if closed := unserved(stage.project.cluster, pool.name):
+        return replace(stage.answer(Verdict.WAITS, f"Waits: {closed}", pool.name), reason=str(Reason.NO_SUCH_POOL))
     verdict = _verdict(stage, outcome)
     victims = _victims(stage, snapshot, outcome)
     labels = queue_labels(desired_state(stage.project.cluster, domains=False))
@@ -204,7 +207,11 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         reason=str(pend.reason) if pend else "",
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
-        cautions=(*base.cautions, *_cautions(stage.project.cluster, outcome)),
+        cautions=(
+            *base.cautions,
+            *_cautions(stage.project.cluster, outcome),
+            *shard_cautions(stage.project.cluster, pool.name),
+        ),
         over_quota=outcome.over_quota,
         assurances=(*base.assurances, *(_held_off(stage, pool, snapshot) if verdict is Verdict.WAITS else ())),
         nodes=tuple(sorted(set(outcome.placements.values()))),
