@@ -1,6 +1,6 @@
 """What projects use now. The numbers belong to the app above, which registers itself here at start-up."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,14 @@ class Usage:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class HeldWork:
+    """A workload that holds something and may be evicted; `label` names it with its project and priority."""
+
+    label: str
+    held: Resources
+
+
 UsageByQueue = Mapping[tuple[int, str], Usage]
 """Keys: (project id, node pool name). A missing key is no use at all."""
 
@@ -35,12 +43,14 @@ class UsageProvider:
     usage: per (project id, pool name), for these projects.
     live_workloads: how many workloads that are not finished or deleted each project has; missing is none.
     priority_names, category_names: names of the priority dictionary and of its categories.
+    preemptible_work: what these projects hold in the pool of that name and may lose, in the order in which it is taken.
     """
 
     usage: Callable[[Collection[int]], UsageByQueue]
     live_workloads: Callable[[Collection[int]], Mapping[int, int]]
     priority_names: Callable[[], Collection[str]]
     category_names: Callable[[], Collection[str]] = tuple
+    preemptible_work: Callable[[Collection[int], str], Sequence[HeldWork]] = lambda _ids, _pool: ()
 
 
 NOBODY: Final = UsageProvider(usage=lambda _: {}, live_workloads=lambda _: {}, priority_names=lambda: ())
@@ -81,3 +91,8 @@ def priority_names() -> frozenset[str]:
 def category_names() -> frozenset[str]:
     """Names of the categories of workloads; empty when nobody has registered one."""
     return frozenset(_provider().category_names())
+
+
+def preemptible_work(project_ids: Collection[int], pool: str) -> Sequence[HeldWork]:
+    """What these projects hold in a pool and may lose: lowest priority first, of equals the youngest."""
+    return _provider().preemptible_work(project_ids, pool)

@@ -6,9 +6,10 @@ from typing import Any, Final
 from django.db.models import Count, QuerySet, Sum
 
 from clusters.models import ObservedPod
+from scheduling.priority import Preemptibility
 from scheduling.resources import Resources
 from tenants.models import Project
-from tenants.usage import Usage, UsageProvider
+from tenants.usage import HeldWork, Usage, UsageProvider
 from workloads.lifecycle import LIVE
 from workloads.models import Category, DesiredPhase, Priority, Workload
 
@@ -59,6 +60,19 @@ def _amount(row: Mapping[str, Any]) -> Resources:
     return Resources(row["gpu"] or 0, row["cpu"] or 0, row["memory"] or 0)
 
 
+def preemptible_work(project_ids: Collection[int], pool: str) -> list[HeldWork]:
+    """Running preemptible workloads of these projects in a pool: lowest priority first, of equals the youngest."""
+    rows = live(project_ids).filter(pool_name=pool, running_pods__gt=0)
+    rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).select_related("project", "priority")
+    return [
+        HeldWork(
+            f"{row.project.name}/{row.name}, {row.priority.name} {row.priority_value}",
+            Resources(row.gpu_milli, row.cpu_milli, row.memory_bytes),
+        )
+        for row in rows.order_by("priority_value", "-started_at")
+    ]
+
+
 def live_workloads(project_ids: Collection[int]) -> Mapping[int, int]:
     """How many live workloads each of these projects has."""
     counted = live(project_ids).values("project").annotate(number=Count("pk")).order_by()
@@ -76,5 +90,9 @@ def category_names() -> frozenset[str]:
 
 
 PROVIDER: Final = UsageProvider(
-    usage=usage, live_workloads=live_workloads, priority_names=priority_names, category_names=category_names
+    usage=usage,
+    live_workloads=live_workloads,
+    priority_names=priority_names,
+    category_names=category_names,
+    preemptible_work=preemptible_work,
 )

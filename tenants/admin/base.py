@@ -1,13 +1,15 @@
 """Pages of the console on top of services: they ask `permissions`, and a refusal is a message at its field.
 
 A form is rehearsed before it counts as valid: the service runs in a transaction that is rolled back, and what it
-refuses lands at the fields. The real run follows at the save; should somebody else have been faster, the page says so.
+refuses lands at the fields. What it warns of is shown, too, and has to be accepted by a second save. The real run
+follows at the save; should somebody else have been faster, the page says so.
 """
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any, ClassVar
 
 from django import forms
@@ -27,6 +29,8 @@ from portal.core.http import actor_of
 from tenants.permissions import Standing, Verb, standing_of
 
 FROM_CONSOLE = "Removed in the admin console"
+ACCEPTED = "accepted"
+NOT_SAVED = _("Nothing is saved yet. Save again to accept this.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ def refusals(request: HttpRequest) -> list[RungError]:
 class ServiceForm(ModelForm):
     """A form that asks its service before it calls itself valid."""
 
+    accepted = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     perform: ClassVar[Perform]
     refused: ClassVar[Callable[[RungError], None]]
     field_at: ClassVar[Mapping[str, str]] = {}
@@ -73,11 +78,23 @@ class ServiceForm(ModelForm):
             return
         try:
             with transaction.atomic():
-                type(self).perform(self)
+                outcome = type(self).perform(self)
                 transaction.set_rollback(True)
         except RungError as error:
             type(self).refused(error)
             self.refuse(error)
+        else:
+            self.confirm(outcome.warnings)
+
+    def confirm(self, warnings: Sequence[Problem]) -> None:
+        """Show what a save would bring with it, and wait for a second one that accepts exactly this."""
+        known = digest_of(warnings)
+        if not warnings or self.data.get(ACCEPTED) == known:
+            return
+        self.data = self.data.copy()  # type: ignore[attr-defined]  # a QueryDict: forms of the console are posted
+        self.data[ACCEPTED] = known  # type: ignore[index]  # as above
+        texts = [problem_text(each) for each in warnings]
+        self.add_error(None, [forms.ValidationError(text, code="confirm") for text in (*texts, str(NOT_SAVED))])
 
     def refuse(self, error: RungError) -> None:
         """Show every problem at its field, the others above the form."""
@@ -85,6 +102,11 @@ class ServiceForm(ModelForm):
             field = self.field_at.get(problem.pointer, "")
             text = forms.ValidationError(problem_text(problem), code=problem.code)
             self.add_error(field if field in self.fields else None, text)
+
+
+def digest_of(warnings: Sequence[Problem]) -> str:
+    """What tells these warnings from others: other numbers have to be accepted again."""
+    return sha256("\n".join(each.message for each in warnings).encode()).hexdigest()
 
 
 def problem_text(problem: Problem) -> str:
@@ -175,8 +197,6 @@ class ServiceAdmin(RefusalsAsMessages, metaclass=_AbstractAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         outcome = self.perform(request, form, change=bool(change))
         obj.pk, obj._state.adding = outcome.instance.pk, False
-        for warning in outcome.warnings:
-            self.message_user(request, warning.message, messages.WARNING)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         self.remove(admin_actor(request), obj)

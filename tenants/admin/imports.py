@@ -33,6 +33,14 @@ class WholeImportMixin(ImportExportMixin):
     def get_import_data_kwargs(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_import_data_kwargs(**kwargs), "rollback_on_validation_errors": True}
 
+    def import_action(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """The upload, then the dry run with everything that the file would bring with it."""
+        answer: HttpResponse = super().import_action(request, **kwargs)
+        result = (getattr(answer, "context_data", None) or {}).get("result")
+        for text in getattr(result, "warnings", ()):
+            messages.warning(request, text)
+        return answer
+
     def process_import(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """The confirmed import; a file that is gone (another server, an old tab) must be uploaded again."""
         try:

@@ -75,6 +75,7 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
     def __init__(self, actor: Actor | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.actor = actor
+        self.warnings: list[str] = []
         self.fields.update(amount_fields())
 
     def save_instance(self, instance: Any, is_create: bool, row: Any, **kwargs: Any) -> None:  # noqa: FBT001 - the library's signature
@@ -89,6 +90,11 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
         except RungError as error:
             raise ValidationError([problem_text(problem) for problem in error.problems] or error.message) from None
         instance.pk = change.quota.pk
+        self.warnings += [f"{instance}: {problem_text(warning)}" for warning in change.warnings]
+
+    def after_import(self, dataset: Any, result: Any, **kwargs: Any) -> None:
+        """What the file would bring with it is shown with the dry run."""
+        result.warnings = self.warnings
 
     @abstractmethod
     def set_quota(self, row: Any, values: QuotaValues, *, actor: Actor, reason: str) -> QuotaChange:

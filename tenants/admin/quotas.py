@@ -1,8 +1,11 @@
 """Quotas and GPU caps in the console: amounts in GPUs, a reason for every change, history, CSV with a dry run."""
 
+from contextlib import suppress
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.db import transaction
 from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
@@ -10,6 +13,7 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from portal.core.actors import Actor
 from portal.core.display import gpu_text
+from portal.core.errors import RungError
 from scheduling.resources import Limit
 from tenants.admin.amounts import AmountField
 from tenants.admin.base import (
@@ -103,6 +107,16 @@ class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
 
     def remove(self, actor: Actor, obj: ProjectQuota | DepartmentQuota) -> None:
         reset_quota(quota=obj, actor=actor, reason=FROM_CONSOLE)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
+        """Django's confirmation, with what the removal would bring with it. What would be refused is, on the click."""
+        row = self.get_object(request, unquote(object_id)) if request.method == "GET" else None
+        if row is not None:
+            with suppress(RungError), transaction.atomic():
+                for warning in reset_quota(quota=row, actor=admin_actor(request), reason=FROM_CONSOLE):
+                    self.message_user(request, warning.message, messages.WARNING)
+                transaction.set_rollback(True)
+        return super().delete_view(request, object_id, extra_context)
 
     def get_historical_record_context_helper(self, request: HttpRequest, historical_record: Any) -> AmountsInWords:
         return AmountsInWords(self.model, historical_record)

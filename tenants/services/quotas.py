@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -34,6 +35,7 @@ from tenants.services.quota_sums import (
     deserved_sum,
     physical_gpus,
 )
+from tenants.services.reclaims import newly_reclaimable
 from tenants.usage import Usage, priority_names, usage_of
 
 
@@ -67,7 +69,14 @@ def set_project_quota(
         refuse_if(beyond)
     row = ProjectQuota.objects.filter(project=project, node_pool=node_pool).first()
     quota = row or ProjectQuota(project=project, node_pool=node_pool)
-    warnings = (*beyond, *_project_warnings(quota, department, values, use))
+    reclaimable = newly_reclaimable(
+        node_pool=node_pool,
+        projects=[project.pk],
+        allocated=use.allocated,
+        before=quota.deserved,
+        after=values.deserved,
+    )
+    warnings = (*beyond, *_project_warnings(quota, department, values, use), *reclaimable)
     _write(quota, values, actor=actor, reason=reason, owner=project, project_id=str(project.pk))
     return QuotaChange(quota, warnings)
 
@@ -92,20 +101,28 @@ def set_department_quota(
     others = deserved_sum(DepartmentQuota.objects.filter(node_pool=node_pool).exclude(department=locked))
     promised = others.gpu + (values.deserved.gpu or 0)
     physical = over_physical(promised, physical_gpus(node_pool), pool=node_pool.name)
-    warnings = (*beyond, *limit_below_use(values, use.allocated), *physical)
+    reclaimable = newly_reclaimable(
+        node_pool=node_pool,
+        projects=list(locked.projects.values_list("pk", flat=True)),
+        allocated=use.allocated,
+        before=quota.deserved,
+        after=values.deserved,
+    )
+    warnings = (*beyond, *limit_below_use(values, use.allocated), *physical, *reclaimable)
     _write(quota, values, actor=actor, reason=reason, owner=locked)
     return QuotaChange(quota, warnings)
 
 
 @transaction.atomic
-def reset_quota(*, quota: ProjectQuota | DepartmentQuota, actor: Actor, reason: str = "") -> None:
-    """Remove a quota: nothing deserved, no limit. Refused like setting it so."""
-    pool, defaults = quota.node_pool, QuotaValues()
+def reset_quota(*, quota: ProjectQuota | DepartmentQuota, actor: Actor, reason: str = "") -> tuple[Problem, ...]:
+    """Remove a quota: nothing deserved, no limit. Refused like setting it so; answers with the same warnings."""
+    how: dict[str, Any] = {"node_pool": quota.node_pool, "values": QuotaValues(), "actor": actor, "reason": reason}
     if isinstance(quota, ProjectQuota):
-        set_project_quota(project=quota.project, node_pool=pool, values=defaults, actor=actor, reason=reason)
+        change = set_project_quota(project=quota.project, **how)
     else:
-        set_department_quota(department=quota.department, node_pool=pool, values=defaults, actor=actor, reason=reason)
+        change = set_department_quota(department=quota.department, **how)
     sign(quota, actor=actor, reason=reason).delete()
+    return change.warnings
 
 
 @transaction.atomic

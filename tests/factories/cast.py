@@ -13,7 +13,7 @@ from clusters.models import Cluster, NodePool
 from portal.core.actors import Actor, ActorKind, Channel
 from tenants import usage
 from tenants.models import Department, Project, Role, User
-from tenants.usage import Usage, UsageProvider
+from tenants.usage import HeldWork, Usage, UsageProvider
 from tests.factories.clusters import ClusterFactory, NodeFactory, NodePoolFactory
 from tests.factories.tenants import (
     GPU,
@@ -128,6 +128,7 @@ class Ledger:
     def __init__(self) -> None:
         self.queues: dict[tuple[int, str], Usage] = {}
         self.live: dict[int, int] = {}
+        self.work: dict[tuple[int, str], list[HeldWork]] = {}
 
     def holds(self, project: Project, pool: NodePool, use: Usage) -> None:
         """Say what a project uses in a pool, by one workload."""
@@ -144,6 +145,7 @@ def ledger() -> Iterator[Ledger]:
             usage=lambda ids: {key: use for key, use in ledger.queues.items() if key[0] in ids},
             live_workloads=lambda ids: {pk: count for pk, count in ledger.live.items() if pk in ids},
             priority_names=lambda: ("low", "high", "very-high"),
+            preemptible_work=lambda ids, pool: [row for pk in ids for row in ledger.work.get((pk, pool), [])],
         )
     )
     yield ledger

@@ -7,13 +7,13 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from clusters.models import NodePool
+from clusters.models import Cluster, NodePool
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM
 from scheduling.resources import Resources
 from tenants.models import Department, PriorityCap, Project, ProjectQuota, User
 from tenants.services import quotas
-from tenants.usage import Usage
+from tenants.usage import HeldWork, Usage
 from tests.factories.cast import Ledger
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, MembershipFactory, UserFactory
@@ -123,9 +123,70 @@ def test_the_departments_bound_stands_at_deserved(console: Client, quota: Projec
     assert "9 GPUs" in errors["gpu_deserved"][0]
 
 
-def test_warnings_are_said_after_the_save(console: Client, quota: ProjectQuota) -> None:
-    answer = console.post(page_of(quota), typed(gpu_deserved="9"), follow=True)
-    assert "deserve 9 GPUs together" in answer.content.decode()
+class TestWhatASaveBringsWithIt:
+    """It is shown before anything is saved, and saved by a second click that accepts exactly this."""
+
+    def _shown(self, answer: Any) -> tuple[list[str], str]:
+        """What is said above the form, and what a second click sends with it."""
+        assert answer.status_code == 200
+        form = answer.context["adminform"].form
+        return form.non_field_errors(), form["accepted"].value()
+
+    @pytest.fixture
+    def train(self, quota: ProjectQuota, ledger: Ledger, h100: NodePool) -> None:
+        """Two preemptible runs of llm-team hold 4 GPUs of h100."""
+        held = [
+            HeldWork("llm-team/young, low 40", Resources.of(gpu=2)),
+            HeldWork("llm-team/old, low 40", Resources.of(gpu=2)),
+        ]
+        ledger.holds(quota.project, h100, Usage(Resources.of(gpu=4), Resources.of(gpu=0), Resources.of(gpu=4)))
+        ledger.work[quota.project.pk, h100.name] = held
+
+    def test_a_warning_waits_for_a_second_save(self, console: Client, quota: ProjectQuota) -> None:
+        said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="9")))
+        assert "deserve 9 GPUs together" in said[0]
+        assert said[-1] == "Nothing is saved yet. Save again to accept this."
+        quota.refresh_from_db()
+        assert quota.gpu_deserved == 4000
+        assert not AuditRecord.objects.filter(action="quota.set").exists()
+        assert console.post(page_of(quota), typed(gpu_deserved="9", accepted=accepted)).status_code == 302
+        quota.refresh_from_db()
+        assert quota.gpu_deserved == 9000
+
+    def test_other_numbers_are_shown_again(self, console: Client, quota: ProjectQuota) -> None:
+        _said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="9")))
+        said, _other = self._shown(console.post(page_of(quota), typed(gpu_deserved="10", accepted=accepted)))
+        assert "deserve 10 GPUs together" in said[0]
+        quota.refresh_from_db()
+        assert quota.gpu_deserved == 4000
+
+    def test_who_becomes_reclaimable_is_named(self, console: Client, quota: ProjectQuota, train: None) -> None:
+        said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="3")))
+        assert said[0] == (
+            "In h100 1 GPU of what is in use would be above the deserved 3 GPUs: others may take it back. Lowest "
+            "priority and youngest first: llm-team/young, low 40 (2 GPUs)."
+        )
+        assert console.post(page_of(quota), typed(gpu_deserved="3", accepted=accepted)).status_code == 302
+
+    def test_who_was_reclaimable_before_is_not_named_again(
+        self, console: Client, quota: ProjectQuota, train: None
+    ) -> None:
+        ProjectQuota.objects.update(gpu_deserved=3 * GPU)
+        said, _accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="1")))
+        assert "llm-team/old" in said[0]
+        assert "llm-team/young" not in said[0]
+
+    def test_where_nothing_is_reclaimed_nobody_is_named(
+        self, console: Client, quota: ProjectQuota, train: None
+    ) -> None:
+        Cluster.objects.update(flavour="kube")
+        assert console.post(page_of(quota), typed(gpu_deserved="3")).status_code == 302
+
+    def test_a_removal_says_it_on_its_confirmation(self, console: Client, quota: ProjectQuota, train: None) -> None:
+        page = console.get(reverse("admin:tenants_projectquota_delete", args=[quota.pk])).content.decode()
+        assert "llm-team/young" in page
+        assert "llm-team/old" in page
+        assert ProjectQuota.objects.filter(pk=quota.pk).exists()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +215,9 @@ class TestAdding:
 
     def test_it_is_written_through_the_service(self, console: Client, llm_team: Project, a100: NodePool) -> None:
         form = typed(project=str(llm_team.pk), node_pool=str(a100.pk), gpu_deserved="1", gpu_limit="2")
-        assert console.post(reverse("admin:tenants_projectquota_add"), form).status_code == 302
+        url = reverse("admin:tenants_projectquota_add")
+        accepted = console.post(url, form).context["adminform"].form["accepted"].value()
+        assert console.post(url, {**form, "accepted": accepted}).status_code == 302
         assert llm_team.quotas.get(node_pool=a100).gpu_deserved == 1000
         assert AuditRecord.objects.filter(action="quota.set").count() == 1
 

@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tenants.models import Department, Project, Role, User
-from tests.factories.tenants import MembershipFactory, UserFactory
+from tests.factories.tenants import GPU, DepartmentQuotaFactory, MembershipFactory, UserFactory
 
 FORM = {
     "gpu_deserved": "5",
@@ -76,6 +76,7 @@ def test_a_new_quota_is_offered_for_own_projects_only(boss: Client, llm_team: Pr
     pool = str(vision_team.cluster.node_pools.get(name="a100").pk)
     form = {**FORM, "project": str(vision_team.pk), "node_pool": pool}
     assert "project" in boss.post(url("projectquota_add"), form).context["adminform"].form.errors
+    DepartmentQuotaFactory(department=llm_team.department, node_pool_id=int(pool), gpu_deserved=8 * GPU)
     form = {**FORM, "project": str(llm_team.pk), "node_pool": pool}
     assert boss.post(url("projectquota_add"), form).status_code == 302
 

@@ -12,7 +12,7 @@ from clusters.models import Cluster, NodePool
 from portal.audit.models import AuditRecord
 from scheduling.resources import Resources
 from tenants.models import Department, DepartmentQuota, Project, User
-from tenants.usage import Usage
+from tenants.usage import HeldWork, Usage
 from tests.factories.cast import Ledger
 
 HEAD = (
@@ -66,6 +66,16 @@ def test_a_dry_run_stores_nothing_and_the_confirmed_import_everything(
     assert vision_team.quotas.get(node_pool__name="a100").memory_limit == 512 * 2**30
     assert (quota.history.latest().history_user, quota.history.latest().history_change_reason) == (admin, "Q4")
     assert AuditRecord.objects.filter(action="quota.set", channel="admin").count() == 2
+
+
+def test_a_dry_run_shows_what_the_file_would_bring_with_it(
+    console: Client, llm_team: Project, h100: NodePool, ledger: Ledger
+) -> None:
+    ledger.holds(llm_team, h100, Usage(Resources.of(gpu=4), Resources.of(gpu=0), Resources.of(gpu=4)))
+    ledger.work[llm_team.pk, h100.name] = [HeldWork("llm-team/train, low 40", Resources.of(gpu=4))]
+    page = dry_run(console, HEAD + "llm-team,h100,1,12,,,,,2,medium-low,Q4\n").content.decode()
+    assert "llm-team/train, low 40 (4 GPUs)" in page
+    assert llm_team.quotas.get().gpu_deserved == 4000
 
 
 def test_what_was_exported_changes_nothing_when_it_comes_back(console: Client, llm_team: Project) -> None:
