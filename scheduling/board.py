@@ -4,7 +4,7 @@ Decisions are tried on the board (simulate removal, then restore); the snapshot 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from scheduling.capacity import Ledger
@@ -13,6 +13,7 @@ from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.placement import Room, Rooms, Selection, matches, selection
 from scheduling.reasons import Pend
 from scheduling.resources import ZERO, Resources
+from scheduling.shortage import Shortage, Space, shortage
 
 
 class Seat:
@@ -63,6 +64,7 @@ class Board:
         self._strategies = dict(snapshot.strategies)
         self._default = default
         self._counts_on_leaving = counts_on_leaving
+        self._shortages: dict[Hashable, tuple[int, Shortage]] = {}
         self._journal: list[Callable[[], None]] = []
         for node in self._domains.nodes:
             self.nodes[node.pool].append(node)
@@ -86,11 +88,15 @@ class Board:
                 self._stand(group, seat.room, 1)
                 self._dwell(group, seat.room, not seat.leaving)
 
+    def usable(self, group: PodGroup) -> list[Node]:
+        """The nodes the group may use, ready or not."""
+        return [node for node in self.nodes[group.pool] if matches(node, group)]
+
     def sizes(self, group: PodGroup) -> tuple[frozenset[Resources], Resources]:
         """Sizes of the nodes the group may use, ready or not, and their sum."""
         key = selection(group)
         if key not in self._sizes:
-            found = [node.capacity for node in self.nodes[group.pool] if matches(node, group)]
+            found = [node.capacity for node in self.usable(group)]
             self._sizes[key] = (frozenset(found), sum(found, ZERO))
         return self._sizes[key]
 
@@ -205,6 +211,20 @@ class Board:
             for pod, chosen, _at_once in found:
                 self.place(group, pod, chosen, now=False)
         return Placed({pod.name: chosen.node.name for pod, chosen, _at_once in found}, now)
+
+    def shortage(self, group: PodGroup, pods: tuple[Pod, ...], *, now: bool = True) -> Shortage:
+        """What is short for these pods of the group, now or once everybody on the way out is gone."""
+        asked, age = tuple(pod.requests for pod in pods), len(self.rooms.changes)
+        key = (selection(group), group.topology and group.name, asked, now)
+        known = self._shortages.get(key)
+        if known is None or known[0] != age:
+            domains = [self.spaces(each, now=now) for each in self.domains(group)]
+            known = self._shortages[key] = (age, shortage(domains, asked))
+        return known[1]
+
+    def spaces(self, group: PodGroup, *, now: bool = True) -> list[Space]:
+        """What the nodes that it may use have free for it, and for how many pods."""
+        return [(room.open if now else room.future, room.pods_left) for room in self.rooms.matching(group)]
 
     def over_quota(self, group: PodGroup) -> bool:
         """Is its queue above the deserved quota?"""

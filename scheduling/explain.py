@@ -7,9 +7,10 @@ from typing import Final
 from scheduling.board import Board
 from scheduling.decisions import Start
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
-from scheduling.placement import by_size
+from scheduling.placement import by_size, empty
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import ZERO, Resources
+from scheduling.shortage import Shortage, measured, shortage
 
 OF_ROOM: Final = frozenset({Reason.NO_ROOM, Reason.PREEMPTION_NEVER})
 OF_QUOTA: Final = frozenset({Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.WAITING_FOR_QUOTA})
@@ -29,23 +30,31 @@ def impossible(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend | N
 
 def never_fits(board: Board, group: PodGroup, pods: tuple[Pod, ...]) -> Pend:
     """Too large even for empty nodes: with what they have in sum, and the largest of them."""
-    capacities, whole = board.sizes(group)
-    largest = max(capacities, key=by_size, default=ZERO)
-    return Pend(Reason.NEVER_FITS, total(pods), pool=group.pool, free=whole, largest_free=largest)
+    found = shortage([[empty(node) for node in board.usable(group)]], [pod.requests for pod in pods])
+    whole = board.sizes(group)[1]
+    return replace(_lacking(found, Reason.NEVER_FITS, pods), pool=group.pool, free=whole)
 
 
 def no_room(board: Board, group: PodGroup, pods: tuple[Pod, ...], reason: Reason = Reason.NO_ROOM) -> Pend:
-    """Nothing can be evicted for them and they do not fit: with what is free in the pool and on its emptiest node."""
+    """Nothing can be evicted for them and they do not fit: with what is short, and how much of it is free.
+
+    Evicting: they have their place, and nothing is short.
+    """
     free, largest = board.rooms.free(group)
-    pend = Pend(reason, total(pods), pool=group.pool, free=free, largest_free=largest)
+    found = Shortage(largest=largest) if reason is Reason.EVICTING else board.shortage(group, pods)
+    pend = replace(_lacking(found, reason, pods), pool=group.pool, free=free)
     return pend if group.topology is None else _in_no_domain(board, group, pend)
+
+
+def _lacking(found: Shortage, reason: Reason, pods: tuple[Pod, ...]) -> Pend:
+    return Pend(reason, total(pods), largest_free=found.largest, lacking=found.names, beside=found.beside)
 
 
 def _in_no_domain(board: Board, group: PodGroup, pend: Pend) -> Pend:
     """The same for a gang of one domain: with the one that has most room, and whether the largest could ever do."""
     domains = board.domains(group)
     rooms = {board.domain_of(each): board.rooms.free(each)[0] for each in domains}
-    best = max(rooms, key=lambda name: by_size(rooms[name]), default="")
+    best = max(rooms, key=lambda name: (by_size(rooms[name].only(pend.short)), by_size(rooms[name])), default="")
     never = not any(pend.needed.fits_in(board.sizes(each)[1]) for each in domains)
     return replace(
         pend,
@@ -71,8 +80,10 @@ def of_whole(pend: Pend, candidates: Sequence[PodGroup], placed: Sequence[Pod], 
     """Why a part waits, with the numbers of the whole: what all ask for, and what there was before some had a place."""
     wanted, given = total(tuple(pod for each in candidates for pod in each.waiting)), total(tuple(placed))
     if pend.reason in OF_ROOM:
-        free, largest = board.rooms.free(candidates[0])
-        return replace(pend, needed=wanted, free=free, largest_free=largest)
+        whole, pods = candidates[0], [pod.requests for each in candidates for pod in each.waiting]
+        found = measured(board.spaces(whole), pods, pend.lacking)
+        free, largest = board.rooms.free(whole)[0], found.largest
+        return replace(pend, needed=wanted, free=free, largest_free=largest, beside=found.beside)
     if pend.reason in OF_QUOTA:
         missing = _more(pend.missing, wanted - given - pend.needed)
         return replace(pend, needed=wanted, used=pend.used - given, missing=missing)

@@ -12,11 +12,13 @@ from scheduling.decisions import Evict
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy
 from scheduling.placement import Room, by_size
 from scheduling.resources import ZERO, Resources
+from scheduling.shortage import Shortage
 
 
 @dataclass(frozen=True, slots=True)
 class Nodeless:
-    """`pods` of `of` that wait find no node. asked: what the largest of those needs; free: in sum, and on one node.
+    """`pods` of `of` that wait find no node. asked: what the largest of those needs; free: of the pool, in sum; short:
+    what there is too little of.
 
     later: each finds one once pods that are ending have left.
     """
@@ -25,7 +27,7 @@ class Nodeless:
     of: int
     asked: Resources
     free: Resources
-    largest_free: Resources
+    short: Shortage
     later: bool = False
 
 
@@ -44,7 +46,9 @@ def nodeless(snapshot: Snapshot, group: PodGroup, evicted: Iterable[Evict] = ())
     later = not without
     if later and not (without := without_node(board, group, now=True)):
         return None
-    return Nodeless(len(without), len(group.waiting), without[0].requests, *board.rooms.free(group), later=later)
+    short = board.shortage(group, group.waiting, now=later)
+    free, _largest = board.rooms.free(group)
+    return Nodeless(len(without), len(group.waiting), without[0].requests, free, short, later)
 
 
 def _turn(group: PodGroup) -> tuple[int, int]:

@@ -27,9 +27,16 @@ class Room:
         self.node = node
         self.index = index
         self.idle = node.capacity
-        self.future = node.capacity
-        self.pods_left = NO_LIMIT if node.max_pods is None else node.max_pods
+        self.future, self.pods_left = empty(node)
         self.version = 0
+
+    @property
+    def open(self) -> Resources:
+        """Free this moment and promised to no newcomer."""
+        one, other = self.idle, self.future
+        if one == other:
+            return one
+        return Resources(min(one.gpu, other.gpu), min(one.cpu, other.cpu), min(one.memory, other.memory))
 
     def fits(self, asked: Resources, *, now: bool) -> bool:
         return self.pods_left > 0 and asked.served_by(self.future) and (not now or asked.served_by(self.idle))
@@ -100,11 +107,11 @@ class Rooms:
         return (self._rooms[index] for _gpu, index in found if index in allowed)
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
-        """What is idle now in sum, and on the emptiest node."""
+        """What may be had now in sum, and on the emptiest node."""
         key, age = selection(group), len(self.changes)
         known = self._free.get(key)
         if known is None or known[0] != age:
-            idle = [room.idle.floor() for room in self.matching(group)]
+            idle = [room.open.floor() for room in self.matching(group)]
             known = (age, (sum(idle, ZERO), max(idle, key=by_size, default=ZERO)))
             self._free[key] = known
         return known[1]
@@ -123,6 +130,11 @@ def matches(node: Node, group: PodGroup) -> bool:
     if node.pool != group.pool or not welcome(node.taints, group.tolerations):
         return False
     return all(node.labels.get(key) == value for key, value in group.node_selector.items())
+
+
+def empty(node: Node) -> tuple[Resources, int]:
+    """What the node has, and how many pods it takes, while it runs none."""
+    return node.capacity, NO_LIMIT if node.max_pods is None else node.max_pods
 
 
 def slots(free: Resources, asked: Resources) -> int:

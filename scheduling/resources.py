@@ -5,6 +5,7 @@ that cannot be said exactly in these units raises ValueError where it enters.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +14,7 @@ from typing import Final, Self, TypeAlias
 
 MILLI: Final = 1000
 LARGEST: Final = 2**63 - 1
+DIMENSIONS: Final = ("gpu", "cpu", "memory")
 
 _QUANTITY: Final = re.compile(r"(?a)([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))([a-zA-Z]{0,2}|[eE][+-]?\d{1,2})")
 _SUFFIXES: Final = {
@@ -122,6 +124,19 @@ class Resources:
     def floor(self) -> "Resources":
         """The same amounts, negative ones as zero."""
         return Resources(max(self.gpu, 0), max(self.cpu, 0), max(self.memory, 0))
+
+    def only(self, names: Collection[str]) -> "Resources":
+        """The amounts of these dimensions, the others as zero."""
+        return Resources(**{name: getattr(self, name) for name in DIMENSIONS if name in names})
+
+    def without(self, names: Collection[str]) -> "Resources":
+        """The amounts of all dimensions but these."""
+        return self.only([name for name in DIMENSIONS if name not in names])
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Those with an amount other than zero."""
+        return tuple(name for name in DIMENSIONS if getattr(self, name))
 
     def __str__(self) -> str:
         parts = [f"{decimal_text(self.gpu)} GPU"] if self.gpu or not (self.cpu or self.memory) else []

@@ -21,6 +21,7 @@ from scheduling.resources import Limit, Resources
 from tenants.models import DepartmentQuota, PriorityCap, Project, ProjectQuota
 from workloads.intake import WorkloadSpec
 from workloads.models import Workload
+from workloads.sentences import allowed_text, needed_text
 
 
 def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
@@ -131,10 +132,10 @@ def _problem(spec: WorkloadSpec, pool: NodePool, pend: Pend) -> Problem:
 
 def _sentence(pool: NodePool, pend: Pend) -> str:
     if pend.reason is Reason.OVER_LIMIT:
-        return f"It needs {pend.needed} in {pool.name}; the limit of {pend.queue} is {pend.allowed}."
+        return f"It needs {needed_text(pend)} in {pool.name}; the limit of {pend.queue} is {allowed_text(pend)}."
     return (
-        f"It needs {pend.needed} in {pool.name} and is non-preemptible, so it must fit the deserved quota; "
-        f"{pend.queue} deserves {pend.allowed}."
+        f"It needs {needed_text(pend)} in {pool.name} and is non-preemptible, so it must fit the deserved quota; "
+        f"{pend.queue} deserves {allowed_text(pend)}."
     )
 
 

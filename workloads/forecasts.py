@@ -45,10 +45,17 @@ class Alternative:
     priority: str = ""
     preemptibility: str = ""
     gpus_per_pod: int | None = None
+    cpus_per_pod: int | None = None
+    gib_per_pod: int | None = None
     pool: str = ""
 
     def __str__(self) -> str:
         return self.words
+
+    @property
+    def resizes(self) -> bool:
+        """Does it change what a pod asks for?"""
+        return any((self.gpus_per_pod, self.cpus_per_pod, self.gib_per_pod))
 
 
 @dataclass(frozen=True, slots=True)

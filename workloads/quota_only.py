@@ -7,6 +7,7 @@ from scheduling.decisions import Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.nodeless import Nodeless, nodeless
 from scheduling.reasons import Reason
+from scheduling.shortage import PODS
 from workloads.forecasts import Forecast, Verdict
 from workloads.sentences import amount_text
 
@@ -57,14 +58,22 @@ def _numbers(missing: Nodeless, found: Forecast) -> dict[str, str]:
         "needed": str(missing.asked),
         "pool": found.pool,
         "free": str(missing.free),
-        "largest_free": str(missing.largest_free),
+        "largest_free": str(missing.short.largest),
+        **({"short": ", ".join(missing.short.names)} if missing.short.names else {}),
     }
 
 
 def _sentence(missing: Nodeless, found: Forecast) -> str:
     who = f"{missing.pods} of its {missing.of} pods" if missing.of > 1 else "Its pod"
-    free, largest = amount_text(missing.free), amount_text(missing.largest_free)
+    names = [name for name in missing.short.names if name != PODS]
+    if not names:
+        return f"{who} may find no node: those of {found.pool} run as many pods as they may, or are not for it."
+    needed, free, largest = (
+        amount_text(each, names, up=up)
+        for each, up in ((missing.asked, True), (missing.free, False), (missing.short.largest, False))
+    )
+    one = "a node with room for the rest of what it asks for" if missing.short.beside else "one node"
     return (
-        f"{who} may find no node: each needs {amount_text(missing.asked)} on one node of {found.pool}, where {free} "
-        f"are free, at most {largest} on one node."
+        f"{who} may find no node: each needs {needed} on one node of {found.pool}, where {free} are free, at most "
+        f"{largest} on {one}."
     )

@@ -85,24 +85,22 @@ def _kai(reason: Reason, pend: Pend, pod: str, pool: str, nodes: Sequence[Node],
         case Reason.EVICTING:
             return f"Pod {pod} is nominated to node {nominated} and waits for evicted pods to end."
         case Reason.NEVER_FITS:
-            largest = max((node.capacity.gpu for node in nodes if node.ready), default=0)
+            largest = decimal_text(max((getattr(node.capacity, part) for node in nodes if node.ready), default=0), size)
+            what, unit_of = {"gpu": ("GPU", ""), "cpu": ("CPU", " cores"), "memory": ("memory", " GB")}[part]
             why = (
-                f"The pod {pod} requires {_amounts(needed.gpu, needed.cpu, needed.memory)}. Max GPU resources "
-                f"available in a single node in the {pool} node-pool is topped at {decimal_text(largest)}."
+                f"The pod {pod} requires {_amounts(needed.gpu, needed.cpu, needed.memory)}. Max {what} resources "
+                f"available in a single node in the {pool} node-pool is topped at {largest}{unit_of}."
             )
         case _:
-            short = f"{len(nodes)} node(s) didn't have enough resources: {name}."
+            lacking = ", ".join(DIMENSIONS[each][0] for each in pend.lacking if each in DIMENSIONS) or name
+            short = f"{len(nodes)} node(s) didn't have enough resources: {lacking}."
             why = f"no nodes with enough resources were found: {short}"
     return f"PodSchedulingErrors: Resources were not found for pod {pod} due to: {why}"
 
 
 def _dimension(pend: Pend) -> str:
-    """The dimension that is short: over its bound, else the first that is asked for."""
-    for amounts in (pend.missing, pend.needed):
-        for name in DIMENSIONS:
-            if getattr(amounts, name):
-                return name
-    return "gpu"
+    """The dimension that is short, the first of several; else the first that is asked for."""
+    return next((name for name in (*pend.short, *pend.needed.dimensions) if name in DIMENSIONS), "gpu")
 
 
 def _amounts(gpu: int | None, cpu: int | None, memory: int | None) -> str:

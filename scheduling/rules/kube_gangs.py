@@ -25,7 +25,7 @@ from scheduling.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.explain import impossible, never_fits, no_room
 from scheduling.model import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.nodewise import Nodewise, Promises, in_turn
-from scheduling.placement import NO_LIMIT, Selection, matches, selection
+from scheduling.placement import NO_LIMIT, Selection, empty, selection
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import Resources
 from scheduling.rules.kube_gangs_trial import Space, Trial, Unit, all_units, given_up
@@ -144,9 +144,8 @@ class _Gangs:
 
     def _stays(self, group: PodGroup, least: tuple[Pod, ...], *, could: bool) -> Pend:
         """Why nobody goes: too large for empty nodes, bound to a domain, kept from evicting, or nobody weaker."""
-        nodes = [node for node in self.board.nodes[group.pool] if matches(node, group)]
-        empty = {node.name: (node.capacity, NO_LIMIT if node.max_pods is None else node.max_pods) for node in nodes}
-        never = all(Trial(domain, least).fitting() < len(least) for domain in self._domains(group, empty))
+        spaces = {node.name: empty(node) for node in self.board.usable(group)}
+        never = all(Trial(domain, least).fitting() < len(least) for domain in self._domains(group, spaces))
         if group.topology:
             also = (Reason.NEVER_FITS,) if never else ()
             return replace(no_room(self.board, group, least), also=also)

@@ -24,7 +24,7 @@ from scheduling.model import PodGroup, Policy, Queue, Snapshot
 from scheduling.reasons import Pend, Reason
 from scheduling.resources import ZERO, Resources
 from scheduling.rules.kueue_nodes import Places
-from scheduling.rules.kueue_quota import Share, beyond, bounds, dimensions_of, only, tree_of
+from scheduling.rules.kueue_quota import Share, beyond, bounds, tree_of
 from scheduling.rules.kueue_victims import Claim, Search, Taker, Target, gone
 
 
@@ -105,7 +105,7 @@ class _KueueCycle:
         share, needed = case.share, case.needed
         if not needed.served_by(share.capacity()):
             return _Plan(case, pend=_never(case))
-        short = dimensions_of(beyond(needed, share.free()))
+        short = beyond(needed, share.free()).dimensions
         if not short and (placed := self._places.find(case.group)):
             free = needed.served_by(share.free(now=True))
             lack = self._places.refusal(case.group) if free and not placed.now else None
@@ -123,7 +123,7 @@ class _KueueCycle:
         if self._places.matter(case.group):
             if not self._could_have_places(case.group):
                 return []
-            short = dimensions_of(case.needed)
+            short = case.needed.dimensions
         taker = Taker(case.group, case.queue, case.share, case.needed, short, self._places)
         return Search(taker, self._claims).victims()
 
@@ -181,7 +181,7 @@ def _turn(group: PodGroup) -> tuple[int, int, str]:
 
 def _may_evict(case: _Case, dimension: str) -> bool:
     """May it evict anybody at all for what is short in this dimension?"""
-    asked = only(case.needed, dimension)
+    asked = case.needed.only((dimension,))
     if case.queue.reclaims_over_quota is not Policy.NEVER or asked.served_by(case.share.nominal):
         return True
     found = case.share.smallest_that_deserves(asked)

@@ -16,8 +16,6 @@ from scheduling.resources import UNLIMITED, ZERO, Limit, Resources
 ENDLESS: Final = 2**80
 """More than any sum of amounts: stands for "unlimited" in sums and differences."""
 
-DIMENSIONS: Final = ("gpu", "cpu", "memory")
-
 
 class Share:
     """One queue or cohort. nominal: what it and everything below it deserve. Changed through `charge` only.
@@ -106,16 +104,6 @@ def bounds(amounts: Resources) -> Limit:
     """Amounts as they are shown: endless is unlimited, a debt is nothing."""
     shown = [None if each >= ENDLESS // 2 else max(each, 0) for each in (amounts.gpu, amounts.cpu, amounts.memory)]
     return Limit(*shown)
-
-
-def only(amounts: Resources, dimension: str) -> Resources:
-    """The same in one dimension."""
-    return Resources(**{dimension: getattr(amounts, dimension)})
-
-
-def dimensions_of(amounts: Resources) -> tuple[str, ...]:
-    """Which dimensions are not zero."""
-    return tuple(each for each in DIMENSIONS if getattr(amounts, each))
 
 
 def _add_up(share: Share) -> None:

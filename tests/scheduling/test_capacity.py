@@ -45,6 +45,7 @@ def test_nothing_passes_the_limit(preemptible: bool) -> None:
         "used": "3 GPU",
         "allowed": "4 GPU",
         "missing": "1 GPU",
+        "short": "gpu",
     }
 
 

@@ -11,6 +11,8 @@ from workloads.sentences import duration_text, gpus_text, pend_sentence
 LABELS = {"q": "project llm-team"}
 EIGHT = Resources.of(gpu=8)
 FOUR = Resources.of(gpu=4)
+ONE = Resources.of(cpu=1)
+LACKING = ("gpu",)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +34,13 @@ FOUR = Resources.of(gpu=4)
         pytest.param(
             Pend(
                 Reason.NON_PREEMPTIBLE_OVER_QUOTA,
-                EIGHT,
+                Resources.of(gpu=8, cpu=2),
                 "q",
                 Limit.of(cpu=4),
                 Resources.of(cpu=3),
                 Resources.of(cpu="500m"),
             ),
-            "needs 8 GPUs in h100; 1 CPU of the 4 CPU that project llm-team deserves are free, "
+            "needs 2 CPUs in h100; 1 of the 4 CPUs that project llm-team deserves is free, "
             "and non-preemptible work may not go over quota",
             id="deserved CPU",
         ),
@@ -51,7 +53,7 @@ FOUR = Resources.of(gpu=4)
                 Resources.of(memory="6Gi"),
                 Resources.of(memory="2Gi"),
             ),
-            "needs 4Gi memory in h100; 2 GiB of the 8Gi memory that project llm-team deserves are free, "
+            "needs 4 GiB in h100; 2 GiB of the 8 GiB that project llm-team deserves are free, "
             "and non-preemptible work may not go over quota",
             id="deserved memory",
         ),
@@ -61,23 +63,134 @@ FOUR = Resources.of(gpu=4)
             id="the limit",
         ),
         pytest.param(
-            Pend(Reason.NO_ROOM, EIGHT, pool="h100", free=EIGHT, largest_free=Resources.of(gpu=4)),
+            Pend(Reason.NO_ROOM, EIGHT, pool="h100", free=EIGHT, largest_free=FOUR, lacking=("gpu",)),
             "needs 8 GPUs in h100; 8 GPUs free, at most 4 on one node, and nothing there may be evicted for it",
             id="no room",
         ),
         pytest.param(
-            Pend(Reason.PREEMPTION_NEVER, Resources.of(cpu=2), pool="h100", free=Resources.of(cpu=1)),
-            "needs 2 CPU in h100; 1 CPU free, and its priority evicts nobody",
+            Pend(
+                Reason.NO_ROOM,
+                Resources.of(gpu=1, cpu=64),
+                pool="h100",
+                free=Resources.of(gpu=7, cpu=28),
+                largest_free=Resources.of(gpu=4, cpu=14),
+                lacking=("cpu",),
+            ),
+            "needs 64 CPUs in h100; 28 CPUs free, at most 14 on one node, and nothing there may be evicted for it",
+            id="CPUs beside free GPUs",
+        ),
+        pytest.param(
+            Pend(
+                Reason.NO_ROOM,
+                Resources.of(gpu=1, memory=600 * 2**30 + 1),
+                pool="h100",
+                free=Resources.of(gpu=7, memory="900Gi"),
+                largest_free=Resources(memory=600 * 2**30 - 1),
+                lacking=("memory",),
+                beside=True,
+            ),
+            "needs 600.1 GiB in h100; 900 GiB free, at most 599.9 GiB on a node with room for the rest of what it asks "
+            "for, and nothing there may be evicted for it",
+            id="memory on a node with GPUs",
+        ),
+        pytest.param(
+            Pend(
+                Reason.NO_ROOM,
+                Resources.of(gpu=2, cpu=4),
+                pool="h100",
+                free=Resources.of(gpu=1, cpu=2),
+                largest_free=Resources.of(gpu=1, cpu=2),
+                lacking=("cpu", "gpu"),
+            ),
+            "needs 2 GPUs and 4 CPUs in h100; 1 GPU and 2 CPUs free, at most 1 GPU and 2 CPUs on one node, "
+            "and nothing there may be evicted for it",
+            id="both",
+        ),
+        pytest.param(
+            Pend(Reason.NO_ROOM, EIGHT, pool="h100", free=EIGHT, largest_free=EIGHT, lacking=("pods",)),
+            "needs 8 GPUs in h100; the nodes with room for it run as many pods as they may, "
+            "and nothing there may be evicted for it",
+            id="nodes full of pods",
+        ),
+        pytest.param(
+            Pend(Reason.NO_ROOM, EIGHT, pool="h100", free=FOUR, largest_free=FOUR, lacking=("gpu", "pods")),
+            "needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node; other nodes run as many pods as they may, "
+            "and nothing there may be evicted for it",
+            id="some nodes full of pods",
+        ),
+        pytest.param(
+            Pend(Reason.NO_ROOM, EIGHT, pool="h100"),
+            "needs 8 GPUs in h100, of which no node is ready that it may use",
+            id="no node that is ready",
+        ),
+        pytest.param(
+            Pend(Reason.NEVER_FITS, EIGHT, pool="h100", free=EIGHT, lacking=("pods",)),
+            "needs 8 GPUs in h100, and more pods than its nodes may run",
+            id="more pods than the nodes may run",
+        ),
+        pytest.param(
+            Pend(Reason.NEVER_FITS, EIGHT, pool="h100"),
+            "needs 8 GPUs in h100, and a node with labels and taints that none there has",
+            id="no node for it",
+        ),
+        pytest.param(
+            Pend(
+                Reason.NEVER_FITS,
+                Resources.of(gpu=1, cpu=128),
+                pool="h100",
+                free=Resources.of(cpu=320),
+                largest_free=Resources.of(cpu=64),
+                lacking=("cpu",),
+                beside=True,
+            ),
+            "needs 128 CPUs, more than h100 could ever give: 320 CPUs in all, 64 on a node with room for the rest of "
+            "what it asks for",
+            id="never for want of CPUs",
+        ),
+        pytest.param(
+            Pend(
+                Reason.OVER_LIMIT,
+                Resources.of(gpu=1, cpu=64),
+                "q",
+                Limit.of(gpu=8, cpu=80),
+                Resources.of(gpu=1, cpu=28),
+                Resources.of(cpu=12),
+            ),
+            "needs 64 CPUs in h100; project llm-team holds 28 CPUs of its limit of 80 CPUs",
+            id="the limit of CPUs",
+        ),
+        pytest.param(
+            Pend(
+                Reason.PREEMPTION_NEVER, Resources.of(cpu=2), pool="h100", free=ONE, largest_free=ONE, lacking=("cpu",)
+            ),
+            "needs 2 CPUs in h100; 1 CPU free, at most 1 on one node, and its priority evicts nobody",
             id="a priority that evicts nobody",
         ),
         pytest.param(
-            Pend(Reason.NO_DOMAIN, EIGHT, pool="h100", free=EIGHT, topology="rack", domain="r1", largest_domain=FOUR),
+            Pend(
+                Reason.NO_DOMAIN,
+                EIGHT,
+                pool="h100",
+                free=EIGHT,
+                lacking=LACKING,
+                topology="rack",
+                domain="r1",
+                largest_domain=FOUR,
+            ),
             "needs 8 GPUs on nodes of h100 with one value of rack; 8 GPUs free, at most 4 GPUs with one value (r1), "
             "and nobody is evicted for it",
             id="a topology key",
         ),
         pytest.param(
-            Pend(Reason.NO_DOMAIN, EIGHT, pool="h100", topology="rack", domain="r1", also=(Reason.NEVER_FITS,)),
+            Pend(
+                Reason.NO_DOMAIN,
+                EIGHT,
+                pool="h100",
+                lacking=LACKING,
+                topology="rack",
+                domain="r1",
+                also=(Reason.NEVER_FITS,),
+            ),
             "needs 8 GPUs on nodes of h100 with one value of rack; 0 GPUs free, at most 0 GPUs with one value (r1), "
             "and no value has so much even when all of its nodes are empty",
             id="more than any domain",
@@ -88,7 +201,7 @@ FOUR = Resources.of(gpu=4)
             id="no domain",
         ),
         pytest.param(
-            Pend(Reason.NEVER_FITS, Resources.of(gpu=16), pool="h100", free=EIGHT, largest_free=EIGHT),
+            Pend(Reason.NEVER_FITS, Resources.of(gpu=16), pool="h100", free=EIGHT, largest_free=EIGHT, lacking=LACKING),
             "needs 16 GPUs, more than h100 could ever give: 8 GPUs in all, 8 on its largest node",
             id="never",
         ),
@@ -107,7 +220,7 @@ FOUR = Resources.of(gpu=4)
                 EIGHT,
                 also=(Reason.LARGER_THAN_DESERVED,),
             ),
-            "needs 8 GPUs in h100; of quota project llm-team has 0 GPU free, "
+            "needs 8 GPUs in h100; of quota project llm-team has 0 GPUs free, "
             "and nobody is evicted for a request above the 4 GPUs that it deserves",
             id="more than its whole quota",
         ),

@@ -113,6 +113,7 @@ def test_t39_non_preemptible_work_beyond_the_deserved_quota_is_refused_with_the_
         "used": "0 GPU",
         "allowed": "4 GPU",
         "missing": "1 GPU",
+        "short": "gpu",
     }
 
 

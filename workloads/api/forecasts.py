@@ -28,6 +28,8 @@ class AlternativeSchema(serializers.Serializer[Any]):
     priority = serializers.CharField(required=False)
     preemptibility = serializers.CharField(required=False)
     gpusPerPod = serializers.IntegerField(required=False)
+    cpuCoresPerPod = serializers.IntegerField(required=False)
+    memoryGibPerPod = serializers.IntegerField(required=False)
     nodePool = serializers.CharField(required=False)
 
 
@@ -95,6 +97,8 @@ def _alternative(alternative: Alternative) -> dict[str, Any]:
         "priority": alternative.priority,
         "preemptibility": alternative.preemptibility,
         "gpusPerPod": alternative.gpus_per_pod,
+        "cpuCoresPerPod": alternative.cpus_per_pod,
+        "memoryGibPerPod": alternative.gib_per_pod,
         "nodePool": alternative.pool,
     }
     return {"words": str(alternative), **{name: value for name, value in changes.items() if value not in (None, "")}}

@@ -1,8 +1,9 @@
 """What else would start at once: the same model, tried with one thing changed. Only what works is offered."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from clusters.models import NodePool
 from portal.core.errors import Refused
@@ -10,7 +11,7 @@ from scheduling.cycle import preview
 from scheduling.decisions import Kind
 from scheduling.model import Snapshot
 from scheduling.priority import Effective, Level, Preemptibility, Source
-from scheduling.resources import Resources
+from scheduling.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
 from tenants.models import Project
 from workloads.admission import pick_pool
 from workloads.compliance import broken_rules
@@ -18,14 +19,18 @@ from workloads.forecasts import Alternative
 from workloads.intake import WorkloadSpec
 from workloads.policy_rules import Merged
 from workloads.resolution import current_dictionary
-from workloads.sentences import gpus_text
+from workloads.sentences import GIB, amount_text
 from workloads.services.submission import type_of
 from workloads.snapshots import Wanted, groups_of
+
+WHOLE: Final[Mapping[str, int]] = {"gpu": MILLI, "cpu": MILLI, "memory": GIB}
+"""What is offered is a whole number of these."""
+COUNTED: Final = frozenset({"gpu", "cpu"})
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One thing to try: what, for whom, where, on which snapshot."""
+    """One thing to try: what, for whom, where, on which snapshot. short: the dimensions that kept it from starting."""
 
     spec: WorkloadSpec
     effective: Effective
@@ -34,6 +39,7 @@ class Trial:
     snapshot: Snapshot
     now: datetime
     policy: Merged = field(default_factory=dict)
+    short: tuple[str, ...] = ()
 
     def outcome(self) -> Kind:
         """What the model makes of it; PENDING where quotas could never hold it, or a policy forbids it."""
@@ -63,7 +69,7 @@ class Trial:
 
 
 def alternatives(trial: Trial) -> Iterator[Alternative]:
-    """Preemptible instead, a priority that evicts nobody, fewer GPUs per pod, another pool."""
+    """Preemptible instead, a priority that evicts nobody, less per pod of what is short, another pool."""
     yield from _preemptible(trial)
     yield from _lower(trial)
     yield from _fewer(trial)
@@ -98,26 +104,46 @@ def _weaker(priority: Level) -> list[Level]:
 
 
 def _fewer(trial: Trial) -> Iterator[Alternative]:
-    """Half, a quarter, … of the GPUs of each pod, as long as they are whole."""
-    per_pod = max((role.requests.gpu for role in trial.spec.roles), default=0) // 1000
-    fewer = per_pod // 2
-    while fewer >= 1:
-        if replace(trial, spec=with_gpus(trial.spec, fewer)).starts():
-            words = f"Ask for {gpus_text(fewer * 1000)} per pod instead of {per_pod}: it starts now."
-            yield Alternative(words, gpus_per_pod=fewer)
-            return
-        fewer //= 2
+    """Half, a quarter, … per pod of what is short, as long as it is whole; where that is not known, of the first of
+    the dimensions that helps.
+    """
+    for names in [trial.short] if trial.short else [(name,) for name in DIMENSIONS]:
+        asked = _largest(trial.spec).only(names)
+        fewer = _half(asked)
+        while fewer.dimensions == names:
+            if replace(trial, spec=with_at_most(trial.spec, fewer)).starts():
+                yield _of_size(fewer, asked)
+                return
+            fewer = _half(fewer)
 
 
-def with_gpus(spec: WorkloadSpec, gpus: int) -> WorkloadSpec:
-    """The same pods with at most this many GPUs each, for the model only: the manifest is as it was."""
-    roles = tuple(
-        replace(
-            role,
-            requests=Resources(min(role.requests.gpu, gpus * 1000), role.requests.cpu, role.requests.memory),
-        )
-        for role in spec.roles
+def _largest(spec: WorkloadSpec) -> Resources:
+    """The most that any of its pods asks for, per dimension."""
+    amounts = [role.requests for role in spec.roles]
+    return Resources(*(max((getattr(each, name) for each in amounts), default=0) for name in DIMENSIONS))
+
+
+def _half(amount: Resources) -> Resources:
+    return Resources(*(getattr(amount, name) // 2 // unit * unit for name, unit in WHOLE.items()))
+
+
+def _of_size(fewer: Resources, asked: Resources) -> Alternative:
+    names = fewer.dimensions
+    before = amount_text(asked, names, up=True)
+    if len(names) == 1 and names[0] in COUNTED:
+        before = decimal_text(getattr(asked, names[0]))
+    return Alternative(
+        f"Ask for {amount_text(fewer, names)} per pod instead of {before}: it starts now.",
+        gpus_per_pod=fewer.gpu // MILLI or None,
+        cpus_per_pod=fewer.cpu // MILLI or None,
+        gib_per_pod=fewer.memory // GIB or None,
     )
+
+
+def with_at_most(spec: WorkloadSpec, most: Resources) -> WorkloadSpec:
+    """The same pods with at most this much of what it names, for the model only: the manifest is as it was."""
+    bound = Limit(*(getattr(most, name) or None for name in DIMENSIONS))
+    roles = tuple(replace(role, requests=role.requests.clamp(bound)) for role in spec.roles)
     return replace(spec, roles=roles)
 
 

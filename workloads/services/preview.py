@@ -1,7 +1,7 @@
 """Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -21,6 +21,7 @@ from scheduling.decisions import Evict, Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Effective, Preemptibility
 from scheduling.reasons import Reason
+from scheduling.resources import DIMENSIONS
 from tenants.models import Project
 from tenants.permissions import Verb, require, standing_of
 from tenants.selectors import with_current_cluster
@@ -152,7 +153,7 @@ def _refused(stage: _Stage, pools: list[NodePool], refusal: RungError) -> Foreca
         reason=refusal.code,
         numbers=numbers,
         problems=refusal.problems,
-        alternatives=_alternatives(stage, pools[0]),
+        alternatives=_alternatives(stage, pools[0], short=_listed(numbers)),
     )
 
 
@@ -218,7 +219,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         starting=outcome.starting,
         coming=outcome.coming,
         waiting=outcome.waiting,
-        alternatives=() if outcome.kind is Kind.PLACED else _alternatives(stage, pool, snapshot),
+        alternatives=_instead(stage, pool, snapshot, outcome),
     )
     blind = flavour_for(stage.project.cluster.flavour).traits.queues_jobs and not pool.topology_levels
     return looked_at_nodes(found, snapshot, _admitted(stage, pool, outcome), outcome) if blind else found
@@ -351,9 +352,24 @@ def _at_risk(stage: _Stage, row: Workload | None, group: PodGroup, gpus: int) ->
     return lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=stage.now) / 3600
 
 
-def _alternatives(stage: _Stage, pool: NodePool, snapshot: Snapshot | None = None) -> tuple[Alternative, ...]:
+def _instead(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> tuple[Alternative, ...]:
+    if outcome.kind is Kind.PLACED:
+        return ()
+    return _alternatives(stage, pool, snapshot, short=outcome.pend.short if outcome.pend else ())
+
+
+def _listed(numbers: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(filter(None, numbers.get("short", "").split(", ")))
+
+
+def _alternatives(
+    stage: _Stage, pool: NodePool, snapshot: Snapshot | None = None, *, short: Sequence[str] = ()
+) -> tuple[Alternative, ...]:
     if stage.project.cluster.flavour not in FLAVOURS:
         return ()
     observed = snapshot or snapshot_of(stage.project.cluster)[0]
     policy = policy_for(stage.spec.type_name, stage.project)
-    return tuple(alternatives(Trial(stage.spec, stage.effective, stage.project, pool, observed, stage.now, policy)))
+    names = tuple(name for name in DIMENSIONS if name in short)
+    return tuple(
+        alternatives(Trial(stage.spec, stage.effective, stage.project, pool, observed, stage.now, policy, names))
+    )

@@ -23,11 +23,13 @@ def gpu_time(gpu_hours: float) -> str:
 @register.filter
 def fill(alternative: Alternative) -> str:
     """What a button puts into the form, as JSON."""
-    gpus = alternative.gpus_per_pod
+    gpus, cpus, gib = alternative.gpus_per_pod, alternative.cpus_per_pod, alternative.gib_per_pod
     values = {
         "priority": alternative.priority,
         "preemptibility": alternative.preemptibility,
         "gpus": str(gpus) if gpus else "",
+        "cpu": str(cpus) if cpus else "",
+        "memory": f"{gib}Gi" if gib else "",
         "node_pool": alternative.pool,
     }
     return json.dumps({name: value for name, value in values.items() if value})
