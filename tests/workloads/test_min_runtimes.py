@@ -21,6 +21,7 @@ from tests.workloads.lab import Lab, configure, fresh
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, Workload
 from workloads.selectors.protection import protection_of
+from workloads.selectors.waiting import why_waiting
 from workloads.services.lifecycle import change_priority, resume, stop
 from workloads.services.preview import forecast
 
@@ -54,9 +55,12 @@ def test_the_forecast_waits_where_the_sandbox_waits_and_evicts_where_it_evicts(f
     assert answer.verdict is Verdict.WAITS
     assert "It may evict 1 workload once" in answer.assurances[-1]
     assert answer.assurances[-1].endswith(f"at {ends:%Y-%m-%d %H:%M} UTC.")
-    lab.submit(team, "strong", gpus=8, priority="medium")
+    strong = lab.submit(team, "strong", gpus=8, priority="medium")
     lab.settle(4)
     assert fresh(young).phase == Phase.RUNNING
+    headline = why_waiting(fresh(strong))
+    assert headline is not None
+    assert headline.sentence.endswith(answer.assurances[-1])
     lab.settle(1, seconds=30 * 60)
     lab.settle(3, seconds=31)
     assert fresh(young).preempted_count == 1

@@ -13,6 +13,7 @@ from tests.factories.workloads import job, pytorch_job, spec_of
 from tests.workloads.lab import Lab, fresh
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, Workload
+from workloads.selectors.waiting import why_waiting
 from workloads.services.dictionary import change_priority_entry
 from workloads.services.preview import forecast
 
@@ -229,3 +230,15 @@ def test_a_pool_that_no_kai_scheduler_takes_lets_nothing_start(kai: Lab) -> None
     answer = ask(team, gpus=4)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoSuchPool")
     assert answer.sentence.startswith("Waits: No SchedulingShard of KAI Scheduler takes the nodes of h100")
+
+
+def test_who_waits_though_the_model_lets_it_start_is_told_that_pools_share_a_scheduler(kai: Lab) -> None:
+    team = kai.project("llm-team")
+    NodePoolFactory(cluster=kai.cluster, name="a100")
+    kai.settle()
+    waiting = kai.submit(team, "waiting", gpus=4)
+    Workload.objects.filter(pk=waiting.pk).update(phase=Phase.PENDING, phase_message="no nodes with enough resources")
+    Cluster.objects.filter(pk=kai.cluster.pk).update(backend="memory")
+    headline = why_waiting(fresh(waiting))
+    assert headline is not None
+    assert "no nodes with enough resources. One KAI Scheduler serves a100 and h100" in headline.sentence

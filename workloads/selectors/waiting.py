@@ -22,6 +22,7 @@ from scheduling.reasons import Reason
 from workloads.lifecycle import HELD_BACK, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.selectors.configuration import configured_so
+from workloads.selectors.protection import held_off
 from workloads.sentences import duration_text, pend_sentence
 from workloads.snapshots import groups_of, queue_labels, snapshot_of, wanted_of, workload_of
 
@@ -133,11 +134,14 @@ def _headline(
 
 
 def _by_scheduler(workload: Workload) -> Headline:
-    doing = workload.phase_message or "its cluster's scheduler has not said why"
-    doing = ". ".join((doing.rstrip("."), *shard_cautions(workload.project.cluster, workload.pool_name)))
+    doing = _said(workload)
     if workload.phase_reason in REFUSED_PODS:
-        doing = f"{doing.rstrip('.')}. {ASKED_AGAIN}"
+        doing = _joined(doing, ASKED_AGAIN)
     return _headline(workload, doing, reason=workload.phase_reason, source="scheduler")
+
+
+def _said(workload: Workload) -> str:
+    return workload.phase_message or "its cluster's scheduler has not said why"
 
 
 def _by_model(workload: Workload) -> dict[str, Any] | None:
@@ -149,17 +153,24 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     snapshot, _at = snapshot_of(cluster, pool.name)
     snapshot, groups = _apart(snapshot, groups_of(wanted_of(workload, pool), cluster.flavour))
     outcome = preview(snapshot, *groups, flavour=cluster.flavour)
+    cautions = shard_cautions(cluster, pool.name)
     if outcome.pend is None:
-        return None
+        known = {"doing": _joined(_said(workload), *cautions), "reason": workload.phase_reason, "source": "scheduler"}
+        return known if cautions else None
     labels = queue_labels(desired_state(cluster, domains=False))
     doing = pend_sentence(outcome.pend, pool=pool.name, labels=labels)
+    until = held_off(snapshot, groups, cluster.flavour)
     return {
-        "doing": ". ".join((doing, *configured_so(cluster, outcome), *shard_cautions(cluster, pool.name))),
+        "doing": _joined(doing, *until, *configured_so(cluster, outcome), *cautions),
         "reason": str(outcome.pend.reason),
         "source": "model",
         "numbers": _named(outcome.pend.numbers(), labels),
         "actions": _remedies(workload, snapshot, groups, outcome, cluster.flavour),
     }
+
+
+def _joined(*sentences: str) -> str:
+    return ". ".join(each.rstrip(".") for each in sentences)
 
 
 def _stale(cluster: Cluster) -> bool:
