@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 from typing import Any, Final
@@ -15,7 +14,10 @@ from scheduling.taints import Taint, Toleration
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 MIG_PREFIX: Final = "nvidia.com/mig-"
-GPU_FRACTION: Final = "gpu-fraction"  # annotation: a part of one device, as KAI reads it
+GPU_FRACTION: Final = "gpu-fraction"  # annotations of KAI: a part of one device,
+GPU_MEMORY: Final = "gpu-memory"  # as much of its memory, which only the node knows as a part,
+GPU_DEVICES: Final = "gpu-fraction-num-devices"  # and of so many devices
+GPU_GROUP: Final = "runai-gpu-group"  # label of KAI: the shared device that a pod has a part of, or holds for such pods
 DEFAULT_GRACE: Final = 30
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 MOST: Final = Resources(gpu=10**9, cpu=10**12, memory=2**50)
@@ -62,7 +64,7 @@ def requests_of(pod: Manifest) -> Resources:
     for each in spec.get("initContainers") or []:
         first = _asked(each)
         asked = Resources(max(asked.gpu, first.gpu), max(asked.cpu, first.cpu), max(asked.memory, first.memory))
-    return _plausible(Resources(asked.gpu + _fraction(pod), asked.cpu, asked.memory))
+    return _plausible(Resources(_gpus(pod, asked.gpu), asked.cpu, asked.memory))
 
 
 def _asked(container: Mapping[str, Any]) -> Resources:
@@ -71,9 +73,18 @@ def _asked(container: Mapping[str, Any]) -> Resources:
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
-def _fraction(pod: Manifest) -> int:
-    text = annotations(pod).get(GPU_FRACTION, "")
-    return int(Fraction(scaled(text, 1000))) if text else 0
+def _gpus(pod: Manifest, asked: int) -> int:
+    """What KAI counts: parts of devices, not the pod that holds a device for those; a part by memory as all of it."""
+    notes = annotations(pod)
+    if GPU_FRACTION not in notes and GPU_MEMORY not in notes:
+        return 0 if GPU_GROUP in labels(pod) else asked
+    devices = scaled(notes.get(GPU_DEVICES, "1"), 1) or 1
+    return asked + min(scaled(notes.get(GPU_FRACTION, "1"), 1000) * devices, MOST.gpu)
+
+
+def shared_device(pod: Manifest) -> str:
+    """The name of the one shared GPU that it has a part of; empty: it has none, or several."""
+    return str(labels(pod).get(GPU_GROUP, "")) if GPU_FRACTION in annotations(pod) else ""
 
 
 def max_pods(node: Manifest) -> int | None:

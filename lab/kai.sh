@@ -22,6 +22,8 @@ kai() ( # kai KUBECONFIG: its kinds, its namespaces, its programs; in a conditio
     sleep 0.2
   done
   for space in kai-scheduler kai-resource-reservation; do "${admin[@]}" create namespace "$space" > /dev/null || exit; done
+  "${admin[@]}" -n kai-resource-reservation create serviceaccount kai-resource-reservation > /dev/null || exit
+  "${admin[@]}" apply -f "$here/kai-shares.yaml" > /dev/null || exit
   quiet=(--metrics-bind-address=0 --health-probe-bind-address=0)
   kai_program podgrouper "${quiet[@]}"
   kai_program binder "${quiet[@]}"

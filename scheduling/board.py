@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from scheduling.capacity import Ledger
 from scheduling.domains import Domains
 from scheduling.model import Node, Pod, PodGroup, Snapshot, Strategy, total
-from scheduling.placement import Room, Rooms, Selection, matches, selection
+from scheduling.placement import Room, Rooms, Selection, matches, selection, wants_part
 from scheduling.reasons import Pend
 from scheduling.resources import ZERO, Resources
 from scheduling.shortage import Shortage, Space, shortage
@@ -19,13 +19,14 @@ from scheduling.shortage import Shortage, Space, shortage
 class Seat:
     """A pod on a node. `leaving`: about to free it, or evicted in this cycle."""
 
-    __slots__ = ("group", "leaving", "pod", "room")
+    __slots__ = ("device", "group", "leaving", "pod", "room")
 
     def __init__(self, group: PodGroup, pod: Pod, room: Room | None) -> None:
         self.group = group
         self.pod = pod
         self.room = room
         self.leaving = pod.terminating
+        self.device = pod.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class Board:
             if seat.room is not None:
                 taken = ZERO - seat.pod.requests
                 stays = not (seat.leaving and self._counts_on_leaving)
+                seat.device = seat.device or seat.room.device_for(seat.pod.requests.gpu, now=True)
+                self._share(seat.room, seat.device, seat.pod.requests.gpu, now=True, later=stays)
                 self.rooms.change(seat.room, idle=taken, future=taken if stays else ZERO, pods=-stays)
                 self.seats_on[seat.room.node.name].append(seat)
                 self._stand(group, seat.room, 1)
@@ -126,17 +129,24 @@ class Board:
         freed = seat.pod.requests if leaving else ZERO - seat.pod.requests
         seat.leaving = leaving
         if seat.room is not None and self._counts_on_leaving:
+            self._share(seat.room, seat.device, -freed.gpu, now=False, later=True)
             self.rooms.change(seat.room, future=freed, pods=1 if leaving else -1)
         self._dwell(seat.group, seat.room, -1 if leaving else 1)
         self._count(seat.group, ZERO - freed, -1 if leaving else 1)
 
     def place(self, group: PodGroup, pod: Pod, room: Room, *, now: bool) -> None:
         """Give a pod room: now, or in the future."""
-        self._take(group, pod.requests, room, now=now, sign=1)
-        self._journal.append(lambda: self._take(group, pod.requests, room, now=now, sign=-1))
+        device = room.device_for(pod.requests.gpu, now=now)
+        self._take(group, pod.requests, room, device, now=now, sign=1)
+        self._journal.append(lambda: self._take(group, pod.requests, room, device, now=now, sign=-1))
 
-    def _take(self, group: PodGroup, asked: Resources, room: Room, *, now: bool, sign: int) -> None:
+    def _share(self, room: Room, device: str, gpu: int, *, now: bool, later: bool) -> None:
+        """A part of a GPU is given out, or negative: given back."""
+        self.rooms.share(room, device, now=gpu if now else 0, later=gpu if later else 0)
+
+    def _take(self, group: PodGroup, asked: Resources, room: Room, device: str, *, now: bool, sign: int) -> None:
         change = asked * -sign
+        self._share(room, device, asked.gpu * sign, now=now, later=True)
         self.rooms.change(room, idle=change if now else ZERO, future=change, pods=-sign)
         self._count(group, asked * sign, sign)
         self._stand(group, room, sign)
@@ -224,7 +234,8 @@ class Board:
 
     def spaces(self, group: PodGroup, *, now: bool = True) -> list[Space]:
         """What the nodes that it may use have free for it, and for how many pods."""
-        return [(room.open if now else room.future, room.pods_left) for room in self.rooms.matching(group)]
+        part = wants_part(group)
+        return [(room.free(now=now, part=part), room.pods_left) for room in self.rooms.matching(group)]
 
     def over_quota(self, group: PodGroup) -> bool:
         """Is its queue above the deserved quota?"""

@@ -79,6 +79,7 @@ class Pod:
 
     nominated: the node on which somebody was evicted for it (kube-scheduler's nominatedNodeName).
     started: when this pod started; None: when its group did.
+    device: which shared GPU of its node it has a part of; empty: it shares none, or which is not known.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Pod:
     terminating: bool = False
     nominated: str | None = None
     started: int | None = None
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)

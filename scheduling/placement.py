@@ -7,8 +7,10 @@ What a pod does not ask for never keeps it out, however overfull the node is.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
+from scheduling.devices import ENTIRE, Shared, is_part
 from scheduling.model import Node, PodGroup, Strategy
 from scheduling.resources import ZERO, Resources
 from scheduling.taints import Toleration, welcome
@@ -19,15 +21,19 @@ Selection = tuple[str, tuple[tuple[str, str], ...], tuple[Toleration, ...]]
 
 
 class Room:
-    """The free part of one node. `pods_left`: how many more pods its kubelet takes. Changed through `Rooms` only."""
+    """The free part of one node. `pods_left`: how many more pods its kubelet takes. Changed through `Rooms` only.
 
-    __slots__ = ("future", "idle", "index", "node", "pods_left", "version")
+    shared: its GPUs of which pods have parts; what these leave of them is free, but for parts alone.
+    """
+
+    __slots__ = ("future", "idle", "index", "node", "pods_left", "shared", "version")
 
     def __init__(self, node: Node, index: int) -> None:
         self.node = node
         self.index = index
         self.idle = node.capacity
         self.future, self.pods_left = empty(node)
+        self.shared = Shared()
         self.version = 0
 
     @property
@@ -39,7 +45,33 @@ class Room:
         return Resources(min(one.gpu, other.gpu), min(one.cpu, other.cpu), min(one.memory, other.memory))
 
     def fits(self, asked: Resources, *, now: bool) -> bool:
-        return self.pods_left > 0 and asked.served_by(self.future) and (not now or asked.served_by(self.idle))
+        if not (self.pods_left > 0 and asked.served_by(self.future) and (not now or asked.served_by(self.idle))):
+            return False
+        part = is_part(asked.gpu)
+        if not part and not self.shared:
+            return True
+        if part and self.shared.device_for(asked.gpu, now=now) is not None:
+            return True
+        entire = ENTIRE if part else asked.gpu
+        return entire <= self.entire(now=False) and (not now or entire <= self.entire(now=True))
+
+    def entire(self, *, now: bool) -> int:
+        """GPU thousandths that are free without what shared GPUs have left."""
+        return (self.idle.gpu if now else self.future.gpu) - self.shared.left(now=now)
+
+    def free(self, *, now: bool = True, part: bool = False) -> Resources:
+        """What may be had, now or in the future; as part: also of GPUs that are shared already, for one pod."""
+        amount = self.open if now else self.future
+        if not self.shared:
+            return amount
+        entire = min(self.entire(now=True), self.entire(now=False)) if now else self.entire(now=False)
+        if part:
+            return amount if entire >= ENTIRE else replace(amount, gpu=self.shared.most(now=now))
+        return replace(amount, gpu=entire)
+
+    def device_for(self, gpu: int, *, now: bool) -> str:
+        """On which shared GPU a part would be, maybe one that becomes so; empty: it is no part."""
+        return (self.shared.device_for(gpu, now=now) or self.shared.new()) if is_part(gpu) else ""
 
 
 class Rooms:
@@ -52,7 +84,7 @@ class Rooms:
         self._fullest = sorted((room.future.gpu, room.index) for room in self._rooms)
         self._emptiest = sorted((-room.future.gpu, room.index) for room in self._rooms)
         self._matching: dict[Selection, tuple[list[Room], frozenset[int]]] = {}
-        self._free: dict[Selection, tuple[int, tuple[Resources, Resources]]] = {}
+        self._free: dict[tuple[Selection, bool], tuple[int, tuple[Resources, Resources]]] = {}
         self.changes: list[Room] = []
 
     def get(self, name: str | None) -> Room | None:
@@ -71,6 +103,11 @@ class Rooms:
         room.pods_left += pods
         room.version += 1
         self.changes.append(room)
+
+    def share(self, room: Room, device: str, *, now: int = 0, later: int = 0) -> None:
+        """Beside such a change: whose part of which GPU it is. No device: of none."""
+        if device:
+            room.shared.change(device, now=now, later=later)
 
     def matching(self, group: PodGroup) -> list[Room]:
         """Ready nodes of the group's pool that it may use."""
@@ -92,6 +129,8 @@ class Rooms:
         spread = strategy is Strategy.SPREAD
         rooms = self.with_gpus(group, asked.gpu, spread=spread) if asked.gpu else self.matching(group)
         found = (room for room in rooms if room.fits(asked, now=now))
+        if is_part(asked.gpu):
+            return iter(sorted(found, key=lambda room: room.shared.device_for(asked.gpu, now=now) is None))
         if asked.gpu:
             return found
         sign = -1 if spread else 1
@@ -108,10 +147,11 @@ class Rooms:
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """What may be had now in sum, and on the emptiest node."""
-        key, age = selection(group), len(self.changes)
+        part = wants_part(group)
+        key, age = (selection(group), part), len(self.changes)
         known = self._free.get(key)
         if known is None or known[0] != age:
-            idle = [room.open.floor() for room in self.matching(group)]
+            idle = [room.free(part=part).floor() for room in self.matching(group)]
             known = (age, (sum(idle, ZERO), max(idle, key=by_size, default=ZERO)))
             self._free[key] = known
         return known[1]
@@ -130,6 +170,11 @@ def matches(node: Node, group: PodGroup) -> bool:
     if node.pool != group.pool or not welcome(node.taints, group.tolerations):
         return False
     return all(node.labels.get(key) == value for key, value in group.node_selector.items())
+
+
+def wants_part(group: PodGroup) -> bool:
+    """Does any of its pods want a part of a GPU? Then what shared ones have left is free for it."""
+    return any(is_part(pod.requests.gpu) for pod in group.pods)
 
 
 def empty(node: Node) -> tuple[Resources, int]:

@@ -271,7 +271,7 @@ def _pod(pod: ObservedPod) -> Pod:
     amounts = Resources(pod.gpu_milli, pod.cpu_milli, pod.memory_bytes)
     leaving = pod.deletion_at is not None
     started = int(pod.started_at.timestamp() * 1_000_000) if pod.started_at else None
-    return Pod(pod.uid, amounts, pod.node_name or None, leaving, pod.nominated_node or None, started)
+    return Pod(pod.uid, amounts, pod.node_name or None, leaving, pod.nominated_node or None, started, pod.device)
 
 
 def _unborn(cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool]) -> Iterator[PodGroup]:

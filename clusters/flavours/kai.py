@@ -17,6 +17,7 @@ from scheduling.priority import THRESHOLD, Preemptibility
 
 SCHEDULER: Final = "kai-scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
+POD_GROUP: Final = "pod-group-name"
 JOB_MINIMUM: Final = "kai.scheduler/batch-min-member"
 TOPOLOGY: Final = "kai.scheduler/topology"
 REQUIRED_LEVEL: Final = "kai.scheduler/topology-required-placement"

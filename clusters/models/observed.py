@@ -44,6 +44,8 @@ class ObservedPod(models.Model):
     node_selector = models.JSONField(default=dict, blank=True, help_text="While it waits: labels it wants of its node.")
     tolerations = models.JSONField(default=list, blank=True, help_text="While it waits: taints it bears.")
     queue = models.CharField(max_length=253, blank=True)
+    pod_group = models.CharField(max_length=253, blank=True, help_text="KAI's group of the pods it belongs to.")
+    device = models.CharField(max_length=64, blank=True, help_text="The shared GPU of its node that it has a part of.")
     role = models.CharField(max_length=63, blank=True)
     gpu_milli = models.PositiveBigIntegerField(default=0)
     cpu_milli = models.PositiveBigIntegerField(default=0)

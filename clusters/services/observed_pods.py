@@ -22,6 +22,7 @@ from clusters.pods import (
     phase,
     preemptibility_of,
     requests_of,
+    shared_device,
     tolerations_of,
 )
 from clusters.ports import Manifest, Reading, SchedulerFlavour
@@ -158,6 +159,8 @@ class PodStore:
             preemptible=preemptibility_of(pod) is not Preemptibility.NON_PREEMPTIBLE,
             never_preempts=spec.get("preemptionPolicy") == "Never",
             queue=_queue(pod),
+            pod_group=str((meta.get("annotations") or {}).get(kai.POD_GROUP) or "")[:253],
+            device=shared_device(pod)[:64],
             role=marks.get(ROLE, "")[:63],
             gpu_milli=asked.gpu,
             cpu_milli=asked.cpu,

@@ -45,6 +45,21 @@ def test_a_waiting_pod_carries_the_schedulers_reason() -> None:
     assert "Limit is 1 GPUs" in row("waits-").message
 
 
+def test_parts_of_a_shared_gpu_are_counted_and_what_holds_it_is_not() -> None:
+    """On KAI a pod of its own asks for the device whose parts other pods have."""
+    sandbox = furnished()
+    shares = {"runai-gpu-group": "device-1"}
+    note = {"pod-group-name": "pg-share-1", "gpu-fraction": "0.5"}
+    for name, gpus, notes in (("share", 0, note), ("holder", 1, {})):
+        pod = bare_pod(name, gpus=gpus)
+        pod["metadata"]["labels"] |= shares
+        pod["metadata"]["annotations"] = {**pod["metadata"].get("annotations", {}), **notes}
+        sandbox.create(pod)
+    observe_cluster(sandbox.cluster)
+    found = {row.name: (row.gpu_milli, row.device, row.pod_group) for row in ObservedPod.objects.all()}
+    assert found == {"share": (500, "device-1", "pg-share-1"), "holder": (0, "", "")}
+
+
 def test_an_eviction_is_recorded_with_its_time_and_its_culprit(told: Told) -> None:
     sandbox = furnished()
     sandbox.create(job("weak", gpus=8, priority="low"))

@@ -37,6 +37,21 @@ GPU = "nvidia.com/gpu"
             id="the largest init container counts per dimension",
         ),
         pytest.param(pod(asking(), annotations={"gpu-fraction": "0.5"}), Resources(gpu=500), id="a part of a device"),
+        pytest.param(
+            pod(asking(), annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}),
+            Resources(gpu=1000),
+            id="a part of each of two devices",
+        ),
+        pytest.param(
+            pod(asking(), annotations={"gpu-memory": "4000"}, labels={"runai-gpu-group": "a"}),
+            Resources(gpu=1000),
+            id="a part by memory, of which a pod does not say how large it is",
+        ),
+        pytest.param(
+            pod(asking({GPU: "1", "cpu": "1"}), labels={"runai-gpu-group": "a"}),
+            Resources.of(cpu=1),
+            id="what holds a device for those that share it",
+        ),
         pytest.param(pod(asking({"nvidia.com/mig-3g.40gb": "2"})), Resources(gpu=6000), id="MIG slices"),
         pytest.param(pod(asking({"nvidia.com/mig-odd": "1"})), Resources(gpu=1000), id="an unknown slice is one"),
         pytest.param(pod(asking({"cpu": "many"})), Resources(), id="an unreadable quantity is nothing"),

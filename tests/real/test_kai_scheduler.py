@@ -67,6 +67,15 @@ def a_job(name: str, *, pods: int = 1, gpus: int = GPUS) -> Manifest:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
+def a_share(name: str, share: str) -> Manifest:
+    """A Job of one pod with a part of one GPU."""
+    manifest = a_job(name)
+    template = manifest["spec"]["template"]
+    template["metadata"] = {"annotations": {"gpu-fraction": share}}
+    del template["spec"]["containers"][0]["resources"]
+    return manifest
+
+
 def two_projects(product: Product, *, deserved: int) -> tuple[Project, Project]:
     """Of one department, with so many GPUs deserved each."""
     projects = product.project("one", deserved=deserved), product.project("two", deserved=deserved)
@@ -189,6 +198,26 @@ def test_what_a_project_has_above_its_quota_is_reclaimed_by_one_below_its_own(pr
     record = the_record()
     assert (record.victim, record.preemptor, record.cause) == (youngest, mine, "reclaim")
     assert {fresh(each).phase for each in (*borrowers, mine)} == {"Running"}
+
+
+def test_parts_of_a_gpu_are_counted_once_and_come_out_of_one_device(product: Product) -> None:
+    """KAI holds the device by a pod of its own; what is left of it is for parts alone, and none is larger than that."""
+    one, _two = two_projects(product, deserved=NODES * GPUS)
+    shares = (a_share("half", "0.5"), a_share("third", "0.3"))
+    with streaming(product.cluster, product.gateway) as watching:
+        for manifest in shares:
+            share = submitted(product, one, manifest, priority="low")
+            watching.until(lambda share=share: fresh(share).phase == "Running", seconds=PATIENCE)
+        running(product, watching, one, "a", "b", "c", priority="low")
+        assert forecast_of(one, a_job("seven", gpus=GPUS - 1), priority="low").verdict is Verdict.STARTS
+        seven = submitted(product, one, a_job("seven", gpus=GPUS - 1), priority="low")
+        watching.until(lambda: fresh(seven).phase == "Running", seconds=PATIENCE)
+        assert forecast_of(one, a_share("more", "0.3"), priority="low").verdict is Verdict.WAITS
+        assert forecast_of(one, a_share("rest", "0.2"), priority="low").verdict is Verdict.STARTS
+        more = submitted(product, one, a_share("more", "0.3"), priority="low")
+        rest = submitted(product, one, a_share("rest", "0.2"), priority="low")
+        watching.until(lambda: fresh(rest).phase == "Running", seconds=PATIENCE)
+        assert fresh(more).phase == "Pending"
 
 
 def test_non_preemptible_work_above_the_deserved_quota_is_refused_here_and_there(product: Product) -> None:
