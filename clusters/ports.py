@@ -243,6 +243,8 @@ class Traits:
     """Types of workloads whose pods it decides about one by one, where otherwise all of them are one group."""
     whole_gangs: bool = False
     """A gang of the plain scheduler is evicted whole and may ask for one topology domain."""
+    shares_gpus: bool = False
+    """A pod may ask for a part of one GPU (the annotation `gpu-fraction`); on every other scheduler it gets none."""
     placements: tuple[str, ...] = ()
     """How a workload may want its own pods: `binpack`, on few nodes; `spread`, on many."""
     places_by_pool: bool = False

@@ -5,14 +5,16 @@ Only what was asked for is refused: what a scheduler does by itself is told by i
 
 from typing import Final
 
-from clusters.flavours import flavour_for
+from clusters.flavours import FLAVOURS, flavour_for
 from clusters.flavours.common import PLACEMENT, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.kind_shapes import Shape
 from clusters.kinds import WorkloadKind, kind_for
 from clusters.models import Node, NodePool
+from clusters.pods import GPU_FRACTION
 from clusters.services.configured import domains_ignored, left_alone
 from portal.core.errors import Refused, RungError
+from scheduling.resources import MILLI, decimal_text
 from tenants.models import Project
 from workloads.admission import pools_for
 from workloads.intake import WorkloadSpec
@@ -25,6 +27,7 @@ NOTES: Final = "/metadata/annotations"
 
 def refuse_placing(spec: WorkloadSpec, project: Project) -> None:
     """Refused at the field that the cluster's scheduler has nothing for."""
+    _refuse_share(spec, project)
     _refuse_minimum(spec, project)
     _refuse_placement(spec, project)
     _refuse_topology(spec, project)
@@ -35,6 +38,24 @@ def refuse_left_alone(spec: WorkloadSpec, project: Project) -> None:
     if why := left_alone(project.cluster, spec.kind):
         message = f"{_where(project)} does not manage this kind: {why}."
         raise Refused.at("/kind", "kind_not_managed", message, flavour=project.cluster.flavour)
+
+
+def _refuse_share(spec: WorkloadSpec, project: Project) -> None:
+    """A part of a GPU, which a scheduler that does not know it would make none at all."""
+    role = next((each for each in spec.roles if each.requests.gpu % MILLI), None)
+    if role is None or flavour_for(project.cluster.flavour).traits.shares_gpus:
+        return
+    share, able = (
+        decimal_text(role.requests.gpu % MILLI),
+        [each.title for each in FLAVOURS.values() if each.traits.shares_gpus],
+    )
+    raise Refused.at(
+        f"{role.pointer}/metadata/annotations/{GPU_FRACTION}",
+        "gpu_share_unsupported",
+        f"A pod asks for {share} of a GPU: {_where(project)} gives whole GPUs only, {' and '.join(able)} shares them.",
+        flavour=project.cluster.flavour,
+        asked=share,
+    )
 
 
 def _refuse_minimum(spec: WorkloadSpec, project: Project) -> None:

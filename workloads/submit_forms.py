@@ -1,20 +1,22 @@
 """The submit page's two forms. They carry what people typed; intake reads it and services decide."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django import forms
 from django.conf import settings
 from django.db.models import Max
 from django.utils.translation import gettext_lazy as _
 
+from clusters.flavours import flavour_for
 from clusters.models import Node, NodePool
 from portal.core.display import gpus_text
-from portal.core.pageforms import PageForm
+from portal.core.errors import RungError
+from portal.core.pageforms import NOTHING, PageForm
 from tenants.models import Project
 from workloads.forms import PREEMPTIBILITIES
-from workloads.intake import Explicit, FormFields, WorkloadSpec
+from workloads.intake import Explicit, FormFields, WorkloadSpec, form_pointer
 from workloads.intake.form_fields import ENGINES
 from workloads.intake.forms import FRAMEWORKS, RUNS_AS
 from workloads.models import Priority
@@ -162,13 +164,24 @@ def _count(label: Any, hint: Any = "", *, lowest: int = 1, highest: int = 10_000
     return forms.IntegerField(label=label, help_text=hint, required=False, min_value=lowest, max_value=highest)
 
 
+WHOLE = _("A whole number.")
+SHARED = _("A whole number, or a share of one such as 0.5.")
+MIXED = _(
+    "A whole number, or a share of one such as 0.5 where the project's cluster runs a scheduler that shares GPUs."
+)
+
+
+def _own_field(pointer: str) -> str:
+    return form_pointer(pointer).removeprefix("/")
+
+
 class FieldsForm(SubmitBase):
     """The fields of Run:ai's own types. Which of them a type needs is said in the page's style sheet."""
 
     type = forms.ChoiceField(label=_("What is it?"), widget=forms.RadioSelect)
     name = _line(_("Name"), _("Lower-case letters, digits and dashes."), required=True, autocomplete="off")
     image = _line(_("Image"), IMAGE_HINT, required=True)
-    gpus = _line(_("GPUs per pod"), _("A whole number, or a share of one such as 0.5."), inputmode="decimal")
+    gpus = _line(_("GPUs per pod"), inputmode="decimal")
     workers = _count(_("Pods"), _("All of them start together or not at all."))
     replicas = _count(_("Replicas"))
     framework = forms.ChoiceField(label=_("Framework"), choices=[(each, each) for each in FRAMEWORKS], required=False)
@@ -226,10 +239,21 @@ class FieldsForm(SubmitBase):
         if self._levels:
             told = _("A topology level of its node pools: %(levels)s; of gangs only.")
             self.fields["topology_key"].help_text = told % {"levels": ", ".join(self._levels)}
-        if largest := Node.objects.filter(cluster__in=clusters).aggregate(most=Max("gpu_milli"))["most"]:
-            shape = _("A whole number, or a share of one such as 0.5. The largest node has %(gpus)s.")
-            self.fields["gpus"].help_text = shape % {"gpus": gpus_text(largest)}
+        self.fields["gpus"].help_text = self._sizes(clusters)
         self.initial = {"gpus": "1", "type": types[0][0] if types else "", **self.initial}
+
+    def _sizes(self, clusters: Collection[UUID]) -> str:
+        """What may be asked for on these clusters."""
+        flavours = {project.cluster.flavour for project in self._projects.values()}
+        shares = [flavour_for(each).traits.shares_gpus for each in flavours]
+        told = [str(WHOLE if not any(shares) else SHARED if all(shares) else MIXED)]
+        if largest := Node.objects.filter(cluster__in=clusters).aggregate(most=Max("gpu_milli"))["most"]:
+            told.append(_("The largest node has %(gpus)s.") % {"gpus": gpus_text(largest)})
+        return " ".join(told)
+
+    def show(self, error: RungError, fields: Mapping[str, str] = NOTHING) -> None:
+        """At the form's own fields, also what was found at a place of the manifest that is made of them."""
+        super().show(error, {each.pointer: _own_field(each.pointer) for each in error.problems} | dict(fields))
 
     def _is_served(self, kind: str) -> bool:
         """By a cluster of one of the projects; one that nobody has looked at yet may serve anything."""

@@ -35,6 +35,7 @@ class Kai:
         simulated=True,
         queues_by_pool=True,
         counts_classes=True,
+        shares_gpus=True,
         placements=common.PLACEMENTS,
         places_by_pool=True,
         minimum="own",

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from clusters.models import Cluster
 from portal.audit.models import AuditRecord
 from tenants.models import Project
 from tests.api.conftest import Robot
@@ -176,3 +177,16 @@ def test_it_is_found_below_its_own_kind_only(robot: Robot, llm_team: Project) ->
     row = submitted(robot, llm_team)
     statuses = [robot.get(f"{url(kind)}/{row.pk}").status_code for kind in ("trainings", "workspaces", "inferences")]
     assert statuses == [200, 404, 404]
+
+
+def test_a_share_of_a_gpu_is_refused_at_its_field_where_the_scheduler_shares_none(
+    robot: Robot, llm_team: Project
+) -> None:
+    Cluster.objects.update(flavour="kueue")
+    compute = {"gpuDevicesRequest": 1, "gpuRequestType": "portion", "gpuPortionRequest": 0.5}
+    response = robot.send("POST", url(), body(llm_team, compute=compute))
+    assert response.status_code == 400, response.content
+    told = response.json()
+    assert "Kueue" in told["message"]
+    assert "/spec/compute/gpuPortionRequest" in response.content.decode()
+    assert not Workload.objects.exists()

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from clusters.flavours import flavour_for
 from clusters.models import NodePool, ObservedPod
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
-from tests.factories.workloads import job, pytorch_job, spec_of
+from tests.factories.workloads import bare_pod, job, pytorch_job, spec_of
 from tests.intake.manifests import VALID
 from tests.workloads.lab import Lab, fresh
 from workloads.models import Phase, Workload
@@ -85,6 +86,49 @@ def test_what_a_scheduler_has_nothing_for_is_refused_with_its_name(
     assert problem.numbers["flavour"] == flavour
     assert words in problem.message
     assert not Workload.objects.exists()
+
+
+def half(manifest: Manifest) -> Manifest:
+    """The same of half a GPU a pod."""
+    template = manifest["spec"]["template"]
+    template["metadata"] = {"annotations": {"gpu-fraction": "0.5"}}
+    template["spec"]["containers"][0]["resources"] = {}
+    return manifest
+
+
+@pytest.mark.parametrize("flavour", ["kube", "kube-gangs", "kueue", "volcano"])
+def test_a_share_of_a_gpu_is_refused_where_pods_would_get_none(flavour: str) -> None:
+    lab = Lab(flavour)
+    team = lab.project("llm-team", deserved=64)
+    with pytest.raises(Refused) as refusal:
+        lab.submit(team, "train", manifest=half(job("train", gpus=0)))
+    with pytest.raises(Refused, match="gives whole GPUs only"):
+        forecast(spec=spec_of(half(job("train", gpus=0)), namespace=team.namespace), project=team, actor=SYSTEM)
+    [problem] = refusal.value.problems
+    assert (problem.pointer, problem.code) == (
+        "/spec/template/metadata/annotations/gpu-fraction",
+        "gpu_share_unsupported",
+    )
+    assert problem.message == (
+        f"A pod asks for 0.5 of a GPU: {flavour_for(flavour).title} on lab gives whole GPUs only, KAI Scheduler "
+        "shares them."
+    )
+    assert not Workload.objects.exists()
+
+
+def test_a_share_of_a_gpu_is_taken_where_the_scheduler_knows_it() -> None:
+    lab = Lab("kai")
+    workload = lab.submit(lab.project("llm-team"), "train", manifest=half(job("train", gpus=0)))
+    assert workload.gpu_milli == 500
+
+
+def test_a_bare_pod_is_refused_at_its_own_annotation() -> None:
+    manifest = bare_pod(gpus=0)
+    manifest["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+    lab = Lab("kube")
+    with pytest.raises(Refused) as refusal:
+        lab.submit(lab.project("llm-team"), "pod", manifest=manifest)
+    assert refusal.value.problems[0].pointer == "/metadata/annotations/gpu-fraction"
 
 
 def test_a_kind_that_leaves_its_pods_to_an_operator_takes_no_placement() -> None:

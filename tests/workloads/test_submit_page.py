@@ -286,6 +286,23 @@ def test_what_the_scheduler_has_nothing_for_stands_at_its_field(
     ]
 
 
+@pytest.mark.parametrize(("flavour", "hint"), [("kube", "A whole number."), ("kai", "or a share of one such as 0.5")])
+def test_a_share_of_a_gpu_is_offered_only_where_the_scheduler_shares_them(
+    client_of: Clients, alice: User, llm_team: Project, flavour: str, hint: str
+) -> None:
+    Cluster.objects.update(flavour=flavour)
+    answer = client_of(alice).post(FORM, filled(gpus="0.5"))
+    assert Workload.objects.exists() == (flavour == "kai")
+    if flavour == "kube":
+        form = answer.context["form"]
+        assert answer.status_code == 422
+        assert form.errors["gpus"] == [
+            f"A pod asks for 0.5 of a GPU: kube-scheduler on {llm_team.cluster.name} gives whole GPUs only, KAI "
+            "Scheduler shares them."
+        ]
+    assert hint in client_of(alice).get(FORM).context["form"].fields["gpus"].help_text
+
+
 def test_fields_that_a_type_does_not_show_mean_nothing(client_of: Clients, alice: User) -> None:
     client_of(alice).post(FORM, filled(min_member="7", topology_key="rack", model="../x"))
     assert not Workload.objects.get().spec["annotations"]

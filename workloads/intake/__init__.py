@@ -6,7 +6,7 @@ JSON pointer. Pure: no database, no cluster, no clock.
 
 from portal.core.strict.documents import Limits
 from workloads.intake.form_fields import FormFields
-from workloads.intake.forms import read_form
+from workloads.intake.forms import form_pointer, read_form
 from workloads.intake.metadata import another_category
 from workloads.intake.native import Native, read_count, read_native
 from workloads.intake.problems import IntakeRefused, Problem
@@ -26,6 +26,7 @@ __all__ = [
     "WorkloadSpec",
     "another_category",
     "check_pod_classes",
+    "form_pointer",
     "read_count",
     "read_form",
     "read_json",

@@ -230,7 +230,10 @@ _FIELDS: Final = (
 )
 
 
+def form_pointer(pointer: str) -> str:
+    """The form's field that the place of a manifest comes from; what comes from none stays where it is."""
+    return next((field for pattern, field in _FIELDS if pattern.search(pointer)), pointer)
+
+
 def _at_field(problem: Problem) -> Problem:
-    """The same problem at the form's field; what belongs to no field stays where it is."""
-    found = next((field for pattern, field in _FIELDS if pattern.search(problem.pointer)), None)
-    return replace(problem, pointer=found) if found else problem
+    return replace(problem, pointer=form_pointer(problem.pointer))

@@ -155,7 +155,8 @@ def _warnings(asked: Checked) -> list[str]:
 
 
 _AT: Final = (
-    (re.compile(r"nvidia\.com~1gpu$|/gpu-fraction$"), "/compute/gpuDevicesRequest"),
+    (re.compile(r"nvidia\.com~1gpu$"), "/compute/gpuDevicesRequest"),
+    (re.compile(r"/gpu-fraction$"), "/compute/gpuPortionRequest"),
     (re.compile(r"/resources/limits/cpu$"), "/compute/cpuCoreLimit"),
     (re.compile(r"/resources/requests/cpu$"), "/compute/cpuCoreRequest"),
     (re.compile(r"/resources/limits/memory$"), "/compute/cpuMemoryLimit"),
