@@ -12,7 +12,12 @@ class ClustersConfig(AppConfig):
     name = "clusters"
     default_auto_field = "django.db.models.BigAutoField"
     # Changes of these decide about submits.
-    marked = {"rules": {"Cluster": ("name", "flavour", "backend", "served_kinds", "configured"), "NodePool": ()}}
+    marked = {
+        "rules": {
+            "Cluster": ("name", "flavour", "backend", "served_kinds", "silent_kinds", "configured"),
+            "NodePool": (),
+        }
+    }
 
     def ready(self) -> None:
         """Bad configuration is found at start."""

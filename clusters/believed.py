@@ -12,7 +12,7 @@ from itertools import islice
 from math import isnan
 from typing import Any, Final, TypeAlias
 
-from clusters.fingerprints import FINGERPRINT, fingerprint_of
+from clusters.fingerprints import ANSWERED, FINGERPRINT, fingerprint_of
 from clusters.kinds_core import EVENT, KAI_POD_GROUP, NODE, POD
 from clusters.logtext import clean_message
 from clusters.ports import Kind, Manifest
@@ -39,6 +39,7 @@ def believed(kind: Kind, manifest: Any) -> Manifest | None:
     found: Manifest = {**parts, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     if kind.key not in _PARTS:
         found[FINGERPRINT] = fingerprint_of({**manifest, "metadata": metadata})
+        found[ANSWERED] = bool(manifest.get("status"))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 OURS: Final = "rung.dev/"  # foreign annotations, such as kubectl's own, say nothing that Rung wants
 NOT_CONTENT: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
 FINGERPRINT: Final = "fingerprint"  # in the place of what an object says, where only that much of it is kept
+ANSWERED: Final = "answered"  # beside it: its controller has written a status, whatever that says
 
 
 def fingerprint_of(manifest: Mapping[str, Any]) -> str:

@@ -161,6 +161,13 @@ def work_stopped(cluster: Cluster) -> str:
     return ""
 
 
+def silent_kinds(cluster: Cluster) -> list[tuple[str, datetime]]:
+    """Kinds of workload of which no controller answered, by name, each with since when."""
+    return [
+        (kind.partition(".")[0], datetime.fromisoformat(since)) for kind, since in sorted(cluster.silent_kinds.items())
+    ]
+
+
 def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tuple[int, int]]:
     """(all, non-preemptible) GPU thousandths of bound pods that have not gone, per cluster and node."""
     rows = (

@@ -16,6 +16,7 @@ STOPPABLE: Final = frozenset(
 RESUMABLE: Final = frozenset({"Stopped", "Stopping"})
 WAITING: Final = frozenset({"Creating", "Pending", "Initializing", "Resuming"})
 HOLDING: Final = frozenset({"Running", "Degraded", "Updating"})
+NO_CONTROLLER: Final = "NoController"  # the reason of what nothing in its cluster has answered
 HELD_BACK: Final = "HeldBack"  # the reason of what Rung does not hand over yet, lest it evict young work
 
 _ALIVE = frozenset({"Pending", "Initializing", "Running", "Degraded", "Updating", "Unknown"})

@@ -3,9 +3,18 @@
 from celery import shared_task
 
 from portal.core.periods import claim
-from workloads.services import apply_turns, idempotency, limits, notification_delivery, pool_order, report_making
+from workloads.services import (
+    apply_turns,
+    controllers,
+    idempotency,
+    limits,
+    notification_delivery,
+    pool_order,
+    report_making,
+)
 
 SWEEP_SECONDS = 5
+CONTROLLER_SECONDS = 20
 LIMIT_SECONDS = 30
 POOL_SECONDS = 10
 FORGET_SECONDS = 3600
@@ -21,9 +30,11 @@ def apply_due(cluster_id: str) -> None:
 
 @shared_task(name="workloads.sweep", soft_time_limit=25, time_limit=30)
 def sweep_workloads() -> None:
-    """Notify workers of everything that is due, once per period however many beats there are."""
+    """Notify workers of everything that is due, and find what nothing answers, once per period however many beats."""
     if claim("workloads.sweep", every=SWEEP_SECONDS):
         apply_turns.sweep()
+    if claim("workloads.controllers", every=CONTROLLER_SECONDS):
+        controllers.check_controllers()
     if claim("workloads.forget_keys", every=FORGET_SECONDS):
         idempotency.forget_old()
 

@@ -69,6 +69,11 @@ class Cluster(models.Model):
     served_kinds = models.JSONField(
         default=list, blank=True, help_text="Kinds of workload it serves, as seen last; empty: nobody looked yet."
     )
+    silent_kinds = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Kinds of workload of which no controller answered, each with since when; as Kind.group.",
+    )
     configured = models.JSONField(
         default=dict,
         blank=True,

@@ -124,6 +124,8 @@ class ObservedObject(models.Model):
     applied_hash = models.CharField(max_length=64, blank=True, help_text="Our annotation on it.")
     fingerprint = models.CharField(max_length=64, blank=True, help_text="Of what it says now, without status.")
     agreed = models.CharField(max_length=64, blank=True, help_text="Of what it said after our last write.")
+    answered = models.BooleanField(default=False, db_default=False, help_text="Its controller has written a status.")
+    created_at = models.DateTimeField(null=True, blank=True, help_text="Its creationTimestamp.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="clusters_object_uid_once")]

@@ -4,16 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from clusters.fingerprints import FINGERPRINT
+from clusters.fingerprints import ANSWERED, FINGERPRINT
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, ObservedObject
 from clusters.ownership import generation_of, hash_of
+from clusters.pods import moment_of
 from clusters.ports import Manifest
 from clusters.services.looks import Look
 from clusters.services.observed_pods import workload_id
 from portal.core.inserting import upsert
 
-FIELDS: Final = ("namespace", "name", "owner_id", "generation", "applied_hash", "fingerprint", "agreed")
+FIELDS: Final = (
+    "namespace",
+    "name",
+    "owner_id",
+    "generation",
+    "applied_hash",
+    "fingerprint",
+    "agreed",
+    "answered",
+    "created_at",
+)
 
 
 @dataclass(slots=True)
@@ -84,4 +95,6 @@ def _row(cluster: Cluster, look: Look, manifest: Manifest, before: ObservedObjec
         applied_hash=written[:64],
         fingerprint=says,
         agreed=agreed,
+        answered=bool(manifest.get(ANSWERED)) or bool(before and before.answered),
+        created_at=moment_of(meta.get("creationTimestamp")),
     )

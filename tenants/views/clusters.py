@@ -13,7 +13,16 @@ from django.views.decorators.http import require_POST, require_safe
 
 from clusters.flavours import FLAVOURS, flavour_for
 from clusters.models import Cluster
-from clusters.selectors import cluster_rows, comparison_of, drifts_of, leavings_of, node_rows, pool_rows, runs_of
+from clusters.selectors import (
+    cluster_rows,
+    comparison_of,
+    drifts_of,
+    leavings_of,
+    node_rows,
+    pool_rows,
+    runs_of,
+    silent_kinds,
+)
 from clusters.services.configured import promises_on, warnings_of
 from clusters.services.estate import request_reconcile
 from clusters.services.inquiries import door_of
@@ -62,6 +71,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "promises": promises_on(cluster),
         "configured_by": flavour.traits.configuration,
         "warnings": warnings_of(flavour, cluster.configured),
+        "silent_kinds": silent_kinds(cluster),
         "shard_warnings": shard_warnings(cluster),
         "nodes": nodes,
         "pools": pool_rows(nodes),

@@ -19,7 +19,7 @@ from scheduling.decisions import Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Preemptibility
 from scheduling.reasons import Reason
-from workloads.lifecycle import HELD_BACK, WAITING
+from workloads.lifecycle import HELD_BACK, NO_CONTROLLER, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.selectors.configuration import configured_so
 from workloads.selectors.protection import held_off
@@ -72,8 +72,8 @@ def why_waiting(workload: Workload) -> Headline | None:
         return _not_there_yet(workload)
     if closed := unserved(workload.project.cluster, workload.pool_name):
         return _headline(workload, closed, reason=str(Reason.NO_SUCH_POOL), source="rung")
-    if workload.phase_reason == HELD_BACK:
-        return _headline(workload, workload.phase_message, reason=HELD_BACK, source="rung")
+    if workload.phase_reason in {HELD_BACK, NO_CONTROLLER}:
+        return _headline(workload, workload.phase_message, reason=workload.phase_reason, source="rung")
     with steady():
         told = _told.of(_state_of(workload), lambda: _by_model(workload))
     return _by_scheduler(workload) if told is None else _headline(workload, **told)

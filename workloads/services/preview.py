@@ -41,7 +41,7 @@ from workloads.forecasts import (
 from workloads.gang_room import refuse_larger_gang
 from workloads.holding_back import Hold, hold_of
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle import HELD_BACK
+from workloads.lifecycle import HELD_BACK, NO_CONTROLLER
 from workloads.models import Workload
 from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
@@ -50,6 +50,7 @@ from workloads.policies import policy_for
 from workloads.pool_turns import PATIENCE
 from workloads.quota_only import looked_at_nodes
 from workloads.selectors.configuration import configured_so
+from workloads.selectors.controllers import no_controller_of
 from workloads.selectors.foreign import foreign_pods
 from workloads.selectors.protection import held_off, protection_sentences
 from workloads.sentences import pend_sentence
@@ -194,8 +195,10 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) ->
 def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
     if hold := _hold(stage, outcome):
         return _held(stage, pool, snapshot, hold)
-    if closed := unserved(stage.project.cluster, pool.name):
-        return replace(stage.answer(Verdict.WAITS, f"Waits: {closed}", pool.name), reason=str(Reason.NO_SUCH_POOL))
+    if why := unserved(stage.project.cluster, pool.name):
+        return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=str(Reason.NO_SUCH_POOL))
+    if why := no_controller_of(stage.spec, stage.project.cluster):
+        return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=NO_CONTROLLER)
     verdict = _verdict(stage, outcome)
     victims = _victims(stage, snapshot, outcome)
     labels = queue_labels(desired_state(stage.project.cluster, domains=False))
