@@ -240,7 +240,7 @@ class Traits:
     counts_classes: bool = False
     """A workload that is there counts with the number that its PriorityClass has now, not with that of its pods."""
     singly: tuple[str, ...] = ()
-    """Types of workloads whose pods it decides about one by one, where otherwise all of them are one group."""
+    """Types whose pods it decides about one by one, or by their own minimum, where otherwise all are one group."""
     whole_gangs: bool = False
     """A gang of the plain scheduler is evicted whole and may ask for one topology domain."""
     shares_gpus: bool = False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from django.db.models import Q
+from django.db.models import Min, Q
 from django.utils import timezone
 
 from clusters.flavours import common, flavour_for
@@ -178,12 +178,14 @@ def _groups(
     placements = _noted(common.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name})
     homes = _leaves(state.projects)
     numbers = {level.name: level.value for level in state.levels} if traits.counts_classes else {}
+    parted, first = _parted(pods, single), _first_of(pods)
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
         together = pod.owner_id not in single and (by_pool or (gangs and minimum.get(pod.owner_id, 1) > 1))
-        drafts.setdefault(_group_name(pod, together=together), []).append(pod)
+        drafts.setdefault(_group_name(pod, together=together, parted=pod.owner_id in parted), []).append(pod)
     for name, members in drafts.items():
         group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
+        group = replace(group, created=min(group.created, first.get(members[0].pod_group, group.created)))
         if traits.queues_jobs and (members[0].node_name or members[0].reason != GATED):
             group = _admitted(group)
         owner = members[0].owner_id
@@ -231,7 +233,27 @@ def _noted(key: str, owners: Iterable[str]) -> dict[str, str]:
     return {str(pk): notes[key] for pk, notes in rows if key in (notes or {})}
 
 
-def _group_name(pod: ObservedPod, *, together: bool) -> str:
+def _first_of(pods: Iterable[ObservedPod]) -> dict[str, int]:
+    """When the first pod of each group was made that has lost some: its scheduler made the group for that one."""
+    named = {pod.owner_id for pod in pods if pod.owner_id and pod.pod_group}
+    gone = ObservedPod.objects.filter(owner_id__in=named, gone_at__isnull=False).exclude(pod_group="")
+    rows = gone.values_list("pod_group").annotate(Min("created_at"))
+    return {group: int(at.timestamp() * 1_000_000) for group, at in rows.order_by()}
+
+
+def _parted(pods: Iterable[ObservedPod], single: Collection[str]) -> frozenset[str]:
+    """Ids of the workloads whose pods name several groups of their scheduler, or might."""
+    named: dict[str, set[str]] = {}
+    for pod in pods:
+        if pod.owner_id and pod.pod_group:
+            named.setdefault(pod.owner_id, set()).add(pod.pod_group)
+    return frozenset(owner for owner, groups in named.items() if owner in single or len(groups) > 1)
+
+
+def _group_name(pod: ObservedPod, *, together: bool, parted: bool) -> str:
+    """The workload's id, and what tells its groups apart where there are several."""
+    if parted and pod.pod_group:
+        return f"{pod.owner_id}:{pod.pod_group}"
     return pod.owner_id if together and pod.owner_id else f"{pod.owner_id}:{pod.uid}"
 
 
@@ -311,9 +333,11 @@ def groups_of(wanted: Wanted, flavour_name: str) -> tuple[PodGroup, ...]:
     whole = _whole(wanted, flavour_name)
     if wanted.spec.type_name not in flavour_for(flavour_name).traits.singly:
         return (whole,)
+    size = wanted.spec.min_member if flavour_for(flavour_name).traits.minimum == "own" else 1
+    number = max(len(whole.pods) // size, 1)
+    parts = [whole.pods[index::number] for index in range(number)]  # of each role as many
     return tuple(
-        replace(whole, name=f"{wanted.name}:{number:04}", pods=(pod,), min_member=1)
-        for number, pod in enumerate(whole.pods)
+        replace(whole, name=f"{wanted.name}:{index:04}", pods=part, min_member=size) for index, part in enumerate(parts)
     )
 
 

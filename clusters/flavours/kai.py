@@ -22,6 +22,8 @@ JOB_MINIMUM: Final = "kai.scheduler/batch-min-member"
 TOPOLOGY: Final = "kai.scheduler/topology"
 REQUIRED_LEVEL: Final = "kai.scheduler/topology-required-placement"
 UNLIMITED: Final = -1
+SINGLY: Final = ("Deployment", "Workflow", "NIMServices", "LeaderWorkerSet")
+"""Types of which its pod grouper makes a group per pod (a NIMService's are of a Deployment), or one per replica."""
 
 
 class Kai:
@@ -36,6 +38,7 @@ class Kai:
         queues_by_pool=True,
         counts_classes=True,
         shares_gpus=True,
+        singly=SINGLY,
         placements=common.PLACEMENTS,
         places_by_pool=True,
         minimum="own",

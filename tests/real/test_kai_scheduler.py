@@ -76,6 +76,15 @@ def a_share(name: str, share: str) -> Manifest:
     return manifest
 
 
+def a_deployment(name: str, *, pods: int) -> Manifest:
+    """Whose pods take a node each."""
+    template = a_job(name)["spec"]["template"]
+    template["metadata"] = {"labels": {"app": name}}
+    del template["spec"]["restartPolicy"]
+    spec = {"replicas": pods, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
 def two_projects(product: Product, *, deserved: int) -> tuple[Project, Project]:
     """Of one department, with so many GPUs deserved each."""
     projects = product.project("one", deserved=deserved), product.project("two", deserved=deserved)
@@ -164,6 +173,26 @@ def test_a_class_made_anew_counts_for_what_runs_whatever_its_pods_carry(product:
     assert the_record().preemptor == taker
     kept = [pod["spec"]["priority"] for each in others for pod in product.pods_of(each) if pod["spec"].get("nodeName")]
     assert kept == [80, 80, 80]
+
+
+def test_each_pod_of_a_deployment_starts_waits_or_evicts_for_itself(product: Product) -> None:
+    one, _two = two_projects(product, deserved=NODES * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        running(product, watching, one, "a", "b", priority="low")
+        said = forecast_of(one, a_deployment("first", pods=3), priority="low")
+        assert (said.starting, said.coming, said.waiting) == (2, 0, 1)
+        first = submitted(product, one, a_deployment("first", pods=3), priority="low")
+        watching.until(lambda: fresh(first).running_pods == 2, seconds=PATIENCE)
+        waits(watching)
+        assert fresh(first).running_pods == 2
+        said = forecast_of(one, a_deployment("second", pods=3), priority="medium")
+        assert (said.verdict, said.coming, said.waiting) == (Verdict.EVICTS, 3, 0)
+        second = submitted(product, one, a_deployment("second", pods=3), priority="medium")
+        watching.until(lambda: fresh(second).running_pods == 3, seconds=PATIENCE)
+    found = PreemptionRecord.objects.all()
+    assert {each.preemptor for each in found} == {second}
+    assert {each.victim for each in found} == {each.workload for each in said.victims}
+    assert sum(each.gpu_milli for each in found) == sum(each.gpu_milli for each in said.victims) == 3 * GPUS * GPU
 
 
 def test_a_young_one_keeps_its_place_for_as_long_as_that_is_guaranteed(product: Product) -> None:

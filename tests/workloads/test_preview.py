@@ -1,5 +1,8 @@
 """What will happen if I press this? The model's answer on the observed cluster, and what really happens then."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
 from clusters.models import Cluster
@@ -9,13 +12,21 @@ from portal.core.errors import Absent, Refused
 from tenants.models import Project
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, NodePoolFactory, UserFactory
-from tests.factories.workloads import job, pytorch_job, spec_of
+from tests.factories.workloads import (
+    ObservedPodFactory,
+    WorkloadFactory,
+    deployment,
+    job,
+    pytorch_job,
+    spec_of,
+)
 from tests.workloads.lab import Lab, fresh
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Phase, Workload
 from workloads.selectors.waiting import why_waiting
 from workloads.services.dictionary import change_priority_entry
 from workloads.services.preview import forecast
+from workloads.snapshots import snapshot_of
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +49,22 @@ def ask(project: Project, *, gpus: int, actor: Actor = SYSTEM, workers: int = 0,
     spec = spec_of(manifest, namespace=project.namespace, **asked)
     project = Project.objects.select_related("cluster", "department").get(pk=project.pk)
     return forecast(spec=spec, project=project, actor=actor)
+
+
+def ask_for(project: Project, manifest: dict[str, Any], **asked: str) -> Forecast:
+    """A forecast of this."""
+    spec = spec_of(manifest, namespace=project.namespace, **asked)
+    row = Project.objects.select_related("cluster", "department").get(pk=project.pk)
+    return forecast(spec=spec, project=row, actor=SYSTEM)
+
+
+def leader_worker_set(*, replicas: int, size: int, gpus: int) -> dict[str, Any]:
+    """All pods alike."""
+    container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    template = {"spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": template}}
+    kind = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
+    return {**kind, "metadata": {"name": "served"}, "spec": spec}
 
 
 def test_what_fits_starts_and_the_forecast_says_on_what_it_was_made(lab: Lab) -> None:
@@ -104,6 +131,60 @@ def test_the_forecast_of_an_eviction_comes_true(lab: Lab) -> None:
     lab.submit(team, "high-train", gpus=8, priority="high")
     lab.settle(4)
     assert fresh(victim).preempted_count == 1
+
+
+def serving(replicas: int, *, gpus: int = 8) -> dict[str, Any]:
+    """A Deployment, of which KAI makes a group of every pod."""
+    manifest = deployment("serving", gpus=gpus)
+    manifest["spec"]["replicas"] = replicas
+    return manifest
+
+
+def test_of_a_deployment_on_kai_each_pod_starts_or_waits_for_itself() -> None:
+    lab = Lab("kai", nodes=2)
+    team = lab.project("llm-team", deserved=32)
+    lab.settle()
+    answer = ask_for(team, serving(3), priority="low")
+    assert (answer.starting, answer.coming, answer.waiting) == (2, 0, 1)
+    assert "2 of 3 pods" in answer.sentence
+    made = lab.submit(team, "serving", manifest=serving(3), priority="low")
+    lab.settle(4)
+    assert fresh(made).running_pods == 2
+
+
+def test_every_pod_of_a_deployment_on_kai_has_its_own_victims() -> None:
+    lab = Lab("kai", nodes=3)
+    team = lab.project("llm-team", deserved=32)
+    weak = [lab.submit(team, f"weak-{number}", gpus=8) for number in range(3)]
+    lab.settle()
+    answer = ask_for(team, serving(3), priority="high", preemptibility="preemptible")
+    assert (answer.verdict, answer.coming) == (Verdict.EVICTS, 3)
+    assert {each.workload for each in answer.victims} == set(weak)
+    assert answer.sentence.startswith("Starts in h100 after evicting 3 workloads (24 GPUs)")
+
+
+def test_the_groups_that_kai_names_on_pods_are_those_it_decides_about() -> None:
+    """Also of a kind of which one group was expected; each is as old as its first pod, which may be gone."""
+    lab = Lab("kai")
+    team = lab.project("llm-team")
+    lab.settle()
+    run = WorkloadFactory(project=team, phase=Phase.RUNNING, running_pods=2)
+    old, now = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    ObservedPodFactory(workload=run, pod_group="pg-one", created_at=old, gone_at=now)
+    for group in ("pg-one", "pg-one", "pg-other"):
+        ObservedPodFactory(workload=run, pod_group=group, created_at=now)
+    found = {each.name: each for each in snapshot_of(lab.cluster)[0].groups}
+    assert {name: len(each.pods) for name, each in found.items()} == {f"{run.pk}:pg-one": 2, f"{run.pk}:pg-other": 1}
+    ages = [found[f"{run.pk}:{name}"].created for name in ("pg-one", "pg-other")]
+    assert ages == [each.timestamp() * 1_000_000 for each in (old, now)]
+
+
+def test_a_replica_of_a_leader_worker_set_on_kai_starts_as_one() -> None:
+    lab = Lab("kai", nodes=2)
+    team = lab.project("llm-team", deserved=32)
+    lab.settle()
+    answer = ask_for(team, leader_worker_set(replicas=3, size=2, gpus=4), priority="low")
+    assert (answer.starting, answer.waiting) == (4, 2)
 
 
 def test_a_number_that_a_class_gets_counts_on_kai_for_what_runs_and_elsewhere_for_new_pods(lab: Lab) -> None:
