@@ -1,11 +1,14 @@
 """The workloads table: whose rows it shows, how it is narrowed, and what it costs."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from tenants.models import Project, User
 from tests.factories.workloads import REFUSAL, WorkloadFactory
@@ -159,7 +162,7 @@ class TestManyRowsAtOnce:
 
     def act(self, client: Client, verb: str, *rows: Workload | str) -> list[tuple[str, str]]:
         ids = [str(row.pk) if isinstance(row, Workload) else row for row in rows]
-        answer = client.post("/workloads/bulk/", {"verb": verb, "id": ids})
+        answer = client.post("/workloads/bulk/", {"verb": verb, "id": ids, "sure": "yes"})
         return [(each.name, each.refusal) for each in answer.context["results"]]
 
     def test_each_row_has_its_own_answer(self, client_of: Clients, rows: None, alice: User) -> None:
@@ -191,3 +194,78 @@ class TestManyRowsAtOnce:
     )
     def test_what_makes_no_sense_is_400(self, client_of: Clients, alice: User, verb: str, ids: list[str]) -> None:
         assert client_of(alice).post("/workloads/bulk/", {"verb": verb, "id": ids}).status_code == 400
+
+
+class TestAskingBeforeWorkEnds:
+    """Stop and delete of several rows act only once they were asked for a second time."""
+
+    def send(self, client: Client, verb: str, *rows: Workload, **more: str) -> HttpResponse:
+        return client.post("/workloads/bulk/", {"verb": verb, "id": [str(row.pk) for row in rows], **more})
+
+    @pytest.fixture
+    def running(self, rows: None) -> Workload:
+        """It has run for two hours on four GPUs, and saved half an hour ago."""
+        row = Workload.objects.get(name="train-a")
+        now = timezone.now()
+        saved = (now - timedelta(minutes=30)).isoformat()
+        row.spec = {**row.spec, "annotations": {"rung.dev/last-checkpoint-at": saved}}
+        row.started_at = row.phase_at = now - timedelta(hours=2)
+        row.save()
+        return row
+
+    @pytest.mark.parametrize("verb", ["stop", "delete"])
+    def test_nothing_ends_before_the_second_click(
+        self, client_of: Clients, running: Workload, alice: User, verb: str
+    ) -> None:
+        notebook, refused = Workload.objects.get(name="notebook"), Workload.objects.get(name="refused")
+        answer = self.send(client_of(alice), verb, running, refused)
+        page = answer.content.decode()
+        assert [(each.workload.name, each.lost, each.ends) for each in answer.context["endings"]] == [
+            ("refused", "", verb == "delete"),
+            ("train-a", "2.0 GPU-hours", True),
+        ]
+        assert "its last checkpoint was 30 m ago" in page
+        assert "2 h" in page
+        assert ("It has ended already: nothing changes." in page) == (verb == "stop")
+        assert set(Workload.objects.filter(project=running.project).values_list("desired_phase", flat=True)) <= {
+            "Running",
+            notebook.desired_phase,
+        }
+
+    def test_a_stop_is_reported_with_names_and_can_be_taken_back(
+        self, client_of: Clients, running: Workload, alice: User
+    ) -> None:
+        client, refused = client_of(alice), Workload.objects.get(name="refused")
+        done = self.send(client, "stop", running, refused, sure="yes")
+        assert [(each.name, each.changed) for each in done.context["results"]] == [
+            ("train-a", True),
+            ("refused", False),
+        ]
+        page = done.content.decode()
+        assert "nothing changed, it is Failed" in page
+        assert "Resume it" in page
+        assert page.count(f'name="id" value="{running.pk}"') == 1
+        assert f'name="id" value="{refused.pk}"' not in page
+        self.send(client, "resume", running)
+        running.refresh_from_db()
+        assert running.desired_phase == "Running"
+
+    def test_what_is_deleted_can_be_cloned(self, client_of: Clients, running: Workload, alice: User) -> None:
+        client = client_of(alice)
+        page = self.send(client, "delete", running, sure="yes").content.decode()
+        clone = f"/workloads/submit/yaml/?clone={running.pk}"
+        assert clone in page
+        assert client.get(clone).status_code == 200
+
+    def test_a_row_of_somebody_else_is_named_as_refused(self, client_of: Clients, running: Workload, bob: User) -> None:
+        answer = self.send(client_of(bob), "stop", running)
+        assert [(each.said, each.ends) for each in answer.context["endings"]] == [
+            ("You may not change it: it will be refused.", False)
+        ]
+        assert "Nothing of these would change." in answer.content.decode()
+
+    def test_rows_that_are_not_found_are_counted(self, client_of: Clients, running: Workload, alice: User) -> None:
+        foreign = Workload.objects.get(name="segment")
+        page = self.send(client_of(alice), "delete", running, foreign).content.decode()
+        assert "1 ticked workload was not found." in page
+        assert "segment" not in page

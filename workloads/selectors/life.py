@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from workloads.checkpoints import last_checkpoint
+from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.lifecycle import ENDED, HOLDING, WAITING
 from workloads.models import Workload, WorkloadEvent
 
@@ -39,6 +39,14 @@ def saved_at(workload: Workload) -> datetime | None:
     """The last checkpoint of the run that goes on, by what the workload declares; None: no run, or none declared."""
     started = workload.started_at
     return started and last_checkpoint(workload.spec, started=started, now=timezone.now())
+
+
+def unsaved_gpu_seconds(workload: Workload) -> int:
+    """GPU-seconds of the run that goes on since its last checkpoint, or since its start; 0 while it holds no GPU."""
+    if workload.started_at is None:
+        return 0
+    held, saved = workload.allocated_gpu_milli, saved_at(workload)
+    return lost_gpu_seconds(held, started=workload.started_at, checkpoint=saved, at=timezone.now())
 
 
 def _since(moment: datetime) -> float:

@@ -21,10 +21,15 @@ from workloads import twins
 from workloads.forms import WorkloadFilter
 from workloads.models import Workload
 from workloads.selectors import visible_workloads
-from workloads.services.bulk import MOST, VERBS, act_on_all
+from workloads.selectors.life import unsaved_gpu_seconds
+from workloads.sentences import gpu_time_text
+from workloads.services.bulk import MOST, VERBS, act_on_all, chosen
+from workloads.views.questions import Ending, before_many
 
 PAGE_SIZE: Final = 50
 LIST: Final = "workloads/list.html"
+ENDS: Final = frozenset({"stop", "delete"})
+UNDO: Final = {"stop": "resume", "resume": "stop"}
 
 
 @login_required
@@ -43,14 +48,34 @@ def workload_list(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def bulk(request: HttpRequest) -> HttpResponse:
-    """Stop, resume, retry or delete the ticked rows and say what happened to each."""
+    """Stop, resume, retry or delete the ticked rows and say what happened to each.
+
+    What ends work is asked first, once for all rows, with what each loses.
+    """
     actor = actor_of(request)
     ids, verb = ids_in(request.POST.getlist("id")), request.POST.get("verb", "")
     rows = visible_workloads(actor)
     if copied := copies_of_act(request, _call(rows, ids, verb), lacking=_("Tick rows first, up to 100.")):
         return copied
+    if verb in ENDS and not request.POST.get("sure") and (found := chosen(rows=rows, ids=ids, verb=verb)):
+        return _asked(request, verb, before_many(verb, found, actor), unknown=len(set(ids)) - len(found))
     results = act_on_all(rows=rows, ids=ids, verb=verb, actor=actor)
-    return render_page(request, "workloads/bulk.html", {"results": results}, parts=("results",))
+    back = [each.workload for each in results if each.changed and each.workload]
+    context = {"results": results, "verb": verb, "back": back, "undo": UNDO.get(verb, "")}
+    return render_page(request, "workloads/bulk.html", context, parts=("results",))
+
+
+def _asked(request: HttpRequest, verb: str, endings: Sequence[Ending], *, unknown: int) -> HttpResponse:
+    ending = [each.workload for each in endings if each.ends]
+    context = {
+        "verb": verb,
+        "endings": endings,
+        "count": len(ending),
+        "gpus": sum(each.allocated_gpu_milli for each in ending),
+        "lost": gpu_time_text(sum(map(unsaved_gpu_seconds, ending))),
+        "unknown": unknown,
+    }
+    return render_page(request, "workloads/bulk_confirm.html", context, parts=("question",))
 
 
 def _call(rows: QuerySet[Workload], ids: Sequence[str], verb: str) -> Request | None:
