@@ -23,6 +23,7 @@ SORTS: Final = {
     "changed": ("-phase_at", _("last change first")),
 }
 LOOKUPS: Final = {"q": "name__icontains", **{name: f"{name}__name" for name in ("project", "type", "priority")}}
+LONGEST_SHOWN: Final = 63
 WORDS: Final = {Phase.PENDING: _("Waiting (Pending)")}
 
 
@@ -31,8 +32,12 @@ def _select(choices: list[tuple[str, Any]], empty: Any) -> forms.ChoiceField:
     return forms.ChoiceField(choices=[("", empty), *choices], required=False, widget=select)
 
 
+def _shown(value: str) -> str:
+    return "".join(filter(str.isprintable, value[:LONGEST_SHOWN]))
+
+
 class WorkloadFilter(forms.Form):
-    """The filter of the table, read from the URL. What it does not know is ignored."""
+    """The filter of the table, read from the URL. A value that names nothing leaves no row and is shown."""
 
     q = forms.CharField(
         required=False,
@@ -62,6 +67,11 @@ class WorkloadFilter(forms.Form):
         return {name: value for name, value in self.cleaned_data.items() if value and name != "sort"}
 
     @property
+    def unknown(self) -> dict[str, str]:
+        """The filters that name something that is not there, or not the reader's to see, as they were sent."""
+        return {name: _shown(str(self.data[name])) for name in self.errors if name != "sort"}
+
+    @property
     def column(self) -> str:
         """The database column to sort by, with a minus for descending."""
         self.is_valid()
@@ -69,6 +79,8 @@ class WorkloadFilter(forms.Form):
 
     def narrow(self, rows: QuerySet[Workload]) -> QuerySet[Workload]:
         """The rows that the filter leaves."""
+        if self.unknown:
+            return rows.none()
         chosen = self.chosen
         if chosen.pop("result", ""):
             rows = rows.filter(FAILED_TO_APPLY)

@@ -43,6 +43,12 @@ class EncodedText(serializers.CharField):
         self.validators = []
 
 
+def without_effect(*names: str) -> list[OpenApiParameter]:
+    """Parameters that Run:ai's clients may send, and that ask for nothing Rung has."""
+    told = "Taken for Run:ai's clients; the answer is the same without it."
+    return [OpenApiParameter(name, str, description=told) for name in names]
+
+
 class CountSchema(serializers.Serializer[Any]):
     """How many."""
 

@@ -1,27 +1,32 @@
 """Run:ai's list parameters: `filterBy`, `sortBy`, `sortOrder`, `offset` and `limit`.
 
-A route names its columns once; what is not named is 400, never ignored.
+A route names its columns once; what is not named is 400, never ignored. So is the name or id of something that is not
+there, or not the caller's to see: an empty list would say that it is there and has nothing.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import reduce
 from operator import and_
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_datetime
 
-from portal.core.errors import BadRequest
+from portal.core.actors import Actor
+from portal.core.errors import BadRequest, RungError
 
 LARGEST_PAGE: Final = 500
 PAGE: Final = 50
 LARGEST_OFFSET: Final = 10**9
 LONGEST_NUMBER: Final = 18
 YEARS: Final = range(1900, 3000)
+MOST_NAMES: Final = 2000
+LONGEST_NAME: Final = 100
 
 # Operator -> (lookup, negated). The longest match wins, so the order does not matter.
 OPERATORS: Final[Mapping[str, tuple[str, bool]]] = {
@@ -65,23 +70,62 @@ def as_time(value: str) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What a column may be compared with for equality: a field of the rows that an actor may know of."""
+
+    rows: Callable[[Actor], QuerySet[Any]]
+    field: str = "name"
+
+    def has(self, actor: Actor, value: Any) -> bool:
+        """Is there such a row?"""
+        return self.rows(actor).filter(**{self.field: value}).exists()
+
+    def names(self, actor: Actor) -> Collection[str]:
+        """What could have been meant: names, as ids resemble each other without meaning it."""
+        return list(self.rows(actor).values_list("name", flat=True)[:MOST_NAMES]) if self.field == "name" else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The same for a closed list of words."""
+
+    words: Collection[str]
+
+    def has(self, _actor: Actor, value: Any) -> bool:
+        """Is it one of them?"""
+        return value in self.words
+
+    def names(self, _actor: Actor) -> Collection[str]:
+        """All of them."""
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
-    """What a public field name means in the database, and how its values are read."""
+    """What a public field name means in the database, how its values are read, and which there are."""
 
     path: str
     read: Callable[[str], Any] = as_text
+    known: Known | Words | None = None
 
 
 Columns = Mapping[str, Column]
 
 
-def filters(text: str, columns: Columns) -> Q:
+def filters(text: str, columns: Columns, actor: Actor) -> Q:
     """`name=@llm,phase==Running` as one condition; all parts must hold. Raises BadRequest naming the part."""
     clauses = [clause for clause in text.split(",") if clause]
-    return reduce(and_, (_condition(clause, columns) for clause in clauses), Q())
+    return reduce(and_, (_condition(clause, columns, actor) for clause in clauses), Q())
 
 
-def _condition(clause: str, columns: Columns) -> Q:
+def nearest(value: str, names: Iterable[str]) -> str | None:
+    """The name that is most like the value, whatever its case; None: none is."""
+    plain = {name.lower(): name for name in names}
+    found = get_close_matches(value[:LONGEST_NAME].lower(), plain, n=1)
+    return plain[found[0]] if found else None
+
+
+def _condition(clause: str, columns: Columns, actor: Actor) -> Q:
     match = _CLAUSE.match(clause)
     if match is None or match["field"] not in columns:
         raise _bad("filterBy", f"Cannot filter by {clause[:80]!r}.", columns)
@@ -93,6 +137,8 @@ def _condition(clause: str, columns: Columns) -> Q:
         raise _bad("filterBy", f"{match['value'][:80]!r} is no value of {match['field']}.", columns) from None
     if lookup.startswith("__i") and not isinstance(value, str):
         raise _bad("filterBy", f"{match['operator']} looks into texts, and {match['field']} is none.", columns)
+    if not lookup and column.known and not column.known.has(actor, value):
+        raise _unknown(match["field"], match["value"], column.known.names(actor))
     condition = Q(**{column.path + lookup: value})
     return ~condition if negated else condition
 
@@ -147,6 +193,17 @@ def flag_in(query: Mapping[str, str], name: str, *, default: bool = False) -> bo
     if text not in {"", "true", "false"}:
         raise BadRequest.at(f"/{name}", "not_a_boolean", f"{name} is true or false.", allowed=("true", "false"))
     return text == "true" if text else default
+
+
+def _unknown(field: str, value: str, names: Collection[str]) -> RungError:
+    close = nearest(value, names)
+    hint = f" The nearest is {close!r}." if close else ""
+    return BadRequest.at(
+        "/filterBy",
+        "unknown_name",
+        f"There is no {field} {value[:80]!r} that you may see.{hint}",
+        allowed=[close] if close else [],
+    )
 
 
 def _bad(name: str, message: str, columns: Columns) -> BadRequest:

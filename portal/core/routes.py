@@ -5,24 +5,26 @@
 - `?dryRun=true` on any write runs it whole and takes everything back: the answer is what it would have been, as 200.
 - `Idempotency-Key` on a POST: see `portal.core.repeats`.
 - A read-only credential is refused every method that writes.
+- A query parameter that the route's document does not name is 400: `?dryrun=true` must not write.
 - A write that its actor may not do is kept for the audit trail.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, ClassVar, Final, Literal
 
 from django.db import transaction
 from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.core import repeats
 from portal.core.attempts import attempt, attempted
-from portal.core.errors import Denied
-from portal.core.filtering import flag_in
+from portal.core.errors import BadRequest, Denied
+from portal.core.filtering import flag_in, nearest
 from portal.core.http import actor_of
 from portal.core.refusals import READING, note
 from portal.core.repeats import checked_key
@@ -61,6 +63,7 @@ class Route(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """After the subject is known: a read-only credential ends here."""
         super().initial(request, *args, **kwargs)
+        refuse_unknown(request.query_params, documented(self, str(request.method)))
         if self._writes(request) and getattr(request.auth, "read_only", False):
             raise Denied(_("This access key only reads."), code="read_only_key")
 
@@ -80,6 +83,35 @@ class Route(APIView):
             method = getattr(cls, name, None)
             if method is not None and not hasattr(method, WRAPPED):
                 setattr(cls, name, _writing(method))
+
+
+def documented(view: APIView, method: str) -> frozenset[str]:
+    """The query parameters that the OpenAPI document names for a method of this view."""
+    return _documented(view, "GET" if method == "HEAD" else method)
+
+
+def refuse_unknown(query: Mapping[str, str], known: Collection[str]) -> None:
+    """400 at the first parameter that is not known, with the one that may be meant."""
+    for name in query:
+        if name not in known:
+            close = nearest(name, known)
+            hint = _(" The nearest is %(name)s.") % {"name": close} if close else ""
+            message = _("This request has no parameter %(name)s.") % {"name": name[:80]} + hint
+            raise BadRequest.at(f"/{name[:80]}", "unknown_parameter", message, allowed=sorted(known))
+
+
+def _documented(view: APIView, method: str) -> frozenset[str]:
+    key = (type(view), method)
+    if key not in _NAMED:
+        made = getattr(getattr(view, method.lower(), None), "kwargs", {}).get("schema")
+        schema: Any = made() if made else view.schema
+        schema.view, schema.method = view, method
+        named = schema.get_override_parameters()
+        _NAMED[key] = frozenset(each.name for each in named if each.location == OpenApiParameter.QUERY)
+    return _NAMED[key]
+
+
+_NAMED: Final[dict[tuple[type[APIView], str], frozenset[str]]] = {}
 
 
 def _writing(method: Handler) -> Handler:

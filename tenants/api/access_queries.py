@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import Q
 from drf_spectacular.utils import OpenApiParameter
 
+from portal.core.actors import Actor
 from portal.core.bodies import FILTERS, PAGES
 from portal.core.errors import BadRequest
 from portal.core.filtering import Column, as_number, as_text, as_time, filters
@@ -61,9 +62,9 @@ LISTED: Final = [
 ]
 
 
-def found_by(query: Mapping[str, str]) -> Q:
+def found_by(query: Mapping[str, str], actor: Actor) -> Q:
     """`filterBy` and `search`, which lists and counts share."""
-    asked = filters(query.get("filterBy", ""), COLUMNS)
+    asked = filters(query.get("filterBy", ""), COLUMNS, actor)
     text = _text(query, "search")
     return asked & mentioning(text) if text else asked
 

@@ -164,7 +164,8 @@ class AccessRuleBatchCreate(Route):
 
 
 def _visible(request: Request) -> QuerySet[Membership]:
-    return with_words(visible_rules(actor_of(request))).filter(found_by(request.query_params))
+    actor = actor_of(request)
+    return with_words(visible_rules(actor)).filter(found_by(request.query_params, actor))
 
 
 def _rule(actor: Actor, rule_id: int) -> Membership:

@@ -120,7 +120,7 @@ def _wanted(request: Request) -> QuerySet[AuditRecord]:
     query = request.query_params
     rows = told(readable_records(actor_of(request), {}))
     rows = rows.filter(at__gte=time_in(query, "start"), at__lte=time_in(query, "end"))
-    return rows.filter(filters(query.get("filterBy", ""), FILTERS))
+    return rows.filter(filters(query.get("filterBy", ""), FILTERS, actor_of(request)))
 
 
 def _sorted(rows: QuerySet[AuditRecord], query: Mapping[str, str]) -> QuerySet[AuditRecord]:

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.actors import Actor
-from portal.core.bodies import FILTERS, REFUSALS, CountSchema, checked
+from portal.core.bodies import FILTERS, REFUSALS, CountSchema, checked, without_effect
 from portal.core.errors import Absent
 from portal.core.filtering import filters
 from portal.core.http import actor_of
@@ -31,7 +31,7 @@ class Departments(Route):
     @extend_schema(
         operation_id="get_departments",
         summary="List departments",
-        parameters=[*PAGES, *FILTERS],
+        parameters=[*PAGES, *FILTERS, *without_effect("verbosity")],
         responses={200: DepartmentsSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
@@ -149,7 +149,7 @@ def _wanted(request: Request) -> QuerySet[Department]:
     """What the caller may see, as the query narrows it."""
     query = request.query_params
     rows = with_figures(visible_departments(actor_of(request)), query)
-    return rows.filter(filters(query.get("filterBy", ""), COLUMNS)).select_related("cluster")
+    return rows.filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request))).select_related("cluster")
 
 
 def _department(actor: Actor, key: int) -> Department:

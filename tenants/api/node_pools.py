@@ -20,6 +20,7 @@ from portal.core.http import actor_of
 from portal.core.paging import without_cursor
 from portal.core.routes import Route, Rule
 from portal.core.wire import TENANT_ID, stamp
+from tenants.api.known import CLUSTER_ID
 from tenants.api.org_units import cluster_of
 from tenants.api.physical_schemas import NewPool, PoolChange, PoolSchema, PoolsSchema
 from tenants.permissions import Verb, require
@@ -28,7 +29,7 @@ ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **REFUSALS}
 ADMIN: Final = Rule(Verb.MANAGE_CLUSTERS, "cluster")
 COLUMNS: Final = {
     "name": Column("name"),
-    "clusterId": Column("cluster_id", as_uuid),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
     "phase": Column("phase"),
     "createdAt": Column("created_at", as_time),
     "updatedAt": Column("updated_at", as_time),
@@ -162,7 +163,7 @@ def _change(request: Request, pool_id: int) -> Response:
 
 
 def _wanted(request: Request) -> QuerySet[NodePool]:
-    return _pools().filter(filters(request.query_params.get("filterBy", ""), COLUMNS))
+    return _pools().filter(filters(request.query_params.get("filterBy", ""), COLUMNS, actor_of(request)))
 
 
 def _pools() -> QuerySet[NodePool]:

@@ -16,9 +16,11 @@ from clusters.selectors import STALE_AFTER
 from portal.core.bodies import FILTERS, PAGES, REFUSALS, CountSchema
 from portal.core.errors import Absent
 from portal.core.filtering import Column, as_uuid, filters, ordering
+from portal.core.http import actor_of
 from portal.core.paging import without_cursor
 from portal.core.routes import Route, Rule
 from portal.core.wire import stamp
+from tenants.api.known import CLUSTER_ID, POOL_NAME
 from tenants.api.physical_schemas import NodesSchema
 
 MILLI: Final = 1000
@@ -26,11 +28,11 @@ EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 COLUMNS: Final = {
     "name": Column("name"),
     "status": Column("standing"),
-    "nodePool": Column("pool_called"),
+    "nodePool": Column("pool_called", known=POOL_NAME),
     "gpuType": Column("gpu_type"),
     "nvLinkDomainUid": Column("unknown"),
     "nvLinkCliqueId": Column("unknown"),
-    "clusterUuid": Column("cluster_id", as_uuid),
+    "clusterUuid": Column("cluster_id", as_uuid, CLUSTER_ID),
 }
 SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 
@@ -76,19 +78,21 @@ class ClusterNodes(Route):
         operation_id="get_nodes",
         summary="List a cluster's nodes",
         deprecated=True,
-        parameters=[*PAGES, *FILTERS, SEARCH],
+        parameters=[OpenApiParameter("nodeName", str, description="The whole name."), *PAGES, *FILTERS, SEARCH],
         responses={200: NodesSchema, **REFUSALS},
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         if not Cluster.objects.filter(pk=cluster_id).exists():
             raise Absent
-        return _page(_wanted(request).filter(cluster=cluster_id), request)
+        rows = _wanted(request).filter(cluster=cluster_id)
+        name = request.query_params.get("nodeName", "").replace("\x00", "")
+        return _page(rows.filter(name=name) if name else rows, request)
 
 
 def _wanted(request: Request) -> QuerySet[Node]:
     query = request.query_params
-    rows = told_nodes().filter(filters(query.get("filterBy", ""), COLUMNS))
+    rows = told_nodes().filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows
 

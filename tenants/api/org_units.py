@@ -15,6 +15,7 @@ from portal.core.bodies import REFUSALS, ErrorSchema
 from portal.core.errors import Refused
 from portal.core.filtering import Column, Columns, as_time, as_uuid, ordering
 from portal.core.paging import Part, part_of, without_cursor
+from tenants.api.known import CLUSTER_ID
 from tenants.api.org_figures import FIGURES, TOLD
 from tenants.api.org_schemas import EntrySchema
 from tenants.models import Department, Project
@@ -24,7 +25,7 @@ from tenants.services.scheduling_rules import set_scheduling_rules
 M = TypeVar("M", Project, Department)
 COLUMNS: Final = {
     "name": Column("name"),
-    "clusterId": Column("cluster_id", as_uuid),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
     "createdAt": Column("created_at", as_time),
     **FIGURES,
 }

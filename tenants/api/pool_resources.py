@@ -15,6 +15,7 @@ from portal.core.filtering import Column, as_number, as_uuid, filters, ordering
 from portal.core.http import actor_of
 from portal.core.paging import without_cursor
 from portal.core.routes import Route, Rule
+from tenants.api.known import CLUSTER_ID, DEPARTMENT_ID, POOL_ID, POOL_NAME
 from tenants.api.org_figures import as_devices
 from tenants.api.org_shapes import use_json
 from tenants.api.org_units import SEARCH
@@ -39,14 +40,14 @@ def _as_rank(value: str) -> int:
 
 
 COLUMNS: Final = {
-    "nodePoolName": Column("pool_called"),
-    "nodePoolId": Column("pool", as_number),
+    "nodePoolName": Column("pool_called", known=POOL_NAME),
+    "nodePoolId": Column("pool", as_number, POOL_ID),
     "orgUnitId": Column("pk", as_number),
     "orgUnitName": Column("name"),
     "rank": Column("standing", _as_rank),
-    "clusterId": Column("cluster_id", as_uuid),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
 }
-OF_PROJECTS: Final = {**COLUMNS, "parentId": Column("department_id", as_number)}
+OF_PROJECTS: Final = {**COLUMNS, "parentId": Column("department_id", as_number, DEPARTMENT_ID)}
 OF_DEPARTMENTS: Final = {
     **COLUMNS,
     "gpuDeserved": Column("deserved", as_devices),
@@ -163,7 +164,7 @@ def _wanted(
         deserved=Coalesce(Subquery(quotas.values("gpu_deserved")[:1]), 0),
         weight=Coalesce(Subquery(quotas.values("over_quota_weight")[:1]), plain.over_quota_weight),
     )
-    found = found.filter(filters(query.get("filterBy", ""), columns))
+    found = found.filter(filters(query.get("filterBy", ""), columns, actor_of(request)))
     search = query.get("search", "").replace("\x00", "")
     return found.filter(name__icontains=search) if search else found
 

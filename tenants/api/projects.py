@@ -18,6 +18,7 @@ from portal.core.http import actor_of
 from portal.core.paging import PAGES
 from portal.core.routes import Route, Rule
 from tenants.api import org_units
+from tenants.api.known import DEPARTMENT_ID, DEPARTMENT_NAME
 from tenants.api.org_figures import PHASE, with_figures
 from tenants.api.org_schemas import NewProject, OrgUnitSchema, ProjectChange, ProjectsSchema
 from tenants.api.org_shapes import projects_json
@@ -29,9 +30,9 @@ from tenants.services.resources import set_resources
 
 COLUMNS: Final[Columns] = {
     **org_units.COLUMNS,
-    "departmentId": Column("department_id", as_number),
-    "parentId": Column("department_id", as_number),
-    "parentName": Column("department__name"),
+    "departmentId": Column("department_id", as_number, DEPARTMENT_ID),
+    "parentId": Column("department_id", as_number, DEPARTMENT_ID),
+    "parentName": Column("department__name", known=DEPARTMENT_NAME),
     "phase": PHASE,
 }
 
@@ -160,7 +161,8 @@ class ProjectCount(Route):
 def _wanted(request: Request) -> QuerySet[Project]:
     """What the caller may see, as the query narrows it."""
     query = request.query_params
-    rows = with_figures(visible_projects(actor_of(request)), query).filter(filters(query.get("filterBy", ""), COLUMNS))
+    actor = actor_of(request)
+    rows = with_figures(visible_projects(actor), query).filter(filters(query.get("filterBy", ""), COLUMNS, actor))
     search = query.get("search", "").replace("\x00", "")
     return (rows.filter(name__icontains=search) if search else rows).select_related("cluster", "department")
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from portal.core.actors import Actor
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema, ErrorSchema, checked
-from portal.core.errors import Absent, BadRequest, Refused
+from portal.core.errors import Absent, Refused
 from portal.core.filtering import LARGEST_OFFSET, LARGEST_PAGE, Column, as_time, filters, number_in, ordering
 from portal.core.http import actor_of
 from portal.core.routes import Route, Rule
@@ -196,11 +196,9 @@ def _refuse_unsupported(body: Mapping[str, Any]) -> None:
 def _wanted(request: Request) -> QuerySet[User]:
     require(actor_of(request), Verb.VIEW_ACCESS)
     query = request.query_params
-    if query.get("filter"):
-        raise BadRequest.at("/filter", "unsupported", _("Use filterBy."))
     local = ~Q(("password__startswith", UNUSABLE_PASSWORD_PREFIX))
     rows = User.objects.annotate(is_local=ExpressionWrapper(local, BooleanField())).filter(
-        filters(query.get("filterBy", ""), COLUMNS)
+        filters(query.get("filterBy", ""), COLUMNS, actor_of(request))
     )
     return rows.filter(username__icontains=query.get("search", "").replace("\x00", "")).prefetch_related("groups")
 

@@ -92,7 +92,8 @@ def test_t50_only_the_own_projects_are_listed(
 ) -> None:
     own, foreign = submitted("own"), submitted("foreign", vision_team)
     assert [row["id"] for row in member.get(URL).json()["workloads"]] == [own]
-    assert member.get(f"{URL}?filterBy=projectId=={vision_team.pk}").json()["workloads"] == []
+    filtered = [member.get(f"{URL}?filterBy=projectId=={key}") for key in (vision_team.pk, 999_999)]
+    assert [answer.status_code for answer in filtered] == [400, 400]
     foreign_answer, absent_answer = member.get(f"{URL}/{foreign}"), member.get(f"{URL}/{uuid4()}")
     assert foreign_answer.status_code == absent_answer.status_code == 404
     assert foreign_answer.content == absent_answer.content

@@ -61,6 +61,16 @@ def test_lists_filter_and_say_when_there_is_more(signed_in: Rung, running: Workl
     assert all(row == row.rstrip() for row in rows)
 
 
+def test_a_project_or_phase_that_is_not_there_is_an_error_with_the_nearest_name(
+    signed_in: Rung, running: Workload
+) -> None:
+    for flags, nearest in ((("-p", "llm-taem"), "llm-team"), (("--phase", "runing"), "Running")):
+        ended = signed_in("list", *flags)
+        assert ended.code != 0
+        assert ended.out == ""
+        assert f"The nearest is '{nearest}'." in ended.err
+
+
 def test_pages_of_a_real_portal_follow_each_other_to_the_end(signed_in: Rung, llm_team: Project) -> None:
     WorkloadFactory.create_batch(5, project=llm_team)
     held = Session()

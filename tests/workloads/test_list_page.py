@@ -73,6 +73,23 @@ def test_t51_no_filter_and_no_order_reaches_another_project(
     assert ">vision-team<" not in answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("query", "chip"),
+    [
+        ("?project=no-such-project", "project: no-such-project (not found)"),
+        ("?project=vision-team", "project: vision-team (not found)"),
+        ("?phase=Runing&q=train", "phase: Runing (not found)"),
+    ],
+)
+def test_a_filter_that_names_nothing_the_reader_may_see_is_shown_over_an_empty_table(
+    client_of: Clients, rows: None, alice: User, query: str, chip: str
+) -> None:
+    page = client_of(alice).get(f"/workloads/{query}").content.decode()
+    assert chip in page
+    assert names(page) == []
+    assert "No workload matches these filters." in page
+
+
 def test_t51_a_forged_page_is_400(client_of: Clients, rows: None, alice: User) -> None:
     assert client_of(alice).get("/workloads/?after=bm9uZQ").status_code == 400
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.actors import Actor
-from portal.core.bodies import REFUSALS, AcceptedSchema, ErrorSchema, checked
+from portal.core.bodies import REFUSALS, AcceptedSchema, ErrorSchema, checked, without_effect
 from portal.core.errors import BadRequest
 from portal.core.filtering import flag_in
 from portal.core.http import actor_of
@@ -36,6 +36,7 @@ MEANT_FOR: Final[Mapping[str, str]] = {
     "isDistributed": "distributed",
     "isInference": "inference",
 }
+COMPLIANCE: Final = without_effect("complyToProject", "complyToWorkloadType", "complyToReplicaType", "statusInfo")
 USAGE: Final = OpenApiParameter("usageInfo", bool, description="Adds `usedBy`: the templates that refer to it.")
 
 
@@ -61,6 +62,7 @@ class Assets(Route):
             OpenApiParameter("includeDescendants", bool, description="And those kept below the one with the id."),
             *(OpenApiParameter(name, bool, description=f"Meant for: {word}.") for name, word in MEANT_FOR.items()),
             USAGE,
+            *COMPLIANCE,
         ],
         responses={200: AssetsSchema, **REFUSALS},
     )
@@ -98,7 +100,7 @@ class OneAsset(Route):
     @extend_schema(
         operation_id="get_asset",
         summary="Read an asset",
-        parameters=[USAGE],
+        parameters=[USAGE, *COMPLIANCE],
         responses={200: AssetSchema, **REFUSALS},
     )
     def get(self, request: Request, kind: str, asset_id: UUID) -> Response:

@@ -81,7 +81,7 @@ class Types(Route):
         """Every type that is offered; `externalTypesOnly=true` leaves the native ones out."""
         query = request.query_params
         rows = workload_types(withdrawn=flag_in(query, "withdrawn")).filter(
-            filters(query.get("filterBy", ""), TYPE_COLUMNS)
+            filters(query.get("filterBy", ""), TYPE_COLUMNS, actor_of(request))
         )
         rows = rows.order_by(ordering(query, TYPE_COLUMNS, "name"))
         if flag_in(query, "externalTypesOnly"):

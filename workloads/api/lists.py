@@ -8,36 +8,37 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.core.bodies import FILTERS, REFUSALS, CountSchema
-from portal.core.filtering import Column, as_number, as_time, as_uuid, filters, flag_in, ordering
+from portal.core.filtering import Column, Known, Words, as_number, as_time, as_uuid, filters, flag_in, ordering
 from portal.core.http import actor_of
 from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
+from tenants.api.known import CLUSTER_ID, DEPARTMENT_ID, DEPARTMENT_NAME, POOL_NAME, PROJECT_ID, PROJECT_NAME
 from workloads.api.schemas import WorkloadSchema, WorkloadsSchema
 from workloads.api.shapes import PENDING_REASONS, workload_json
 from workloads.apply_failures import FAILED_TO_APPLY
-from workloads.models import Workload
+from workloads.models import Category, Phase, Priority, Workload, WorkloadType
 from workloads.selectors import visible_workloads, workload_or_404
 from workloads.selectors.waiting import why_waiting
 
 COLUMNS: Final = {
-    "type": Column("type__name"),
+    "type": Column("type__name", known=Known(lambda _actor: WorkloadType.objects.all())),
     "name": Column("name"),
-    "clusterId": Column("project__cluster_id", as_uuid),
-    "projectId": Column("project_id", as_number),
-    "projectName": Column("project__name"),
-    "departmentId": Column("project__department_id", as_number),
-    "departmentName": Column("project__department__name"),
+    "clusterId": Column("project__cluster_id", as_uuid, CLUSTER_ID),
+    "projectId": Column("project_id", as_number, PROJECT_ID),
+    "projectName": Column("project__name", known=PROJECT_NAME),
+    "departmentId": Column("project__department_id", as_number, DEPARTMENT_ID),
+    "departmentName": Column("project__department__name", known=DEPARTMENT_NAME),
     "createdAt": Column("created_at", as_time),
     "deletedAt": Column("deleted_at", as_time),
     "completedAt": Column("completed_at", as_time),
     "phaseUpdatedAt": Column("phase_at", as_time),
     "submittedBy": Column("submitted_by"),
-    "phase": Column("phase"),
-    "nodepool": Column("pool_name"),
+    "phase": Column("phase", known=Words(Phase.values)),
+    "nodepool": Column("pool_name", known=POOL_NAME),
     "allocatedGPU": Column("allocated_gpu_milli", as_number),
-    "category": Column("category"),
+    "category": Column("category", known=Known(lambda _actor: Category.objects.all())),
     "priority": Column("priority_value", as_number),
-    "priorityClassName": Column("priority__name"),
+    "priorityClassName": Column("priority__name", known=Known(lambda _actor: Priority.objects.all())),
     "totalPendingTimeSeconds": Column("pending_seconds", as_number),
     "totalRunningTimeSeconds": Column("running_seconds", as_number),
 }
@@ -106,8 +107,9 @@ def _why_pending(workload: Workload) -> list[dict[str, str]] | None:
 
 def _wanted(request: Request) -> QuerySet[Workload]:
     query = request.query_params
-    rows = visible_workloads(actor_of(request), deleted=flag_in(query, "deleted"))
-    rows = rows.filter(filters(query.get("filterBy", ""), COLUMNS))
+    actor = actor_of(request)
+    rows = visible_workloads(actor, deleted=flag_in(query, "deleted"))
+    rows = rows.filter(filters(query.get("filterBy", ""), COLUMNS, actor))
     if flag_in(query, "failedToApply"):
         rows = rows.filter(FAILED_TO_APPLY)
     search = query.get("search", "").replace("\x00", "")

@@ -14,16 +14,17 @@ from portal.core.filtering import Column, as_time, as_uuid, filters, flag_in, or
 from portal.core.http import actor_of
 from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
+from tenants.api.known import CLUSTER_ID, POOL_NAME
 from workloads.api.pod_shapes import ENDED, pod_json
 from workloads.api.reading_schemas import PodsSchema
 from workloads.selectors import workload_or_404
 from workloads.selectors.pods import homes_of, owners_of, visible_pods
 
 COLUMNS: Final = {
-    "clusterId": Column("cluster_id", as_uuid),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
     "workloadId": Column("owner_id"),
     "nodeName": Column("node_name"),
-    "currentNodepool": Column("pool_name"),
+    "currentNodepool": Column("pool_name", known=POOL_NAME),
     "createdAt": Column("created_at", as_time),
     "completedAt": Column("ended_at", as_time),
     "deletedAt": Column("gone_at", as_time),
@@ -94,7 +95,8 @@ class PodCount(Route):
 
 def _wanted(request: Request) -> QuerySet[ObservedPod]:
     query = request.query_params
-    rows = _searched(visible_pods(actor_of(request)), request).filter(filters(query.get("filterBy", ""), COLUMNS))
+    actor = actor_of(request)
+    rows = _searched(visible_pods(actor), request).filter(filters(query.get("filterBy", ""), COLUMNS, actor))
     completed = COMPLETED.get(asked := query.get("completed", "").lower(), asked)
     if isinstance(completed, str):
         raise BadRequest.at("/completed", "out_of_range", "completed is true, false or all.", allowed=COMPLETED)

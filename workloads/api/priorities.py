@@ -50,7 +50,7 @@ class Priorities(Route):
         """Every offered priority with its sync per cluster."""
         query = request.query_params
         offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True)
-        rows = offered.filter(filters(query.get("filterBy", ""), COLUMNS))
+        rows = offered.filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
         rows = rows.order_by(ordering(query, COLUMNS, "value"), "name")
         clusters, changing = _sync()
         return Response({"priorities": [priority_json(row, clusters, changing) for row in rows]})

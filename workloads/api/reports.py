@@ -140,7 +140,7 @@ class ReportFile(Route):
 def _wanted(request: Request) -> QuerySet[Report]:
     """The caller's own, as the query narrows them."""
     query = request.query_params
-    rows = reports_of(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS))
+    rows = reports_of(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
     return rows.filter(name__icontains=text) if (text := query.get("search", "").replace("\x00", "")) else rows
 
 

@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.core.bodies import FILTERS, REFUSALS, CountSchema, ErrorSchema, checked
+from portal.core.bodies import FILTERS, REFUSALS, CountSchema, ErrorSchema, checked, without_effect
 from portal.core.errors import BadRequest, Conflict, Refused
 from portal.core.filtering import LARGEST_OFFSET, Column, as_number, as_time, as_uuid, filters, number_in, ordering
 from portal.core.http import actor_of
@@ -18,6 +18,7 @@ from portal.core.marks import steady
 from portal.core.paging import PAGES, part_of
 from portal.core.routes import Route, Rule
 from tenants.api.authentication import marks_of
+from tenants.api.known import CLUSTER_ID, DEPARTMENT_ID, PROJECT_ID
 from tenants.models import Project
 from tenants.permissions import grants_read_once
 from workloads.api.native import issue_json
@@ -58,9 +59,9 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "description": Column("description"),
     "workloadType": Column("kind", _kind),
     "scopeType": Column("scope"),
-    "clusterId": Column("cluster_id", as_uuid),
-    "departmentId": Column("department_id", as_number),
-    "projectId": Column("project_id", as_number),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
+    "departmentId": Column("department_id", as_number, DEPARTMENT_ID),
+    "projectId": Column("project_id", as_number, PROJECT_ID),
     "createdBy": Column("created_by"),
     "createdAt": Column("created_at", as_time),
     "updatedBy": Column("updated_by"),
@@ -72,6 +73,7 @@ COMPLY: Final = OpenApiParameter(
     int,
     description="Adds `complianceIssues`: why a submission to this project would be refused.",
 )
+REFINED: Final = without_effect("complyToWorkloadType", "complyToReplicaType")
 
 
 CLEARED: Final = frozenset({"spec", "assets", "master", "masterSpecSameAsWorker"})
@@ -97,7 +99,7 @@ class Templates(Route):
     @extend_schema(
         operation_id="list_templates1",
         summary="List templates",
-        parameters=[*PAGES, *WANTED, COMPLY],
+        parameters=[*PAGES, *WANTED, COMPLY, *REFINED],
         responses={200: TemplatesSchema, **REFUSALS},
     )
     def get(self, request: Request) -> Response:
@@ -169,7 +171,7 @@ class TemplatesOfKind(Route):
     @extend_schema(
         operation_id="list_templates_of_kind",
         summary="List templates of one kind",
-        parameters=[*PAGES, *WANTED, COMPLY],
+        parameters=[*PAGES, *WANTED, COMPLY, *REFINED],
         responses={200: TemplatesSchema, **REFUSALS},
     )
     def get(self, request: Request, kind: str) -> Response:
@@ -284,7 +286,7 @@ class OneInferenceTemplate(KeptTemplate):
 
 def _wanted(request: Request) -> QuerySet[WorkloadTemplate]:
     query = request.query_params
-    rows = visible_templates(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS))
+    rows = visible_templates(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows
 
