@@ -124,7 +124,7 @@ def _ticked(verb: str, *, stopped: bool = False) -> Callable[[Scene], Thing]:
     def make(scene: Scene) -> Thing:
         ids = [str(scene.workload(stopped=stopped).pk) for _ in range(2)]
         standing = Workload.objects.filter(pk__in=ids).values_list("desired_phase", flat=True)
-        return reverse("workloads:bulk"), {"verb": verb, "id": ids}, lambda: tuple(standing.all())
+        return reverse("workloads:bulk"), {"verb": verb, "id": ids, "sure": "yes"}, lambda: tuple(standing.all())
 
     return make
 
