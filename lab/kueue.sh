@@ -1,7 +1,11 @@
 # Read by lab/cluster: Kueue and JobSet as processes of the cluster, with their kinds and webhooks.
-kueue() ( # kueue KUBECONFIG: its kinds, its program as one of the cluster's processes, its webhooks and its API by address
+kueue() ( # kueue KUBECONFIG [OPTION…]: its kinds, its program as one of the cluster's processes, its webhooks and its API by address
   # in a condition `set -e` does not hold
   admin=("$bin/kubectl" --kubeconfig "$1")
+  frameworks="batch/job, jobset.x-k8s.io/jobset" hooked="-batch-v1-job|-jobset-x-k8s-io-|-kueue-x-k8s-io-"
+  if [[ " $* " == *" --kueue-pods "* ]]; then
+    frameworks+=", pod, deployment, statefulset" hooked+="|--v1-pod|-apps-v1-deployment|-apps-v1-statefulset"
+  fi
   of=$bin/kueue.d own=$folder/kueue port=$(free_port) probe=$(free_port) visible=$(free_port)
   certs=$own/etc/kueue/metrics/certs
   mkdir -p "$certs" "$own$folder/bin" || exit
@@ -25,7 +29,7 @@ visibilityServer: {bindAddress: 127.0.0.1, bindPort: $visible}
 leaderElection: {leaderElect: false}
 internalCertManagement: {enable: false}
 clientConnection: {qps: 300, burst: 500}
-integrations: {frameworks: [batch/job, jobset.x-k8s.io/jobset]}
+integrations: {frameworks: [$frameworks]}
 YAML
   "${admin[@]}" --namespace kueue-system create configmap kueue-manager-config \
     --from-file="controller_manager_config.yaml=$own/kueue.yaml" > /dev/null || exit # where Rung reads it
@@ -38,7 +42,7 @@ YAML
     --kubeconfig=/kubeconfig --zap-log-level=1 > "$folder/logs/kueue.log" 2>&1 < /dev/null 9>&- &
   echo $! > "$folder/pids/kueue.pid"
   until listens "$port" && listens "$visible" && listens "$jobs"; do gone "$(< "$folder/pids/kueue.pid")" && exit 1; sleep 0.1; done
-  webhooks kueue "$port" '-batch-v1-job|-jobset-x-k8s-io-|-kueue-x-k8s-io-' < "$of/webhooks.yaml" | "${admin[@]}" apply --server-side -f - > /dev/null || exit
+  webhooks kueue "$port" "$hooked" < "$of/webhooks.yaml" | "${admin[@]}" apply --server-side -f - > /dev/null || exit
   webhooks jobset "$jobs" -jobset-x-k8s-io- < "$bin/jobset.d/webhooks.yaml" | "${admin[@]}" apply --server-side -f - > /dev/null || exit
   visibility "$visible" | "${admin[@]}" apply --server-side -f - > /dev/null || exit
   kinds=clusterqueues,cohorts,localqueues,resourceflavors,workloadpriorityclasses,workloads,topologies,jobsets

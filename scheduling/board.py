@@ -76,7 +76,7 @@ class Board:
         """Count what a pod group holds and asks for; pods on unknown nodes count for the queue only."""
         holding, waiting = total(group.holding), total(group.waiting)
         self.active[group.name] = len(group.holding)
-        self.ledger.charge(group.queue, holding, preemptible=group.preemptible)
+        self.ledger.charge(group.queue, group.total if group.made else holding, preemptible=group.preemptible)
         self.ledger.request(group.queue, holding + waiting)
         seats = [Seat(group, pod, self.rooms.get(pod.node)) for pod in group.pods if pod.node is not None]
         self.seats_of[group.name] = seats
@@ -164,11 +164,12 @@ class Board:
 
     def _count(self, group: PodGroup, amount: Resources, pods: int) -> None:
         self.active[group.name] += pods
-        self.ledger.charge(group.queue, amount, preemptible=group.preemptible)
+        if not group.made:
+            self.ledger.charge(group.queue, amount, preemptible=group.preemptible)
 
     def refusal(self, group: PodGroup, asked: Resources) -> Pend | None:
-        """Limits and quotas of its queue and departments; None when they allow it."""
-        return self.ledger.refusal(group.queue, asked, preemptible=group.preemptible)
+        """Limits and quotas of its queue and departments; None when they allow it, or did before its pods were made."""
+        return None if group.made else self.ledger.refusal(group.queue, asked, preemptible=group.preemptible)
 
     def find(self, group: PodGroup, asked: Resources, *, now: bool) -> Room | None:
         """The best node for one pod: where most or fewest of its own are, as it wants; then by its pool's strategy."""

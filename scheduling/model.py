@@ -104,6 +104,8 @@ class PodGroup:
     of groups of the same kin count as its own; empty: only those of the group.
     min_runtime: how long its pods have run at least before they may be taken, whoever wants the room, in the unit of
     the time stamps (Volcano, where it is configured to ask).
+    made: all its pods exist, and a ResourceQuota counts them from then on until they are gone (kube); else whoever
+    waits asks it first.
     """
 
     name: str
@@ -125,6 +127,7 @@ class PodGroup:
     placement: Strategy | None = None
     kin: str = ""
     min_runtime: int = 0
+    made: bool = False
 
     @property
     def waiting(self) -> tuple[Pod, ...]:

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from clusters.ports import Promise
 from portal.core.errors import Problem
 from scheduling.priority import Effective
 from workloads.models import Workload
 from workloads.sentences import gpu_time_text, gpus_text
+
+NAMED: Final = 3
+"""So many workloads are named in one sentence."""
 
 
 class Verdict(StrEnum):
@@ -159,6 +163,17 @@ def holding_sentence(pool: str, part: Part) -> str:
     """Too few of its pods start for it to run: those hold what they have meanwhile."""
     verbs = ("gets", "holds") if part.starting == 1 else ("get", "hold")
     return f"Waits: {part.pods} {verbs[0]} a node in {pool} now and {verbs[1]} it. {part.rest}."
+
+
+def absent_sentence(names: Sequence[str], *, starting: int, coming: int, evicted: int) -> str:
+    """Workloads of a higher priority have no pod at the moment. The rest: what is foretold with their pods there."""
+    shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    who = f"{shown} ({'a higher priority' if len(names) == 1 else 'of higher priorities'})"
+    has = "has no pod now: its controller pauses" if len(names) == 1 else "have no pod now: their controllers pause"
+    pods = "1 pod" if starting + coming == 1 else f"{starting + coming} pods"
+    does = f"{pods} of this workload would start" if starting + coming else "this workload would wait"
+    whom = f", evicting {evicted} workload{'' if evicted == 1 else 's'}" if evicted else ""
+    return f"{who} {has} before the next try. Should {'that' if len(names) == 1 else 'one'} come first, {does}{whom}."
 
 
 def eviction_sentence(

@@ -19,6 +19,11 @@ HOLDING: Final = frozenset({"Running", "Degraded", "Updating"})
 NO_CONTROLLER: Final = "NoController"  # the reason of what nothing in its cluster has answered
 HELD_BACK: Final = "HeldBack"  # the reason of what Rung does not hand over yet, lest it evict young work
 
+REFUSED_PODS: Final = frozenset(
+    {"OverLimit", "NonPreemptibleOverQuota", "OverPriorityCap", "ExceededQuota", "FailedCreate"}
+)
+"""Reasons of pods that could not even be created."""
+
 _ALIVE = frozenset({"Pending", "Initializing", "Running", "Degraded", "Updating", "Unknown"})
 _ENDS = frozenset({"Completed", "Failed", "Stopping", "Deleting"})
 

@@ -2,7 +2,7 @@
 
 KAI: queues per project and department in every pool, a pod group per workload. kube-scheduler: one queue per namespace
 that stands for its ResourceQuota, every pod for itself; where it knows gangs, those of a gang together. Pods of others
-count too; waiting workloads that have no pods yet are added from their specs.
+count too; waiting workloads that are about to have pods are added from their specs.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,10 +28,11 @@ from scheduling.resources import Limit, Resources
 from scheduling.taints import Taint, Toleration
 from tenants.models import Project
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle import HELD_BACK, LIVE, WAITING
-from workloads.models import DesiredPhase, Workload
+from workloads.lifecycle import LIVE
+from workloads.models import Workload
 from workloads.node_choice import borne_taints, selected_labels, shared_topology, wanted_placement
 from workloads.owners import workload_ids
+from workloads.unmade import unmade
 
 ANY_POOL: Final = "default"
 MINUTE: Final = 60_000_000  # microseconds, the unit of every time stamp here
@@ -286,6 +287,7 @@ def _group(
         never_preempts=first.never_preempts,
         node_selector=first.node_selector,
         tolerations=tuple(Toleration(**each) for each in first.tolerations),
+        made=homes is None,
     )
 
 
@@ -297,15 +299,18 @@ def _pod(pod: ObservedPod) -> Pod:
 
 
 def _unborn(cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool]) -> Iterator[PodGroup]:
-    """Waiting workloads that nothing has been observed of yet, but those that Rung itself holds back."""
-    seen = {pod.owner_id for pod in pods}
-    by_name = {pool.name: pool for pool in pools}
-    rows = Workload.objects.filter(
-        project__cluster=cluster, phase__in=WAITING, desired_phase=DesiredPhase.RUNNING, deleted_at__isnull=True
-    )
-    for workload in rows.exclude(phase_reason=HELD_BACK).select_related("project", "priority"):
-        if str(workload.pk) not in seen and (pool := by_name.get(workload.pool_name)):
-            yield from groups_of(wanted_of(workload, pool), cluster.flavour)
+    """Waiting workloads that nothing has been observed of yet."""
+    for each in unmade(cluster, pools, pods):
+        if not each.later:
+            yield from groups_of(wanted_of(each.workload, each.pool), cluster.flavour)
+
+
+def coming_later(cluster: Cluster) -> Mapping[Workload, tuple[PodGroup, ...]]:
+    """Waiting workloads that no snapshot has, since their controllers pause: what a scheduler will see of them."""
+    found = unmade(cluster, cluster.node_pools.all(), list(_pods(cluster, ())))
+    return {
+        each.workload: groups_of(wanted_of(each.workload, each.pool), cluster.flavour) for each in found if each.later
+    }
 
 
 def wanted_of(workload: Workload, pool: NodePool) -> Wanted:

@@ -3,7 +3,7 @@
 Source: kube-scheduler's default preemption, checked decision by decision against a real one (docs/model.md).
 
 - Nothing knows queues or gangs; a queue in the snapshot acts as a ResourceQuota: over it a pod is not even created, so
-  nothing is evicted for it.
+  nothing is evicted for it. Pods that exist (`PodGroup.made`) count there while they wait and until they are gone.
 - Room that ending pods will leave is nobody's yet. They count as victims like any other: taking them costs nothing
   more, but the order below does not spare others for their sake.
 - Room promised to a nominated pod is kept from pods of equal or lower priority, not from stronger ones.

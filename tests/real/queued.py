@@ -16,9 +16,9 @@ from workloads.models import Workload
 
 
 @contextmanager
-def with_kueue() -> Iterator[LabCluster]:
-    """A control plane on which Kueue runs."""
-    with own_cluster("--kueue", flavour="kueue") as cluster:
+def with_kueue(*options: str) -> Iterator[LabCluster]:
+    """A control plane on which Kueue runs, with these further options of `lab/cluster up`."""
+    with own_cluster("--kueue", *options, flavour="kueue") as cluster:
         eventually(lambda: all(is_listed(cluster, kind) for kind in FLAVOURS["kueue"].kinds()), seconds=30)
         yield cluster
 

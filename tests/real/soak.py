@@ -6,6 +6,7 @@ Jobs between two tries included. `python -m pytest tests/real/test_soak.py` says
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -87,7 +88,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One forecast beside what happened. cautions: those that are of this moment, not of its scheduler at all times."""
+    """One forecast beside what happened. cautions: those of this moment; before: who was there."""
 
     number: int
     asked: Asked
@@ -95,6 +96,7 @@ class Step:
     seen: Fate
     sentence: str
     cautions: tuple[str, ...]
+    before: tuple[str, ...]
 
     @property
     def agrees(self) -> bool:
@@ -102,7 +104,10 @@ class Step:
 
     def __str__(self) -> str:
         said = f"step {self.number:2}: {self.asked}: foretold {self.foretold}, seen {self.seen}"
-        return said if self.agrees else f"{said}\n    said: {self.sentence}\n    cautions: {list(self.cautions)}"
+        if self.agrees:
+            return said
+        there = "\n    ".join(("there was:", *self.before))
+        return f"{said}\n    said: {self.sentence}\n    cautions: {list(self.cautions)}\n    {there}"
 
 
 def drawn(dice: random.Random) -> Asked:
@@ -186,10 +191,24 @@ class Soak:
     def _come(self, number: int, asked: Asked) -> Step:
         name, project = f"w{number}", self._project(asked)
         spec = spec_of(manifest_of(asked, name), namespace=project.namespace, **asked.chosen)
+        before = self._there()
         answer = forecast(spec=spec, project=project, actor=SYSTEM)
         workload = self._submit(asked, name)
         seen = self._fate(workload) if workload else Fate(0, frozenset(), refused=True)
-        return Step(number, asked, foretold(answer), seen, answer.sentence, _of_the_moment(project, answer))
+        return Step(number, asked, foretold(answer), seen, answer.sentence, _of_the_moment(project, answer), before)
+
+    def _there(self) -> tuple[str, ...]:
+        """A line for each workload: its pods by node, and why others wait."""
+        pods: dict[str, list[str]] = defaultdict(list)
+        for pod in ObservedPod.objects.filter(cluster=self.product.cluster, gone_at=None):
+            word = "leaving " if pod.deletion_at else ""
+            pods[pod.owner_id].append(f"{word}{pod.node_name or pod.nominated_node or pod.reason or 'nowhere'}")
+        rows = Workload.objects.filter(phase__in=LIVE, deleted_at=None).select_related("project").order_by("created_at")
+        return tuple(
+            f"{row.name} of {row.project.name}: {row.type.name} of {row.pod_count}, {row.gpu_milli // GPU} GPU "
+            f"{row.cpu_milli // GPU} CPU, {row.priority_value}: {row.phase} {row.phase_reason} {pods[str(row.pk)]}"
+            for row in rows
+        )
 
     def _fate(self, workload: Workload) -> Fate:
         before = set(PreemptionRecord.objects.values_list("pk", flat=True))

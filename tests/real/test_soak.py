@@ -32,6 +32,11 @@ def with_kube() -> AbstractContextManager[LabCluster]:
     return own_cluster()
 
 
+def with_kueue_and_pods() -> AbstractContextManager[LabCluster]:
+    """A control plane on which Kueue queues everything that the soak submits."""
+    return with_kueue("--kueue-pods")
+
+
 def with_kai() -> AbstractContextManager[LabCluster]:
     """A control plane on which KAI runs as it ships."""
     by_hand("LAB_KAI_BIN", "KAI 0.17.0")
@@ -40,7 +45,7 @@ def with_kai() -> AbstractContextManager[LabCluster]:
 
 CLUSTERS: dict[str, tuple[Callable[[], AbstractContextManager[LabCluster]], tuple[Kind, ...]]] = {
     "kube": (with_kube, ()),
-    "kueue": (with_kueue, (KUEUE_WORKLOAD,)),
+    "kueue": (with_kueue_and_pods, (KUEUE_WORKLOAD,)),
     "kai": (with_kai, (KAI_POD_GROUP,)),
 }
 

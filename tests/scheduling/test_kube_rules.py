@@ -1,5 +1,7 @@
 """Plain kube-scheduler: pod by pod, any namespace, no queues, no gangs, nothing protected."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduling.cycle import cycle, preview
@@ -174,3 +176,38 @@ def test_two_equal_workloads_take_two_victims() -> None:
     decisions = decide(node("a", 1), node("b", 1), *work, gang("one", priority="high"), gang("two", priority="high"))
     evicted = {(d.victim.name, d.for_group) for d in decisions if isinstance(d, Evict)}
     assert evicted == {("cheap", "one"), ("dear", "two")}
+
+
+def test_pods_that_exist_count_against_a_quota_while_they_wait_and_until_they_are_gone() -> None:
+    team = queue("team", limit=4)
+    waits = replace(gang("waits", gpus=8, priority="high"), made=True)
+    small = gang("mine", gpus=1)
+    over = preview(snapshot(node("n", 4), team, waits), small, flavour="kube")
+    assert (over.kind, over.pend and over.pend.reason, over.pend and over.pend.used.gpu) == (
+        Kind.PENDING,
+        Reason.OVER_LIMIT,
+        8000,
+    )
+    leaving = replace(gang("leaves", gpus=4, nodes=("n",), terminating=True), made=True)
+    assert preview(snapshot(node("n", 8), team, leaving), small, flavour="kube").kind is Kind.PENDING
+
+
+def test_a_pod_that_exists_has_passed_its_quota_and_starts_whatever_it_says_now() -> None:
+    made = replace(gang("made", gpus=8), made=True)
+    found = cycle(snapshot(node("n", 8), queue("team", limit=4), made), flavour="kube")
+    assert [type(each) for each in found] == [Start]
+
+
+def test_a_victim_that_exists_gives_its_quota_back_only_when_it_is_gone() -> None:
+    weak = replace(running("weak", "n", gpus=4, priority="low"), made=True)
+    found = preview(
+        snapshot(node("n", 4), queue("team", limit=8), weak),
+        gang("mine", gpus=4, pods=2, priority="medium"),
+        flavour="kube",
+    )
+    assert (found.kind, found.coming, found.waiting, found.pend and found.pend.reason) == (
+        Kind.PREEMPTS,
+        1,
+        1,
+        Reason.OVER_LIMIT,
+    )

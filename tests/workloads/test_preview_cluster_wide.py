@@ -20,8 +20,9 @@ from tests.factories.tenants import (
     ProjectQuotaFactory,
     UserFactory,
 )
-from tests.factories.workloads import bare_pod, deployment, pytorch_job, spec_of
+from tests.factories.workloads import WorkloadFactory, bare_pod, deployment, pytorch_job, spec_of
 from workloads.forecasts import Forecast, Verdict
+from workloads.models import Priority, Workload
 from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
@@ -250,3 +251,57 @@ def test_a_workload_whose_first_pods_start_in_its_first_pool_is_tried_in_no_othe
     team = Project.objects.select_related("cluster", "department").get(pk=kube.team.pk)
     answer = forecast(spec=spec, project=team, actor=SYSTEM)
     assert (answer.verdict, answer.pool, answer.starting, answer.waiting) == (Verdict.STARTS, "h100", 1, 1)
+
+
+def between_pods(kube: Kube, name: str, priority: str, **row: Any) -> Workload:
+    """One GPU is asked for; its last pod is gone, and its controller makes no new one yet."""
+    chosen = Priority.objects.get(name=priority)
+    workload: Workload = WorkloadFactory(project=kube.team, name=name, priority=chosen, **row)
+    kube.pod(f"{name}-pod", "a", owner_id=str(workload.pk), gone_at=NOON, namespace=kube.team.namespace)
+    return workload
+
+
+def test_a_stronger_job_between_two_pods_is_not_taken_as_first_and_the_doubt_has_its_name(kube: Kube) -> None:
+    kube.node("a", 1)
+    between_pods(kube, "again", "high")
+    between_pods(kube, "weaker", "very-low")
+    answer = kube.ask()
+    assert answer.verdict is Verdict.STARTS
+    [doubt] = [each for each in answer.cautions if "has no pod now" in each]
+    assert doubt == (
+        "again (a higher priority) has no pod now: its controller pauses before the next try. Should that come first, "
+        "this workload would wait."
+    )
+    member = MembershipFactory(project=kube.team, user=UserFactory()).user
+    assert doubt in kube.ask(actor=acting(member)).cautions
+
+
+def test_where_it_makes_no_difference_no_doubt_is_named(kube: Kube) -> None:
+    kube.node("a", 2)
+    between_pods(kube, "again", "high")
+    assert not [each for each in kube.ask().cautions if "no pod now" in each]
+
+
+def test_who_was_refused_by_a_quota_comes_when_its_controller_tries_again(kube: Kube) -> None:
+    kube.node("a", 1)
+    high = Priority.objects.get(name="high")
+    for name in ("one", "two", "three", "four"):
+        WorkloadFactory(project=kube.team, name=name, priority=high, phase_reason="OverLimit")
+    answer = kube.ask()
+    [doubt] = [each for each in answer.cautions if "have no pod now" in each]
+    assert (answer.verdict, doubt.count(" and 1 more (of higher priorities) ")) == (Verdict.STARTS, 1)
+
+
+def test_a_stronger_one_whose_pods_are_about_to_come_is_first(kube: Kube) -> None:
+    kube.node("a", 1)
+    WorkloadFactory(project=kube.team, priority=Priority.objects.get(name="high"))
+    assert kube.ask().verdict is Verdict.WAITS
+
+
+def test_while_its_last_pod_is_ending_a_job_is_between_two_pods_already(kube: Kube) -> None:
+    kube.node("a", 1)
+    workload: Workload = WorkloadFactory(project=kube.team, name="again", priority=Priority.objects.get(name="high"))
+    kube.pod("failed", "a", gpus=1, owner_id=str(workload.pk), phase="Failed", namespace=kube.team.namespace)
+    kube.pod("ends", "a", gpus=1, owner_id=str(workload.pk), deletion_at=NOON, namespace=kube.team.namespace)
+    kube.node("b", 1)
+    assert any(each.startswith("again (a higher priority) has no pod now") for each in kube.ask().cautions)

@@ -19,7 +19,7 @@ from scheduling.decisions import Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Preemptibility
 from scheduling.reasons import Reason
-from workloads.lifecycle import HELD_BACK, NO_CONTROLLER, WAITING
+from workloads.lifecycle import HELD_BACK, NO_CONTROLLER, REFUSED_PODS, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.selectors.configuration import configured_so
 from workloads.selectors.protection import held_off
@@ -27,10 +27,7 @@ from workloads.sentences import duration_text, pend_sentence
 from workloads.snapshots import groups_of, queue_labels, snapshot_of, wanted_of, workload_of
 
 STALE_SECONDS: Final = 300
-# Reasons of pods that could not even be created. Delays: the workqueues of Kubernetes' controllers.
-REFUSED_PODS: Final = frozenset(
-    {"OverLimit", "NonPreemptibleOverQuota", "OverPriorityCap", "ExceededQuota", "FailedCreate"}
-)
+# Delays: the workqueues of Kubernetes' controllers.
 ASKED_AGAIN: Final = (
     "That was the last answer: its controller asks again with growing delays (a Job's up to a minute, a Deployment's "
     "up to a quarter of an hour), so room that was freed meanwhile is not taken at once"

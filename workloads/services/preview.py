@@ -55,6 +55,7 @@ from workloads.selectors.foreign import foreign_pods
 from workloads.selectors.protection import held_off, protection_sentences
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
+from workloads.services.doubts import doubts
 from workloads.services.limits import limit_sentences
 from workloads.services.submission import category_of, resolve_for, type_of
 from workloads.snapshots import Wanted, groups_of, queue_labels, snapshot_of, workload_of
@@ -215,6 +216,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
             *base.cautions,
             *_cautions(stage.project.cluster, outcome),
             *shard_cautions(stage.project.cluster, pool.name),
+            *doubts(stage.project.cluster, stage.actor, snapshot, _candidates(stage, pool), outcome),
         ),
         over_quota=outcome.over_quota,
         assurances=(*base.assurances, *(_held_off(stage, pool, snapshot) if verdict is Verdict.WAITS else ())),
