@@ -1,21 +1,23 @@
 """What is used, borrowed and left per project and node pool, in a fixed number of queries for any list of projects."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from django.db.models import Sum
 from django.utils.translation import gettext as _
 
-from clusters.models import Cluster, Node, NodePool, ObservedPod
-from portal.core.display import gpu_text, gpus_text
+from clusters.flavours import flavour_for
+from clusters.models import Cluster, ClusterState, NodePool
 from portal.core.marks import Kept
+from scheduling.headroom import Headroom
 from scheduling.resources import Limit, Resources
+from tenants.headroom_words import Place, sentence_of
+from tenants.headrooms import headrooms_of
 from tenants.models import Department, DepartmentQuota, Project, ProjectQuota, Quota
-from tenants.usage import Usage, UsageByQueue, usage_by_queue
+from tenants.usage import Usage, usage_by_queue
 
 _projects: Final = Kept[Project | None]("rules")
 
@@ -34,23 +36,17 @@ def with_current_cluster(project: Project) -> Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """Free GPUs of a pool when it was last observed; None while no node of it was."""
-
-    free_gpu: int | None
-    physical_gpu: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class PoolQuota:
-    """A project in one node pool: what it was promised, what it uses, and what it could start now."""
+    """A project in one node pool: what it was promised and what it uses.
+
+    headroom: what it could start now, of `startable_rows_of`; None while no node of the pool was seen.
+    """
 
     project: Project
     pool: NodePool
     quota: ProjectQuota
     usage: Usage
-    department_left: Limit
-    room: Room
+    headroom: Headroom | None = None
 
     @property
     def deserved(self) -> Limit:
@@ -78,27 +74,6 @@ class PoolQuota:
         return max(self.used.gpu - self.quota.gpu_deserved, 0)
 
     @property
-    def limit_left_gpu(self) -> int | None:
-        """GPU thousandths below the limits of project and department, None when neither is limited."""
-        bounds = [self.department_left.gpu]
-        bounds += [] if self.quota.gpu_limit is None else [self.quota.gpu_limit - self.used.gpu]
-        known = [max(bound, 0) for bound in bounds if bound is not None]
-        return min(known, default=None)
-
-    @property
-    def in_quota_left_gpu(self) -> int:
-        """GPU thousandths it may still start within quota; guaranteed, by reclaim if need be."""
-        left = max(self.quota.gpu_deserved - self.used.gpu, 0)
-        return left if self.limit_left_gpu is None else min(left, self.limit_left_gpu)
-
-    @property
-    def over_quota_left_gpu(self) -> int | None:
-        """GPU thousandths it could start beyond that, preemptible only; None: unlimited and nothing observed yet."""
-        bounds = [self.limit_left_gpu, self.room.free_gpu]
-        known = [max(bound - self.in_quota_left_gpu, 0) for bound in bounds if bound is not None]
-        return min(known, default=None)
-
-    @property
     def observed_at(self) -> datetime | None:
         return self.pool.cluster.observed_at
 
@@ -108,20 +83,17 @@ class PoolQuota:
 
     @property
     def sentence(self) -> str:
-        """The text twin of the quota bar: what one could start now."""
-        inside, over = self.in_quota_left_gpu, self.over_quota_left_gpu
-        words = {"inside": gpus_text(inside), "pool": self.pool.name, "over": gpu_text(over or 0)}
-        if over is None:
-            text = _("You can start %(inside)s now in %(pool)s within quota; over quota as far as GPUs are free.")
-        elif over == 0 and inside == 0:
-            text = _("You can start nothing now in %(pool)s: quota and surplus are used up.")
-        elif over == 0:
-            text = _("You can start %(inside)s now in %(pool)s within quota; nothing over quota.")
-        else:
-            text = _(
-                "You can start %(inside)s now in %(pool)s within quota; %(over)s more over quota, preemptible only."
-            )
-        return text % words
+        """The text twin of the quota bar: what one could start now, and what binds it."""
+        by_pool = flavour_for(self.pool.cluster.flavour).traits.queues_by_pool
+        place = Place(self.pool.name, self.project.department.name, not by_pool, _stopped(self.pool.cluster))
+        return sentence_of(self.headroom, place)
+
+
+def _stopped(cluster: Cluster) -> str:
+    """Why the cluster is handed no work now."""
+    if cluster.state == ClusterState.PAUSED:
+        return _("%(cluster)s is paused.") % {"cluster": cluster.name}
+    return _("%(cluster)s takes no work now.") % {"cluster": cluster.name} if cluster.breaker_reason else ""
 
 
 def _by_owner_and_pool(quotas: Iterable[ProjectQuota | DepartmentQuota]) -> Mapping[tuple[int, int], Quota]:
@@ -133,9 +105,20 @@ def _owner_id(quota: ProjectQuota | DepartmentQuota) -> int:
     return quota.project_id if isinstance(quota, ProjectQuota) else quota.department_id
 
 
-def quota_rows(project: Project) -> list[PoolQuota]:
+def startable_rows(project: Project) -> list[PoolQuota]:
     """One row per node pool of the project's cluster, the default pool first."""
-    return quota_rows_of([project])[project.pk]
+    return startable_rows_of([project])[project.pk]
+
+
+def startable_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
+    """`quota_rows_of` with what each could start now."""
+    chosen = list(projects)
+    found = quota_rows_of(chosen)
+    headrooms = headrooms_of(chosen, list({row.pool.pk: row.pool for rows in found.values() for row in rows}.values()))
+    return {
+        project: [replace(row, headroom=headrooms.get((project, row.pool.pk))) for row in rows]
+        for project, rows in found.items()
+    }
 
 
 def quota_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
@@ -143,12 +126,7 @@ def quota_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
     chosen = list(projects)
     pools = list(NodePool.objects.filter(cluster__in={row.cluster_id for row in chosen}).select_related("cluster"))
     quotas = _by_owner_and_pool(ProjectQuota.objects.filter(project__in=chosen))
-    siblings = dict(
-        Project.objects.filter(department__in={row.department_id for row in chosen}).values_list("pk", "department_id")
-    )
-    used = usage_by_queue(list(siblings))
-    left = _department_left({row.department_id for row in chosen}, siblings, pools, used)
-    rooms = free_room(pools)
+    used = usage_by_queue([row.pk for row in chosen])
     return {
         project.pk: [
             PoolQuota(
@@ -156,8 +134,6 @@ def quota_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
                 pool=pool,
                 quota=_project_quota(quotas.get((project.pk, pool.pk)), project, pool),
                 usage=used.get((project.pk, pool.name), Usage()),
-                department_left=left[project.department_id, pool.pk],
-                room=rooms[pool.pk],
             )
             for pool in pools
             if pool.cluster_id == project.cluster_id
@@ -168,48 +144,6 @@ def quota_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
 
 def _project_quota(row: object, project: Project, pool: NodePool) -> ProjectQuota:
     return row if isinstance(row, ProjectQuota) else ProjectQuota(project=project, node_pool=pool)
-
-
-def _department_left(
-    departments: Collection[int], siblings: Mapping[int, int], pools: Iterable[NodePool], used: UsageByQueue
-) -> Mapping[tuple[int, int], Limit]:
-    """What is left below each department's limit, per (department id, pool id)."""
-    held: defaultdict[tuple[int, str], Usage] = defaultdict(Usage)
-    for (project_id, pool_name), use in used.items():
-        held[siblings[project_id], pool_name] += use
-    limits = {
-        (quota.department_id, quota.node_pool_id): quota.gpu_limit
-        for quota in DepartmentQuota.objects.filter(department__in=departments)
-    }
-    return {
-        (department, pool.pk): Limit(gpu=_left(limits.get((department, pool.pk)), held[department, pool.name]))
-        for department in departments
-        for pool in pools
-    }
-
-
-def _left(limit: int | None, use: Usage) -> int | None:
-    return None if limit is None else max(limit - use.allocated.gpu, 0)
-
-
-def free_room(pools: Iterable[NodePool]) -> Mapping[int, Room]:
-    """Free and physical GPUs per pool id, as last observed: ready nodes without what their living pods hold."""
-    chosen = list(pools)
-    nodes = Node.objects.filter(pool__in=chosen, ready=True, unschedulable=False)
-    physical = dict(nodes.values_list("pool").annotate(sum=Sum("gpu_milli")).order_by())
-    pods = ObservedPod.objects.filter(cluster__in={pool.cluster_id for pool in chosen}, gone_at=None)
-    running = pods.exclude(node_name="").exclude(phase__in=["Succeeded", "Failed"])
-    held = {
-        (cluster_id, pool_name): gpu
-        for cluster_id, pool_name, gpu in running.values_list("cluster_id", "pool_name").annotate(sum=Sum("gpu_milli"))
-    }
-    return {
-        pool.pk: Room(
-            None if pool.pk not in physical else max(physical[pool.pk] - held.get((pool.cluster_id, pool.name), 0), 0),
-            physical.get(pool.pk),
-        )
-        for pool in chosen
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tenants.limits import allowances
 from tenants.models import Department, IdleLimit, Limit, Project, Quota, TimeLimit
 from tenants.resources import entry_of
 from tenants.sampling import DEPARTMENT, PROJECT
-from tenants.selectors import DepartmentPool, PoolQuota, department_rows_of, quota_rows_of
+from tenants.selectors import DepartmentPool, PoolQuota, department_rows_of, startable_rows_of
 from tenants.services.scheduling_rules import Named, rules_json
 from tenants.usage import Usage
 
@@ -25,7 +25,7 @@ def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
 
     Needs cluster and department selected.
     """
-    rows, own = quota_rows_of(projects), _own_limits(project__in=projects)
+    rows, own = startable_rows_of(projects), _own_limits(project__in=projects)
     averages = averages_of(PROJECT, [each.pk for each in projects])
     minutes: defaultdict[int, dict[Named, int]] = defaultdict(dict)
     for kind in KINDS:
@@ -61,9 +61,26 @@ def _project(
             "phaseMessage": "",
             "lastUpdatedTime": stamp(project.cluster.synced_at),
             "quotaStatus": use_json(sum((row.usage for row in pools), Usage())),
-            "nodePoolQuotaStatuses": [_pool_use(row.pool, row.usage) for row in pools],
+            "nodePoolQuotaStatuses": [_pool_use(row.pool, row.usage) | startable_json(row) for row in pools],
         },
     }
+
+
+STARTABLE: Final = ("gpus", "withinQuota", "overQuota", "largestPod", "takeBack", "bound")
+
+
+def startable_json(row: PoolQuota) -> dict[str, Any]:
+    """What could start now, in GPUs; beyond Run:ai. The sentence says it all, the rest is null while it is unknown."""
+    found = row.headroom
+    numbers = found and {
+        "gpus": found.now / 1000,
+        "withinQuota": found.inside / 1000,
+        "overQuota": found.over / 1000,
+        "largestPod": found.largest / 1000,
+        "takeBack": found.back / 1000,
+        "bound": str(found.bound),
+    }
+    return {"startable": {"sentence": row.sentence, **(numbers or dict.fromkeys(STARTABLE))}}
 
 
 def departments_json(departments: Sequence[Department]) -> list[dict[str, Any]]:

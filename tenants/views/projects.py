@@ -21,7 +21,7 @@ from tenants.min_runtimes import guarantee_of
 from tenants.models import IdleLimit, Project
 from tenants.permissions import Verb, standing_of, visible_projects
 from tenants.quota_history import quota_changes
-from tenants.selectors import PoolQuota, quota_rows, quota_rows_of
+from tenants.selectors import PoolQuota, startable_rows, startable_rows_of
 from tenants.trend import SPANS, TITLES, trend_of
 from tenants.twins import project_as_it_is, project_document
 
@@ -31,7 +31,7 @@ from tenants.twins import project_as_it_is, project_document
 def project_list(request: HttpRequest) -> HttpResponse:
     """Every project that I may see, with its quota bars."""
     projects = list(visible_projects(actor_of(request)).select_related("department", "cluster").order_by("name"))
-    rows = quota_rows_of(projects)
+    rows = startable_rows_of(projects)
     return render(request, "tenants/projects.html", {"projects": [(each, rows[each.pk]) for each in projects]})
 
 
@@ -46,7 +46,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     flavour = flavour_for(project.cluster.flavour)
     span = request.GET.get("span", "")
     span = span if span in SPANS else next(iter(SPANS))
-    rows = quota_rows(project)
+    rows = startable_rows(project)
     context = {
         "project": project,
         "trend": trend_of(project, span=span, now=timezone.now()),

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 from portal.core.htmx import render_page
 from portal.core.http import actor_of
 from tenants.permissions import Verb, standing_of
-from tenants.selectors import quota_rows_of
+from tenants.selectors import startable_rows_of
 from workloads.apply_failures import FAILED_TO_APPLY
 from workloads.attention import needs_attention
 from workloads.selectors import visible_workloads
@@ -23,7 +23,7 @@ def home(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     standing = standing_of(actor)
     projects = list(standing.projects().select_related("department", "cluster").order_by("name")[: PROJECTS + 1])
-    rows = quota_rows_of(projects[:PROJECTS])
+    rows = startable_rows_of(projects[:PROJECTS])
     mine = visible_workloads(actor).select_related("project__cluster", "type", "priority")
     own = mine.filter(submitted_by_kind=str(actor.kind), submitted_by_id=actor.id)
     context = {

@@ -1,4 +1,4 @@
-"""`quota`: what a project deserves, uses and borrows, per node pool."""
+"""`quota`: what a project deserves, uses, borrows and could start now, per node pool."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -37,6 +37,7 @@ QUOTA: Final[Columns] = (
     Column("WAITING", lambda row: amount(row["waiting"]), right=True),
     Column("BORROWED", lambda row: amount(row["borrowed"]) if row["borrowed"] else "", right=True, wide=80,
            style=lambda row: "yellow" if row["borrowed"] else ""),
+    Column("CAN START", lambda row: "" if row["canStart"] is None else amount(row["canStart"]), right=True, wide=90),
     Column("WEIGHT", lambda row: amount(row["weight"]), right=True, wide=100),
     Column("RANK", lambda row: row["rank"], wide=100),
 )  # fmt: skip
@@ -55,7 +56,7 @@ def quota(
     resource: Annotated[Resource, typer.Option(help="What to count.")] = Resource.GPU,
     output: OutputFlag = None,
 ) -> None:
-    """What a project deserves, uses, waits for and borrows, per node pool."""
+    """What a project deserves, uses, waits for, borrows and could start now, per node pool."""
     held = session(ctx)
     out = held.output(output)
     owner = held.project(project)
@@ -67,6 +68,9 @@ def quota(
     if out.format is Format.TABLE:
         out.line(f"In {UNITS[resource.value]}, as last observed.", style="dim")
     out.rows(lines, QUOTA, name=lambda row: f"{row['project']}/{row['pool']}", empty="No project has a node pool.")
+    if out.format is Format.TABLE and not everywhere:
+        for sentence in filter(None, (row["startable"] for row in lines)):
+            out.line(sentence)
 
 
 def quota_of(project: Mapping[str, Any], resource: str) -> list[dict[str, Any]]:
@@ -81,6 +85,7 @@ def _line(project: str, entry: Mapping[str, Any], used: Mapping[str, Any], resou
     own = entry.get(resource) or {}
     scale = MEMORY.get(str(own.get("units")), MEGABYTE) / MEGABYTE if resource == "memory" else 1.0
     deserved, most = (_scaled(own.get(name), scale / DIVISORS[resource]) for name in ("deserved", "limit"))
+    startable = used.get("startable") or {}
     now = {name: (used.get(name) or {}).get(resource, 0) / DIVISORS[resource] for name in _USES}
     return {
         "project": project,
@@ -92,6 +97,8 @@ def _line(project: str, entry: Mapping[str, Any], used: Mapping[str, Any], resou
         "nonPreemptible": now["allocatedNonPreemptible"],
         "waiting": round(max(0.0, now["requested"] - now["allocated"]), 3),
         "borrowed": round(max(0.0, now["allocated"] - deserved), 3) if deserved is not None else 0,
+        "canStart": startable.get("gpus") if resource == Resource.GPU else None,
+        "startable": startable.get("sentence", "") if resource == Resource.GPU else "",
         "weight": own.get("overQuotaWeight"),
         "rank": entry.get("rank") or entry.get("priority"),
     }
