@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clusters.kinds import OnChange, WorkloadKind, kind_for
-from clusters.ports import Manifest
+from clusters.ownership import hash_of
+from clusters.ports import APPLIED_HASH, Manifest
 
 PODS_HASH: Final = "rung.dev/pods-hash"
 AT_ONCE: Final = frozenset({OnChange.NEW_PODS, OnChange.NEXT_RUN})
@@ -52,6 +53,8 @@ def writable(observed: Manifest, desired: Manifest, *, pods_run: bool) -> Manife
     if _on_change(kind) is OnChange.RESTART and "replicas" in desired["spec"]:
         result["spec"]["replicas"] = desired["spec"]["replicas"]
     result["metadata"]["annotations"][PODS_HASH] = _hash(observed)
+    if not describes_alike(observed, desired):
+        result["metadata"]["annotations"][APPLIED_HASH] = hash_of(observed)  # what it holds of pods was written then
     said = _says_suspended(desired, kind)
     return result if said is None else _suspended(result, kind, value=said)
 

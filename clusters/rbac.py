@@ -51,13 +51,16 @@ ACCOUNT: Final = "rung"
 
 
 HEAD: Final = """\
-# The account Rung works with in a cluster with the scheduler flavour {flavour}, and its rights.
+# The account Rung works with in a cluster with the scheduler flavour {flavour}, and its rights.{beside}
 #   kubectl apply -f this-file
 # A token (for as long as the API server allows), and the authority that signed the API server's certificate:
 #   kubectl -n {namespace} create token {account} --duration=8760h
 #   kubectl -n {namespace} get configmap kube-root-ca.crt -o jsonpath='{{.data.ca\\.crt}}'
 # Take everything back: kubectl delete -f this-file
 """
+
+
+BESIDE: Final = " With those for {beside},\n# while the cluster goes from one to the other."
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,8 @@ def as_yaml(
     flavour: str, *, beside: str = "", namespace: str = NAMESPACE, account: str = ACCOUNT, guard: bool = False
 ) -> str:
     """The manifests as one YAML text, headed by how to apply them and how to get a token."""
-    head = HEAD.format(flavour=flavour, namespace=namespace, account=account)
+    other = BESIDE.format(beside=beside) if beside else ""
+    head = HEAD.format(flavour=flavour, beside=other, namespace=namespace, account=account)
     manifests = manifests_for(flavour, beside=beside, namespace=namespace, account=account)
     manifests += guard_for(namespace=namespace, account=account) if guard else []
     return head + yaml.safe_dump_all(manifests, sort_keys=False, explicit_start=True)

@@ -23,19 +23,24 @@ class Work:
     """What becomes of the work that is there.
 
     `stays`: it runs, and stays with the scheduler it was made for. `anew`: it waits or is stopped. `unexpressed`: it
-    asks for a preemptibility that the new scheduler does not know.
+    asks for a preemptibility that the new scheduler does not know. `unmanaged`: of a kind that the new scheduler is
+    configured to leave alone. `evicted`: of what stays, what the new scheduler's model evicts for what waits; None:
+    there is no such model. `uncounted`: GPU thousandths of what stays that the new quotas do not count.
     """
 
     stays: Some = Some()
     anew: Some = Some()
     unexpressed: Some = Some()
+    unmanaged: Some = Some()
+    evicted: Some | None = Some()
+    uncounted: int = 0
 
 
 class Workforce(Protocol):
     """Who knows the work."""
 
-    def work_in(self, cluster: Cluster, after: SchedulerFlavour, /) -> Work:
-        """What becomes of it under that scheduler. Reads only."""
+    def work_in(self, target: Cluster, after: SchedulerFlavour, /) -> Work:
+        """What becomes of it under that scheduler. `target`: the row as it would be then. Reads only."""
 
     def begin(self, cluster: Cluster, /) -> Iterable[str]:
         """Have what waits made anew; ids of everything that lives. Called in the transaction of the switch."""
@@ -56,10 +61,18 @@ def register(workforce: Workforce) -> None:
         _workforces.append(workforce)
 
 
-def work_in(cluster: Cluster, after: SchedulerFlavour) -> Work:
-    """What becomes of the work under that scheduler."""
-    works = [each.work_in(cluster, after) for each in _workforces]
-    return Work(*(_sum(getattr(work, part) for work in works) for part in ("stays", "anew", "unexpressed")))
+def work_in(target: Cluster, after: SchedulerFlavour) -> Work:
+    """What becomes of the work under that scheduler. `target`: the row as it would be then."""
+    works = [each.work_in(target, after) for each in _workforces]
+    evicted = [work.evicted for work in works]
+    return Work(
+        stays=_sum(work.stays for work in works),
+        anew=_sum(work.anew for work in works),
+        unexpressed=_sum(work.unexpressed for work in works),
+        unmanaged=_sum(work.unmanaged for work in works),
+        evicted=None if None in evicted else _sum(each for each in evicted if each),
+        uncounted=sum(work.uncounted for work in works),
+    )
 
 
 def begin(cluster: Cluster) -> set[str]:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from clusters.flavours import common, flavour_for
 from clusters.flavours.common import RANK_TO_PRIORITY
 from clusters.flavours.kube import with_defaults
-from clusters.models import Cluster, NodePool, ObservedPod
+from clusters.models import Cluster, LeftBehind, NodePool, ObservedPod
 from clusters.pods import TERMINAL
 from clusters.ports import DesiredState, ProjectSpec, QueueSpec, Traits
 from clusters.services.configured import left_out
@@ -55,22 +55,47 @@ class Wanted:
 
 def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, datetime | None]:
     """The cluster (or one of its pools) as it was last observed, and when that was."""
+    behind = LeftBehind.objects.filter(cluster=cluster).exclude(flavour=cluster.flavour)
+    snapshot = _snapshot(cluster, frozenset(behind.values_list("workload_id", flat=True)))
+    by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
+    return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
+
+
+def snapshot_after(target: Cluster, staying: Collection[str]) -> Snapshot:
+    """The cluster right after a switch. `target`: the row with its new scheduler.
+
+    Workloads of these ids go on with the scheduler that started them; pods of the others are made anew.
+    """
+    return _snapshot(target, staying, made_anew=True)
+
+
+def _snapshot(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False) -> Snapshot:
+    """`behind`: ids of workloads that another scheduler started. made_anew: all other workloads have no pods yet."""
     traits = flavour_for(cluster.flavour).traits
     by_pool = traits.queues_by_pool
     state = desired_state(cluster, domains=False)
     pools = list(cluster.node_pools.all())
     single = _single(cluster, traits)
     pods = list(_pods(cluster, single if traits.queues_jobs else ()))
-    snapshot = Snapshot(
+    if made_anew:
+        pods = [pod for pod in pods if not pod.owner_id or pod.owner_id in behind]
+    groups = (_of_another(group, behind) if by_pool else group for group in _groups(cluster, pods, state, single))
+    return Snapshot(
         nodes=tuple(_nodes(cluster, by_pool=by_pool)),
         queues=tuple(_queues(state, traits) if by_pool else _namespace_queues(state)),
-        groups=(*_groups(cluster, pods, state, single), *_unborn(cluster, pods, pools)),
+        groups=(*groups, *_unborn(cluster, pods, pools)),
         now=int(timezone.now().timestamp() * 1_000_000),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
         leaves_out=left_out(cluster),
         levels=_levels(pools) if traits.goes_by_levels else {},
     )
-    return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
+
+
+def _of_another(group: PodGroup, behind: Collection[str]) -> PodGroup:
+    """A scheduler with queues neither counts nor evicts what another one has placed: it only finds the room taken."""
+    if group.holding and workload_of(group.name) in behind:
+        return replace(group, queue="", preemptible=False)
+    return group
 
 
 def _nodes(cluster: Cluster, *, by_pool: bool) -> Iterator[Node]:

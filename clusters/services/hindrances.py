@@ -17,11 +17,19 @@ class Hindrances:
     lacking: tuple[Permission, ...] = ()
     warnings: tuple[str, ...] = ()
     configured: Facts = field(default_factory=dict)
+    kinds: tuple[Kind, ...] = ()
 
     @property
     def none(self) -> bool:
         """Nothing forbids it."""
         return not (self.unserved or self.lacking)
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """Keys of the new scheduler's kinds of which nothing can be listed: not served, or not Rung's to list."""
+        named = {f"{kind.plural}.{kind.group}": kind.key for kind in self.kinds}
+        forbidden = {each.access.full_name for each in self.lacking if "list" in each.missing + each.unknown}
+        return frozenset(kind.key for kind in self.unserved) | {named[each] for each in forbidden & named.keys()}
 
     @property
     def sentence(self) -> str:
@@ -41,6 +49,7 @@ def hindrances(gateway: ClusterGateway, before: SchedulerFlavour, after: Schedul
         lacking=_lacking(gateway, before, after),
         warnings=warnings_of(after, facts),
         configured=facts,
+        kinds=tuple(after.kinds()),
     )
 
 

@@ -30,7 +30,8 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False, pods_wa
     `pods_run`: how pods are described is left as it is where writing it would end running ones. `pods_wait`: there are
     some, and none has a node, so that they may go with a group that has to be another.
 
-    1. what was made for a former scheduler stays so while its pods run, and goes otherwise
+    1. what was made for a former scheduler stays so while its pods run, and goes otherwise: also as it is stopped,
+       since what is resumed while its pods end is to be the present scheduler's
     2. render it in the flavour; a suspended job whose kind cannot be suspended renders to nothing
     3. nothing, or what stands beside it has to be another: delete what is there
     4. absent: create, but only inside a namespace that is ours
@@ -39,7 +40,7 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False, pods_wa
     """
     gateway, flavour = gateway_for(cluster), flavour_for(cluster.flavour)
     if earlier := former.made_for(cluster, job.id):
-        if pods_run:
+        if pods_run and not job.suspended:
             flavour = earlier
         else:
             delete_job(cluster, job)

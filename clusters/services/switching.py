@@ -89,6 +89,7 @@ class SwitchPlan:
     promises: tuple[PromiseChange, ...]
     work: Work
     hindrances: Hindrances
+    uncompared: tuple[str, ...] = ()  # kinds of the new scheduler that could not be listed: all of theirs counts as new
 
     @property
     def possible(self) -> bool:
@@ -101,7 +102,7 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
     """What giving the cluster that scheduler would do. Reads only. Raises Refused, Conflict, ClusterError.
 
     1. what the new scheduler misses there: kinds that are not served, rights that Rung lacks
-    2. list what is Rung's of both schedulers' kinds, and everybody's of the kinds that are new
+    2. list what is Rung's of both schedulers' kinds, and everybody's of the kinds that are new and may be listed
     3. compare with what Rung would want there
     """
     cluster.refresh_from_db()
@@ -110,11 +111,11 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
     gateway, asked_at = gateway_for(cluster), timezone.now()
     missing = hindrances(gateway, before, after)
     target = copy.copy(cluster)
-    target.flavour = flavour
-    work = switches.work_in(cluster, after)
+    target.flavour, target.configured = flavour, missing.configured
+    work = switches.work_in(target, after)
     retired = _retired(cluster, after, stays=work.stays.count > 0)
     wanted: list[Manifest] = []
-    kinds = _kinds(before, retired, [kind for kind in after.kinds() if kind not in missing.unserved])
+    kinds = _kinds(before, retired, [kind for kind in after.kinds() if kind.key not in missing.unreadable])
     lists = partial(_listed, gateway, {kind.key for kind in (*before.kinds(), *retired.kinds)}, retired)
     meanwhile = partial(_want, target, wanted)
     answers = abreast(kinds, lists, threads=threads_of(gateway), idle=nothing, meanwhile=meanwhile)
@@ -133,6 +134,7 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
         promises=tuple(_promises(promises_on(cluster), promises_under(after, missing.configured))),
         work=work,
         hindrances=missing,
+        uncompared=tuple(kind.key for kind in after.kinds() if kind.key in missing.unreadable),
     )
 
 
@@ -141,7 +143,7 @@ def switch_flavour(*, cluster: Cluster, flavour: str, generation: int, actor: Ac
 
     1. ask the cluster again for what would forbid it, before a transaction opens
     2. in one transaction: the new scheduler, what waits is to be made anew, everything is to be looked at, audit
-    A reconcile then makes the new objects before it takes the old ones away. Nothing that runs is touched.
+    A reconcile then makes the new objects before it takes the old ones away. Objects of what runs are not touched.
     """
     with recorded(actor=actor, action="cluster.switch", entity_type="cluster", entity_name=cluster.name):
         _refuse_choice(cluster, flavour)

@@ -8,8 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.errors import ClusterError
+from clusters.rbac import as_yaml
 from clusters.services.switching import KindPlan, PromiseChange, SwitchPlan, plan_switch, switch_flavour
-from clusters.switches import Some
+from clusters.switches import Some, Work
 from portal.core.bodies import REFUSALS, ErrorSchema, checked
 from portal.core.errors import Conflict
 from portal.core.http import actor_of
@@ -55,7 +56,7 @@ class Scheduler(Route):
         responses={204: None, **ANSWERED},
     )
     def put(self, request: Request, cluster_id: UUID) -> Response:
-        """A reconcile makes the new objects, then takes the old ones away; nothing that runs is touched.
+        """A reconcile makes the new objects, then takes the old ones away. Running workloads keep their objects.
 
         409 where something forbids it, or the cluster has moved on since the plan. Undone by switching back.
         """
@@ -81,12 +82,14 @@ def _plan_json(plan: SwitchPlan) -> dict[str, Any]:
         "observedAt": stamp(plan.observed_at),
         "possible": plan.possible,
         "hindered": plan.hindrances.sentence,
+        "rights": as_yaml(plan.after.name, beside=plan.before.name) if plan.hindrances.lacking else "",
+        "uncompared": list(plan.uncompared),
         "warnings": list(plan.hindrances.warnings),
         "conflicts": list(plan.conflicts),
         "unchanged": plan.unchanged,
         "kinds": [_kind_json(each) for each in plan.kinds],
         "promises": [_promise_json(each) for each in plan.promises],
-        "work": {name: _some_json(getattr(plan.work, name)) for name in ("stays", "anew", "unexpressed")},
+        "work": _work_json(plan.work),
     }
 
 
@@ -107,6 +110,14 @@ def _promise_json(change: PromiseChange) -> dict[str, str]:
     now = change.after
     said = {"code": now.code, "title": str(now.title), "explanation": str(now.explanation), "remedy": str(now.remedy)}
     return {**said, "before": change.before.enforced, "after": now.enforced}
+
+
+def _work_json(work: Work) -> dict[str, Any]:
+    return {
+        **{name: _some_json(getattr(work, name)) for name in ("stays", "anew", "unexpressed", "unmanaged")},
+        "evicted": None if work.evicted is None else _some_json(work.evicted),
+        "uncountedGpus": work.uncounted / 1000,
+    }
 
 
 def _some_json(some: Some) -> dict[str, Any]:

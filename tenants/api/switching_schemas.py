@@ -56,6 +56,12 @@ class WorkSchema(serializers.Serializer[Any]):
     stays = SomeWorkSchema()
     anew = SomeWorkSchema()
     unexpressed = SomeWorkSchema()
+    unmanaged = SomeWorkSchema(help_text="Of kinds that the new scheduler is configured to leave alone.")
+    evicted = SomeWorkSchema(
+        allow_null=True,
+        help_text="Of what stays, what the new scheduler's model evicts for others; null: no model.",
+    )
+    uncountedGpus = serializers.FloatField(help_text="GPUs of what stays, which the new quotas do not count.")
 
 
 class SchedulerPlanSchema(serializers.Serializer[Any]):
@@ -68,6 +74,12 @@ class SchedulerPlanSchema(serializers.Serializer[Any]):
     observedAt = serializers.DateTimeField(allow_null=True)
     possible = serializers.BooleanField()
     hindered = serializers.CharField(allow_blank=True, help_text="What forbids it.")
+    rights = serializers.CharField(
+        allow_blank=True, help_text="Where rights are missing: YAML that grants those of both schedulers."
+    )
+    uncompared = serializers.ListField(
+        child=serializers.CharField(), help_text="Kinds that could not be listed: what is needed of them counts as new."
+    )
     warnings = serializers.ListField(child=serializers.CharField())
     conflicts = serializers.ListField(child=serializers.CharField())
     unchanged = serializers.IntegerField()

@@ -64,7 +64,8 @@ def rights(request: HttpRequest, flavour: str) -> HttpResponse:
     beside = request.GET.get("beside", "")
     if flavour not in FLAVOURS or beside not in {"", *FLAVOURS}:
         raise Absent
-    disposition = f'attachment; filename="rung-rights-{flavour}.yaml"'
+    both = "-".join(filter(None, (flavour, beside)))
+    disposition = f'attachment; filename="rung-rights-{both}.yaml"'
     return HttpResponse(
         as_yaml(flavour, beside=beside), content_type="application/yaml", headers={"Content-Disposition": disposition}
     )

@@ -82,6 +82,15 @@ def test_the_command_prints_what_kubectl_takes() -> None:
     assert all(MANAGED_BY not in each["metadata"]["labels"] for each in documents)
 
 
+def test_the_command_prints_the_rights_for_both_while_a_cluster_goes_from_one_to_the_other() -> None:
+    said = StringIO()
+    call_command("cluster_rbac", "--flavour", "kueue", "--beside", "kube", stdout=said)
+    assert said.getvalue() == as_yaml("kueue", beside="kube")
+    assert "With those for kube" in said.getvalue()
+    resources = {name for rule in list(yaml.safe_load_all(said.getvalue()))[2]["rules"] for name in rule["resources"]}
+    assert {"clusterqueues", "resourcequotas"} <= resources
+
+
 def test_the_guard_comes_only_when_it_is_asked_for() -> None:
     said = StringIO()
     call_command("cluster_rbac", "--guard", "--account", "gpu", stdout=said)

@@ -1,13 +1,16 @@
 """The page that gives a cluster another scheduler: who may, what it says before, and that it does what it said."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import unescape
+from typing import Any
 
 import pytest
 from django.test import Client
 
 from clusters.backends.memory import MemoryGateway
+from clusters.errors import NotAuthorized
 from clusters.models import Cluster, FormerFlavour
+from clusters.ports import Kind
 from clusters.services.estate import touch
 from clusters.services.reconcile import reconcile
 from tenants.models import User
@@ -69,6 +72,35 @@ def test_what_is_not_served_stands_in_red_without_a_button(
     said = words(client_of(admin).get(PAGE, {"to": "volcano"}).content)
     assert "The cluster does not serve Queue of scheduling.volcano.sh/v1beta1" in said
     assert "Switch to Volcano" not in said
+
+
+def test_missing_rights_are_named_with_a_file_for_both_schedulers(
+    client_of: Clients, admin: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The account has the rights of the old scheduler alone, so nothing of the new one's kinds may be listed."""
+    real = MemoryGateway.list
+
+    def review(_self: MemoryGateway, _kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"allowed": "kueue" not in spec["resourceAttributes"]["group"]}
+
+    def lists(self: MemoryGateway, kind: Kind, **how: Any) -> Any:
+        if "kueue" in kind.group:
+            raise NotAuthorized(f"{kind.plural}.{kind.group} is forbidden")
+        return real(self, kind, **how)
+
+    monkeypatch.setattr(MemoryGateway, "review", review, raising=False)
+    monkeypatch.setattr(MemoryGateway, "list", lists)
+    page = client_of(admin).get(PAGE, {"to": "kueue"})
+    said = words(page.content)
+    assert "clusterqueues.kueue.x-k8s.io</span>: get, list, watch, create, update, delete" in said
+    assert "/connect-cluster/rights/kueue.yaml?beside=kai" in said
+    assert "manage.py cluster_rbac --flavour kueue --beside kai" in said
+    assert "Rung cannot list these kinds there: WorkloadPriorityClass.kueue.x-k8s.io" in said
+    assert "Switch to Kueue" not in said
+    sent = {"to": "kueue", "generation": page.context["plan"].generation}
+    refused = client_of(admin).post(PAGE, sent)
+    assert refused.status_code == 409
+    assert "clusterqueues.kueue.x-k8s.io" in words(refused.content)
 
 
 @pytest.mark.parametrize("to", ["slurm", "<script>"])

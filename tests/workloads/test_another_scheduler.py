@@ -10,12 +10,16 @@ from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD, KAI_QUEUE
 from clusters.models import LeftBehind
 from clusters.ports import Manifest
 from clusters.services.switching import SwitchPlan, plan_switch, switch_flavour
+from clusters.switches import Some
 from portal.core.actors import SYSTEM
-from tests.factories.workloads import pytorch_job
+from tenants.models import Project
+from tests.factories.workloads import job, pytorch_job, spec_of
 from tests.workloads.lab import Lab, fresh, made
+from workloads.forecasts import Verdict
 from workloads.models import Workload, WorkloadEvent
 from workloads.services import switching
 from workloads.services.lifecycle import delete, resume, stop
+from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
 
@@ -78,6 +82,41 @@ def test_a_preemptibility_that_the_new_one_does_not_know_is_told(lab: Lab) -> No
     assert plan_switch(cluster=lab.cluster, flavour="kube").work.unexpressed.samples[0][0] == str(flexible.pk)
 
 
+def test_the_plan_names_what_the_new_schedulers_model_evicts_for_what_waits(lab: Lab) -> None:
+    """On KAI a priority counts in its own queue alone, on kube-scheduler on the whole cluster."""
+    weak = lab.submit(lab.project("llm-team"), "weak", gpus=8, priority="low")
+    lab.settle()
+    strong = lab.submit(lab.project("vision"), "strong", gpus=8, priority="high", preemptibility="preemptible")
+    lab.settle()
+    assert (fresh(weak).phase, fresh(strong).phase) == ("Running", "Pending")
+    evicted = plan_switch(cluster=lab.cluster, flavour="kube").work.evicted
+    assert evicted is not None
+    assert evicted.samples == ((str(weak.pk), "weak (llm-team)"),)
+    switch(lab, "kube")
+    until(lab, lambda: fresh(strong).phase == "Running")
+    assert fresh(weak).phase != "Running"
+
+
+def test_on_kueue_what_runs_is_neither_counted_nor_evicted_and_new_work_waits_for_nodes_beside_it() -> None:
+    lab = Lab("kube")
+    runs = lab.submit(lab.project("llm-team"), "runs", manifest=job("runs", gpus=8), priority="very-low")
+    lab.project("vision")
+    lab.settle()
+    work = plan_switch(cluster=lab.cluster, flavour="kueue").work
+    assert (work.stays.count, work.evicted, work.uncounted) == (1, Some(), 8000)
+    switch(lab, "kueue")
+    lab.settle()
+    vision = Project.objects.select_related("cluster", "department").get(name="vision")
+    asked = {"priority": "high", "preemptibility": "preemptible"}
+    said = forecast(
+        spec=spec_of(job("strong", gpus=8), namespace=vision.namespace, **asked), project=vision, actor=SYSTEM
+    )
+    assert (said.verdict, said.reason, said.victims) == (Verdict.WAITS, "NoRoom", ())
+    strong = lab.submit(vision, "strong", manifest=job("strong", gpus=8), **asked)
+    lab.settle(5)
+    assert (fresh(runs).phase, fresh(strong).phase) == ("Running", "Pending")
+
+
 def test_what_runs_is_not_touched_and_what_waits_is_made_for_the_new_one(
     lab: Lab, pair: tuple[Workload, Workload]
 ) -> None:
@@ -115,6 +154,24 @@ def test_what_is_stopped_and_resumed_comes_back_under_the_new_one(lab: Lab, pair
     resume(workload=fresh(runs), actor=SYSTEM)
     until(lab, lambda: fresh(runs).phase == "Running")
     assert scheduler_of(made(lab, runs)) == "default"
+
+
+def test_what_is_resumed_while_its_pods_still_end_comes_back_under_the_new_one() -> None:
+    """Its object was held back, not gone: let go again, it would run outside every queue of the new scheduler."""
+    lab = Lab("kube")
+    runs = lab.submit(lab.project("llm-team"), "runs", manifest=job("runs"))
+    lab.settle()
+    switch(lab, "kueue")
+    lab.settle()
+    stop(workload=fresh(runs), actor=SYSTEM)
+    lab.settle(1)
+    assert fresh(runs).phase == "Stopping", "its pods have their grace period"
+    resume(workload=fresh(runs), actor=SYSTEM)
+    until(lab, lambda: fresh(runs).phase == "Running")
+    found = made(lab, runs)
+    assert found is not None
+    assert found["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+    assert not LeftBehind.objects.exists()
 
 
 def test_nothing_of_a_gang_is_left_when_it_goes_after_a_switch() -> None:

@@ -31,6 +31,7 @@ from workloads.selectors import (
     why_waiting,
     workload_or_404,
 )
+from workloads.selectors.applied import applied_of
 from workloads.selectors.life import saved_at
 from workloads.selectors.protection import protection_of
 from workloads.services.limits import end_of
@@ -140,7 +141,8 @@ def _one_of(wanted: str, known: Sequence[str]) -> str:
 
 
 def _yaml(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
-    return {"sent": sent_yaml(workload), "applied": applied_yaml(workload)}
+    applied = applied_of(workload)
+    return {"sent": sent_yaml(workload), "applied": applied_yaml(applied), "objects": applied}
 
 
 _CONTENTS: Final = {"overview": _overview, "pods": _pods, "events": _events, "logs": _logs, "yaml": _yaml}

@@ -3,11 +3,10 @@
 import yaml
 from django.utils.text import slugify
 
-from clusters.flavours import flavour_for
 from workloads.intake import IntakeRefused, read_native
 from workloads.models import Workload, WorkloadTemplate
 from workloads.prepared import combined
-from workloads.queues import job_spec
+from workloads.selectors.applied import Applied
 from workloads.services.reading import scope_of
 from workloads.submit_recipes import document_of
 
@@ -36,10 +35,9 @@ def template_text(template: WorkloadTemplate) -> str:
     return document_of([spec])
 
 
-def applied_yaml(workload: Workload) -> str:
-    """The objects that Rung keeps on the cluster for it, as its flavour renders them now."""
-    flavour = flavour_for(workload.project.cluster.flavour)
-    return "---\n".join(as_yaml(each) for each in flavour.render(job_spec(workload)))
+def applied_yaml(applied: Applied) -> str:
+    """The objects that Rung keeps on the cluster for a workload."""
+    return "---\n".join(map(as_yaml, applied.manifests))
 
 
 def as_yaml(value: object) -> str:

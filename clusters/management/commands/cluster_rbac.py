@@ -18,6 +18,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The scheduler, and where the account lives."""
         parser.add_argument("--flavour", choices=sorted(FLAVOURS), default="kube")
+        parser.add_argument(
+            "--beside",
+            choices=sorted(FLAVOURS),
+            default="",
+            help="a second scheduler, while the cluster goes from one to the other",
+        )
         parser.add_argument("--namespace", default=NAMESPACE)
         parser.add_argument("--account", default=ACCOUNT)
         parser.add_argument(
@@ -26,5 +32,5 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """YAML, with the commands for a token as comments."""
-        wanted = {name: options[name] for name in ("namespace", "account", "guard")}
+        wanted = {name: options[name] for name in ("beside", "namespace", "account", "guard")}
         self.stdout.write(as_yaml(options["flavour"], **wanted), ending="")
