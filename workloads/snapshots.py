@@ -62,10 +62,7 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
 
 
 def snapshot_after(target: Cluster, staying: Collection[str]) -> Snapshot:
-    """The cluster right after a switch. `target`: the row with its new scheduler.
-
-    Workloads of these ids go on with the scheduler that started them; pods of the others are made anew.
-    """
+    """Right after a switch: the row with its new scheduler, and the ids of workloads that go on with the old one."""
     return _snapshot(target, staying, made_anew=True)
 
 
@@ -93,9 +90,8 @@ def _snapshot(cluster: Cluster, behind: Collection[str], *, made_anew: bool = Fa
 
 def _of_another(group: PodGroup, behind: Collection[str]) -> PodGroup:
     """A scheduler with queues neither counts nor evicts what another one has placed: it only finds the room taken."""
-    if group.holding and workload_of(group.name) in behind:
-        return replace(group, queue="", preemptible=False)
-    return group
+    placed = group.holding and workload_of(group.name) in behind
+    return replace(group, queue="", preemptible=False) if placed else group
 
 
 def _nodes(cluster: Cluster, *, by_pool: bool) -> Iterator[Node]:
