@@ -196,7 +196,7 @@ class PoolFields(PageForm):
         super().__init__(*args, **kwargs)
         if flavour.traits.shards:
             self.fields["label_key"].initial = flavour.traits.shards[1]
-            self.fields["label_key"].help_text = _("One scheduler of its own for each pool needs this very label.")
+            self.fields["label_key"].help_text = _("A pool has a scheduler of its own only by this label.")
         if not flavour.traits.knows_domains:
             del self.fields["topology_levels"]
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from clusters.flavours.kai_reading import RUNS
+from clusters.flavours.kai_shards import NODE_POOL_LABEL
 from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
-from clusters.models import Cluster
+from clusters.models import Cluster, NodePool
 from clusters.ports import Manifest, ObjectRef
 from clusters.services.reconcile import reconcile
 from clusters.services.registration import try_stored
@@ -20,7 +21,7 @@ from portal.core.errors import Refused
 from tenants.models import Project
 from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
 from tests.clusters.streaming import Watching, streaming
-from tests.factories.tenants import GPU
+from tests.factories.tenants import GPU, NodePoolFactory
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
@@ -372,3 +373,28 @@ def test_a_move_is_recorded_as_one(product: Product) -> None:
 
 def left(parts: list[Workload]) -> list[Workload]:
     return [each for each in map(fresh, parts) if each.deleted_at is None and each.desired_phase == "Running"]
+
+
+def shard(product: Product, value: str) -> Manifest:
+    """What KAI's operator would run one more scheduler for."""
+    named = {"name": f"{product.mark}-{value or 'default'}"}
+    spec = {"partitionLabelValue": value} if value else {}
+    return {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": named, "spec": spec}
+
+
+def test_pools_that_share_a_scheduler_or_have_none_are_named_by_what_the_account_may_read(product: Product) -> None:
+    NodePoolFactory(cluster=product.cluster, name="a100", label_key=NODE_POOL_LABEL)
+    NodePoolFactory(cluster=product.cluster, name="l40", label_key=NODE_POOL_LABEL)
+    assert try_stored(product.cluster).warnings == ()
+    made = [product.admin.apply(shard(product, value), manager="lab") for value in ("", "l40")]
+    try:
+        (warning,) = try_stored(product.cluster).warnings
+        assert warning.startswith("No SchedulingShard of KAI Scheduler takes the nodes of a100")
+        product.reconcile()
+        assert Cluster.objects.get(pk=product.cluster.pk).configured == {"shards": ["", "l40"]}
+        NodePool.objects.filter(cluster=product.cluster, name="a100").update(label_key="rung.dev/node-pool")
+        (warning,) = try_stored(product.cluster).warnings
+        assert warning.startswith("One KAI Scheduler serves the node pools a100 and lab.")
+    finally:
+        for each in made:
+            product.admin.delete(ref_of(each))

@@ -20,9 +20,10 @@ from tests.workloads.lab import fresh
 from workloads.attention import needs_attention
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Workload
-from workloads.selectors.waiting import why_waiting
+from workloads.selectors.waiting import queue_position, why_waiting
 from workloads.services.controllers import check_controllers
 from workloads.services.preview import forecast
+from workloads.snapshots import snapshot_of, workload_of
 
 pytestmark = pytest.mark.django_db
 
@@ -87,6 +88,7 @@ def test_what_nothing_answers_within_a_minute_says_so_everywhere(handed: Handed,
     headline = why_waiting(fresh(handed.workload))
     assert headline is not None
     assert (headline.reason, said in headline.sentence) == ("NoController", True)
+    assert queue_position(fresh(handed.workload)) is None
     (need,) = needs_attention(Workload.objects.all())
     assert (need.why, said in need.sentence) == ("unanswered", True)
     answer = ask(handed.project)
@@ -149,3 +151,13 @@ def test_nothing_is_concluded_of_a_cluster_that_nobody_observes(handed: Handed) 
     Cluster.objects.update(observed_at=LATE - timedelta(minutes=5))
     check_controllers(LATE)
     assert fresh(handed.workload).phase_reason == ""
+
+
+def test_what_never_gets_pods_takes_no_room_in_a_forecast(handed: Handed) -> None:
+    def groups() -> set[str]:
+        handed.cluster.refresh_from_db()
+        return {workload_of(each.name) for each in snapshot_of(handed.cluster)[0].groups}
+
+    assert str(handed.workload.pk) in groups()
+    handed.check(LATE)
+    assert str(handed.workload.pk) not in groups()

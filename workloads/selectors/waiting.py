@@ -204,8 +204,10 @@ def _remedies(
 
 
 def queue_position(workload: Workload) -> int | None:
-    """Its place among the waiting workloads of its project and pool, 1 is next; None when it does not wait."""
+    """Its place among the waiting workloads of its project and pool, 1 is next; None when it does not wait there."""
     if workload.phase not in WAITING or workload.desired_phase != DesiredPhase.RUNNING:
+        return None
+    if workload.phase_reason == NO_CONTROLLER:
         return None
     queue = Workload.objects.filter(
         project=workload.project_id,
@@ -213,7 +215,7 @@ def queue_position(workload: Workload) -> int | None:
         phase__in=WAITING,
         desired_phase=DesiredPhase.RUNNING,
         deleted_at__isnull=True,
-    )
+    ).exclude(phase_reason=NO_CONTROLLER)
     ahead = queue.filter(priority_value__gt=workload.priority_value).count()
     older = queue.filter(priority_value=workload.priority_value, created_at__lt=workload.created_at).count()
     return ahead + older + 1
