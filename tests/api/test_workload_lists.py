@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from runai.models.workload_detailed import WorkloadDetailed
 
 from tenants.models import Project
 from tests.api.conftest import Robot
@@ -45,6 +46,26 @@ def test_the_time_that_goes_on_counts_up_to_now(
     row = robot.get(f"{URL}/{workload}").json()
     assert row["totalPendingTimeSeconds"] == pytest.approx(waited, abs=5)
     assert row["totalRunningTimeSeconds"] == pytest.approx(ran, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "theirs", "ours"),
+    [
+        (Phase.PENDING, "Unschedulable", None, "Unschedulable"),
+        (Phase.PENDING, "WaitingForQuota", None, "WaitingForQuota"),
+        (Phase.PENDING, "OverLimit", "OverLimit", "OverLimit"),
+        (Phase.PENDING, "", None, None),
+        (Phase.FAILED, "cluster_refused", None, None),
+    ],
+)
+def test_every_reason_to_wait_is_there_and_run_ais_field_has_only_its_own_two(
+    robot: Robot, submitted: Callable[..., str], phase: Phase, reason: str, theirs: str | None, ours: str | None
+) -> None:
+    workload = submitted()
+    Workload.objects.filter(pk=workload).update(phase=phase, phase_reason=reason)
+    row = robot.get(f"{URL}/{workload}").json()
+    assert (row["phaseReason"], row["waitingReason"]) == (theirs, ours)
+    assert WorkloadDetailed.from_dict(row).phase_reason == theirs
 
 
 def test_pages_follow_each_other_without_a_gap(robot: Robot, submitted: Callable[..., str]) -> None:

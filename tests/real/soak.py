@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.db.models import Q
 from django.utils import timezone
 
 from clusters.flavours import flavour_for
@@ -211,12 +212,11 @@ class Soak:
         )
 
     def _fate(self, workload: Workload) -> Fate:
+        """Its victims are also those of whom nobody says for whom they went: nobody else came."""
         before = set(PreemptionRecord.objects.values_list("pk", flat=True))
         most = self.settle(workload)
-        victims = PreemptionRecord.objects.filter(preemptor=workload).values_list("victim__name", flat=True)
-        unknown = PreemptionRecord.objects.filter(preemptor=None).exclude(pk__in=before)
-        names = (f"{name} (by whom is not known)" for name in unknown.values_list("victim__name", flat=True))
-        return Fate(most, frozenset([*victims, *names]))
+        found = PreemptionRecord.objects.exclude(pk__in=before).filter(Q(preemptor=workload) | Q(preemptor=None))
+        return Fate(most, frozenset(found.values_list("victim__name", flat=True)))
 
     def settle(self, newcomer: Workload | None = None) -> int:
         """Until nothing changes; answers how many of the newcomer's pods had a node at once, at most."""

@@ -171,7 +171,14 @@ class WorkloadSchema(serializers.Serializer[Any]):
     projectId = serializers.CharField()
     projectName = serializers.CharField()
     phase = serializers.CharField()
-    phaseReason = serializers.CharField(allow_null=True)
+    phaseReason = serializers.ChoiceField(
+        choices=["NonPreemptibleOverQuota", "OverLimit"],
+        allow_null=True,
+        help_text="Run:ai's two reasons only, which its clients check; `waitingReason` has every one.",
+    )
+    waitingReason = serializers.CharField(
+        allow_null=True, help_text="Why it waits, as its page says it: Unschedulable, WaitingForQuota, OverLimit, …"
+    )
     phaseMessage = serializers.CharField(allow_blank=True)
     category = serializers.CharField(allow_blank=True)
     priorityClassName = serializers.CharField()

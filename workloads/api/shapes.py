@@ -5,6 +5,7 @@ from typing import Any, Final
 from clusters.models import Cluster
 from portal.core.wire import TENANT_ID, stamp
 from scheduling.priority import Preemptibility, by_value
+from workloads.lifecycle import WAITING
 from workloads.models import Category, Phase, Priority, Workload, WorkloadType
 from workloads.selectors.life import ran_seconds, waited_seconds
 
@@ -112,6 +113,7 @@ def _standing(workload: Workload) -> dict[str, Any]:
         "phase": workload.phase,
         "phaseUpdatedAt": stamp(workload.phase_at),
         "phaseReason": workload.phase_reason if workload.phase_reason in PENDING_REASONS else None,
+        "waitingReason": (workload.phase_reason or None) if workload.phase in WAITING else None,
         "phaseMessage": workload.phase_message,
         "k8sPhase": workload.phase,
         "k8sPhaseUpdatedAt": stamp(workload.phase_at),
@@ -188,4 +190,5 @@ def metadata_v2(workload: Workload, *, gvk: tuple[str, str, str]) -> dict[str, A
 
 
 PENDING_REASONS: Final = frozenset({"NonPreemptibleOverQuota", "OverLimit"})
+"""Their client's enum is closed, and fails on any other; `waitingReason` has every reason."""
 _ENDED: Final = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.STOPPED, Phase.STOPPING, Phase.DELETING})
