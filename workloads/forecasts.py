@@ -176,20 +176,27 @@ def absent_sentence(names: Sequence[str], *, starting: int, coming: int, evicted
     return f"{who} {has} before the next try. Should {'that' if len(names) == 1 else 'one'} come first, {does}{whom}."
 
 
+def admission_sentence(pool: str, victims: Sequence[ForecastVictim]) -> str:
+    """It makes quota for itself, whatever the nodes have."""
+    return f"Admitted in {pool} after evicting {_taken(victims)} at risk."
+
+
+def _taken(victims: Sequence[ForecastVictim]) -> str:
+    gpus = gpus_text(sum(victim.gpu_milli for victim in victims))
+    lost = gpu_time_text(sum(victim.gpu_hours_at_risk for victim in victims) * 3600)
+    return f"{len(victims)} workload{'' if len(victims) == 1 else 's'} ({gpus}), {lost}"
+
+
 def eviction_sentence(
     verdict: Verdict, pool: str, victims: Sequence[ForecastVictim], *, part: Part | None = None
 ) -> str:
     """It makes room for itself."""
-    gpus = gpus_text(sum(victim.gpu_milli for victim in victims))
-    lost = gpu_time_text(sum(victim.gpu_hours_at_risk for victim in victims) * 3600)
-    number = f"{len(victims)} workload{'' if len(victims) == 1 else 's'}"
     starts = f"Starts {part.starts}" if part else "Starts"
     rest = f" {part.rest}." if part else ""
     if all(victim.moved for victim in victims):
-        again = "ends and starts" if len(victims) == 1 else "end and start"
-        moved = f"{number} ({gpus}), which {again} again on other nodes"
-        return f"{starts} in {pool} after moving {moved}: {lost} at risk.{rest}"
+        again = "It ends and starts" if len(victims) == 1 else "They end and start"
+        return f"{starts} in {pool} after moving {_taken(victims)} at risk. {again} again on other nodes.{rest}"
     if verdict is Verdict.RECLAIMS:
         share = f"its queue's share in {pool}" + (f" for {part.starts}" if part else "")
-        return f"Takes back {share}: evicts {number} ({gpus}), {lost} at risk.{rest}"
-    return f"{starts} in {pool} after evicting {number} ({gpus}), {lost} at risk.{rest}"
+        return f"Takes back {share}: evicts {_taken(victims)} at risk.{rest}"
+    return f"{starts} in {pool} after evicting {_taken(victims)} at risk.{rest}"

@@ -8,7 +8,7 @@ from scheduling.model import PodGroup, Snapshot
 from scheduling.nodeless import Nodeless, nodeless
 from scheduling.reasons import Reason
 from scheduling.shortage import PODS
-from workloads.forecasts import Forecast, Verdict
+from workloads.forecasts import Forecast, Verdict, admission_sentence
 from workloads.sentences import amount_text
 
 BLIND: Final = "Admitted at once: its quota is free."
@@ -25,18 +25,23 @@ def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcom
         return found
     if missing.later:
         return _after_others(found, missing)
-    sentence = _sentence(missing, found)
+    placed, sentence = missing.of - missing.pods, _sentence(missing, found)
+    starting = min(found.starting, placed)
+    found = replace(
+        found,
+        starting=starting,
+        coming=placed - starting,
+        waiting=found.waiting + missing.pods,
+        cautions=(*found.cautions, HOLDS),
+    )
     if found.verdict is not Verdict.STARTS:
-        return replace(found, cautions=(*found.cautions, sentence, HOLDS))
+        return replace(found, sentence=f"{admission_sentence(found.pool, found.victims)} {sentence}")
     return replace(
         found,
-        verdict=Verdict.WAITS,
-        starting=missing.of - missing.pods,
-        waiting=found.waiting + missing.pods,
+        verdict=Verdict.STARTS if placed >= group.min_member else Verdict.WAITS,
         sentence=f"{BLIND} {sentence}",
         reason=str(Reason.NO_ROOM),
         numbers=_numbers(missing, found),
-        cautions=(*found.cautions, HOLDS),
     )
 
 
@@ -47,6 +52,8 @@ def _after_others(found: Forecast, missing: Nodeless) -> Forecast:
     return replace(
         found,
         verdict=Verdict.WAITS,
+        starting=0,
+        coming=found.placed,
         sentence=f"{BLIND} {LATER.format(pool=found.pool)}",
         reason=str(Reason.EVICTING),
         numbers=_numbers(missing, found),

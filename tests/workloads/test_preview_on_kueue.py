@@ -138,6 +138,7 @@ def test_free_quota_in_pieces_too_small_for_a_pod_is_no_start(kueue: Kueue) -> N
     )
     assert any("holds its quota while it waits" in each for each in answer.cautions)
     pair = kueue.ask(gpus=4, pods=3)
+    assert (pair.verdict, pair.starting, pair.waiting) == (Verdict.WAITS, 2, 1)
     assert "1 of its 3 pods may find no node" in pair.sentence
 
 
@@ -247,7 +248,9 @@ def test_what_evicts_by_quota_is_warned_where_the_victims_leave_no_node_free(kue
     kueue.runs(sister, "hers", gpus=4)
     answer = kueue.ask(gpus=8, priority="low")
     assert (answer.verdict, victims(answer)) == (Verdict.EVICTS, [("weak", 8)])
-    assert any("Its pod may find no node" in each for each in answer.cautions)
+    assert answer.sentence.startswith("Admitted in h100 after evicting 1 workload (8 GPUs), ")
+    assert "at risk. Its pod may find no node: each needs 8 GPUs" in answer.sentence
+    assert (answer.starting, answer.coming, answer.waiting) == (0, 0, 1)
 
 
 def test_the_pods_of_a_deployment_are_admitted_one_by_one(kueue: Kueue) -> None:
