@@ -9,6 +9,7 @@ from typing import Final, Literal
 from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
+from clusters.errors import NotServed
 from clusters.flavours import flavour_for
 from clusters.models import (
     Cluster,
@@ -159,6 +160,17 @@ def work_stopped(cluster: Cluster) -> str:
     if row.breaker_reason:
         return f"{row.name} takes no work now; Rung tries again by itself. {row.breaker_reason}"
     return ""
+
+
+def missing_parts(cluster: Cluster) -> str:
+    """What the cluster does not serve of its scheduler's kinds, as the last sync run found; "" where all is there."""
+    if not cluster.failures:
+        return ""
+    run = cluster.sync_runs.filter(dry_run=False, finished_at__isnull=False).first()
+    if run is None or run.error_code != NotServed.code:
+        return ""
+    title = flavour_for(cluster.flavour).title
+    return f"{title} lacks parts on {cluster.name}, so that its quotas may not hold there. {run.error}"
 
 
 def silent_kinds(cluster: Cluster) -> list[tuple[str, datetime]]:

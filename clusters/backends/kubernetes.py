@@ -24,6 +24,7 @@ from clusters.errors import (
     ClusterError,
     ClusterRefused,
     ClusterUnreachable,
+    NotServed,
     VersionConflict,
     VersionExpired,
 )
@@ -232,6 +233,8 @@ class KubernetesGateway:
             yield from self._once(kind, path, first, accept)
         except VersionExpired:
             yield from self._once(kind, path, first, accept)
+        except NotServed as error:
+            raise NotServed(f"The cluster does not serve {kind.kind} of {kind.api_version}.") from error
 
     def _once(self, kind: Kind, path: str, first: dict[str, str | int], accept: str) -> Iterator[Page]:
         """The next page is on its way while one is read, where its end says early how it goes on."""

@@ -1,12 +1,17 @@
 """Kinds that Kueue is configured to leave alone are refused where the user decides; what is not known is said."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from clusters.backends.sandbox import SandboxGateway
+from clusters.errors import NotServed
 from clusters.flavours.kueue_conf import INTEGRATIONS, UNREAD
 from clusters.models import Cluster
+from clusters.ports import Kind, Page
 from clusters.services.configured import promise_on
+from clusters.services.reconcile import reconcile
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Project
@@ -64,6 +69,29 @@ def test_where_nothing_is_known_nothing_is_refused_and_the_forecast_says_so(team
     assert any("It is assumed that Kueue manages a Deployment" in each for each in answer.cautions)
     configure(*INTEGRATIONS)
     assert not any("assumed" in each for each in ask(team, deployment()).cautions)
+
+
+def test_a_cluster_that_lost_its_schedulers_kinds_is_named_in_the_forecast(
+    lab: Lab, team: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.settle()
+    real = SandboxGateway.pages
+
+    def pages(self: SandboxGateway, kind: Kind, *, by_record: bool = False) -> Iterator[Page]:
+        if kind.kind == "ClusterQueue":
+            raise NotServed(f"The cluster does not serve {kind.kind} of {kind.api_version}.")
+        return real(self, kind, by_record=by_record)
+
+    monkeypatch.setattr(SandboxGateway, "pages", pages)
+    Cluster.objects.update(resync_due_at=None)
+    reconcile(Cluster.objects.get(pk=lab.cluster.pk))
+    assert ask(team, job()).cautions == (
+        "Kueue lacks parts on lab, so that its quotas may not hold there. The cluster does not serve ClusterQueue of "
+        "kueue.x-k8s.io/v1beta2.",
+    )
+    monkeypatch.undo()
+    lab.settle()
+    assert ask(team, job()).cautions == ()
 
 
 def test_the_sandbox_manages_every_kind(lab: Lab, team: Project) -> None:

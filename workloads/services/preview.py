@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool, ObservedPod
-from clusters.selectors import work_stopped
+from clusters.selectors import missing_parts, work_stopped
 from clusters.services.configured import domain_cautions, kind_cautions, promises_on
 from clusters.services.shards import shard_cautions, unserved
 from clusters.sources import desired_state
@@ -109,7 +109,7 @@ class _Stage:
             pool=pool,
             flavour=flavour.title,
             cautions=(
-                *filter(None, [work_stopped(cluster)]),
+                *filter(None, [work_stopped(cluster), missing_parts(cluster)]),
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
                 *kind_cautions(cluster, self.spec.kind),
                 *(domain_cautions(cluster) if shared_topology(self.spec) else ()),
