@@ -165,15 +165,30 @@ def holding_sentence(pool: str, part: Part) -> str:
     return f"Waits: {part.pods} {verbs[0]} a node in {pool} now and {verbs[1]} it. {part.rest}."
 
 
-def absent_sentence(names: Sequence[str], *, starting: int, coming: int, evicted: int) -> str:
-    """Workloads of a higher priority have no pod at the moment. The rest: what is foretold with their pods there."""
-    shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-    who = f"{shown} ({'a higher priority' if len(names) == 1 else 'of higher priorities'})"
-    has = "has no pod now: its controller pauses" if len(names) == 1 else "have no pod now: their controllers pause"
+def absent_sentence(names: Sequence[str], pool: str) -> str:
+    """Workloads of a higher priority that have no pod at the moment."""
+    if len(names) == 1:
+        return f"{names[0]} (a higher priority) has no pod now: its controller pauses before the next try."
+    return f"{_listed(names)} (of higher priorities) have no pod now: their controllers pause before the next try."
+
+
+def turning_sentence(names: Sequence[str], pool: str) -> str:
+    """Workloads that wait in another pool and have this one among theirs."""
+    waits = "waits in another node pool" if len(names) == 1 else "wait in other node pools"
+    return f"{_listed(names)} {waits} and may be tried in {pool} next."
+
+
+def instead_sentence(others: int, *, starting: int, coming: int, evicted: int) -> str:
+    """What would be foretold with the pods of those others in the queue."""
     pods = "1 pod" if starting + coming == 1 else f"{starting + coming} pods"
     does = f"{pods} of this workload would start" if starting + coming else "this workload would wait"
     whom = f", evicting {evicted} workload{'' if evicted == 1 else 's'}" if evicted else ""
-    return f"{who} {has} before the next try. Should {'that' if len(names) == 1 else 'one'} come first, {does}{whom}."
+    return f"Should {'that' if others == 1 else 'one'} come first, {does}{whom}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def admission_sentence(pool: str, victims: Sequence[ForecastVictim]) -> str:

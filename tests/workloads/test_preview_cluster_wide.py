@@ -298,6 +298,22 @@ def test_a_stronger_one_whose_pods_are_about_to_come_is_first(kube: Kube) -> Non
     assert kube.ask().verdict is Verdict.WAITS
 
 
+def test_a_stronger_one_that_waits_in_another_pool_and_may_be_tried_here_next_is_named(kube: Kube) -> None:
+    kube.node("a", 1)
+    high = Priority.objects.get(name="high")
+    row = WorkloadFactory(project=kube.team, name="roams", priority=high, pool_name="a100", node_pools=["a100", "h100"])
+    WorkloadFactory(project=kube.team, priority=high, pool_name="a100", node_pools=["a100", "other"])
+    kube.pod("roams-pod", owner_id=str(row.pk), gpus=1, priority=125, node_selector={"rung.dev/node-pool": "a100"})
+    answer = kube.ask()
+    assert answer.verdict is Verdict.STARTS
+    assert (
+        "roams waits in another node pool and may be tried in h100 next. Should that come first, this workload would "
+        "wait."
+    ) in answer.cautions
+    Workload.objects.filter(pk=row.pk).update(allocated_gpu_milli=GPU)
+    assert not [each for each in kube.ask().cautions if "may be tried" in each]
+
+
 def test_while_its_last_pod_is_ending_a_job_is_between_two_pods_already(kube: Kube) -> None:
     kube.node("a", 1)
     workload: Workload = WorkloadFactory(project=kube.team, name="again", priority=Priority.objects.get(name="high"))

@@ -1,32 +1,67 @@
 """What a forecast depends on and Rung cannot see: the same model once more, as it might be instead."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from clusters.models import Cluster
+from clusters.flavours import flavour_for
+from clusters.models import NodePool
 from portal.core.actors import Actor
 from scheduling.cycle import preview
 from scheduling.decisions import Outcome
 from scheduling.model import PodGroup, Snapshot
 from tenants.permissions import standing_of
-from workloads.forecasts import absent_sentence
-from workloads.snapshots import coming_later, workload_of
+from workloads.forecasts import absent_sentence, instead_sentence, turning_sentence
+from workloads.models import DesiredPhase, Phase, Workload
+from workloads.snapshots import coming_later, groups_of, wanted_of, workload_of
+
+Others = Mapping[Workload, Sequence[PodGroup]]
 
 
 def doubts(
-    cluster: Cluster, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
+    pool: NodePool, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
 ) -> Iterator[str]:
-    """Stronger workloads that no scheduler sees yet, where it would make a difference that it did."""
-    value = candidates[0].priority
+    """Others that this pool's scheduler does not see yet, where it would make a difference that it did.
+
+    Stronger ones without a pod, and those of another pool whose next one this is.
+    """
+    cluster, value = pool.cluster, candidates[0].priority
+    by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
     later = {row: groups for row, groups in coming_later(cluster).items() if groups[0].priority > value}
-    if not later:
-        return
-    there = snapshot.with_groups(group for groups in later.values() for group in groups)
-    other = preview(there, *candidates, flavour=cluster.flavour)
-    if _fate(other) != _fate(outcome):
-        visible = set(standing_of(actor).projects().values_list("pk", flat=True))
-        names = [row.name if row.project_id in visible else "another project's workload" for row in later]
-        evicted = {workload_of(each.victim.name) or each.victim.name for each in other.victims}
-        yield absent_sentence(names, starting=other.starting, coming=other.coming, evicted=len(evicted))
+    turning = {row: groups for row, groups in _turning(pool).items() if by_queue or groups[0].priority > value}
+    for others, sentence in ((later, absent_sentence), (turning, turning_sentence)):
+        other = preview(_with(snapshot, others), *candidates, flavour=cluster.flavour) if others else outcome
+        if _fate(other) != _fate(outcome):
+            evicted = {workload_of(each.victim.name) or each.victim.name for each in other.victims}
+            instead = instead_sentence(len(others), starting=other.starting, coming=other.coming, evicted=len(evicted))
+            yield f"{sentence(_names(others, actor), pool.name)} {instead}"
+
+
+def _turning(pool: NodePool) -> Others:
+    """Waiting in another pool, with this one among their own; what has a pod on a node is moved nowhere."""
+    cluster = pool.cluster
+    rows = Workload.objects.filter(
+        project__cluster=cluster,
+        phase=Phase.PENDING,
+        desired_phase=DesiredPhase.RUNNING,
+        deleted_at__isnull=True,
+        allocated_gpu_milli=0,
+        node_pools__1__isnull=False,
+    )
+    found = rows.exclude(pool_name=pool.name).select_related("project__cluster", "priority")
+    return {row: groups_of(wanted_of(row, pool), cluster.flavour) for row in found if pool.name in row.node_pools}
+
+
+def _with(snapshot: Snapshot, others: Others) -> Snapshot:
+    """The same with these, and without what else of them waits."""
+    own = {str(row.pk) for row in others}
+    stay = (each for each in snapshot.groups if not each.waiting or workload_of(each.name) not in own)
+    without = replace(snapshot, groups=tuple(stay))
+    return without.with_groups(group for groups in others.values() for group in groups)
+
+
+def _names(others: Others, actor: Actor) -> list[str]:
+    visible = set(standing_of(actor).projects().values_list("pk", flat=True))
+    return [row.name if row.project_id in visible else "another project's workload" for row in others]
 
 
 def _fate(outcome: Outcome) -> tuple[object, ...]:

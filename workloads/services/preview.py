@@ -216,7 +216,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
             *base.cautions,
             *_cautions(stage.project.cluster, outcome),
             *shard_cautions(stage.project.cluster, pool.name),
-            *doubts(stage.project.cluster, stage.actor, snapshot, _candidates(stage, pool), outcome),
+            *doubts(pool, stage.actor, snapshot, _candidates(stage, pool), outcome),
         ),
         over_quota=outcome.over_quota,
         assurances=(*base.assurances, *(_held_off(stage, pool, snapshot) if verdict is Verdict.WAITS else ())),
