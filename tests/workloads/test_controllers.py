@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from clusters.believed import all_believed
 from clusters.kinds_core import POD, WORKLOAD_KINDS
-from clusters.models import Cluster
+from clusters.models import Cluster, ClusterEvent
 from clusters.ports import Kind, Manifest
 from clusters.services.looks import Look
 from clusters.services.storing import Seen, lease_of, store
@@ -130,7 +130,7 @@ def test_what_was_answered_before_it_waits_for_room_is_left_alone(handed: Handed
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"phase_reason": "WaitingForQuota"}, id="its queue holds it"),
+        pytest.param({"phase_reason": "ExceededQuota"}, id="its pods are refused"),
         pytest.param({"desired_phase": "Stopped"}, id="it is to stop"),
         pytest.param({"phase": "Running"}, id="it runs"),
     ],
@@ -139,6 +139,19 @@ def test_who_has_another_reason_is_not_named(handed: Handed, changes: dict[str, 
     Workload.objects.filter(pk=handed.workload.pk).update(**changes)
     assert handed.check(LATE) == changes.get("phase_reason", "")
     assert handed.cluster.silent_kinds == {}
+
+
+@pytest.mark.parametrize(("last", "named"), [("Queued", False), ("Admitted", True)])
+def test_what_its_scheduler_holds_in_a_queue_is_named_only_once_it_was_let_go(
+    handed: Handed, last: str, named: bool
+) -> None:
+    """What kept it waiting in the queue is still its reason then."""
+    Workload.objects.filter(pk=handed.workload.pk).update(phase_reason="WaitingForQuota", phase_message="full")
+    uid = f"PyTorchJob-{handed.workload.pk}"
+    ClusterEvent.objects.create(
+        cluster=handed.cluster, uid="turn", owner_id=str(handed.workload.pk), object_uid=uid, reason=last, at=SOON
+    )
+    assert (handed.check(LATE) == "NoController") is named
 
 
 def test_kinds_that_every_cluster_has_a_controller_for_are_not_named(llm_team: Project) -> None:

@@ -1,7 +1,7 @@
 """Kinds of which no controller runs in a cluster: objects that have neither a status nor pods after a minute.
 
-An API server takes whatever its definitions allow; that somebody makes pods of it shows only in the answer. What waits
-in a scheduler's queue, or says why it waits, has been answered.
+An API server takes whatever its definitions allow; that somebody makes pods of it shows only in the answer. What a
+scheduler holds in its queue now, or whose pods were refused, is not silent.
 """
 
 from collections.abc import Iterable
@@ -15,10 +15,11 @@ from clusters.kinds import KINDS
 from clusters.kinds_core import kind_of_workload
 from clusters.models import Cluster, ClusterState, ObservedObject, ObservedPod
 from clusters.ports import Reading
-from workloads.lifecycle import NO_CONTROLLER
+from workloads.lifecycle import NO_CONTROLLER, REFUSED_PODS
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.owners import workload_ids
 from workloads.services.apply import HANDED_OVER
+from workloads.services.queued import queued_among
 from workloads.services.reasons import keep_reason
 
 PATIENCE: Final = timedelta(seconds=60)
@@ -27,7 +28,6 @@ UNWATCHED: Final = timedelta(seconds=60)
 OPERATED: Final = tuple(kind_of_workload(kind).key for kind in KINDS if not kind.core)
 """Every other kind has its controller in every cluster."""
 ANSWERED: Final = "HandedOver"
-QUIET: Final = ("", ANSWERED)
 
 
 def check_controllers(now: datetime | None = None) -> None:
@@ -41,7 +41,8 @@ def _check(cluster: Cluster, now: datetime) -> None:
     rows = _objects(cluster).exclude(_answered(cluster)).filter(created_at__lte=now - PATIENCE)
     silent = {row.owner_id: row for row in rows}
     waiting = _waiting(cluster)
-    named = waiting.filter(pk__in=workload_ids(silent), phase_reason__in=(*QUIET, NO_CONTROLLER))
+    held = queued_among(cluster, silent)
+    named = waiting.filter(pk__in=workload_ids(silent.keys() - held.keys())).exclude(phase_reason__in=REFUSED_PODS)
     found = {str(each.pk): each for each in named}
     for owner, workload in found.items():
         keep_reason(workload, Reading(NO_CONTROLLER, _sentence(silent[owner].kind, cluster)), now)
