@@ -14,7 +14,7 @@ from typing import Any, Final
 from clusters.flavours import reading
 from clusters.kinds_core import KAI_POD_GROUP
 from clusters.pods import moment_of
-from clusters.ports import FOR_OTHERS, Manifest, Reading
+from clusters.ports import FOR_OTHERS, FOR_VICTIMS, Manifest, Reading
 
 EVICT: Final = "Evict"
 BOUND: Final = "PodBound"
@@ -47,7 +47,9 @@ TOO_FEW: Final = re.compile(
     r"Waiting for (?P<minimum>\d{1,9}) pods(?: for SubGroup (?P<part>[\w.-]{1,253}))?, "
     r"currently (?P<existing>\d{1,9}) exist, (?P<gated>\d{1,9}) are gated"
 )
+PIPELINED: Final = re.compile(r"^Pod \S+ was pipelined to node (?P<node>[\w.-]{1,253})")
 PENDING: Final = (
+    (reading.PIPELINED, FOR_VICTIMS, PIPELINED),
     ("NonPreemptibleOverQuota", "NonPreemptibleOverQuota", OVER_QUOTA),
     ("OverLimit", "OverLimit", OVER_LIMIT),
     ("QueueDoesNotExist", "QueueMissing", None),

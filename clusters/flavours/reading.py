@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from clusters.ports import Manifest, Reading
+from clusters.ports import FOR_VICTIMS, Manifest, Reading
 
 QUEUED: Final = "Queued"
 """Reason of an event about a job that its scheduler holds back in a queue, whether it has pods or not."""
@@ -16,6 +16,8 @@ PODS_EVICTED: Final = "PodsEvicted"
 """And about one of which it evicted pods at that moment, without the word for whom: those that are deleted then."""
 NOT_BOUND: Final = "BindingError"
 """Why a pod waits that has its place and could not be bound to it; also of the event that says so."""
+PIPELINED: Final = "Pipelined"
+"""And about a pod that has its place as soon as the evicted there have left."""
 BY_POD: Final = re.compile(r"[Pp]reempted by (?:pod|podgroup) ([0-9a-fA-F-]{8,64})")
 EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[\w.-]+), requested: (?P<requested>\S+?), "
@@ -50,12 +52,20 @@ def disruption_texts(pod: Mapping[str, Any], events: Sequence[Manifest], *reason
 
 
 def waiting(pod: Mapping[str, Any]) -> Reading:
-    """Why the pod is not scheduled, with the nodes counted per cause; when it is, why it does not start."""
+    """Why the pod is not scheduled, with the nodes counted per cause; when it is, why it does not start.
+
+    A pod with a nominated node has evicted others there, and waits for their grace to end.
+    """
     found = condition(pod, "PodScheduled", status="False")
     if found is None:
         return starting(pod)
     message = str(found.get("message", ""))
-    return Reading(str(found.get("reason") or "Unschedulable"), message, node_numbers(message))
+    nominated = (pod.get("status") or {}).get("nominatedNodeName")
+    return Reading(FOR_VICTIMS if nominated else _reason(found), message, node_numbers(message))
+
+
+def _reason(found: Mapping[str, Any]) -> str:
+    return str(found.get("reason") or "Unschedulable")
 
 
 def starting(pod: Mapping[str, Any]) -> Reading:

@@ -80,7 +80,7 @@ def test_a_gang_starts_whole_once_there_is_room_for_all_of_it(product: Product) 
     assert beside(product, gang) == ["Workload", "PodGroup"]
     assert len(product.pods_of(gang)) == NODES
     assert placed(product, gang) == 0
-    assert "4 Insufficient nvidia.com/gpu" in waiting.phase_message
+    assert "4 have too few free GPUs" in waiting.phase_message
     delete(workload=fresh(one), actor=SYSTEM)
     product.apply(one)
     started = product.until(gang, lambda row: row.phase == "Running")

@@ -60,10 +60,10 @@ def product(kai_cluster: LabCluster, db: None, socket_enabled: None) -> Iterator
             kai_cluster.admin.delete(ref_of(each))
 
 
-def a_job(name: str, *, pods: int = 1, gpus: int = GPUS) -> Manifest:
+def a_job(name: str, *, pods: int = 1, gpus: int = GPUS, grace: int = 1) -> Manifest:
     """A Job whose pods take a node each, and run until they are ended."""
     container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
-    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace, "containers": [container]}
     spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
@@ -148,9 +148,12 @@ def test_a_higher_priority_evicts_in_its_own_queue_and_both_sides_are_named(prod
     one, two = two_projects(product, deserved=2 * GPUS)
     with streaming(product.cluster, product.gateway) as watching:
         others = running(product, watching, two, "a", "b", priority="very-low")
-        [train] = running(product, watching, one, "train", priority="low")
+        train = submitted(product, one, a_job("train", grace=5), priority="low")
+        watching.until(lambda: fresh(train).phase == "Running", seconds=PATIENCE)
         [better] = running(product, watching, one, "better", priority="medium")
-        [serve] = running(product, watching, one, "serve", priority="high")
+        serve = submitted(product, one, a_job("serve"), priority="high")
+        watching.until(lambda: fresh(serve).phase_reason == "Evicting", seconds=PATIENCE)
+        watching.until(lambda: fresh(serve).phase == "Running", seconds=PATIENCE)
         watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
         watching.until(lambda: fresh(train).phase == "Pending" and fresh(train).phase_reason, seconds=PATIENCE)
     record = the_record()
@@ -262,7 +265,10 @@ def test_non_preemptible_work_above_the_deserved_quota_is_refused_here_and_there
         watching.until(lambda: fresh(first).phase == "Running", seconds=PATIENCE)
         second = product.submit(one, a_job("second"), priority="high", preemptibility="non-preemptible")
         watching.until(lambda: fresh(second).phase_reason == "NonPreemptibleOverQuota", seconds=PATIENCE)
-    assert f"requested {GPUS} GPUs, but {one.name} in lab quota is {GPUS} GPUs" in fresh(second).phase_message
+    deserves = (
+        f"Needs {GPUS} GPUs in lab; project {one.name} deserves {GPUS} GPUs, its non-preemptible work holds {GPUS}"
+    )
+    assert deserves in fresh(second).phase_message
     assert not PreemptionRecord.objects.exists(), product.everyone()
 
 
@@ -275,7 +281,7 @@ def test_a_queue_at_its_limit_says_so(product: Product) -> None:
         watching.until(lambda: fresh(second).phase_reason == "OverLimit", seconds=PATIENCE)
         watching.until(lambda: "Queued" in said_by_group(second), seconds=PATIENCE)
         assert said_by_group(second)["Queued"].startswith("OverLimit: ")
-        assert f"Limit is {GPUS} GPUs, currently {GPUS} GPUs allocated" in fresh(second).phase_message
+        assert f"project {one.name} holds {GPUS} of its limit of {GPUS} GPUs" in fresh(second).phase_message
         in_the_cluster(product, one, limit=2 * GPUS)
         watching.until(lambda: fresh(second).phase == "Running", seconds=PATIENCE)
         watching.until(lambda: said_by_group(second) == {"Admitted": RUNS}, seconds=PATIENCE)

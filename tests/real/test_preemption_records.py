@@ -14,6 +14,7 @@ from tests.clusters.streaming import Watching, streaming
 from tests.real.product import PATIENCE, Product, fresh
 from workloads.models import PreemptionRecord, Workload
 from workloads.selectors.stories import stories_of
+from workloads.selectors.waiting import why_waiting
 
 pytestmark = pytest.mark.lab
 
@@ -42,9 +43,13 @@ def test_a_higher_priority_evicts_and_the_record_says_who_whom_where_and_what_it
         watching.until(lambda: fresh(train).running_pods == len(nodes), seconds=PATIENCE)
         time.sleep(1.1)  # something to lose: API servers count in seconds
         serve = product.submit(project, batch_job("serve"), priority="high")
+        watching.until(lambda: fresh(serve).phase_reason == "Evicting", seconds=PATIENCE)
+        headline = why_waiting(fresh(serve))
         watching.until(lambda: fresh(serve).phase == "Running", seconds=PATIENCE)
         record = _recorded(watching, train)
         _take_everything_away(product, watching, train, serve)
+    assert headline is not None
+    assert "it has its place, and waits for the evicted work to end its grace" in headline.sentence
     assert (record.victim, record.preemptor, record.cause) == (train, serve, "preempt")
     assert (record.preemptor_name, record.preemptor_priority, record.preemptor_value) == ("serve", "high", 125)
     assert record.node_name in nodes

@@ -90,7 +90,7 @@ def test_what_fits_on_no_node_waits_with_the_nodes_counted(product: Product, pro
     workload = product.submit(project, job(gpus=16), **LOW)
     waits = product.until(workload, lambda row: row.phase_reason == "Unschedulable")
     assert waits.phase == Phase.PENDING
-    assert "4 Insufficient nvidia.com/gpu" in waits.phase_message
+    assert "4 have too few free GPUs" in waits.phase_message
     entry = waits.timeline.filter(reason="Unschedulable").first()
     assert entry is not None
     assert (entry.detail["nodes"], entry.detail["fitting"]) == ("4", "0")
@@ -187,7 +187,7 @@ def test_a_run_of_a_schedule_that_a_quota_refuses_is_told(product: Product) -> N
     workload = product.submit(project, manifest, **LOW)
     product.admin.create(run_of(product, workload))
     waits = product.until(workload, lambda row: row.phase_reason == "OverLimit")
-    assert "exceeded quota: rung-limit" in waits.phase_message
+    assert "3 GPUs of the 4 GPUs that its project may have in all of its pools are in use" in waits.phase_message
 
 
 def run_of(product: Product, workload: Workload) -> Manifest:

@@ -236,7 +236,7 @@ def test_a_gang_waits_as_a_whole_says_why_and_starts_as_a_whole(product: Product
         waits(watching)
         assert [pod["spec"].get("nodeName") for pod in product.pods_of(gang)] == [None] * NODES
         assert fresh(gang).phase_reason == "Unschedulable"
-        assert "Insufficient nvidia.com/gpu" in fresh(gang).phase_message
+        assert "too few free GPUs" in fresh(gang).phase_message
         delete(workload=fresh(first), actor=SYSTEM)
         product.apply(first)
         watching.until(lambda: fresh(gang).running_pods == NODES, seconds=PATIENCE)

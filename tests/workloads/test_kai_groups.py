@@ -65,7 +65,8 @@ def see(workload: Workload, *said: str, version: str, started: str = "", of: str
 def test_why_a_gang_waits_is_what_its_group_says_until_it_has_started(gang: Workload) -> None:
     see(gang, AT_LIMIT, version="1")
     held = fresh(gang)
-    assert (held.phase, held.phase_reason, held.phase_message) == (Phase.PENDING, "OverLimit", AT_LIMIT)
+    assert (held.phase, held.phase_reason) == (Phase.PENDING, "OverLimit")
+    assert held.phase_message == "Its queue is at its limit: llm quota has reached the allowable limit of GPUs."
     see(gang, NO_QUEUE, version="2")
     assert fresh(gang).phase_reason == "QueueMissing"
     see(gang, AT_LIMIT, version="3", started=LATE)
@@ -92,9 +93,11 @@ def test_a_gang_of_which_pods_are_missing_says_so_with_how_many_there_are(gang: 
     missing(gang, version="1", at=EARLY)
     held = fresh(gang)
     assert (held.phase, held.phase_reason) == (Phase.PENDING, "GangIncomplete")
-    assert held.phase_message.endswith("Waiting for 2 pods, currently 1 exist, 0 are gated")
+    assert held.phase_message == "Waits until 2 of its pods exist: 1 do now."
     told = [each.detail for each in WorkloadEvent.objects.filter(workload=gang, reason="GangIncomplete")]
-    assert told == [{"minimum": "2", "existing": "1", "gated": "0"}]
+    [numbers] = told
+    assert numbers.pop("said").endswith("Waiting for 2 pods, currently 1 exist, 0 are gated")
+    assert numbers == {"minimum": "2", "existing": "1", "gated": "0"}
 
 
 def test_that_pods_are_missing_counts_only_until_kai_says_anything_else(gang: Workload) -> None:

@@ -89,7 +89,7 @@ def waits(missing: int) -> tuple[str, str, str]:
 def test_a_queued_job_is_pending_for_the_reason_of_its_queue(workload: Workload, sees: Sees) -> None:
     sees(job_of(workload), said_of(workload, waits(2)))
     assert standing(workload) == ("Pending", "WaitingForQuota")
-    assert workload.phase_message == MORE.format(2)
+    assert workload.phase_message == "Waits for quota: 2 CPUs more in a100."
 
 
 def test_the_queue_may_be_heard_before_the_job_is_seen(workload: Workload, sees: Sees) -> None:
@@ -111,7 +111,7 @@ def test_other_numbers_are_another_message(workload: Workload, sees: Sees) -> No
     sees(said_of(workload, waits(1)))
     sees(job_of(workload))
     workload.refresh_from_db()
-    assert workload.phase_message == MORE.format(1)
+    assert workload.phase_message == "Waits for quota: 1 CPU more in a100."
 
 
 def test_what_was_let_go_waits_for_its_pods_only(workload: Workload, sees: Sees) -> None:

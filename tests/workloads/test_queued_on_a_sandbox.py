@@ -55,7 +55,7 @@ def test_what_finds_no_quota_waits_without_pods_and_is_told_why_and_where(kueue:
     kueue.settle()
     kueue.look()
     assert standing(second) == (Phase.PENDING, "WaitingForQuota", 0)
-    assert "4 more needed" in fresh(second).phase_message
+    assert "Waits for quota: 4 GPUs more in" in fresh(second).phase_message
     places = [told_place(fresh(each)) for each in (second, third)]
     assert [(each.number, each.among) for each in places if each] == [(1, 2), (2, 2)]
 

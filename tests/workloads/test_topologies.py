@@ -133,7 +133,7 @@ def test_on_kueue_what_waits_for_a_domain_says_so_and_what_asks_for_none_has_its
     lab.settle()
     held = fresh(second)
     assert (held.phase, held.phase_reason) == (Phase.PENDING, "NoDomain")
-    assert 'topology "h100" allows to fit only 1 out of 2 pod(s)' in held.phase_message
+    assert held.phase_message == "No one topology domain of h100 has room: 1 of 2 pods would fit."
     stop(workload=fresh(first), actor=SYSTEM)
     lab.settle(rounds=4, seconds=20)
     assert (fresh(second).phase, racks_of(second)) == (Phase.RUNNING, {"large"})

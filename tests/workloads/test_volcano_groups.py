@@ -88,10 +88,11 @@ def test_a_gang_that_is_held_outside_is_queued_until_it_is_let_in(handed_over: W
     see(cluster, group_of(handed_over, "Pending", version="1", message=words))
     held = fresh(handed_over)
     assert (held.phase, held.phase_reason) == (Phase.PENDING, "Queued")
-    assert held.phase_message == f"{STANDS['Pending']} It says: {words}"
+    assert held.phase_message == f"Its scheduler holds it in a queue: {STANDS['Pending']}"
     see(cluster, group_of(handed_over, "Inqueue", version="2", message=words))
     let_in = fresh(handed_over)
-    assert (let_in.phase, let_in.phase_reason, let_in.phase_message) == (Phase.PENDING, pod.reason, pod.message)
+    assert (let_in.phase, let_in.phase_reason) == (Phase.PENDING, pod.reason)
+    assert let_in.phase_message == f"Its queue is at its limit: {pod.message}."
 
 
 def test_a_group_of_nobody_here_is_not_told(handed_over: Workload) -> None:

@@ -1,6 +1,6 @@
 """Why a workload waits: one sentence with its numbers, and what would change it.
 
-The model answers first; where it cannot, the scheduler's own words stand.
+The model answers first; where it cannot, what its scheduler says does, in people's words.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -27,6 +27,8 @@ from workloads.sentences import duration_text, pend_sentence
 from workloads.snapshots import groups_of, queue_labels, snapshot_of, wanted_of, workload_of
 
 STALE_SECONDS: Final = 300
+# The cluster has decided: it evicts for it, and the model would only guess when those have left.
+MAKING_ROOM: Final = frozenset({Reason.EVICTING.value, "PreemptionPending"})
 # Delays: the workqueues of Kubernetes' controllers.
 ASKED_AGAIN: Final = (
     "That was the last answer: its controller asks again with growing delays (a Job's up to a minute, a Deployment's "
@@ -49,7 +51,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """`source`: model (an estimate on the last snapshot), scheduler (its own words) or rung (not handed over yet)."""
+    """`source`: model (an estimate on the last snapshot), scheduler (what it said) or rung (not handed over yet)."""
 
     sentence: str
     reason: str
@@ -71,6 +73,8 @@ def why_waiting(workload: Workload) -> Headline | None:
         return _headline(workload, closed, reason=str(Reason.NO_SUCH_POOL), source="rung")
     if workload.phase_reason in {HELD_BACK, NO_CONTROLLER}:
         return _headline(workload, workload.phase_message, reason=workload.phase_reason, source="rung")
+    if workload.phase_reason in MAKING_ROOM:
+        return _by_scheduler(workload)
     with steady():
         told = _told.of(_state_of(workload), lambda: _by_model(workload))
     return _by_scheduler(workload) if told is None else _headline(workload, **told)
@@ -138,7 +142,10 @@ def _by_scheduler(workload: Workload) -> Headline:
 
 
 def _said(workload: Workload) -> str:
-    return workload.phase_message or "its cluster's scheduler has not said why"
+    """What its scheduler reported, as the rest of a sentence: without a capital, but where it begins with a name."""
+    said = workload.phase_message
+    plain = said[1:2].islower() or said[1:2] == " "
+    return (said[:1].lower() + said[1:] if plain else said) or "its cluster's scheduler has not said why"
 
 
 def _by_model(workload: Workload) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from workloads.services.evictions import (
 )
 from workloads.services.moves import move, note
 from workloads.services.queued import QUEUED, TURNS, as_queued, queued_among, reading_of_queue
-from workloads.services.reasons import FAILED_CREATE, keep_reason, reading_of_refusal
+from workloads.services.reasons import FAILED_CREATE, in_words, keep_reason, reading_of_refusal
 from workloads.standings import NO_JOB, holding_of, reading_of, standing_of
 
 
@@ -141,7 +141,8 @@ def _advance(
     workload: Workload, standing: Standing, pods: Sequence[ObservedPod], job: JobStatus, observation: Observation
 ) -> None:
     following = next_phase(workload.phase, workload.desired_phase, standing)
-    reading = _reading(workload, pods, job, observation.readings) if following in WAITING else Reading()
+    waits = following in WAITING
+    reading = in_words(workload, _reading(workload, pods, job, observation.readings)) if waits else Reading()
     if following != workload.phase:
         _move(workload, following, pods, job, reading, observation.at)
     elif following in WAITING and reading.reason and (pods or not is_held(workload)):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from clusters.flavours import flavour_for
-from clusters.flavours.reading import ADMITTED, NOT_BOUND, NOT_READY
+from clusters.flavours.reading import ADMITTED, NOT_BOUND, NOT_READY, PIPELINED
 from clusters.flavours.reading import QUEUED as SAID
 from clusters.job_status import ACTIVE, SUSPENDED
 from clusters.models import Cluster, ClusterEvent, ObservedObject, ObservedPod
@@ -13,7 +13,7 @@ from clusters.ports import Reading
 from workloads.models import Workload
 
 QUEUED: Final = "queued"
-TURNS: Final = frozenset({SAID, ADMITTED, NOT_READY, NOT_BOUND})
+TURNS: Final = frozenset({SAID, ADMITTED, NOT_READY, NOT_BOUND, PIPELINED})
 """Reasons of events that tell of a place in a queue."""
 
 
@@ -38,8 +38,9 @@ def _words(said: Iterable[tuple[str, str, str, str]]) -> dict[str, tuple[str, st
     held: dict[str, tuple[str, str]] = {}
     missing: dict[str, tuple[str, str]] = {}
     for uid, reason, owner, message in said:
-        if reason == NOT_BOUND:
+        if reason in {NOT_BOUND, PIPELINED}:
             held = {each: words for each, words in held.items() if words[0] != owner}
+            held |= {uid: (owner, message)} if reason == PIPELINED else {}
         elif reason == ADMITTED:
             missing.pop(uid, None)
         else:

@@ -5,6 +5,7 @@ import json
 from django import template
 
 from workloads.forecasts import Alternative
+from workloads.reason_words import short
 from workloads.selectors.life import ran_seconds, waited_seconds
 from workloads.sentences import gpu_time_text
 
@@ -12,6 +13,7 @@ register = template.Library()
 
 register.filter("waited", waited_seconds)
 register.filter("ran", ran_seconds)
+register.filter("reason", short)
 
 
 @register.filter

@@ -32,25 +32,6 @@ PHASES: Final = {
     "Degraded": ("warn", "Degraded"),
     "Failed": ("bad", "Failed"),
 }
-# reason code of the scheduler -> what people say
-REASONS: Final = {
-    "OverLimit": "over the limit",
-    "NonPreemptibleOverQuota": "non-preemptible, over the deserved quota",
-    "NoRoom": "no room",
-    "NeverFits": "fits on no node",
-    "NoSuchPool": "no such node pool",
-    "QueueMissing": "its queue is not synced yet",
-    "PreemptionDelayNotElapsed": "may not evict anybody yet",
-    "PreemptionNever": "its priority evicts nobody",
-    "NoDomain": "no room close together",
-    "GangIncomplete": "waits for the rest of its pods",
-    "Evicting": "victims are ending",
-    "HeldBack": "would evict young work",
-    "CompletionsReached": "every pod succeeded",
-    "BackoffLimitExceeded": "failed too often",
-    "DeadlineExceeded": "ran out of its time",
-}
-
 # where an effective value came from
 SOURCES: Final = {
     "explicit": "explicit choice",
@@ -115,12 +96,6 @@ def phase(name: str) -> SafeString:
     """A workload's phase as a badge; the word carries the meaning, not the colour."""
     tone, word = PHASES.get(name, ("off", name))
     return format_html('<span class="mark mark-{}">{}</span>', tone, word)
-
-
-@register.filter
-def reason(code: str) -> str:
-    """A reason code as people say it."""
-    return REASONS.get(code, code)
 
 
 @register.filter
