@@ -18,6 +18,7 @@ from scheduling.rules.kube import KubeRules
 from scheduling.rules.kube_gangs import KubeGangsRules
 from scheduling.rules.kueue import KueueRules
 from scheduling.rules.volcano import VolcanoRules
+from scheduling.sequel import Sequel, sequel
 
 
 class Flavour(StrEnum):
@@ -39,6 +40,10 @@ FLAVOURS: Final[dict[str, Rules]] = {
 }
 
 
+FORGETFUL: Final = frozenset({Flavour.KAI})
+"""What has to be evicted for whom, these find out anew with every cycle, in the order of that moment."""
+
+
 def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:
     """Decide once for all waiting pod groups. Raises ValueError for a flavour without a model."""
     rules = FLAVOURS.get(flavour)
@@ -50,9 +55,34 @@ def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:
 def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
     """What the next cycle would do with the pod groups of one workload, waiting beside everything else.
 
-    Raises ValueError as `cycle`.
+    Where the scheduler forgets for whom it has evicted: what the cycles after it make of that. Raises ValueError as
+    `cycle`.
     """
-    return _outcome(snapshot, candidates, cycle(snapshot.with_groups(candidates), flavour=flavour))
+    there = snapshot.with_groups(candidates)
+    decisions = cycle(there, flavour=flavour)
+    found = _outcome(snapshot, candidates, decisions)
+    if flavour not in FORGETFUL or not found.victims:
+        return found
+    own, pools = {each.name for each in candidates}, {each.pool for each in candidates}
+    if not any(each.waiting and each.pool in pools and each.name not in own for each in there.groups):
+        return found
+    return _in_the_end(found, sequel(there, own, decisions, FLAVOURS[flavour].decide))
+
+
+def _in_the_end(found: Outcome, later: Sequel) -> Outcome:
+    """The same once its room is really its own. PENDING: somebody goes for it, and it waits nevertheless."""
+    placed = found.starting + found.coming + found.waiting - later.waiting
+    if (later.waiting, later.victims) == (found.waiting, found.victims):
+        return found
+    return replace(
+        found,
+        kind=_kind(later.victims, {}, {}) if placed else Kind.PENDING,
+        victims=later.victims,
+        coming=placed - found.starting,
+        waiting=later.waiting,
+        pend=later.pend or found.pend,
+        first=later.first,
+    )
 
 
 def _outcome(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequence[Decision]) -> Outcome:

@@ -91,6 +91,7 @@ class Outcome:
     """The answer of a preview. placements: pod name to node, also of pods that still wait for their victims to end.
 
     starting: how many of its pods start now; coming: how many once the evicted have left; waiting: how many others.
+    first: who else takes room that was made for it. Where it waits nevertheless, its kind is PENDING with victims.
     pend: why pods wait, of the first group that does; where others start, with the numbers of the whole candidate.
     """
 
@@ -102,6 +103,7 @@ class Outcome:
     starting: int = 0
     coming: int = 0
     waiting: int = 0
+    first: tuple[PodGroup, ...] = ()
 
     @property
     def partial(self) -> bool:

@@ -215,3 +215,15 @@ def eviction_sentence(
         share = f"its queue's share in {pool}" + (f" for {part.starts}" if part else "")
         return f"Takes back {share}: evicts {_taken(victims)} at risk.{rest}"
     return f"{starts} in {pool} after evicting {_taken(victims)} at risk.{rest}"
+
+
+def vain_sentence(pool: str, victims: Sequence[ForecastVictim]) -> str:
+    """Somebody goes for it, and it waits nevertheless."""
+    return f"Waits in {pool}, though it evicts {_taken(victims)} at risk: others take the room first."
+
+
+def overtaken_sentence(names: Sequence[str]) -> str:
+    """Who else takes room that is made for it."""
+    who = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    verb = "take" if len(names) > 1 else "takes"
+    return f"{who} {verb} room that is made for it: whoever's turn comes first gets what the evicted leave."

@@ -9,6 +9,7 @@ from clusters.models import Cluster
 from portal.audit.models import AuditRecord
 from portal.core.actors import SYSTEM, Actor
 from portal.core.errors import Absent, Refused
+from scheduling.decisions import Cause, Evict, Kind, Outcome
 from tenants.models import Project
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, NodePoolFactory, UserFactory
@@ -185,6 +186,34 @@ def test_a_replica_of_a_leader_worker_set_on_kai_starts_as_one() -> None:
     lab.settle()
     answer = ask_for(team, leader_worker_set(replicas=3, size=2, gpus=4), priority="low")
     assert (answer.starting, answer.waiting) == (4, 2)
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_who_takes_room_that_is_made_for_a_workload_is_named_as_far_as_the_actor_knows_them(
+    kai: Lab, monkeypatch: pytest.MonkeyPatch, placed: bool
+) -> None:
+    """What the model says then is tested with it."""
+    team, other = kai.project("llm-team", deserved=16), kai.project("vision-team", deserved=16)
+    victim, mine, theirs = kai.submit(team, "weak", gpus=8), kai.submit(team, "mine"), kai.submit(other, "theirs")
+    kai.settle()
+    groups = {each.name: each for each in snapshot_of(kai.cluster)[0].groups}
+    weak = groups[str(victim.pk)]
+    evict = Evict(weak, tuple(pod.name for pod in weak.pods), Cause.PREEMPT, "candidate")
+    outcome = Outcome(
+        Kind.PREEMPTS if placed else Kind.PENDING,
+        (evict,),
+        coming=int(placed),
+        waiting=int(not placed),
+        first=tuple(groups[str(each.pk)] for each in (mine, theirs)),
+    )
+    monkeypatch.setattr("workloads.services.preview.preview", lambda *_args, **_more: outcome)
+    answer = ask(team, gpus=8, actor=acting(MembershipFactory(project=team).user), priority="high")
+    assert answer.verdict is (Verdict.EVICTS if placed else Verdict.WAITS)
+    assert ("Waits in h100, though it evicts 1 workload (8 GPUs)" in answer.sentence) is not placed
+    assert [each.label for each in answer.victims] == ["weak"]
+    assert any(
+        each.startswith("mine and 1 workload of others take room that is made for it") for each in answer.cautions
+    )
 
 
 def test_a_number_that_a_class_gets_counts_on_kai_for_what_runs_and_elsewhere_for_new_pods(lab: Lab) -> None:

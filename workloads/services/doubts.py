@@ -10,8 +10,9 @@ from scheduling.cycle import preview
 from scheduling.decisions import Outcome
 from scheduling.model import PodGroup, Snapshot
 from tenants.permissions import standing_of
-from workloads.forecasts import absent_sentence, instead_sentence, turning_sentence
+from workloads.forecasts import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
 from workloads.models import DesiredPhase, Phase, Workload
+from workloads.owners import workload_ids
 from workloads.snapshots import coming_later, groups_of, wanted_of, workload_of
 
 Others = Mapping[Workload, Sequence[PodGroup]]
@@ -62,6 +63,18 @@ def _with(snapshot: Snapshot, others: Others) -> Snapshot:
 def _names(others: Others, actor: Actor) -> list[str]:
     visible = set(standing_of(actor).projects().values_list("pk", flat=True))
     return [row.name if row.project_id in visible else "another project's workload" for row in others]
+
+
+def overtaken(actor: Actor, outcome: Outcome) -> Iterator[str]:
+    """Who takes room that is made for it, as far as the actor may know them."""
+    if not outcome.first:
+        return
+    ids = workload_ids({workload_of(each.name) for each in outcome.first})
+    rows = Workload.objects.filter(pk__in=ids, project__in=standing_of(actor).projects()).order_by("name")
+    names = list(rows.values_list("name", flat=True))
+    if more := len({workload_of(each.name) or each.name for each in outcome.first}) - len(names):
+        names.append(f"{more} workload{'' if more == 1 else 's'} of others")
+    yield overtaken_sentence(names)
 
 
 def _fate(outcome: Outcome) -> tuple[object, ...]:

@@ -37,6 +37,7 @@ from workloads.forecasts import (
     holding_sentence,
     start_sentence,
     turn_sentence,
+    vain_sentence,
 )
 from workloads.gang_room import refuse_larger_gang
 from workloads.holding_back import Hold, hold_of
@@ -55,7 +56,7 @@ from workloads.selectors.foreign import foreign_pods
 from workloads.selectors.protection import held_off, protection_sentences
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
-from workloads.services.doubts import doubts
+from workloads.services.doubts import doubts, overtaken
 from workloads.services.limits import limit_sentences
 from workloads.services.submission import category_of, resolve_for, type_of
 from workloads.snapshots import Wanted, groups_of, queue_labels, snapshot_of, workload_of
@@ -214,6 +215,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         victims=victims,
         cautions=(
             *base.cautions,
+            *overtaken(stage.actor, outcome),
             *_cautions(stage.project.cluster, outcome),
             *shard_cautions(stage.project.cluster, pool.name),
             *doubts(pool, stage.actor, snapshot, _candidates(stage, pool), outcome),
@@ -300,6 +302,8 @@ def _sentence(
         return eviction_sentence(verdict, pool.name, victims, part=part)
     if part:
         return holding_sentence(pool.name, part)
+    if victims:
+        return vain_sentence(pool.name, victims)
     return f"Waits: it {why}." if why else f"Waits in {pool.name}."
 
 
