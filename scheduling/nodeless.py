@@ -31,16 +31,19 @@ class Nodeless:
     later: bool = False
 
 
-def nodeless(snapshot: Snapshot, group: PodGroup, evicted: Iterable[Evict] = ()) -> Nodeless | None:
+def nodeless(
+    snapshot: Snapshot, group: PodGroup, evicted: Iterable[Evict] = (), *, last: bool = False
+) -> Nodeless | None:
     """None: each of its pods finds a node once the evicted are gone, or no node of its pool has been seen.
 
-    Admitted pods that wait for a node and come before its own take theirs first: by priority, then by age.
+    Admitted pods that wait for a node and come before its own take theirs first: by priority, then by age. last: all
+    of them do, since room that comes free bit by bit is enough for smaller pods sooner.
     """
     known = _without(snapshot, evicted)
     board = Board(known, default=Strategy.BINPACK)
     if not board.nodes[group.pool]:
         return None
-    for earlier in sorted(_before(known, group), key=_turn):
+    for earlier in sorted(_before(known, group, last=last), key=_turn):
         _seat(board, earlier)
     without = without_node(board, group)
     later = not without
@@ -55,9 +58,9 @@ def _turn(group: PodGroup) -> tuple[int, int]:
     return (-group.priority, group.created)
 
 
-def _before(snapshot: Snapshot, group: PodGroup) -> Iterator[PodGroup]:
+def _before(snapshot: Snapshot, group: PodGroup, *, last: bool) -> Iterator[PodGroup]:
     admitted = (each for each in snapshot.groups if each.started is not None and each.pool == group.pool)
-    return (each for each in admitted if each.waiting and _turn(each) < _turn(group))
+    return (each for each in admitted if each.waiting and (last or _turn(each) < _turn(group)))
 
 
 def _seat(board: Board, group: PodGroup) -> None:

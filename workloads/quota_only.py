@@ -15,6 +15,11 @@ BLIND: Final = "Admitted at once: its quota is free."
 LATER: Final = "It has its place in {pool} and starts once pods that are ending there have left."
 HOLDS: Final = "Admitted work holds its quota while it waits for nodes; the kube-scheduler evicts nobody for it."
 
+BIT_BY_BIT: Final = (
+    "Admitted pods wait for a node already: what the evicted leave comes free bit by bit, and may go to them before it "
+    "is enough for this workload."
+)
+
 
 def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcome: Outcome) -> Forecast:
     """The same where its pods find nodes. Otherwise it waits for them, or will once its victims are gone."""
@@ -22,7 +27,8 @@ def looked_at_nodes(found: Forecast, snapshot: Snapshot, group: PodGroup, outcom
         return found
     missing = nodeless(snapshot, group, outcome.victims)
     if missing is None:
-        return found
+        rivals = outcome.victims and nodeless(snapshot, group, outcome.victims, last=True)
+        return replace(found, cautions=(*found.cautions, BIT_BY_BIT)) if rivals else found
     if missing.later:
         return _after_others(found, missing)
     placed, sentence = missing.of - missing.pods, _sentence(missing, found)

@@ -89,7 +89,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One forecast beside what happened. cautions: those of this moment; before: who was there."""
+    """One forecast beside what happened. cautions: those of this moment; before: who was there; went: all who went."""
 
     number: int
     asked: Asked
@@ -98,6 +98,7 @@ class Step:
     sentence: str
     cautions: tuple[str, ...]
     before: tuple[str, ...]
+    went: tuple[str, ...]
 
     @property
     def agrees(self) -> bool:
@@ -107,7 +108,7 @@ class Step:
         said = f"step {self.number:2}: {self.asked}: foretold {self.foretold}, seen {self.seen}"
         if self.agrees:
             return said
-        there = "\n    ".join(("there was:", *self.before))
+        there = "\n    ".join(("there was:", *self.before, "went, for whom:", *self.went))
         return f"{said}\n    said: {self.sentence}\n    cautions: {list(self.cautions)}\n    {there}"
 
 
@@ -192,11 +193,20 @@ class Soak:
     def _come(self, number: int, asked: Asked) -> Step:
         name, project = f"w{number}", self._project(asked)
         spec = spec_of(manifest_of(asked, name), namespace=project.namespace, **asked.chosen)
-        before = self._there()
+        before, known = self._there(), set(PreemptionRecord.objects.values_list("pk", flat=True))
         answer = forecast(spec=spec, project=project, actor=SYSTEM)
         workload = self._submit(asked, name)
-        seen = self._fate(workload) if workload else Fate(0, frozenset(), refused=True)
-        return Step(number, asked, foretold(answer), seen, answer.sentence, _of_the_moment(project, answer), before)
+        seen = self._fate(workload, known) if workload else Fate(0, frozenset(), refused=True)
+        return Step(
+            number,
+            asked,
+            foretold(answer),
+            seen,
+            answer.sentence,
+            _of_the_moment(project, answer),
+            before,
+            _went(known),
+        )
 
     def _there(self) -> tuple[str, ...]:
         """A line for each workload: its pods by node, and why others wait."""
@@ -211,9 +221,8 @@ class Soak:
             for row in rows
         )
 
-    def _fate(self, workload: Workload) -> Fate:
+    def _fate(self, workload: Workload, before: set[int]) -> Fate:
         """Its victims are also those of whom nobody says for whom they went: nobody else came."""
-        before = set(PreemptionRecord.objects.values_list("pk", flat=True))
         most = self.settle(workload)
         found = PreemptionRecord.objects.exclude(pk__in=before).filter(Q(preemptor=workload) | Q(preemptor=None))
         return Fate(most, frozenset(found.values_list("victim__name", flat=True)))
@@ -246,6 +255,13 @@ class Soak:
         pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None)
         waiting = pods.filter(node_name="", reason="")
         return bool(fresh(workload).phase_reason) or (pods.exists() and not waiting.exists())
+
+
+def _went(before: set[int]) -> tuple[str, ...]:
+    found = PreemptionRecord.objects.exclude(pk__in=before).select_related("victim", "preemptor")
+    return tuple(
+        f"{each.victim.name} {each.cause} for {each.preemptor.name if each.preemptor else '?'}" for each in found
+    )
 
 
 def foretold(answer: Forecast) -> Fate:

@@ -54,8 +54,6 @@ CLUSTERS: dict[str, tuple[Callable[[], AbstractContextManager[LabCluster]], tupl
 def product(request: pytest.FixtureRequest, kept: Kept, db: None, socket_enabled: None) -> Iterator[Product]:
     """The product on a small cluster of each scheduler, under the account of few rights."""
     start, kinds = CLUSTERS[request.param]
-    if request.param == "kueue" and "RUNG_SOAK" not in os.environ:
-        pytest.skip("RUNG_SOAK says how many steps to play on Kueue")
     product = Product(kept.cluster(start), uuid.uuid4().hex[:6], request.param)
     yield product
     product.end(*kinds)

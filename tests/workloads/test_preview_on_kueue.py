@@ -21,6 +21,7 @@ from tests.factories.tenants import (
 from tests.factories.workloads import WorkloadFactory, deployment, job, pytorch_job, spec_of
 from workloads.forecasts import Forecast, Verdict
 from workloads.models import Workload, WorkloadType
+from workloads.quota_only import BIT_BY_BIT
 from workloads.selectors.waiting import why_waiting
 from workloads.services.preview import forecast
 
@@ -273,6 +274,17 @@ def test_pods_of_a_deployment_that_wait_in_its_queue_stand_there_each_for_itself
     assert kueue.ask(gpus=2, priority="low").verdict is Verdict.STARTS
     stronger = kueue.ask(gpus=4, priority="high")
     assert (stronger.verdict, victims(stronger)) == (Verdict.STARTS, [])
+
+
+def test_admitted_pods_that_wait_for_a_node_may_take_what_the_evicted_leave(kueue: Kueue) -> None:
+    kueue.node("one", held=0)
+    sister = kueue.project("sister", kueue.research, deserved=4)
+    weak = kueue.runs(sister, "weak", gpus=8, priority=25)
+    ObservedPod.objects.filter(owner_id=str(weak.pk)).update(node_name="one")
+    assert BIT_BY_BIT not in kueue.ask(gpus=8).cautions
+    kueue.runs(sister, "small", gpus=4, priority=25)
+    answer = kueue.ask(gpus=8)
+    assert (answer.verdict, answer.coming, BIT_BY_BIT in answer.cautions) == (Verdict.RECLAIMS, 1, True)
 
 
 def test_other_departments_lend_and_give_back(kueue: Kueue) -> None:
