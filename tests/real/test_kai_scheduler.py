@@ -182,7 +182,9 @@ def test_a_class_made_anew_counts_for_what_runs_whatever_its_pods_carry(product:
 def test_each_pod_of_a_deployment_starts_waits_or_evicts_for_itself(product: Product) -> None:
     one, _two = two_projects(product, deserved=NODES * GPUS)
     with streaming(product.cluster, product.gateway) as watching:
-        running(product, watching, one, "a", "b", priority="low")
+        running(product, watching, one, "a", priority="low")
+        time.sleep(1.0)  # KAI keeps whole seconds
+        running(product, watching, one, "b", priority="low")
         said = forecast_of(one, a_deployment("first", pods=3), priority="low")
         assert (said.starting, said.coming, said.waiting) == (2, 0, 1)
         first = submitted(product, one, a_deployment("first", pods=3), priority="low")
