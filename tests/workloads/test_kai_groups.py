@@ -1,11 +1,13 @@
 """KAI's pod groups in a workload's story: why it waits as a whole, and that it waits no more."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from clusters.believed import all_believed
+from clusters.flavours import flavour_for
 from clusters.flavours.kai_reading import RUNS, STARTED
 from clusters.kinds_core import EVENT, KAI_POD_GROUP
 from clusters.models import Cluster, ClusterEvent, ObservedObject
@@ -16,8 +18,10 @@ from clusters.services.storing import Seen, lease_of, store
 from tenants.models import Project
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.workloads.lab import fresh
+from workloads.api.shapes import workload_json
+from workloads.attention import needs_attention
 from workloads.models import Phase, Workload, WorkloadEvent
-from workloads.selectors import events_of
+from workloads.selectors import events_of, timeline, why_waiting
 from workloads.services.observe import on_observation
 from workloads.services.queued import queued_among
 
@@ -72,6 +76,24 @@ def test_why_a_gang_waits_is_what_its_group_says_until_it_has_started(gang: Work
     see(gang, AT_LIMIT, version="3", started=LATE)
     [said] = [(each.reason, each.message) for each in events_of(gang) if each.source == "kai-scheduler"]
     assert said == ("Admitted", RUNS)
+
+
+def test_page_home_timeline_and_rest_say_it_in_the_same_words_with_whose_queue_it_is(gang: Workload) -> None:
+    said = (
+        "OverLimit: {} quota has reached the allowable limit of GPUs. Limit is 8 GPUs, currently 4 GPUs allocated and "
+        "workload requested 8 GPUs."
+    )
+    see(gang, said.format(flavour_for("kai").queue_name(gang.project.owner, gang.pool_name)), version="1")
+    held, project = fresh(gang), gang.project.name
+    words = f"Needs 8 GPUs in {gang.pool_name}; project {project} holds 4 of its limit of 8 GPUs."
+    headline = why_waiting(held)
+    assert headline is not None
+    assert headline.sentence.partition(": ")[2].lower().startswith(words.rstrip(".").lower())
+    Workload.objects.update(phase_at=timezone.now() - timedelta(minutes=11))
+    assert [need.sentence for need in needs_attention(Workload.objects.all())] == [words]
+    assert words in [entry.message for entry in timeline(held)]
+    assert workload_json(held)["phaseMessage"] == words
+    assert "project." not in f"{headline.sentence} {[entry.message for entry in timeline(held)]}"
 
 
 def missing(workload: Workload, *, version: str, at: str) -> None:
