@@ -1,5 +1,7 @@
 """Who would evict young work is held back by Rung, where the scheduler takes whoever is weaker, however young.
 
+So is non-preemptible work beyond its pool's deserved quota where the cluster does not count that (`quota_hold`).
+
 Only what is not in its cluster can be held; whom it would evict the model foresees on the last snapshot. Runs that
 began after somebody was held back do not hold it any longer: else newcomers would for ever.
 """
@@ -8,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import Final
+from typing import ClassVar, Final
 from uuid import UUID
 
 from django.utils import timezone
@@ -22,13 +24,16 @@ from scheduling.decisions import TOO_YOUNG, Outcome
 from scheduling.priority import Preemptibility
 from tenants.min_runtimes import min_runtimes_of
 from tenants.models import Project
-from workloads.lifecycle import HELD_BACK, HOLDING
+from workloads.lifecycle import HELD, HELD_BACK, HOLDING
 from workloads.models import Phase, Workload
 from workloads.owners import workload_ids
+from workloads.quota_hold import quota_hold_of
 from workloads.snapshots import groups_of, snapshot_of, wanted_of, workload_of
 
 STALE: Final = timedelta(seconds=120)
 SOONEST: Final = timedelta(seconds=5)
+QUOTA_PAUSE: Final = timedelta(seconds=30)
+"""How long what waits for its pool's deserved quota is left alone at most."""
 SHARE: Final = 4
 """All looks at whoever is held back in a cluster take at most one part in so many of a worker's time."""
 
@@ -39,6 +44,7 @@ class Hold:
 
     until: datetime
     count: int
+    reason: ClassVar[str] = HELD_BACK
 
     def __str__(self) -> str:
         """As a sentence about whoever is held back."""
@@ -68,12 +74,16 @@ class Held:
 def held_back(workload: Workload) -> Held | None:
     """Why it is not handed over now. None: it may be, or was before; or nobody knows whom it would evict."""
     cluster = workload.project.cluster
-    if not _is_outside(workload) or not rung_spares(cluster) or cluster.flavour not in FLAVOURS:
+    if not _is_outside(workload):
+        return None
+    pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
+    if pool and (over := quota_hold_of(workload, pool)):
+        return Held(Reading(over.reason, f"{over}.", over.numbers()), min(SOONEST * (1 + over.count), QUOTA_PAUSE))
+    if not rung_spares(cluster) or cluster.flavour not in FLAVOURS:
         return None
     if cluster.observed_at is None or timezone.now() - cluster.observed_at > STALE:
         return None
     began, since = monotonic(), _since(workload)
-    pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
     if pool is None or not _young(workload.project, since):
         return None
     snapshot, _at = snapshot_of(cluster)
@@ -141,4 +151,4 @@ def _since(workload: Workload) -> datetime | None:
 
 def is_held(workload: Workload) -> bool:
     """Does Rung hold it back now?"""
-    return workload.phase == Phase.PENDING and workload.phase_reason == HELD_BACK
+    return workload.phase == Phase.PENDING and workload.phase_reason in HELD

@@ -18,6 +18,8 @@ WAITING: Final = frozenset({"Creating", "Pending", "Initializing", "Resuming"})
 HOLDING: Final = frozenset({"Running", "Degraded", "Updating"})
 NO_CONTROLLER: Final = "NoController"  # the reason of what nothing in its cluster has answered
 HELD_BACK: Final = "HeldBack"  # the reason of what Rung does not hand over yet, lest it evict young work
+HELD_FOR_QUOTA: Final = "HeldForQuota"  # the same, since non-preemptible work would exceed its pool's deserved quota
+HELD: Final = (HELD_BACK, HELD_FOR_QUOTA)
 
 REFUSED_PODS: Final = frozenset(
     {"OverLimit", "NonPreemptibleOverQuota", "OverPriorityCap", "ExceededQuota", "FailedCreate"}

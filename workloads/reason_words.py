@@ -89,6 +89,7 @@ CODES: Final[Mapping[str, Words]] = {
     "TerminationByKubelet": Words("ended by its node", "Its node ended it"),
     # of Rung
     "HeldBack": Words("held back to spare work inside its minimum runtime"),
+    "HeldForQuota": Words("held back: the deserved quota of its node pool is in use"),
     "NoController": Words("no controller has taken it up"),
     "HandedOver": Words("queued in the cluster"),
     "PodFailed": Words("a pod failed"),

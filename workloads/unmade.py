@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from clusters.flavours import flavour_for
 from clusters.models import Cluster, NodePool, ObservedPod
-from workloads.lifecycle import HELD_BACK, NO_CONTROLLER, REFUSED_PODS, WAITING
+from workloads.lifecycle import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
 
 
@@ -29,7 +29,7 @@ def unmade(cluster: Cluster, pools: Iterable[NodePool], pods: Collection[Observe
     rows = Workload.objects.filter(
         project__cluster=cluster, phase__in=WAITING, desired_phase=DesiredPhase.RUNNING, deleted_at__isnull=True
     )
-    found = rows.exclude(phase_reason__in=(HELD_BACK, NO_CONTROLLER)).select_related("project__cluster", "priority")
+    found = rows.exclude(phase_reason__in=(*HELD, NO_CONTROLLER)).select_related("project__cluster", "priority")
     without = {str(each.pk): each for each in found if str(each.pk) not in staying}
     tried = _tried(cluster, without)
     for owner, workload in without.items():

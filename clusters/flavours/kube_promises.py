@@ -17,7 +17,7 @@ COUNTED: Final = (
 )
 UNCOUNTED: Final = (
     "Non-preemptible with a priority below 100: the cluster's deserved quota sees the class only and does not count "
-    "this. Rung's own check at submission is all that keeps it inside."
+    "this. Rung holds it back while its pool's deserved quota is in use."
 )
 
 
@@ -62,9 +62,10 @@ PROMISES: Final = (
         "non_preemptible_in_deserved",
         "Non-preemptible work stays inside the deserved quota",
         "partly",
-        "Rung checks it at submission. In the cluster a quota over the classes of 100 and more is the second line; it "
-        "sees the class, not the preemptibility.",
-        "Keep preemptibility and priority on the same side of 100.",
+        "In the cluster a quota over the classes of 100 and more counts it, for all node pools together. Where that "
+        "would let more start than a pool's deserved quota, or does not count the class, Rung holds the rest back; "
+        "what others create there is not checked.",
+        "Submit through Rung.",
     ),
     Promise(
         "over_quota_and_reclaim",

@@ -85,7 +85,7 @@ PROMISES: Final = (
         "non_preemptible_in_deserved",
         "Non-preemptible work stays inside the deserved quota",
         "partly",
-        "Rung checks it at submission; Kueue counts all work of a queue alike.",
+        "Rung refuses a workload that alone exceeds it; beside others Kueue counts all work of a queue alike.",
         "Choose KAI where the cluster itself has to refuse it.",
     ),
     Promise(

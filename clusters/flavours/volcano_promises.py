@@ -62,7 +62,8 @@ PROMISES: Final = (
         "non_preemptible_in_deserved",
         "Non-preemptible work stays inside the deserved quota",
         "partly",
-        "Rung checks it at submission. Volcano itself lets non-preemptible work use what is free up to the limit.",
+        "Rung refuses a workload that alone exceeds it. Volcano itself lets non-preemptible work use what is free up "
+        "to the limit.",
         "Submit through Rung: work that reaches the cluster another way is not checked.",
     ),
     Promise(

@@ -12,7 +12,7 @@ from clusters.flavours import FLAVOURS, flavour_for
 from clusters.flavours.reading import QUEUED
 from clusters.ports import Reading
 from scheduling.reasons import Reason
-from workloads.lifecycle import HELD_BACK, NO_CONTROLLER, REFUSED_PODS
+from workloads.lifecycle import HELD, NO_CONTROLLER, REFUSED_PODS
 from workloads.reason_words import CODES, sentence, short
 from workloads.services.evictions import POD_DELETED, POD_FAILED
 
@@ -78,7 +78,7 @@ def emitted() -> Iterator[str]:
 
 def test_every_code_that_can_be_given_has_words() -> None:
     codes = {*map(str, Reason), *emitted(), *REFUSED_PODS, *OF_PODS, *OF_DISRUPTIONS, *OF_NODES, *OF_JOBS}
-    codes |= {HELD_BACK, NO_CONTROLLER, POD_DELETED, POD_FAILED, "HandedOver", "BetweenRuns", "Moved"}
+    codes |= {*HELD, NO_CONTROLLER, POD_DELETED, POD_FAILED, "HandedOver", "BetweenRuns", "Moved"}
     assert {"WaitingForQuota", "PreemptionPending", "Misconfigured", "NoMatchingFlavor", "OverPriorityCap"} <= codes
     assert codes - set(CODES) == set()
     assert all(words.short and words.short != code for code, words in CODES.items())

@@ -19,7 +19,7 @@ from scheduling.decisions import Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Preemptibility
 from scheduling.reasons import Reason
-from workloads.lifecycle import HELD_BACK, NO_CONTROLLER, REFUSED_PODS, WAITING
+from workloads.lifecycle import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
 from workloads.selectors.configuration import configured_so
 from workloads.selectors.protection import held_off
@@ -71,7 +71,7 @@ def why_waiting(workload: Workload) -> Headline | None:
         return _not_there_yet(workload)
     if closed := unserved(workload.project.cluster, workload.pool_name):
         return _headline(workload, closed, reason=str(Reason.NO_SUCH_POOL), source="rung")
-    if workload.phase_reason in {HELD_BACK, NO_CONTROLLER}:
+    if workload.phase_reason in {*HELD, NO_CONTROLLER}:
         return _headline(workload, workload.phase_message, reason=workload.phase_reason, source="rung")
     if workload.phase_reason in MAKING_ROOM:
         return _by_scheduler(workload)

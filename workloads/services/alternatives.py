@@ -18,6 +18,7 @@ from workloads.compliance import broken_rules
 from workloads.forecasts import Alternative
 from workloads.intake import WorkloadSpec
 from workloads.policy_rules import Merged
+from workloads.quota_hold import quota_hold_for
 from workloads.resolution import current_dictionary
 from workloads.sentences import GIB, amount_text
 from workloads.services.submission import type_of
@@ -60,6 +61,8 @@ class Trial:
             preemptibility=self.effective.preemptibility,
             created=self.now,
         )
+        if quota_hold_for(wanted):
+            return Kind.PENDING
         flavour = self.project.cluster.flavour
         return preview(self.snapshot, *groups_of(wanted, flavour), flavour=flavour).kind
 

@@ -28,7 +28,7 @@ from clusters.services.former import made_for
 from clusters.services.jobs import apply_job, delete_job, is_there
 from clusters.services.pruned import dropped_by
 from workloads.holding_back import held_back
-from workloads.lifecycle import ENDED, HELD_BACK
+from workloads.lifecycle import ENDED, HELD
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.queues import job_spec
 from workloads.reprioritising import on_change_of
@@ -178,7 +178,7 @@ def _after_apply(workload: Workload) -> None:
     now = timezone.now()
     if workload.phase in {Phase.CREATING, Phase.RESUMING}:
         move(workload=workload, to=Phase.PENDING, at=now, reason="", message=HANDED_OVER)
-    elif workload.phase_reason == HELD_BACK:
+    elif workload.phase_reason in HELD:
         keep_reason(workload, Reading("HandedOver", HANDED_OVER), now)
     elif workload.phase == Phase.STOPPING and not _live_pods(workload):
         move(workload=workload, to=Phase.STOPPED, at=now, allocated_gpu_milli=0, running_pods=0)

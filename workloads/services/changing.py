@@ -9,10 +9,12 @@ from typing import Any
 
 from django.utils import timezone
 
+from clusters.models import NodePool
 from portal.audit.services import record
 from portal.core.actors import Actor
 from portal.core.errors import Conflict, Problem, Refused
 from scheduling.priority import Level, Preemptibility
+from scheduling.reasons import Reason
 from workloads.admission import pick_pool, pools_for, refuse_over_cap, refuse_unserved
 from workloads.enqueue import wake_apply
 from workloads.gang_room import refuse_larger_gang
@@ -20,10 +22,12 @@ from workloads.intake import WorkloadSpec
 from workloads.lifecycle import ENDED
 from workloads.models import EventType, Phase, Workload
 from workloads.placing import refuse_placing
+from workloads.quota_hold import quota_hold_for
 from workloads.resolution import effective_as, level_of
 from workloads.services.denials import verb
 from workloads.services.lifecycle import apply_priority, entity_of, known_level, ready, refuse_fixed, rewrite, scope_of
 from workloads.services.moves import note
+from workloads.snapshots import wanted_of
 
 SCALED = "replicas"
 
@@ -101,6 +105,8 @@ def _reshape(
         _refuse_described(workload, wanted.fields)
     _refuse_unfit(workload, after, level)
     total = after.total
+    if workload.phase != Phase.STOPPED and not total.fits_in(before.total):
+        _refuse_over_deserved(workload, after)
     values = {
         "spec": after.as_json(),
         "gpu_milli": total.gpu,
@@ -158,6 +164,14 @@ def _refuse_unfit(workload: Workload, spec: WorkloadSpec, level: Level) -> None:
     pools = pools_for(spec, project)
     pick_pool(spec, effective, project, pools)
     refuse_larger_gang(spec, project, pools)
+
+
+def _refuse_over_deserved(workload: Workload, spec: WorkloadSpec) -> None:
+    """More pods of what is in its cluster already are created there at once: nothing could hold them back."""
+    pool = NodePool.objects.filter(cluster=workload.project.cluster_id, name=workload.pool_name).first()
+    hold = quota_hold_for(replace(wanted_of(workload, pool), spec=spec), besides=workload) if pool else None
+    if hold:
+        raise Refused.at("/spec", str(Reason.NON_PREEMPTIBLE_OVER_QUOTA), f"Of this size {hold.why}.", **hold.numbers())
 
 
 def _size(spec: WorkloadSpec) -> dict[str, Any]:

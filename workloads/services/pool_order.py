@@ -24,9 +24,10 @@ from scheduling.model import Snapshot
 from workloads.admission import could_hold
 from workloads.enqueue import wake_apply
 from workloads.holding_back import hold_of, is_held
-from workloads.lifecycle import HELD_BACK
+from workloads.lifecycle import HELD
 from workloads.models import DesiredPhase, EventType, Phase, Workload
 from workloads.pool_turns import PATIENCE, its_turn_is_over, waited_in_pool
+from workloads.quota_hold import quota_hold_of
 from workloads.sentences import duration_text, pend_sentence
 from workloads.services.moves import note
 from workloads.snapshots import groups_of, queue_labels, snapshot_of, wanted_of, workload_of
@@ -53,7 +54,7 @@ def try_next_pools() -> int:
 def _waiting(now: datetime) -> Iterator[Workload]:
     """Most important first, as a scheduler would take them."""
     rows = Workload.objects.filter(
-        Q(applied_generation=F("generation")) | Q(phase_reason=HELD_BACK),
+        Q(applied_generation=F("generation")) | Q(phase_reason__in=HELD),
         phase=Phase.PENDING,
         desired_phase=DesiredPhase.RUNNING,
         deleted_at=None,
@@ -121,7 +122,7 @@ def _elsewhere(
     for pool in chain:
         if pool != present and could_hold(workload, pool):
             outcome = _outcome(snapshot, workload, pool)
-            held = hold_of(outcome, workload.project)
+            held = quota_hold_of(workload, pool) or hold_of(outcome, workload.project)
             if outcome.kind is not Kind.PENDING and not held:
                 return pool, outcome
     return None
@@ -155,7 +156,7 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
 def _because(workload: Workload, here: Outcome) -> str:
     """The same as a word for programs."""
     if is_held(workload):
-        return HELD_BACK
+        return workload.phase_reason
     return str(here.pend.reason) if here.pend else "slow"
 
 

@@ -42,13 +42,14 @@ from workloads.forecasts import (
 from workloads.gang_room import refuse_larger_gang
 from workloads.holding_back import Hold, hold_of
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle import HELD_BACK, NO_CONTROLLER
+from workloads.lifecycle import NO_CONTROLLER
 from workloads.models import Workload
 from workloads.node_choice import shared_topology
 from workloads.owners import workload_ids
 from workloads.placing import refuse_left_alone, refuse_placing
 from workloads.policies import policy_for
 from workloads.pool_turns import PATIENCE
+from workloads.quota_hold import QuotaHold, quota_hold_for
 from workloads.quota_only import looked_at_nodes
 from workloads.selectors.configuration import configured_so
 from workloads.selectors.controllers import no_controller_of
@@ -164,20 +165,20 @@ def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
     """In the first of its pools; where that one does not let it start, in the next one that does."""
     snapshot, _at = snapshot_of(stage.project.cluster)
     first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
-    if not (_may_start(stage, outcome) or outcome.starting):  # what has a pod on a node is tried nowhere else
+    if not (_may_start(stage, first, outcome) or outcome.starting):  # what has a pod on a node is tried nowhere else
         for pool in pools[1:]:
             later = _outcome(stage, pool, snapshot)
-            if _may_start(stage, later):
+            if _may_start(stage, pool, later):
                 return _later(stage, _told(stage, pool, snapshot, later), first, outcome)
     return _told(stage, first, snapshot, outcome)
 
 
-def _may_start(stage: _Stage, outcome: Outcome) -> bool:
-    return outcome.kind is not Kind.PENDING and not _hold(stage, outcome)
+def _may_start(stage: _Stage, pool: NodePool, outcome: Outcome) -> bool:
+    return outcome.kind is not Kind.PENDING and not _hold(stage, pool, outcome)
 
 
-def _hold(stage: _Stage, outcome: Outcome) -> Hold | None:
-    return hold_of(outcome, stage.project)
+def _hold(stage: _Stage, pool: NodePool, outcome: Outcome) -> Hold | QuotaHold | None:
+    return quota_hold_for(_wanted(stage, pool)) or hold_of(outcome, stage.project)
 
 
 def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
@@ -188,14 +189,14 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) ->
     """It does not start in its first choice: why, and when the next one has its turn."""
     labels = queue_labels(desired_state(stage.project.cluster, domains=False))
     why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else "waits"
-    if hold := _hold(stage, outcome):
+    if hold := _hold(stage, first, outcome):
         why = f"waits: {hold}"
     sentence = turn_sentence(found.sentence, first=first.name, why=why, patience=PATIENCE.seconds)
     return replace(found, sentence=sentence)
 
 
 def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
-    if hold := _hold(stage, outcome):
+    if hold := _hold(stage, pool, outcome):
         return _held(stage, pool, snapshot, hold)
     if why := unserved(stage.project.cluster, pool.name):
         return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=str(Reason.NO_SUCH_POOL))
@@ -246,10 +247,10 @@ def _admitted(stage: _Stage, pool: NodePool, outcome: Outcome) -> PodGroup:
     return replace(groups[0], pods=tuple(pods[: outcome.starting + outcome.coming]))
 
 
-def _held(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: Hold) -> Forecast:
-    """It would evict young work, where nobody but Rung leaves that alone."""
+def _held(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: Hold | QuotaHold) -> Forecast:
+    """It would evict young work, or exceed its pool's deserved quota, and nothing but Rung keeps it from that."""
     base = stage.answer(Verdict.WAITS, f"Waits: {hold}.", pool.name)
-    return replace(base, reason=HELD_BACK, numbers=hold.numbers(), alternatives=_alternatives(stage, pool, snapshot))
+    return replace(base, reason=hold.reason, numbers=hold.numbers(), alternatives=_alternatives(stage, pool, snapshot))
 
 
 def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:
@@ -272,7 +273,11 @@ def _breaks_a_gang(outcome: Outcome) -> bool:
 
 
 def _candidates(stage: _Stage, pool: NodePool) -> tuple[PodGroup, ...]:
-    wanted = Wanted(
+    return groups_of(_wanted(stage, pool), stage.project.cluster.flavour)
+
+
+def _wanted(stage: _Stage, pool: NodePool) -> Wanted:
+    return Wanted(
         name="candidate",
         spec=stage.spec,
         project=stage.project,
@@ -282,7 +287,6 @@ def _candidates(stage: _Stage, pool: NodePool) -> tuple[PodGroup, ...]:
         preemptibility=stage.effective.preemptibility,
         created=stage.now,
     )
-    return groups_of(wanted, stage.project.cluster.flavour)
 
 
 def _sentence(
