@@ -23,7 +23,7 @@ from tests.factories.workloads import (
 )
 from tests.workloads.lab import Lab, fresh
 from workloads.forecasts import Forecast, Verdict
-from workloads.models import Phase, Workload
+from workloads.models import Phase, Priority, Workload
 from workloads.selectors.waiting import why_waiting
 from workloads.services.dictionary import change_priority_entry
 from workloads.services.preview import forecast
@@ -180,12 +180,40 @@ def test_the_groups_that_kai_names_on_pods_are_those_it_decides_about() -> None:
     assert ages == [each.timestamp() * 1_000_000 for each in (old, now)]
 
 
+def test_a_job_whose_pod_was_evicted_does_not_come_first_on_kai_while_its_controller_pauses() -> None:
+    """KAI sees pods alone; a stronger one that it does not see is named as a doubt."""
+    lab = Lab("kai")
+    team = lab.project("llm-team")
+    lab.settle()
+    high = Priority.objects.get(name="high")
+    pauses = WorkloadFactory(project=team, name="pauses", priority=high, priority_value=125, pool_name="h100")
+    Workload.objects.filter(pk=pauses.pk).update(phase=Phase.PENDING, applied_generation=pauses.generation)
+    spec = spec_of(job("pauses", gpus=8), namespace=team.namespace)
+    Workload.objects.filter(pk=pauses.pk).update(spec=spec.as_json())
+    assert ask(team, gpus=8, priority="low").verdict is Verdict.WAITS
+    ObservedPodFactory(workload=fresh(pauses), gone_at=datetime(2026, 1, 2, tzinfo=UTC), node_name="")
+    answer = ask(team, gpus=8, priority="low")
+    assert answer.verdict is Verdict.STARTS
+    assert any("its controller pauses before the next try" in each for each in answer.cautions)
+
+
 def test_a_replica_of_a_leader_worker_set_on_kai_starts_as_one() -> None:
     lab = Lab("kai", nodes=2)
     team = lab.project("llm-team", deserved=32)
     lab.settle()
     answer = ask_for(team, leader_worker_set(replicas=3, size=2, gpus=4), priority="low")
     assert (answer.starting, answer.waiting) == (4, 2)
+
+
+def test_where_others_wait_a_forecast_of_an_eviction_on_kai_says_that_they_may_come_first(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=16)
+    kai.submit(team, "weak", gpus=8)
+    kai.settle()
+    doubt = "decides anew while the evicted end"
+    assert not [each for each in ask(team, gpus=8, priority="high").cautions if doubt in each]
+    kai.submit(team, "waits", gpus=8)
+    kai.settle()
+    assert [each for each in ask(team, gpus=8, priority="high").cautions if doubt in each]
 
 
 @pytest.mark.parametrize("placed", [True, False])

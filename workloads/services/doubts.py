@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from clusters.flavours import flavour_for
 from clusters.models import NodePool
 from portal.core.actors import Actor
-from scheduling.cycle import preview
+from scheduling.cycle import FORGETFUL, preview
 from scheduling.decisions import Outcome
 from scheduling.model import PodGroup, Snapshot
 from tenants.permissions import standing_of
@@ -15,6 +16,10 @@ from workloads.models import DesiredPhase, Phase, Workload
 from workloads.owners import workload_ids
 from workloads.snapshots import coming_later, groups_of, wanted_of, workload_of
 
+RIVALS: Final = (
+    "{title} decides anew while the evicted end: another workload that waits in the pool may take "
+    "the room first, and more are evicted then."
+)
 Others = Mapping[Workload, Sequence[PodGroup]]
 
 
@@ -65,9 +70,12 @@ def _names(others: Others, actor: Actor) -> list[str]:
     return [row.name if row.project_id in visible else "another project's workload" for row in others]
 
 
-def overtaken(actor: Actor, outcome: Outcome) -> Iterator[str]:
-    """Who takes room that is made for it, as far as the actor may know them."""
+def overtaken(pool: NodePool, actor: Actor, snapshot: Snapshot, outcome: Outcome) -> Iterator[str]:
+    """Who takes room that is made for it, as far as the actor may know them; or that somebody might."""
     if not outcome.first:
+        rivals = any(each.waiting and each.pool == pool.name for each in snapshot.groups)
+        if outcome.victims and rivals and pool.cluster.flavour in FORGETFUL:
+            yield RIVALS.format(title=flavour_for(pool.cluster.flavour).title)
         return
     ids = workload_ids({workload_of(each.name) for each in outcome.first})
     rows = Workload.objects.filter(pk__in=ids, project__in=standing_of(actor).projects()).order_by("name")

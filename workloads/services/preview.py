@@ -216,7 +216,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
         victims=victims,
         cautions=(
             *base.cautions,
-            *overtaken(stage.actor, outcome),
+            *overtaken(pool, stage.actor, snapshot, outcome),
             *_cautions(stage.project.cluster, outcome),
             *shard_cautions(stage.project.cluster, pool.name),
             *doubts(pool, stage.actor, snapshot, _candidates(stage, pool), outcome),
