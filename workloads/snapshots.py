@@ -28,10 +28,10 @@ from scheduling.resources import Limit, Resources
 from scheduling.taints import Taint, Toleration
 from tenants.models import Project
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle import LIVE
 from workloads.models import Workload
 from workloads.node_choice import borne_taints, selected_labels, shared_topology, wanted_placement
 from workloads.owners import workload_ids
+from workloads.singly import single_workloads, singly
 from workloads.unmade import unmade
 
 ANY_POOL: Final = "default"
@@ -72,7 +72,7 @@ def _snapshot(cluster: Cluster, behind: Collection[str], *, made_anew: bool = Fa
     by_pool = traits.queues_by_pool
     state = desired_state(cluster, domains=False)
     pools = list(cluster.node_pools.all())
-    single = _single(cluster, traits)
+    single = single_workloads(cluster)
     pods = list(_pods(cluster, single if traits.queues_jobs else ()))
     if made_anew:
         pods = [pod for pod in pods if not pod.owner_id or pod.owner_id in behind]
@@ -172,14 +172,6 @@ def queue_labels(state: DesiredState) -> dict[str, str]:
 
 def _owner(display_name: str) -> str:
     return display_name.partition(" in ")[0]
-
-
-def _single(cluster: Cluster, traits: Traits) -> frozenset[str]:
-    """Ids of the workloads whose pods its scheduler decides about one by one, though it knows groups."""
-    if not traits.singly:
-        return frozenset()
-    rows = Workload.objects.filter(project__cluster=cluster, type__name__in=traits.singly, phase__in=LIVE)
-    return frozenset(str(pk) for pk in rows.values_list("pk", flat=True))
 
 
 def _pods(cluster: Cluster, queued: Collection[str]) -> Iterable[ObservedPod]:
@@ -357,7 +349,7 @@ def _value_of(workload: Workload) -> int:
 def groups_of(wanted: Wanted, flavour_name: str) -> tuple[PodGroup, ...]:
     """What a scheduler of this flavour would see, all of it waiting: one pod group, or one for each pod."""
     whole = _whole(wanted, flavour_name)
-    if wanted.spec.type_name not in flavour_for(flavour_name).traits.singly:
+    if wanted.spec.type_name not in singly(wanted.project.cluster):
         return (whole,)
     size = wanted.spec.min_member if flavour_for(flavour_name).traits.minimum == "own" else 1
     number = max(len(whole.pods) // size, 1)

@@ -265,6 +265,13 @@ def test_the_pods_of_a_deployment_are_admitted_one_by_one(kueue: Kueue) -> None:
     )
 
 
+def test_the_simulated_kueue_takes_a_deployment_whole_and_is_foretold_so(kueue: Kueue) -> None:
+    kueue.runs(kueue.team, "first", gpus=4, priority=80)
+    Cluster.objects.update(backend="sandbox")
+    answer = kueue.ask_for(kueue.serve("asked", gpus=4, replicas=3))
+    assert (answer.verdict, answer.starting, answer.waiting) == (Verdict.WAITS, 0, 3)
+
+
 def test_pods_of_a_deployment_that_wait_in_its_queue_stand_there_each_for_itself(kueue: Kueue) -> None:
     serve = kueue.runs(kueue.team, "serve", gpus=8, priority=80)
     Workload.objects.filter(pk=serve.pk).update(type=WorkloadType.objects.get(name="Deployment"))
