@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.core.pageforms import PageForm
 from workloads.apply_failures import FAILED_TO_APPLY
+from workloads.forecasts import Alternative
 from workloads.models import Category, Phase, PreemptionPolicy, Priority, Workload, WorkloadType
 from workloads.models.dictionary import HIGHEST_VALUE, LOWEST_VALUE
 from workloads.presets import Preset
@@ -175,3 +176,33 @@ class PresetForm(PageForm):
 def pointers_of(names: Iterable[str]) -> dict[str, str]:
     """Pointers of a preset's answers to the fields that ask for them."""
     return {f"/preemptibilities/{name}": name for name in names}
+
+
+class WayOutForm(forms.Form):
+    """A way out of a wait, as the workload's page offers it: one of these, sizes in whole devices, cores and GiB."""
+
+    preemptibility = forms.ChoiceField(choices=[(each, each) for each in PREEMPTIBILITIES], required=False)
+    node_pool = forms.CharField(max_length=63, required=False)
+    gpus = forms.IntegerField(min_value=1, max_value=64, required=False)
+    cpu = forms.IntegerField(min_value=1, max_value=10_000, required=False)
+    memory = forms.IntegerField(min_value=1, max_value=1_000_000, required=False)
+
+    def clean(self) -> dict[str, Any]:
+        """Something has to be another."""
+        given: dict[str, Any] = super().clean() or self.cleaned_data
+        if not any(given.values()):
+            raise forms.ValidationError("nothing")
+        return given
+
+    @property
+    def way(self) -> Alternative:
+        """What is to be another."""
+        given = self.cleaned_data
+        return Alternative(
+            "",
+            preemptibility=given["preemptibility"],
+            gpus_per_pod=given["gpus"],
+            cpus_per_pod=given["cpu"],
+            gib_per_pod=given["memory"],
+            pool=given["node_pool"],
+        )

@@ -34,7 +34,7 @@ class Home:
 
 def of_manifests(address: str, specs: Sequence[WorkloadSpec], home: Home) -> list[Recipe]:
     """A file's workloads, or a form's that only a manifest says."""
-    requests = [_as_manifest(spec, home) for spec in specs[:MOST]]
+    requests = [as_manifest(spec, home) for spec in specs[:MOST]]
     notes = "".join(dict.fromkeys(map(_note, specs)))
     return recipes(address, requests, document=document_of(specs), command=_from_document(specs, home), note=notes)
 
@@ -88,7 +88,8 @@ def manifest_of(spec: WorkloadSpec) -> dict[str, Any]:
     return {**spec.manifest, "metadata": metadata}
 
 
-def _as_manifest(spec: WorkloadSpec, home: Home) -> Request:
+def as_manifest(spec: WorkloadSpec, home: Home) -> Request:
+    """A submission of the manifest that Rung made of it."""
     metadata = {"projectId": home.project_id, "clusterId": home.cluster_id}
     body = {"metadata": metadata, "manifest": manifest_of(spec)}
     return Request("POST", "/api/v2/workloads", body, "workloads.workloads_v2.create_workload_v2")

@@ -29,6 +29,7 @@ pages = [
     path("workloads/<uuid:workload_id>/retry/", actions.retry, name="retry"),
     path("workloads/<uuid:workload_id>/delete/", actions.delete, name="delete"),
     path("workloads/<uuid:workload_id>/priority/", actions.change_priority, name="change-priority"),
+    path("workloads/<uuid:workload_id>/way-out/", actions.take_way_out, name="way-out"),
     path("priorities/", dictionary.priorities, name="priorities"),
     path("priorities/add/", dictionary.add, name="priority-add"),
     path("priorities/preset/<slug:name>/", dictionary.preset, name="preset"),

@@ -23,7 +23,7 @@ def copies_of(request: HttpRequest, form: BaseForm, call: Callable[[], Request])
 
     `call`: the form's act as a call of the REST API; asked only of a form that is complete.
     """
-    if not _asked(request):
+    if not asks_for_copies(request):
         return None
     return _told(request, [call()] if form.is_valid() else [], form=form)
 
@@ -33,10 +33,16 @@ def copies_of_act(request: HttpRequest, call: Request | None, *, lacking: str = 
 
     `lacking`: what to do first, where there is no call yet.
     """
-    return _told(request, [call] if call else [], lacking=lacking) if _asked(request) else None
+    return _told(request, [call] if call else [], lacking=lacking) if asks_for_copies(request) else None
 
 
-def _asked(request: HttpRequest) -> bool:
+def copies_of_acts(request: HttpRequest, calls: Sequence[Request]) -> HttpResponse:
+    """The texts for a button that does several things, once it is known that they are asked for."""
+    return _told(request, calls)
+
+
+def asks_for_copies(request: HttpRequest) -> bool:
+    """Is it the page that asks what its form would do?"""
     return request.method == "POST" and request.headers.get("HX-Target") in TARGETS
 
 

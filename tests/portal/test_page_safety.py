@@ -50,7 +50,10 @@ def verbs(workload: Workload) -> list[str]:
         reverse("workloads:bulk"),
         reverse("workloads:submit"),
         reverse("workloads:submit-yaml"),
-        *(reverse(f"workloads:{verb}", kwargs=one) for verb in ("stop", "resume", "delete", "change-priority")),
+        *(
+            reverse(f"workloads:{verb}", kwargs=one)
+            for verb in ("stop", "resume", "delete", "change-priority", "way-out")
+        ),
         reverse("workloads:priority-add"),
         reverse("workloads:priority", kwargs={"name": "low"}),
         reverse("workloads:priority-retire", kwargs={"name": "low"}),
@@ -108,7 +111,7 @@ def test_t60_a_form_of_another_site_changes_nothing(alice: User, workload: Workl
 
 def test_t60_nothing_changes_by_following_a_link(client_of: Clients, admin: User, workload: Workload) -> None:
     client = client_of(admin)
-    for verb in ("stop", "resume", "delete", "change-priority"):
+    for verb in ("stop", "resume", "delete", "change-priority", "way-out"):
         assert client.get(reverse(f"workloads:{verb}", kwargs={"workload_id": workload.pk})).status_code == 405
     assert client.get("/clusters/lab/reconcile/").status_code == 405
 

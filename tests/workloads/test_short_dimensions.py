@@ -49,7 +49,7 @@ def test_cpus_that_are_short_are_named_and_fewer_cpus_are_offered(flavour: str) 
         "and nothing there may be evicted for it."
     )
     assert answer.numbers["short"] == "cpu"
-    assert [(each.words, each.cpus_per_pod, each.gpus_per_pod) for each in answer.alternatives] == [
+    assert [(each.words, each.cpus_per_pod, each.gpus_per_pod) for each in answer.alternatives if each.resizes] == [
         ("Ask for 16 CPUs per pod instead of 64: it starts now.", 16, None)
     ]
     second = lab.submit(team, "second", manifest=asking("second", cpu="64"), preemptibility="preemptible")
@@ -65,7 +65,7 @@ def test_memory_that_is_short_is_named_and_less_memory_is_offered(flavour: str) 
     _lab, team = busy(flavour, memory="900Gi")
     answer = ask(team, memory="500Gi")
     assert "it needs 500 GiB in h100; 124 GiB free, at most 124 GiB on one node" in answer.sentence
-    assert [(each.words, each.gib_per_pod) for each in answer.alternatives] == [
+    assert [(each.words, each.gib_per_pod) for each in answer.alternatives if each.resizes] == [
         ("Ask for 62 GiB per pod instead of 500 GiB: it starts now.", 62)
     ]
 
@@ -82,7 +82,7 @@ def test_both_are_named_and_less_of_both_is_offered() -> None:
     _lab, team = busy("kai", gpus=6, cpu="100")
     answer = ask(team, gpus=4, cpu="64")
     assert "needs 4 GPUs and 64 CPUs in h100; 2 GPUs and 28 CPUs free" in answer.sentence
-    assert [(each.words, each.gpus_per_pod, each.cpus_per_pod) for each in answer.alternatives] == [
+    assert [(each.words, each.gpus_per_pod, each.cpus_per_pod) for each in answer.alternatives if each.resizes] == [
         ("Ask for 1 GPU and 16 CPUs per pod instead of 4 GPUs and 64 CPUs: it starts now.", 1, 16)
     ]
 
@@ -92,7 +92,7 @@ def test_a_quota_of_cpus_refuses_in_cpus() -> None:
     ProjectQuota.objects.filter(project=team).update(cpu_limit=32_000)
     answer = ask(team, cpu="64")
     assert answer.sentence == "It needs 64 CPUs in h100; the limit of project llm-team is 32 CPUs."
-    assert [each.cpus_per_pod for each in answer.alternatives] == [16]
+    assert [each.cpus_per_pod for each in answer.alternatives if each.resizes] == [16]
     with pytest.raises(Refused) as refused:
         lab.submit(team, "second", manifest=asking("second", cpu="64"))
     assert refused.value.problems[0].numbers["short"] == "cpu"

@@ -81,7 +81,9 @@ def test_t54_a_foreign_part_is_absent_too(client_of: Clients, workload: Workload
     assert b"llm-finetune" not in answer.content
 
 
-def test_a_waiting_one_says_why_and_links_what_would_help(client_of: Clients, llm_team: Project, alice: User) -> None:
+def test_a_waiting_one_says_why_and_offers_what_would_help(
+    client_of: Clients, llm_team: Project, alice: User, bob: User
+) -> None:
     Cluster.objects.update(observed_at=timezone.now())
     manifest = pytorch_job("big", gpus=8)
     waiting = WorkloadFactory.create(
@@ -90,14 +92,13 @@ def test_a_waiting_one_says_why_and_links_what_would_help(client_of: Clients, ll
         gpu_milli=8000,
         preemptibility="non-preemptible",
         spec=spec_of(manifest).as_json(),
+        submitted_by_id=str(alice.pk),
     )
-    text = page(client_of(alice), address(waiting)).replace("&amp;", "&")
+    text = page(client_of(alice), address(waiting))
     assert "4 GPU" in text
-    link = f"/workloads/submit/yaml/?clone={waiting.pk}&priority=&preemptibility=preemptible&node_pool="
-    assert link in text
-    form = client_of(alice).get(link).context["form"]
-    assert form["preemptibility"].value() == "preemptible"
-    assert "name: big-copy" in form["text"].value()
+    assert f'action="/workloads/{waiting.pk}/way-out/"' in text
+    assert "Make it preemptible" in text
+    assert "way-out" not in page(client_of(bob), address(waiting)), "who may not change it is offered nothing"
 
 
 def test_deleting_asks_with_what_would_be_lost(client_of: Clients, workload: Workload, alice: User) -> None:

@@ -5,12 +5,11 @@ from workloads.selectors.history import containers_of, events_of, logs, pods_of,
 from workloads.selectors.listing import visible_workloads, workload_or_404
 from workloads.selectors.places import Place, told_place
 from workloads.selectors.stories import preemption_story, stories_of
-from workloads.selectors.waiting import Headline, Remedy, queue_position, why_waiting
+from workloads.selectors.waiting import Headline, queue_position, why_waiting
 
 __all__ = [
     "Headline",
     "Place",
-    "Remedy",
     "containers_of",
     "dictionary_rows",
     "events_of",

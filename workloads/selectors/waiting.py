@@ -15,9 +15,7 @@ from clusters.services.shards import shard_cautions, unserved
 from clusters.sources import desired_state
 from portal.core.marks import Kept, steady
 from scheduling.cycle import FLAVOURS, preview
-from scheduling.decisions import Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
-from scheduling.priority import Preemptibility
 from scheduling.reasons import Reason
 from workloads.lifecycle import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
@@ -37,19 +35,6 @@ ASKED_AGAIN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
-    """Something that would change it: in words, and as the fields a form may fill in."""
-
-    words: str
-    priority: str = ""
-    preemptibility: str = ""
-    pool: str = ""
-
-    def __str__(self) -> str:
-        return self.words
-
-
-@dataclass(frozen=True, slots=True)
 class Headline:
     """`source`: model (an estimate on the last snapshot), scheduler (what it said) or rung (not handed over yet)."""
 
@@ -58,7 +43,6 @@ class Headline:
     since: datetime
     source: str
     numbers: Mapping[str, str] = field(default_factory=dict)
-    actions: tuple[Remedy, ...] = ()
     observed_at: datetime | None = None
     simulated: bool = False
 
@@ -76,7 +60,7 @@ def why_waiting(workload: Workload) -> Headline | None:
     if workload.phase_reason in MAKING_ROOM:
         return _by_scheduler(workload)
     with steady():
-        told = _told.of(_state_of(workload), lambda: _by_model(workload))
+        told = _told.of(state_of(workload), lambda: _by_model(workload))
     return _by_scheduler(workload) if told is None else _headline(workload, **told)
 
 
@@ -84,7 +68,7 @@ def why_waiting(workload: Workload) -> Headline | None:
 _told: Final = Kept[dict[str, Any] | None]("rules")
 
 
-def _state_of(workload: Workload) -> Hashable:
+def state_of(workload: Workload) -> Hashable:
     """Everything about it that the model looks at; the cluster by the moment it was observed."""
     cluster = workload.project.cluster
     seen = None if _stale(cluster) else cluster.observed_at
@@ -118,7 +102,6 @@ def _headline(
     reason: str,
     source: str,
     numbers: Mapping[str, str] | None = None,
-    actions: tuple[Remedy, ...] = (),
 ) -> Headline:
     cluster = workload.project.cluster
     waited = duration_text(timezone.now() - workload.phase_at)
@@ -128,7 +111,6 @@ def _headline(
         since=workload.phase_at,
         source=source,
         numbers=numbers or {},
-        actions=actions,
         observed_at=cluster.observed_at,
         simulated=cluster.is_simulated,
     )
@@ -169,7 +151,6 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
         "reason": str(outcome.pend.reason),
         "source": "model",
         "numbers": _named(outcome.pend.numbers(), labels),
-        "actions": _remedies(workload, snapshot, groups, outcome, cluster.flavour),
     }
 
 
@@ -193,21 +174,6 @@ def _apart(snapshot: Snapshot, wanted: Sequence[PodGroup]) -> tuple[Snapshot, Se
 
 def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
     return {name: labels.get(text, text) if name == "queue" else text for name, text in numbers.items()}
-
-
-def _remedies(
-    workload: Workload, snapshot: Snapshot, groups: Sequence[PodGroup], outcome: Outcome, flavour: str
-) -> tuple[Remedy, ...]:
-    """What the same model says would help. Only what was tried and works is offered."""
-    tried: list[Remedy] = []
-    reason = outcome.pend.reason if outcome.pend else None
-    if reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA and workload.preemptibility == Preemptibility.NON_PREEMPTIBLE:
-        freed = preview(snapshot, *(replace(each, preemptible=True) for each in groups), flavour=flavour)
-        if freed.kind is not Kind.PENDING:
-            verb = "starts now" if freed.kind is Kind.PLACED else "starts after an eviction"
-            words = f"Submit it as preemptible: it {verb}, and may be evicted."
-            tried.append(Remedy(words, preemptibility=str(Preemptibility.PREEMPTIBLE)))
-    return tuple(tried)
 
 
 def queue_position(workload: Workload) -> int | None:

@@ -1,6 +1,6 @@
 """What else would start at once: the same model, tried with one thing changed. Only what works is offered."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -8,24 +8,26 @@ from typing import Final
 from clusters.models import NodePool
 from portal.core.errors import Refused
 from scheduling.cycle import preview
-from scheduling.decisions import Kind
+from scheduling.decisions import Kind, Outcome
 from scheduling.model import Snapshot
 from scheduling.priority import Effective, Level, Preemptibility, Source
 from scheduling.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
 from tenants.models import Project
-from workloads.admission import pick_pool
+from workloads.admission import pick_pool, refuse_over_cap
 from workloads.compliance import broken_rules
-from workloads.forecasts import Alternative
+from workloads.forecasts import Alternative, ForecastVictim
+from workloads.holding_back import hold_of
 from workloads.intake import WorkloadSpec
 from workloads.policy_rules import Merged
 from workloads.quota_hold import quota_hold_for
 from workloads.resolution import current_dictionary
-from workloads.sentences import GIB, amount_text
+from workloads.sentences import GIB, amount_text, gpu_time_text, gpus_text
 from workloads.services.submission import type_of
 from workloads.snapshots import Wanted, groups_of
 
 WHOLE: Final[Mapping[str, int]] = {"gpu": MILLI, "cpu": MILLI, "memory": GIB}
 """What is offered is a whole number of these."""
+MOST_NAMED: Final = 3
 COUNTED: Final = frozenset({"gpu", "cpu"})
 
 
@@ -41,16 +43,19 @@ class Trial:
     now: datetime
     policy: Merged = field(default_factory=dict)
     short: tuple[str, ...] = ()
+    named: Callable[[Outcome], Sequence[ForecastVictim]] | None = None
+    """Who is evicted, as its people may know it; None: a stronger priority is no way out."""
 
-    def outcome(self) -> Kind:
-        """What the model makes of it; PENDING where quotas could never hold it, or a policy forbids it."""
+    def outcome(self) -> Outcome | None:
+        """What the model makes of it; None where quota, cap or policy forbids it, or Rung would hold it back."""
         chosen = replace(self.effective, priority_source=Source.EXPLICIT, preemptibility_source=Source.EXPLICIT)
         if self.policy and broken_rules(chosen, type_of(self.spec), self.policy):
-            return Kind.PENDING
+            return None
         try:
+            refuse_over_cap(self.spec, self.effective, self.project)
             pick_pool(self.spec, self.effective, self.project, [self.pool])
         except Refused:
-            return Kind.PENDING
+            return None
         wanted = Wanted(
             name="candidate",
             spec=self.spec,
@@ -62,30 +67,36 @@ class Trial:
             created=self.now,
         )
         if quota_hold_for(wanted):
-            return Kind.PENDING
+            return None
         flavour = self.project.cluster.flavour
-        return preview(self.snapshot, *groups_of(wanted, flavour), flavour=flavour).kind
+        found = preview(self.snapshot, *groups_of(wanted, flavour), flavour=flavour)
+        return None if hold_of(found, self.project) else found
 
     def starts(self) -> bool:
         """Would it start now, and evict nobody?"""
-        return self.outcome() is Kind.PLACED
+        found = self.outcome()
+        return found is not None and found.kind is Kind.PLACED
 
 
 def alternatives(trial: Trial) -> Iterator[Alternative]:
-    """Preemptible instead, a priority that evicts nobody, less per pod of what is short, another pool."""
+    """Preemptible, a milder priority, less per pod of what is short, another pool, a stronger priority."""
     yield from _preemptible(trial)
     yield from _lower(trial)
     yield from _fewer(trial)
     yield from _elsewhere(trial)
+    yield from _stronger(trial)
 
 
 def _preemptible(trial: Trial) -> Iterator[Alternative]:
     if trial.effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE:
         return
     pair = replace(trial.effective, preemptibility=Preemptibility.PREEMPTIBLE)
-    if replace(trial, effective=pair).starts():
-        words = "Make it preemptible: it starts now, and may be evicted."
-        yield Alternative(words, preemptibility=str(Preemptibility.PREEMPTIBLE))
+    found = replace(trial, effective=pair).outcome()
+    if found is None or found.kind is Kind.PENDING or (found.victims and trial.named is None):
+        return
+    does = _evicting(trial.named(found)) if trial.named and found.victims else "now"
+    words = f"Make it preemptible: it starts {does}, and may be evicted."
+    yield Alternative(words, preemptibility=str(Preemptibility.PREEMPTIBLE))
 
 
 def _lower(trial: Trial) -> Iterator[Alternative]:
@@ -99,6 +110,36 @@ def _lower(trial: Trial) -> Iterator[Alternative]:
                 preemptibility=str(trial.effective.preemptibility),
             )
             return
+
+
+def _stronger(trial: Trial) -> Iterator[Alternative]:
+    """The lowest stronger priority that lets it start, with whom it evicts; its preemptibility stays as asked."""
+    if trial.named is None:
+        return
+    for level in _above(trial.effective.priority):
+        tried = replace(trial, effective=replace(trial.effective, priority=level))
+        found = tried.outcome()
+        if found is not None and found.kind is not Kind.PENDING:
+            does = _evicting(trial.named(found)) if found.victims else "now and evicts nobody"
+            yield Alternative(
+                f"Choose {level.name} ({level.value}): it starts {does}.",
+                priority=level.name,
+                preemptibility=str(trial.effective.preemptibility),
+            )
+            return
+
+
+def _evicting(victims: Sequence[ForecastVictim]) -> str:
+    names = [f"{each.label} ({gpus_text(each.gpu_milli)})" for each in victims[:MOST_NAMED]]
+    if len(victims) > MOST_NAMED:
+        names.append(f"{len(victims) - MOST_NAMED} more")
+    lost = gpu_time_text(sum(each.gpu_hours_at_risk for each in victims) * 3600)
+    return f"after evicting {', '.join(names)}, {lost} at risk"
+
+
+def _above(priority: Level) -> list[Level]:
+    levels = [level for level in current_dictionary() if level.alias_of is None and level.value > priority.value]
+    return sorted(levels, key=lambda level: level.value)
 
 
 def _weaker(priority: Level) -> list[Level]:

@@ -1,15 +1,16 @@
 """Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from django.utils import timezone
 
 from clusters.flavours import flavour_for
-from clusters.models import Cluster, NodePool, ObservedPod
+from clusters.models import Cluster, NodePool
 from clusters.selectors import missing_parts, work_stopped
 from clusters.services.configured import domain_cautions, kind_cautions, promises_on
 from clusters.services.shards import shard_cautions, unserved
@@ -17,16 +18,15 @@ from clusters.sources import desired_state
 from portal.core.actors import Actor
 from portal.core.errors import RungError
 from scheduling.cycle import FLAVOURS, preview
-from scheduling.decisions import Evict, Kind, Outcome
+from scheduling.decisions import Kind, Outcome
 from scheduling.model import PodGroup, Snapshot
 from scheduling.priority import Effective, Preemptibility
 from scheduling.reasons import Reason
 from scheduling.resources import DIMENSIONS
 from tenants.models import Project
-from tenants.permissions import Verb, require, standing_of
+from tenants.permissions import Verb, require
 from tenants.selectors import with_current_cluster
 from workloads.admission import holding_pools, pools_for, refuse_over_cap, refuse_unserved
-from workloads.checkpoints import last_checkpoint, lost_gpu_seconds
 from workloads.forecasts import (
     Alternative,
     Forecast,
@@ -43,9 +43,7 @@ from workloads.gang_room import refuse_larger_gang
 from workloads.holding_back import Hold, hold_of
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle import NO_CONTROLLER
-from workloads.models import Workload
 from workloads.node_choice import shared_topology
-from workloads.owners import workload_ids
 from workloads.placing import refuse_left_alone, refuse_placing
 from workloads.policies import policy_for
 from workloads.pool_turns import PATIENCE
@@ -53,14 +51,14 @@ from workloads.quota_hold import QuotaHold, quota_hold_for
 from workloads.quota_only import looked_at_nodes
 from workloads.selectors.configuration import configured_so
 from workloads.selectors.controllers import no_controller_of
-from workloads.selectors.foreign import foreign_pods
 from workloads.selectors.protection import held_off, protection_sentences
 from workloads.sentences import pend_sentence
 from workloads.services.alternatives import Trial, alternatives
 from workloads.services.doubts import doubts, overtaken
 from workloads.services.limits import limit_sentences
 from workloads.services.submission import category_of, resolve_for, type_of
-from workloads.snapshots import Wanted, groups_of, queue_labels, snapshot_of, workload_of
+from workloads.services.victim_names import named_victims
+from workloads.snapshots import Wanted, groups_of, queue_labels, snapshot_of
 
 VERDICTS: Final = {
     Kind.PLACED: Verdict.STARTS,
@@ -70,9 +68,6 @@ VERDICTS: Final = {
     Kind.PREEMPTS_AND_RECLAIMS: Verdict.EVICTS,
     Kind.PENDING: Verdict.WAITS,
 }
-OTHERS: Final = "another project"
-FOREIGN: Final = "another tenant's pod"
-NO_CLASS: Final = "no class"
 BREAKS: Final = (
     "It takes single pods out of a running gang, whose other pods stay and hold their GPUs: on this scheduler only a "
     "gang evicts a gang whole."
@@ -203,7 +198,7 @@ def _told(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -
     if why := no_controller_of(stage.spec, stage.project.cluster):
         return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=NO_CONTROLLER)
     verdict = _verdict(stage, outcome)
-    victims = _victims(stage, snapshot, outcome)
+    victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
     labels = queue_labels(desired_state(stage.project.cluster, domains=False))
     preemptible = stage.effective.preemptibility != Preemptibility.NON_PREEMPTIBLE
     sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible)
@@ -311,64 +306,12 @@ def _sentence(
     return f"Waits: it {why}." if why else f"Waits in {pool.name}."
 
 
-def _victims(stage: _Stage, snapshot: Snapshot, outcome: Outcome) -> tuple[ForecastVictim, ...]:
-    """One per workload, however many of its pods go."""
-    by_owner: dict[str, list[Evict]] = defaultdict(list)
-    for evict in outcome.victims:
-        by_owner[workload_of(evict.victim.name) or evict.victim.name].append(evict)
-    rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).select_related(
-        "project__department", "priority", "type"
-    )
-    found = {str(row.pk): row for row in rows}
-    standing = standing_of(stage.actor)
-    visible = set(standing.projects().values_list("pk", flat=True))
-    foreign = [owner.removeprefix(":") for owner in by_owner if owner.startswith(":")]
-    pods = {f":{pod.uid}": pod for pod in foreign_pods(stage.project.cluster, foreign, standing)}
-    return tuple(
-        _foreign_victim(stage, pods.get(owner), evicts)
-        if owner.startswith(":")
-        else _victim(stage, found.get(owner), evicts, visible)
-        for owner, evicts in by_owner.items()
-    )
-
-
-def _foreign_victim(stage: _Stage, pod: ObservedPod | None, evicts: list[Evict]) -> ForecastVictim:
-    """A pod that Rung did not make; `pod` is None where the actor may not know it."""
-    group = evicts[0].victim
-    label = f"{pod.namespace}/{pod.name}" if pod else FOREIGN
-    priority = (pod.priority_class or NO_CLASS) if pod else ""
-    hours = _at_risk(stage, None, group, group.total.gpu)
-    return ForecastVictim(None, label, "", priority, group.priority, group.total.gpu, hours, _moved(evicts))
-
-
-def _victim(stage: _Stage, row: Workload | None, evicts: list[Evict], visible: set[int]) -> ForecastVictim:
-    gpus = sum(pod.requests.gpu for evict in evicts for pod in evict.victim.pods if pod.name in evict.pods)
-    group = evicts[0].victim
-    hours = _at_risk(stage, row, group, gpus)
-    moved = _moved(evicts)
-    if row is None or row.project_id not in visible:
-        return ForecastVictim(None, OTHERS, "", "", group.priority, gpus, hours, moved)
-    return ForecastVictim(row, row.name, row.project.name, row.priority.name, row.priority_value, gpus, hours, moved)
-
-
-def _moved(evicts: list[Evict]) -> bool:
-    """Has the scheduler found another place for every pod?"""
-    return all(pod in evict.moves_to for evict in evicts for pod in evict.pods)
-
-
-def _at_risk(stage: _Stage, row: Workload | None, group: PodGroup, gpus: int) -> float:
-    """GPU-hours since its start or last checkpoint."""
-    if group.started is None:
-        return 0.0
-    started = datetime.fromtimestamp(group.started / 1_000_000, tz=stage.now.tzinfo)
-    saved = last_checkpoint(row.spec if row else {}, started=started, now=stage.now)
-    return lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=stage.now) / 3600
-
-
 def _instead(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> tuple[Alternative, ...]:
     if outcome.kind is Kind.PLACED:
         return ()
-    return _alternatives(stage, pool, snapshot, short=outcome.pend.short if outcome.pend else ())
+    names = partial(named_victims, stage.project.cluster, stage.actor, stage.now)
+    named = names if outcome.kind is Kind.PENDING else None
+    return _alternatives(stage, pool, snapshot, short=outcome.pend.short if outcome.pend else (), named=named)
 
 
 def _listed(numbers: Mapping[str, str]) -> tuple[str, ...]:
@@ -376,7 +319,12 @@ def _listed(numbers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _alternatives(
-    stage: _Stage, pool: NodePool, snapshot: Snapshot | None = None, *, short: Sequence[str] = ()
+    stage: _Stage,
+    pool: NodePool,
+    snapshot: Snapshot | None = None,
+    *,
+    short: Sequence[str] = (),
+    named: Callable[[Outcome], Sequence[ForecastVictim]] | None = None,
 ) -> tuple[Alternative, ...]:
     if stage.project.cluster.flavour not in FLAVOURS:
         return ()
@@ -384,5 +332,5 @@ def _alternatives(
     policy = policy_for(stage.spec.type_name, stage.project)
     names = tuple(name for name in DIMENSIONS if name in short)
     return tuple(
-        alternatives(Trial(stage.spec, stage.effective, stage.project, pool, observed, stage.now, policy, names))
+        alternatives(Trial(stage.spec, stage.effective, stage.project, pool, observed, stage.now, policy, names, named))
     )

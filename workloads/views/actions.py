@@ -11,14 +11,19 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from portal.core.copying import copies_of_act
+from portal.core.copying import asks_for_copies, copies_of_act, copies_of_acts
+from portal.core.errors import BadRequest
 from portal.core.http import actor_of
 from portal.core.recipes import Request
+from workloads.forms import WayOutForm
 from workloads.lifecycle import ENDED
 from workloads.models import Workload
 from workloads.selectors import workload_or_404
 from workloads.services import lifecycle
+from workloads.services.ways_out import replace_waiting, replacement
+from workloads.submit_recipes import as_manifest
 from workloads.twins import act_on, other_priority
+from workloads.views.copies import home_of
 
 Verb = Callable[..., Workload]
 
@@ -74,6 +79,27 @@ def delete(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Remove its objects; the history stays."""
     words = _("Deleting %(name)s. Submit a clone to have it back.")
     return _act(request, workload_id, lifecycle.delete, partial(act_on, action="delete"), words, gone=True)
+
+
+@login_required
+@require_POST
+def take_way_out(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """Put one with another preemptibility, pool or size in the place of a workload that waits."""
+    actor, form = actor_of(request), WayOutForm(request.POST)
+    workload = workload_or_404(actor, workload_id)
+    if not form.is_valid():
+        raise BadRequest(
+            "Choose what is to be another: preemptibility, node_pool, gpus, cpu or memory.", code="bad_way"
+        )
+    way = form.way
+    if asks_for_copies(request):
+        spec = replacement(workload=workload, way=way, actor=actor)
+        calls = [as_manifest(spec, home_of(workload.project)), act_on(workload, "delete")]
+        return copies_of_acts(request, calls)
+    made = replace_waiting(workload=workload, way=way, actor=actor)
+    words = _("%(made)s takes the place of %(name)s, which is deleted. Its history stays.")
+    messages.success(request, words % {"made": made.name, "name": workload.name})
+    return redirect("workloads:detail", workload_id=made.pk)
 
 
 @login_required

@@ -35,6 +35,7 @@ from workloads.selectors.applied import applied_of
 from workloads.selectors.life import saved_at
 from workloads.selectors.protection import protection_of
 from workloads.services.limits import end_of
+from workloads.services.ways_out import ways_out
 from workloads.template_starts import keepable
 from workloads.views.manifests import applied_yaml, sent_yaml
 from workloads.views.questions import before_delete, before_stop
@@ -60,6 +61,7 @@ def workload_detail(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     context = {
         "workload": workload,
         "headline": why_waiting(workload),
+        "ways_out": ways_out(workload=workload, actor=actor),
         "place": told_place(workload),
         "position": queue_position(workload),
         "tab": tab,
