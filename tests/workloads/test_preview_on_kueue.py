@@ -20,9 +20,10 @@ from tests.factories.tenants import (
 )
 from tests.factories.workloads import WorkloadFactory, deployment, job, pytorch_job, spec_of
 from workloads.forecasts import Forecast, Verdict
-from workloads.models import Workload, WorkloadType
+from workloads.models import Priority, Workload, WorkloadType
 from workloads.quota_only import BIT_BY_BIT
 from workloads.selectors.waiting import why_waiting
+from workloads.services.doubts import OTHERS_FIRST
 from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
@@ -292,6 +293,18 @@ def test_admitted_pods_that_wait_for_a_node_may_take_what_the_evicted_leave(kueu
     kueue.runs(sister, "small", gpus=4, priority=25)
     answer = kueue.ask(gpus=8)
     assert (answer.verdict, answer.coming, BIT_BY_BIT in answer.cautions) == (Verdict.RECLAIMS, 1, True)
+
+
+def test_who_counts_on_room_that_others_are_yet_to_make_is_told(kueue: Kueue) -> None:
+    sister = kueue.project("sister", kueue.research, deserved=4)
+    kueue.runs(sister, "lent", gpus=12, priority=25)
+    high = Priority.objects.get(name="high")
+    WorkloadFactory(
+        project=kueue.team, name="strong", priority=high, gpu_milli=4 * GPU, spec=spec_of(job(gpus=4)).as_json()
+    )
+    answer = kueue.ask(gpus=4, priority="low")
+    assert (answer.verdict, answer.reason, answer.coming) == (Verdict.WAITS, "Evicting", 1)
+    assert OTHERS_FIRST in answer.cautions
 
 
 def test_other_departments_lend_and_give_back(kueue: Kueue) -> None:

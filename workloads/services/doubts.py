@@ -9,7 +9,7 @@ from clusters.models import NodePool
 from portal.core.actors import Actor
 from scheduling.cycle import FORGETFUL, preview
 from scheduling.decisions import Outcome
-from scheduling.model import PodGroup, Snapshot
+from scheduling.model import Pod, PodGroup, Snapshot
 from tenants.permissions import standing_of
 from workloads.forecasts import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
 from workloads.models import DesiredPhase, Phase, Workload
@@ -20,6 +20,10 @@ RIVALS: Final = (
     "{title} decides anew while the evicted end: another workload that waits in the pool may take "
     "the room first, and more are evicted then."
 )
+OTHERS_FIRST: Final = (
+    "Its room is what workloads in front of it are expected to evict. No eviction is under way yet: without one it "
+    "waits longer."
+)
 Others = Mapping[Workload, Sequence[PodGroup]]
 
 
@@ -28,8 +32,10 @@ def doubts(
 ) -> Iterator[str]:
     """Others that this pool's scheduler does not see yet, where it would make a difference that it did.
 
-    Stronger ones without a pod, and those of another pool whose next one this is.
+    Stronger ones without a pod, and those of another pool whose next one this is. And whether it counts on others.
     """
+    if outcome.coming and not outcome.victims and not any(pod.terminating for pod in _pods(snapshot)):
+        yield OTHERS_FIRST
     cluster, value = pool.cluster, candidates[0].priority
     by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
     later = {row: groups for row, groups in coming_later(cluster).items() if groups[0].priority > value}
@@ -40,6 +46,10 @@ def doubts(
             evicted = {workload_of(each.victim.name) or each.victim.name for each in other.victims}
             instead = instead_sentence(len(others), starting=other.starting, coming=other.coming, evicted=len(evicted))
             yield f"{sentence(_names(others, actor), pool.name)} {instead}"
+
+
+def _pods(snapshot: Snapshot) -> Iterator[Pod]:
+    return (pod for group in snapshot.groups for pod in group.pods)
 
 
 def _turning(pool: NodePool) -> Others:
