@@ -8,7 +8,7 @@ from typing import Any
 from clusters.job_status import ACTIVE, BLOCKED, MISSING, SUSPENDED
 from clusters.models import Cluster, ObservedPod
 from clusters.observation import JobStatus, Observation
-from clusters.ports import Reading
+from clusters.ports import FOR_VICTIMS, Reading
 from clusters.services.inquiries import OPEN
 from workloads.enqueue import wake_apply
 from workloads.holding_back import is_held
@@ -156,11 +156,19 @@ def _reading(
     if job.phase == BLOCKED:
         return reading_of_refusal(workload, job.message)
     if job.phase == QUEUED:
-        return reading_of_queue(workload, job.message)
+        return _of_queue(workload, job.message)
     found = reading_of(pods, readings)
     if found.reason or job.reason:
         return found if found.reason else Reading(job.reason, job.message)
     return reading_of_loss(workload) if _is_unexplained(workload) else found
+
+
+def _of_queue(workload: Workload, message: str) -> Reading:
+    """The queue's words, unless it has just stopped: that it has its next place already does not say why."""
+    queued = reading_of_queue(workload, message)
+    if workload.phase in HOLDING and queued.reason == FOR_VICTIMS and (lost := reading_of_loss(workload)).reason:
+        return lost
+    return queued
 
 
 def _is_unexplained(workload: Workload) -> bool:

@@ -22,7 +22,9 @@ def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
     if not owners or not flavour_for(cluster.flavour).traits.tells:
         return {}
     rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason__in=TURNS).order_by("at", "pk")
-    words = _words(rows.values_list("object_uid", "reason", "owner_id", "message"))
+    said = rows.values_list("at", "object_uid", "reason", "owner_id", "message")
+    # Times are of whole seconds: what got its place and started within one started last.
+    words = _words(each[1:] for each in sorted(said, key=lambda each: (each[0], each[2] == ADMITTED)))
     objects = ObservedObject.objects.filter(cluster=cluster, uid__in=words)
     pods = ObservedPod.objects.filter(cluster=cluster, uid__in=words, gone_at__isnull=True)
     there = {*objects.values_list("uid", flat=True), *pods.values_list("uid", flat=True)}
@@ -43,6 +45,7 @@ def _words(said: Iterable[tuple[str, str, str, str]]) -> dict[str, tuple[str, st
             held |= {uid: (owner, message)} if reason == PIPELINED else {}
         elif reason == ADMITTED:
             missing.pop(uid, None)
+            held.pop(uid, None)
         else:
             (missing if reason == NOT_READY else held)[uid] = (owner, message)
     return missing | held
