@@ -300,7 +300,14 @@ class _VolcanoCycle:
         elif case.left:
             short = group.min_member - self.board.active[group.name] + len(case.kept)
             least = tuple(case.left[: max(short, 1)])
-            yield Wait(group, case.pend or impossible(self.board, group, least) or no_room(self.board, group, least))
+            yield Wait(group, case.pend or self._why(case, least))
+
+    def _why(self, case: _Case, least: tuple[Pod, ...]) -> Pend:
+        """A queue that has too little for all of them says no before nodes do: more room alone would not help."""
+        group = case.group
+        more = total(tuple(pod for pod in least if pod.name not in case.kept))
+        over = self.board.ledger.refusal(group.queue, more, preemptible=True)
+        return over or impossible(self.board, group, least) or no_room(self.board, group, least)
 
 
 def _has_room(_group: PodGroup, pod: Pod, room: Room) -> bool:

@@ -1,7 +1,8 @@
 """The ways out of a workload that waits: what its preview would offer, tried on the workload as it is, and taken.
 
 Another priority is a change of the workload itself. What describes its pods is never rewritten while there are some:
-the workload is replaced by one that says so, both in one transaction.
+the workload is replaced by one that says so. It is deleted only after the new one was accepted: a stop in between
+leaves both, and no work is lost.
 """
 
 from collections.abc import Iterator, Mapping
