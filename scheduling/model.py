@@ -104,6 +104,7 @@ class PodGroup:
     of groups of the same kin count as its own; empty: only those of the group.
     min_runtime: how long its pods have run at least before they may be taken, whoever wants the room, in the unit of
     the time stamps (Volcano, where it is configured to ask).
+    let_in: when a queue of jobs let it in, where its scheduler says so: it may have waited for a node since (Kueue).
     made: all its pods exist, and a ResourceQuota counts them from then on until they are gone (kube); else whoever
     waits asks it first.
     """
@@ -127,6 +128,7 @@ class PodGroup:
     placement: Strategy | None = None
     kin: str = ""
     min_runtime: int = 0
+    let_in: int | None = None
     made: bool = False
 
     @property
@@ -146,8 +148,8 @@ class PodGroup:
 
     @property
     def age_key(self) -> int:
-        """When it started, else when it was created."""
-        return self.created if self.started is None else self.started
+        """When it was let in or else started, else when it was created."""
+        return next((each for each in (self.let_in, self.started) if each is not None), self.created)
 
 
 def total(pods: tuple[Pod, ...]) -> Resources:

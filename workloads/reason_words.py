@@ -66,6 +66,11 @@ CODES: Final[Mapping[str, Words]] = {
     ),
     "Misconfigured": Words("its queue does not work", "Its queue is missing, stopped or inactive on the cluster"),
     "NoMatchingFlavor": Words("its nodes have no quota", "Its queue has no quota for the nodes that it may use"),
+    "LeftOut": Words(
+        "left out of its queue",
+        "Kueue took its admission back before its pod started, and queues that pod no more: only a new pod is queued",
+        whole=True,
+    ),
     "Queued": Words("queued", "Its scheduler holds it in a queue"),
     "Admitted": Words("let in", "Its scheduler has let it in", whole=True),
     # of kube-scheduler, quotas and controllers

@@ -32,6 +32,7 @@ from workloads.models import Workload
 from workloads.node_choice import borne_taints, selected_labels, shared_topology, wanted_placement
 from workloads.owners import workload_ids
 from workloads.singly import single_workloads, singly
+from workloads.standing import let_in, unqueued
 from workloads.unmade import unmade
 
 ANY_POOL: Final = "default"
@@ -175,10 +176,10 @@ def _owner(display_name: str) -> str:
 
 
 def _pods(cluster: Cluster, queued: Collection[str]) -> Iterable[ObservedPod]:
-    """Whatever holds room or waits for some, whoever made it; of these workloads also pods in a queue."""
+    """Whatever holds room or waits for some, whoever made it; of these workloads also pods that stand in a queue."""
     rows = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True).exclude(phase__in=TERMINAL)
     held = Q(node_name="", reason=GATED) & ~Q(owner_id__in=queued)
-    return rows.exclude(held).order_by("created_at", "uid")
+    return rows.exclude(held).exclude(node_name="", uid__in=unqueued(cluster)).order_by("created_at", "uid")
 
 
 def _groups(
@@ -192,6 +193,7 @@ def _groups(
     placements = _noted(common.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name})
     homes = _leaves(state.projects)
     numbers = {level.name: level.value for level in state.levels} if traits.counts_classes else {}
+    entries = let_in(cluster, pods) if traits.queues_jobs else {}
     parted, first = _parted(pods, single), _first_of(pods)
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
@@ -201,7 +203,7 @@ def _groups(
         group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
         group = replace(group, created=min(group.created, first.get(members[0].pod_group, group.created)))
         if traits.queues_jobs and (members[0].node_name or members[0].reason != GATED):
-            group = _admitted(group)
+            group = _admitted(group, entries.get(name))
         owner = members[0].owner_id
         group = replace(_placed(group, placements.get(owner, ""), owner), topology=topologies.get(owner))
         group = replace(group, priority=numbers.get(members[0].priority_class, group.priority))
@@ -210,9 +212,10 @@ def _groups(
         yield as_gang(group, minimum.get(owner, 1)) if gangs else group
 
 
-def _admitted(group: PodGroup) -> PodGroup:
+def _admitted(group: PodGroup, let_in: int | None) -> PodGroup:
     """Where whole jobs are queued, pods are of admitted ones; pods of others are in none of its queues."""
-    return replace(group, started=group.age_key, queue=group.queue if workload_of(group.name) else "")
+    group = replace(group, let_in=let_in)
+    return replace(group, started=group.started or group.age_key, queue=group.queue if workload_of(group.name) else "")
 
 
 def as_gang(group: PodGroup, minimum: int) -> PodGroup:

@@ -6,11 +6,16 @@ whom a quota refused is tried again with growing pauses. Until then no scheduler
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from clusters.flavours import flavour_for
+from clusters.flavours.reading import LEFT_OUT
 from clusters.models import Cluster, NodePool, ObservedPod
 from workloads.lifecycle import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
 from workloads.models import DesiredPhase, Phase, Workload
+
+OUT_OF_TURN: Final = (*HELD, NO_CONTROLLER, LEFT_OUT)
+"""Why a workload waits that no scheduler has before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ def unmade(cluster: Cluster, pools: Iterable[NodePool], pods: Collection[Observe
     rows = Workload.objects.filter(
         project__cluster=cluster, phase__in=WAITING, desired_phase=DesiredPhase.RUNNING, deleted_at__isnull=True
     )
-    found = rows.exclude(phase_reason__in=(*HELD, NO_CONTROLLER)).select_related("project__cluster", "priority")
+    found = rows.exclude(phase_reason__in=OUT_OF_TURN).select_related("project__cluster", "priority")
     without = {str(each.pk): each for each in found if str(each.pk) not in staying}
     tried = _tried(cluster, without)
     for owner, workload in without.items():

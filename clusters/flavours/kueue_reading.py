@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from clusters.flavours import reading
-from clusters.flavours.reading import ADMITTED, QUEUED
+from clusters.flavours.reading import ADMITTED, LEFT_OUT, QUEUED
+from clusters.kinds_core import POD
 from clusters.ports import Manifest, Reading
 
 PREEMPTED: Final = "Preempted"
@@ -29,7 +30,9 @@ TOO_LARGE: Final = re.compile(
 NO_DOMAIN: Final = re.compile(
     r"topology \"[^\"]*\" (?:doesn't allow to fit|allows to fit only (?P<fitting>\d{1,7}) out of (?P<pods>\d{1,7}))"
 )
+NOT_AGAIN: Final = "Not queued again"
 PENDING: Final = (
+    (LEFT_OUT, re.compile(f"^{NOT_AGAIN}")),
     ("PreemptionPending", re.compile(r"[Pp]ending the preemption of (?P<workloads>\d{1,9}) workload")),
     ("WaitingForQuota", NEEDED),
     ("OverLimit", TOO_LARGE),
@@ -55,12 +58,22 @@ def tell(workload: Manifest) -> Iterator[Manifest]:
     about = reading.controller_of(workload)
     if about is None:
         return
-    if standing := _standing(said):
+    if standing := _left_out(said, about) or _standing(said):
         reason, found = standing
         yield _event(workload, about, "queue", reason, found)
     preempted = said.get(PREEMPTED, {})
     if preempted.get("status") == "True":
         yield _event(workload, about, f"evicted.{_second(preempted)}", PREEMPTED, preempted)
+
+
+def _left_out(said: Mapping[Any, Mapping[str, Any]], about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """A pod whose admission was taken back before its gate was opened is neither deleted nor queued again."""
+    again, reserved = said.get("Requeued", {}), said.get("QuotaReserved", {})
+    if about.get("kind") != POD.kind or again.get("reason") != PREEMPTED:
+        return None
+    if (again.get("status"), reserved.get("status")) != ("False", "False"):
+        return None
+    return LEFT_OUT, {**again, "message": f"{NOT_AGAIN}: {again.get('message', '')}"}
 
 
 def _standing(said: Mapping[Any, Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]] | None:

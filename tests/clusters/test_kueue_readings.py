@@ -119,6 +119,20 @@ class TestWorkloads:
         (event,) = tell(workload(condition("QuotaReserved", "True"), condition("Admitted", "False")))
         assert event["reason"] == "Queued"
 
+    @pytest.mark.parametrize(
+        ("kind", "again", "reason"),
+        [("Pod", "False", "LeftOut"), ("Pod", "True", "Queued"), ("Job", "False", "Queued")],
+    )
+    def test_a_pod_that_is_not_queued_again_is_left_out(self, kind: str, again: str, reason: str) -> None:
+        requeued = {**condition("Requeued", again, "Preempted by x"), "reason": "Preempted"}
+        found = workload(condition("QuotaReserved", "False", "Preempted by x"), requeued)
+        found["metadata"]["ownerReferences"][0]["kind"] = kind
+        (event,) = tell(found)
+        assert event["reason"] == reason
+        assert Kueue().interpret({}, said("Queued", event["message"])).reason == reason
+        (later,) = tell(workload(condition("Admitted", "True"), requeued))
+        assert (later["reason"], later["metadata"]["uid"]) == ("Admitted", event["metadata"]["uid"])
+
     def test_each_preemption_is_an_event_of_its_own(self) -> None:
         times = ("2026-11-21T11:00:00Z", "2026-11-21T11:00:01Z")
         told = [list(tell(workload(condition("Preempted", "True", "by", at=at)))) for at in times]

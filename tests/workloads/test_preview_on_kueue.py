@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clusters.models import Cluster, Node, NodePool, ObservedPod
+from clusters.models import Cluster, ClusterEvent, Node, NodePool, ObservedPod
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Department, Project
@@ -67,6 +67,18 @@ class Kueue:
             phase="Pending",
             node_name="",
             created_at=NOON + timedelta(minutes=minute),
+        )
+
+    def says(self, reason: str, about: Workload, uid: str, *, kind: str = "Pod", minute: int = 0) -> None:
+        """What its Workload for a pod or a Job says, as it was last seen."""
+        ClusterEvent.objects.create(
+            cluster=self.cluster,
+            uid=f"{uid}.queue",
+            owner_id=str(about.pk),
+            kind=kind,
+            object_uid=uid,
+            reason=reason,
+            at=NOON + timedelta(minutes=minute),
         )
 
     def node(self, name: str, *, held: int, priority: int = 40) -> None:
@@ -282,6 +294,28 @@ def test_pods_of_a_deployment_that_wait_in_its_queue_stand_there_each_for_itself
     assert kueue.ask(gpus=2, priority="low").verdict is Verdict.STARTS
     stronger = kueue.ask(gpus=4, priority="high")
     assert (stronger.verdict, victims(stronger)) == (Verdict.STARTS, [])
+
+
+def test_a_pod_that_kueue_queues_no_more_is_before_nobody(kueue: Kueue) -> None:
+    serve = kueue.runs(kueue.team, "serve", gpus=8, priority=80)
+    Workload.objects.filter(pk=serve.pk).update(type=WorkloadType.objects.get(name="Deployment"))
+    kueue.pod(kueue.team.namespace, gpus=2, priority=80, owner=str(serve.pk), minute=1)
+    ObservedPod.objects.filter(gpu_milli=2 * GPU).update(reason="SchedulingGated")
+    assert kueue.ask(gpus=4, priority="low").verdict is Verdict.WAITS
+    kueue.says("LeftOut", serve, ObservedPod.objects.get(gpu_milli=2 * GPU).uid)
+    assert kueue.ask(gpus=4, priority="low").verdict is Verdict.STARTS
+    Workload.objects.filter(pk=serve.pk).update(phase="Pending", phase_reason="LeftOut")
+    ObservedPod.objects.exclude(gpu_milli=2 * GPU).delete()
+    assert kueue.ask(gpus=12, priority="low").verdict is Verdict.STARTS, "it is not counted as one without pods either"
+
+
+def test_of_equals_the_one_that_was_let_in_last_goes_not_the_one_that_found_a_node_last(kueue: Kueue) -> None:
+    for name, entry, start in (("early", 1, 9), ("late", 2, 3)):
+        row = kueue.runs(kueue.team, name, gpus=6, priority=25)
+        pod = ObservedPod.objects.get(owner_id=str(row.pk))
+        ObservedPod.objects.filter(pk=pod.pk).update(node_name="one", started_at=NOON + timedelta(minutes=start))
+        kueue.says("Admitted", row, f"job-{name}", kind="Job", minute=entry)
+    assert victims(kueue.ask(gpus=2, priority="high")) == [("late", 6)]
 
 
 def test_admitted_pods_that_wait_for_a_node_may_take_what_the_evicted_leave(kueue: Kueue) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from clusters.flavours import flavour_for
-from clusters.flavours.reading import ADMITTED, NOT_BOUND, NOT_READY, PIPELINED
+from clusters.flavours.reading import ADMITTED, LEFT_OUT, NOT_BOUND, NOT_READY, PIPELINED
 from clusters.flavours.reading import QUEUED as SAID
 from clusters.job_status import ACTIVE, SUSPENDED
 from clusters.models import Cluster, ClusterEvent, ObservedObject, ObservedPod
@@ -13,7 +13,7 @@ from clusters.ports import Reading
 from workloads.models import Workload
 
 QUEUED: Final = "queued"
-TURNS: Final = frozenset({SAID, ADMITTED, NOT_READY, NOT_BOUND, PIPELINED})
+TURNS: Final = frozenset({SAID, ADMITTED, LEFT_OUT, NOT_READY, NOT_BOUND, PIPELINED})
 """Reasons of events that tell of a place in a queue."""
 
 
