@@ -33,6 +33,12 @@ def refuse_placing(spec: WorkloadSpec, project: Project) -> None:
     _refuse_topology(spec, project)
 
 
+def refuse_resuming(spec: WorkloadSpec, project: Project) -> None:
+    """Made for another scheduler, or other settings of it, it would run outside quotas or without its GPUs."""
+    refuse_left_alone(spec, project)
+    _refuse_share(spec, project)
+
+
 def refuse_left_alone(spec: WorkloadSpec, project: Project) -> None:
     """A kind that the cluster's scheduler is configured to leave alone would run outside every quota."""
     if why := left_alone(project.cluster, spec.kind):

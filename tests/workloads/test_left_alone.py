@@ -16,8 +16,9 @@ from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tenants.models import Project
 from tests.factories.workloads import bare_pod, deployment, job, spec_of
-from tests.workloads.lab import Lab
+from tests.workloads.lab import Lab, fresh
 from workloads.forecasts import Forecast
+from workloads.services.lifecycle import resume, stop
 from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +63,14 @@ def test_it_is_refused_in_preview_and_submission_with_the_integration(
             f"so a {kind} would run outside every quota."
         )
     assert ask(team, job()).cautions == ()
+
+
+def test_a_stopped_one_is_not_resumed_outside_every_quota(lab: Lab, team: Project) -> None:
+    workload = lab.submit(team, "alone", manifest=deployment())
+    stop(workload=fresh(workload), actor=SYSTEM)
+    configure("batch/job")
+    with pytest.raises(Refused, match="would run outside every quota"):
+        resume(workload=fresh(workload), actor=SYSTEM)
 
 
 def test_where_nothing_is_known_nothing_is_refused_and_the_forecast_says_so(team: Project) -> None:

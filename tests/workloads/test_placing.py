@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from clusters.flavours import flavour_for
-from clusters.models import NodePool, ObservedPod
+from clusters.models import Cluster, NodePool, ObservedPod
 from portal.core.actors import SYSTEM
 from portal.core.errors import Refused
 from tests.factories.workloads import bare_pod, job, pytorch_job, spec_of
 from tests.intake.manifests import VALID
 from tests.workloads.lab import Lab, fresh
-from workloads.models import Phase, Workload
+from workloads.models import DesiredPhase, Phase, Workload
+from workloads.services.lifecycle import resume, stop
 from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
@@ -120,6 +121,17 @@ def test_a_share_of_a_gpu_is_taken_where_the_scheduler_knows_it() -> None:
     lab = Lab("kai")
     workload = lab.submit(lab.project("llm-team"), "train", manifest=half(job("train", gpus=0)))
     assert workload.gpu_milli == 500
+
+
+def test_what_stopped_with_a_share_of_a_gpu_is_not_resumed_under_a_scheduler_that_gives_none() -> None:
+    lab = Lab("kai")
+    workload = lab.submit(lab.project("llm-team"), "train", manifest=half(job("train", gpus=0)))
+    lab.settle()
+    stop(workload=fresh(workload), actor=SYSTEM)
+    Cluster.objects.update(flavour="kube")
+    with pytest.raises(Refused, match="gives whole GPUs only"):
+        resume(workload=fresh(workload), actor=SYSTEM)
+    assert fresh(workload).desired_phase == DesiredPhase.STOPPED
 
 
 def test_a_bare_pod_is_refused_at_its_own_annotation() -> None:

@@ -21,6 +21,7 @@ from workloads.intake import WorkloadSpec
 from workloads.lifecycle import ENDED, HOLDING, STOPPABLE
 from workloads.models import DesiredPhase, EventType, Phase, Priority, Workload
 from workloads.permissions import require_manage
+from workloads.placing import refuse_resuming
 from workloads.reprioritising import consequence
 from workloads.resolution import current_dictionary
 from workloads.services.denials import verb
@@ -42,13 +43,17 @@ def stop(*, workload: Workload, actor: Actor) -> Workload:
 
 
 def resume(*, workload: Workload, actor: Actor) -> Workload:
-    """Ask for its pods again. Met already when they are wanted; Conflict when it has ended."""
+    """Ask for its pods again. Met already when they are wanted; Conflict when it has ended.
+
+    Refused where the cluster's scheduler would not hold it to its quotas, or not give it its part of a GPU.
+    """
     with verb(actor=actor, action="workload.resume", **entity_of(workload)):
         ready(workload, actor)
         refuse_fixed(workload, "stopped or resumed")
         if workload.phase in ENDED:
             raise Conflict(_not_resumable(workload), code="not_resumable")
         if workload.desired_phase == DesiredPhase.STOPPED:
+            refuse_resuming(WorkloadSpec.from_json(workload.spec), workload.project)
             _turn(workload, DesiredPhase.RUNNING, Phase.RESUMING, actor, started_at=None)
     return workload
 
