@@ -1,8 +1,8 @@
 """What a scheduler writes into objects of its own is kept as events about the jobs they stand for.
 
-So it waits for its job to be seen, outlives the object it stood in, and is read like everything said of a job. A later
-version of the object rewrites what the earlier one said. Where a scheduler tells of pods, or of a workload's object, by
-events about objects of its own, they are kept as events about those.
+So it waits for its job to be seen, outlives the object it stood in, also one that went before it was seen, and is read
+like everything said of a job. A later version of the object rewrites what the earlier one said. Where a scheduler tells
+of pods, or of a workload's object, by events about objects of its own, they are kept as events about those.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ def store_told(cluster: Cluster, looks: Mapping[str, Look], *, at: datetime) -> 
         events += store_events(cluster, Look(EVENT, look.version, known), at=at)
     for kind, tell in traits.tells.items():
         if look := looks.get(kind.key):
-            told = [event for each in look.present for event in tell(each)]
+            told = [event for each in look.every for event in tell(each)]
             about = KINDS | {kind.kind}  # what stands beside a workload is ours too, and may speak of itself
             events += store_events(cluster, Look(EVENT, look.version, told), at=at, kinds=about)
     return events

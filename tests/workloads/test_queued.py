@@ -1,6 +1,6 @@
 """Jobs that a scheduler queues itself: why they wait, and that what evicted a job evicted its pods."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,7 +34,7 @@ def sees(cluster: Cluster) -> Sees:
     """One look at the cluster that found these objects."""
     seen = iter(range(1, 1000))
 
-    def look(*objects: tuple[Kind, Manifest]) -> None:
+    def look(*objects: tuple[Kind, Manifest], gone: Collection[Kind] = ()) -> None:
         version, looks = str(next(seen)), {}
         for kind in {kind for kind, _ in objects}:
             found = [
@@ -42,7 +42,8 @@ def sees(cluster: Cluster) -> Sees:
                 for of, each in objects
                 if of == kind
             ]
-            looks[kind.key] = Look(kind, version, all_believed(kind, found))
+            known = all_believed(kind, found)
+            looks[kind.key] = Look(kind, version, gone=known) if kind in gone else Look(kind, version, known)
         store(cluster, Seen(lease_of(cluster).versions, looks))
 
     return look
@@ -148,3 +149,16 @@ def test_an_evicted_job_is_a_record_of_each_of_its_pods_that_names_who_gained(
     assert {(record.preemptor, record.cause, record.at) for record in records} == {(taker, "preempt", now)}
     workload.refresh_from_db()
     assert workload.preempted_count == 1
+
+
+def test_what_is_gone_before_it_is_seen_has_said_its_last_words(
+    workload: Workload, llm_team: Project, sees: Sees
+) -> None:
+    """A pod without a node goes at once, and with it what Kueue wrote of its eviction."""
+    taker: Workload = WorkloadFactory(project=llm_team, name="serve")
+    now = timezone.now().replace(microsecond=0)
+    ObservedPodFactory(workload=workload, created_at=now - timedelta(hours=1), gone_at=now)
+    by = "Preempted to accommodate a workload (UID: x, JobUID: job-serve) due to prioritization in the ClusterQueue"
+    sees(job_of(workload), job_of(taker))
+    sees(said_of(workload, ("Preempted", "True", by), at=now), gone=[KUEUE_WORKLOAD])
+    assert PreemptionRecord.objects.get(victim=workload).preemptor == taker
