@@ -12,6 +12,7 @@ from tests.factories.tenants import GPU
 from tests.factories.workloads import bare_pod, deployment, job
 from tests.real.product import Product, fresh, quick
 from workloads.models import Phase, Priority, Workload
+from workloads.reason_words import SAID
 from workloads.services.lifecycle import stop
 
 pytestmark = pytest.mark.lab
@@ -34,9 +35,12 @@ def refused(product: Product, project: Project, kind: str = "Job", **asked: Any)
 
 
 def numbers(workload: Workload) -> dict[str, str]:
-    """What the timeline keeps of the refusal."""
+    """The refusal's numbers in the timeline, which has the server's own text beside them."""
     found = workload.timeline.filter(detail__has_key="quota").first()
-    return dict(found.detail) if found else {}
+    if found is None:
+        return {}
+    assert f"exceeded quota: {found.detail['quota']}" in found.detail[SAID]
+    return {name: text for name, text in found.detail.items() if name != SAID}
 
 
 def of_gpus(quota: str, *, requested: int, used: int, limited: int) -> dict[str, str]:

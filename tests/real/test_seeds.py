@@ -108,7 +108,7 @@ def test_the_notebook_of_the_recipe_runs_and_shows_its_logs_fit_to_be_read(
     assert "a title that is not yours" not in logs
     assert "progress 100%" in logs
     assert "progress 10%" not in logs
-    assert "everything it has written" in logs
+    assert "Complete log." in logs
     reports(product, alice, workload, "Successfully assigned", "Created pod")
     applied = page(alice, workload, "yaml")
     assert "runAsNonRoot: true" in applied
