@@ -81,7 +81,7 @@ def _snapshot(cluster: Cluster, behind: Collection[str], *, made_anew: bool = Fa
     return Snapshot(
         nodes=tuple(_nodes(cluster, by_pool=by_pool)),
         queues=tuple(_queues(state, traits) if by_pool else _namespace_queues(state)),
-        groups=(*groups, *_unborn(cluster, pods, pools)),
+        groups=(*groups, *_unborn(cluster, pods, pools, made_anew=made_anew)),
         now=int(timezone.now().timestamp() * 1_000_000),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
         leaves_out=left_out(cluster),
@@ -314,10 +314,12 @@ def _pod(pod: ObservedPod) -> Pod:
     return Pod(pod.uid, amounts, pod.node_name or None, leaving, pod.nominated_node or None, started, pod.device)
 
 
-def _unborn(cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool]) -> Iterator[PodGroup]:
-    """Waiting workloads that nothing has been observed of yet."""
+def _unborn(
+    cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool], *, made_anew: bool
+) -> Iterator[PodGroup]:
+    """Waiting workloads that nothing has been observed of yet. The controller of a new object does not pause."""
     for each in unmade(cluster, pools, pods):
-        if not each.later:
+        if made_anew or not each.later:
             yield from groups_of(wanted_of(each.workload, each.pool), cluster.flavour)
 
 
