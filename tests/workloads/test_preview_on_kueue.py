@@ -23,7 +23,7 @@ from workloads.forecasts import Forecast, Verdict
 from workloads.models import Priority, Workload, WorkloadType
 from workloads.quota_only import BIT_BY_BIT
 from workloads.selectors.waiting import why_waiting
-from workloads.services.doubts import OTHERS_FIRST
+from workloads.services.doubts import AGAIN, MORE, OTHERS_FIRST
 from workloads.services.preview import forecast
 
 pytestmark = pytest.mark.django_db
@@ -339,6 +339,33 @@ def test_who_counts_on_room_that_others_are_yet_to_make_is_told(kueue: Kueue) ->
     answer = kueue.ask(gpus=4, priority="low")
     assert (answer.verdict, answer.reason, answer.coming) == (Verdict.WAITS, "Evicting", 1)
     assert OTHERS_FIRST in answer.cautions
+
+
+def test_kueue_may_evict_more_once_one_of_the_evicted_has_left(kueue: Kueue) -> None:
+    kueue.research.quotas.update(gpu_deserved=16 * GPU)
+    kueue.runs(kueue.project("sister", kueue.research, deserved=4), "lent", gpus=5, priority=150)
+    for name, gpus, priority in (("small", 2, 25), ("one", 4, 40), ("two", 4, 40)):
+        kueue.runs(kueue.team, name, gpus=gpus, priority=priority)
+    answer = kueue.ask(gpus=8, priority="high")
+    assert sorted(victims(answer)) == [("one", 4), ("two", 4)]
+    assert MORE.format(title="Kueue", count=1) in answer.cautions
+    assert not any("decides again" in each for each in kueue.ask(gpus=3, priority="high").cautions)
+
+
+def test_who_is_let_in_by_a_larger_victim_may_go_at_once_for_who_waits(kueue: Kueue) -> None:
+    kueue.research.quotas.update(gpu_deserved=16 * GPU)
+    sister = kueue.project("sister", kueue.research, deserved=8)
+    kueue.runs(sister, "lent", gpus=4, priority=80)
+    kueue.runs(sister, "own", gpus=6, priority=125)
+    kueue.runs(kueue.team, "weak", gpus=4, priority=25)
+    kueue.runs(kueue.team, "strong", gpus=1, priority=150)
+    high = Priority.objects.get(name="high")
+    WorkloadFactory(
+        project=kueue.team, name="large", priority=high, gpu_milli=8 * GPU, spec=spec_of(job(gpus=8)).as_json()
+    )
+    answer = kueue.ask(gpus=2)
+    assert victims(answer) == [("lent", 4)]
+    assert AGAIN.format(names="large") in answer.cautions
 
 
 def test_other_departments_lend_and_give_back(kueue: Kueue) -> None:

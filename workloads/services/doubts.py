@@ -1,14 +1,14 @@
 """What a forecast depends on and Rung cannot see: the same model once more, as it might be instead."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from clusters.flavours import flavour_for
 from clusters.models import NodePool
 from portal.core.actors import Actor
-from scheduling.cycle import FORGETFUL, preview
-from scheduling.decisions import Outcome
+from scheduling.cycle import FORGETFUL, cycle, preview
+from scheduling.decisions import Evict, Outcome
 from scheduling.model import Pod, PodGroup, Snapshot
 from tenants.permissions import standing_of
 from workloads.forecasts import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
@@ -24,6 +24,13 @@ OTHERS_FIRST: Final = (
     "Its room is what workloads in front of it are expected to evict. No eviction is under way yet: without one it "
     "waits longer."
 )
+MORE: Final = (
+    "{title} decides again as each of the evicted leaves. Where its queue is then inside its quota, it stays there: "
+    "more may then be evicted for it ({count})."
+)
+AGAIN: Final = "The evicted leave more than it takes, and {names} may evict it for the rest."
+MOST_FIRST: Final = 8
+"""Of so many victims it is tried what follows if one is the first to leave."""
 Others = Mapping[Workload, Sequence[PodGroup]]
 
 
@@ -37,6 +44,8 @@ def doubts(
     if outcome.coming and not outcome.victims and not any(pod.terminating for pod in _pods(snapshot)):
         yield OTHERS_FIRST
     cluster, value = pool.cluster, candidates[0].priority
+    if outcome.victims and flavour_for(cluster.flavour).traits.queues_jobs:
+        yield from _again(cluster.flavour, actor, snapshot, candidates, outcome)
     by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
     later = {row: groups for row, groups in coming_later(cluster).items() if groups[0].priority > value}
     turning = {row: groups for row, groups in _turning(pool).items() if by_queue or groups[0].priority > value}
@@ -46,6 +55,35 @@ def doubts(
             evicted = {workload_of(each.victim.name) or each.victim.name for each in other.victims}
             instead = instead_sentence(len(others), starting=other.starting, coming=other.coming, evicted=len(evicted))
             yield f"{sentence(_names(others, actor), pool.name)} {instead}"
+
+
+def _again(
+    flavour: str, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
+) -> Iterator[str]:
+    """What a scheduler of jobs may decide between two of its victims' ends, and once it is let in."""
+    evicted = {each.victim.name for each in outcome.victims}
+    more = set[str]()
+    for first in sorted(evicted)[:MOST_FIRST]:
+        then = preview(_after(snapshot, first, evicted), *candidates, flavour=flavour)
+        more |= {workload_of(each.victim.name) for each in then.victims if each.victim.name not in evicted}
+    if more:
+        yield MORE.format(title=flavour_for(flavour).title, count=len(more))
+    stay = tuple(each for each in snapshot.groups if each.name not in evicted)
+    own = {each.name: replace(each, started=snapshot.now) for each in candidates}
+    after = cycle(replace(snapshot, groups=(*stay, *own.values())), flavour=flavour) if not outcome.waiting else ()
+    takers = {each.for_group for each in after if isinstance(each, Evict) and each.victim.name in own}
+    if takers:
+        yield AGAIN.format(names=" and ".join(_known(takers, actor)))
+
+
+def _after(snapshot: Snapshot, first: str, evicted: Collection[str]) -> Snapshot:
+    """The first of them is gone, the others have their grace."""
+    groups = (each for each in snapshot.groups if each.name != first)
+    return replace(snapshot, groups=tuple(_leaving(each) if each.name in evicted else each for each in groups))
+
+
+def _leaving(group: PodGroup) -> PodGroup:
+    return replace(group, pods=tuple(replace(pod, terminating=True) for pod in group.pods))
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Pod]:
@@ -87,12 +125,17 @@ def overtaken(pool: NodePool, actor: Actor, snapshot: Snapshot, outcome: Outcome
         if outcome.victims and rivals and pool.cluster.flavour in FORGETFUL:
             yield RIVALS.format(title=flavour_for(pool.cluster.flavour).title)
         return
-    ids = workload_ids({workload_of(each.name) for each in outcome.first})
+    yield overtaken_sentence(_known({each.name for each in outcome.first}, actor))
+
+
+def _known(groups: Collection[str], actor: Actor) -> list[str]:
+    """Their workloads by name as far as the actor may know them, and how many others."""
+    ids = workload_ids({workload_of(each) for each in groups})
     rows = Workload.objects.filter(pk__in=ids, project__in=standing_of(actor).projects()).order_by("name")
     names = list(rows.values_list("name", flat=True))
-    if more := len({workload_of(each.name) or each.name for each in outcome.first}) - len(names):
+    if more := len({workload_of(each) or each for each in groups}) - len(names):
         names.append(f"{more} workload{'' if more == 1 else 's'} of others")
-    yield overtaken_sentence(names)
+    return names
 
 
 def _fate(outcome: Outcome) -> tuple[object, ...]:
