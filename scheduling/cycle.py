@@ -41,7 +41,7 @@ FLAVOURS: Final[dict[str, Rules]] = {
 
 
 FORGETFUL: Final = frozenset({Flavour.KAI})
-"""What has to be evicted for whom, these find out anew with every cycle, in the order of that moment."""
+"""What has to be evicted for whom, these decide again in every cycle, in the order of that moment."""
 
 
 def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:
@@ -70,7 +70,7 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
 
 
 def _in_the_end(found: Outcome, later: Sequel) -> Outcome:
-    """The same once its room is really its own. PENDING: somebody goes for it, and it waits nevertheless."""
+    """The same once its room is really its own. PENDING: workloads are evicted for it, and it still waits."""
     placed = found.starting + found.coming + found.waiting - later.waiting
     if (later.waiting, later.victims) == (found.waiting, found.victims):
         return found

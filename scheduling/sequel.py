@@ -1,6 +1,6 @@
 """What comes of an eviction where the scheduler forgets for whom it was: further cycles, until the candidate is placed.
 
-KAI decides anew with every cycle. While the evicted end, whoever's turn comes first by then gets the room that they
+KAI decides again in every cycle. While the evicted end, the group whose turn is first by then gets the room that they
 leave; the candidate evicts once more, or waits though others went for it.
 """
 
@@ -13,7 +13,7 @@ from scheduling.model import Pod, PodGroup, Snapshot
 from scheduling.reasons import Pend
 
 MOST: Final = 8
-"""Cycles after the first; what is not settled by then is told as it stands."""
+"""Cycles after the first; what is not settled by then is reported as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,4 +226,4 @@ def overtaken_sentence(names: Sequence[str]) -> str:
     """Who else takes room that is made for it."""
     who = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     verb = "take" if len(names) > 1 else "takes"
-    return f"{who} {verb} room that is made for it: whoever's turn comes first gets what the evicted leave."
+    return f"{who} {verb} room that is made for it: the workload whose turn is first gets what the evicted leave."

@@ -24,6 +24,6 @@ def let_in(cluster: Cluster, pods: Collection[ObservedPod]) -> dict[str, int]:
 
 
 def unqueued(cluster: Cluster) -> QuerySet[ClusterEvent, str]:
-    """Uids of pods that stay in front of their gates for good: only another pod in their place is queued."""
+    """Uids of pods that stay gated until they are deleted: only another pod in their place is queued."""
     said = ClusterEvent.objects.filter(cluster=cluster, kind=POD.kind, reason=LEFT_OUT)
     return said.values_list("object_uid", flat=True)

@@ -9,17 +9,14 @@ bounds; only words that are known here are kept of it.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from clusters.flavours.reading import settings_in
 from clusters.kinds import KINDS
 from clusters.kinds_core import CONFIG_MAP
 from clusters.ports import Facts, Manifest, ObjectRef
-from portal.core.strict.documents import Limits
-from portal.core.strict.problems import DocumentRefused
-from portal.core.strict.yaml_reader import documents_from_yaml
 from scheduling.decisions import Kind
 
 CONF: Final = ObjectRef(CONFIG_MAP, "kueue-manager-config", "kueue-system")
 KEY: Final = "controller_manager_config.yaml"
-LIMITS: Final = Limits(size=256 * 1024, depth=16, nodes=5_000, documents=1)
 WHERE: Final = f"ConfigMap {CONF.namespace}/{CONF.name}, {KEY}"
 
 QUEUED_WHOLE: Final[Mapping[str, str]] = {
@@ -86,18 +83,8 @@ def of_everything() -> Manifest:
 
 def facts_of(found: Manifest | None) -> Facts:
     """What is kept of a ConfigMap; empty where there is none or it says nothing readable."""
-    data = (found or {}).get("data")
-    text = data.get(KEY) if isinstance(data, Mapping) else None
-    if not isinstance(text, str):
-        return {}
-    try:
-        documents = documents_from_yaml(text.encode(), LIMITS)
-    except DocumentRefused:
-        return {}
-    value = documents[0].value if documents else None
-    if not isinstance(value, Mapping) or value.get("kind") != "Configuration":
-        return {}
-    return _facts(value)
+    value = settings_in(found, KEY)
+    return _facts(value) if value is not None and value.get("kind") == "Configuration" else {}
 
 
 def _facts(value: Mapping[str, Any]) -> Facts:

@@ -5,6 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from clusters.ports import FOR_VICTIMS, Manifest, Reading
+from portal.core.strict.documents import Limits
+from portal.core.strict.problems import DocumentRefused
+from portal.core.strict.yaml_reader import documents_from_yaml
+
+SETTINGS: Final = Limits(size=256 * 1024, depth=16, nodes=5_000, documents=1)
+"""Bounds of a scheduler's configuration, which is a stranger's text."""
 
 QUEUED: Final = "Queued"
 """Reason of an event about a job that its scheduler holds back in a queue, whether it has pods or not."""
@@ -116,3 +122,17 @@ def event_of(
         "reportingComponent": source,
         "lastTimestamp": at,
     }
+
+
+def settings_in(config_map: Manifest | None, key: str) -> Mapping[str, Any] | None:
+    """The YAML document under this key of a ConfigMap; None where there is none or it is not a readable mapping."""
+    data = (config_map or {}).get("data")
+    text = data.get(key) if isinstance(data, Mapping) else None
+    if not isinstance(text, str):
+        return None
+    try:
+        documents = documents_from_yaml(text.encode(), SETTINGS)
+    except DocumentRefused:
+        return None
+    value = documents[0].value if documents else None
+    return value if isinstance(value, Mapping) else None

@@ -8,17 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from clusters.flavours.reading import settings_in
 from clusters.flavours.volcano_votes import CDP, opened_to, spared_from
 from clusters.kinds_core import CONFIG_MAP
 from clusters.ports import Facts, Manifest, ObjectRef
-from portal.core.strict.documents import Limits
-from portal.core.strict.problems import DocumentRefused
-from portal.core.strict.yaml_reader import documents_from_yaml
 from scheduling.decisions import BELOW_MINIMUM, TOO_YOUNG, Cause, Kind
 
 CONF: Final = ObjectRef(CONFIG_MAP, "volcano-scheduler-configmap", "volcano-system")
 KEY: Final = "volcano-scheduler.conf"
-LIMITS: Final = Limits(size=256 * 1024, depth=12, nodes=5_000, documents=1)
 ACTIONS: Final = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
 TOPOLOGY: Final = "network-topology-aware"
 SWITCHES: Final = {
@@ -144,16 +141,8 @@ SHIPPED: Final = Conf(("enqueue", "allocate", "backfill"), {"priority": {}, "gan
 
 def facts_of(found: Manifest | None) -> Facts:
     """What is kept of a ConfigMap; empty where there is none or it says nothing readable."""
-    data = (found or {}).get("data")
-    text = data.get(KEY) if isinstance(data, Mapping) else None
-    if not isinstance(text, str):
-        return {}
-    try:
-        documents = documents_from_yaml(text.encode(), LIMITS)
-    except DocumentRefused:
-        return {}
-    value = documents[0].value if documents else None
-    return _facts(value) if isinstance(value, Mapping) else {}
+    value = settings_in(found, KEY)
+    return {} if value is None else _facts(value)
 
 
 def _facts(value: Mapping[str, Any]) -> Facts:

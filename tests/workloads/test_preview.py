@@ -209,7 +209,7 @@ def test_where_others_wait_a_forecast_of_an_eviction_on_kai_says_that_they_may_c
     team = kai.project("llm-team", deserved=16)
     kai.submit(team, "weak", gpus=8)
     kai.settle()
-    doubt = "decides anew while the evicted end"
+    doubt = "decides again while the evicted end"
     assert not [each for each in ask(team, gpus=8, priority="high").cautions if doubt in each]
     kai.submit(team, "waits", gpus=8)
     kai.settle()

@@ -17,7 +17,7 @@ from workloads.owners import workload_ids
 from workloads.snapshots import coming_later, groups_of, wanted_of, workload_of
 
 RIVALS: Final = (
-    "{title} decides anew while the evicted end: another workload that waits in the pool may take "
+    "{title} decides again while the evicted end: another workload that waits in the pool may take "
     "the room first, and more are evicted then."
 )
 OTHERS_FIRST: Final = (
@@ -119,7 +119,7 @@ def _names(others: Others, actor: Actor) -> list[str]:
 
 
 def overtaken(pool: NodePool, actor: Actor, snapshot: Snapshot, outcome: Outcome) -> Iterator[str]:
-    """Who takes room that is made for it, as far as the actor may know them; or that somebody might."""
+    """Who takes room that is made for it, as far as the actor may know them; or that another may."""
     if not outcome.first:
         rivals = any(each.waiting and each.pool == pool.name for each in snapshot.groups)
         if outcome.victims and rivals and pool.cluster.flavour in FORGETFUL:

@@ -5,7 +5,7 @@ moment; it names nobody on a plain cluster), its deletion and end, and the sched
 after an hour). The first part that proves an eviction makes the record, every other one completes it. A pod's uid is
 evicted once: a pod made anew under its name has another. Where a scheduler evicts gangs whole, the records of a gang's
 pods make one preemption, however many looks they are seen in. Of some evictions only the moment survives: the record
-then says that nobody said for whom.
+then names no preemptor.
 """
 
 from collections import defaultdict

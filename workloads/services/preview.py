@@ -243,7 +243,7 @@ def _admitted(stage: _Stage, pool: NodePool, outcome: Outcome) -> PodGroup:
 
 
 def _held(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: Hold | QuotaHold) -> Forecast:
-    """It would evict young work, or exceed its pool's deserved quota, and nothing but Rung keeps it from that."""
+    """It would evict a run inside its min guaranteed runtime, or exceed its deserved quota: only Rung prevents that."""
     base = stage.answer(Verdict.WAITS, f"Waits: {hold}.", pool.name)
     return replace(base, reason=hold.reason, numbers=hold.numbers(), alternatives=_alternatives(stage, pool, snapshot))
 
