@@ -26,6 +26,8 @@ from tests.clusters.synced import LEVELS, outcomes
 
 Calls = Counter[str]
 KINDS = len(list(flavour_for("kai").kinds()))
+SHARDS = 1
+"""Lists of KAI's shards, a handful of objects, in every look at the whole cluster."""
 
 
 def projects(count: int, *, changed: int | None = None, deserved: int = 4) -> DesiredState:
@@ -93,7 +95,7 @@ def test_nothing_new_is_learnt_without_listing(many: Callable[[int], Cluster], c
     calls.clear()
     run = reconcile(cluster)
     assert (run.state, run.written, run.listed) == (SyncState.SUCCEEDED, 0, 2 + 1 + 20 * 2)
-    assert calls == {"get": 1, "watch": KINDS}
+    assert calls == {"get": 1, "watch": KINDS, "list": SHARDS}
 
 
 def test_a_status_that_moves_on_is_no_reason_to_look(
@@ -105,7 +107,7 @@ def test_a_status_that_moves_on_is_no_reason_to_look(
     MemoryGateway(store)._note("MODIFIED", ObjectRef(KAI_QUEUE, "project.1.a100"), store.objects[place])
     calls.clear()
     assert reconcile(cluster).written == 0
-    assert calls == {"get": 1, "watch": KINDS}
+    assert calls == {"get": 1, "watch": KINDS, "list": SHARDS}
 
 
 def test_a_foreign_hand_is_found_without_listing(
@@ -116,7 +118,7 @@ def test_a_foreign_hand_is_found_without_listing(
     calls.clear()
     run = reconcile(cluster)
     assert outcomes(run) == [("create", "project.7.a100", True)]
-    assert calls["list"] == 0
+    assert calls["list"] == SHARDS
     assert [reconcile(cluster).written for _ in range(3)] == [0, 0, 0]
 
 
@@ -141,7 +143,7 @@ def test_a_history_that_was_forgotten_means_listing(
     store.forget_events()
     calls.clear()
     assert outcomes(reconcile(cluster)) == [("create", "runai-p1", True)]
-    assert calls["list"] == KINDS
+    assert calls["list"] == KINDS + SHARDS
 
 
 def test_a_stranger_with_our_label_is_found_and_goes(many: Callable[[int], Cluster], gateway: MemoryGateway) -> None:
