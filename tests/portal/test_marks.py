@@ -101,7 +101,8 @@ def test_the_shield_carries_its_word(word: str, shape: str) -> None:
 
 
 def test_a_name_is_text_whatever_it_holds() -> None:
-    markup = drawn("{% load standing %}{% ladder name 1 %}{% phase name %}{{ name|reason }}", name="<script>alert(1)</script>")
+    name = "<script>alert(1)</script>"
+    markup = drawn("{% load standing %}{% ladder name 1 %}{% phase name %}{{ name|reason }}", name=name)
     assert "<script" not in markup
 
 

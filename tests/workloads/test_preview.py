@@ -380,3 +380,14 @@ def test_who_waits_though_the_model_lets_it_start_is_told_that_pools_share_a_sch
     headline = why_waiting(fresh(waiting))
     assert headline is not None
     assert "no nodes with enough resources. One KAI Scheduler serves a100 and h100" in headline.sentence
+
+
+def test_what_waits_on_kai_beside_weaker_work_of_its_project_may_start_all_the_same(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=8, limit=8)
+    kai.submit(team, "weak", gpus=4, priority="low")
+    kai.submit(team, "equal", gpus=4, priority="medium")
+    kai.settle()
+    answer = ask(team, gpus=8, priority="medium")
+    assert answer.verdict is Verdict.WAITS
+    assert any("in one step, which the model tries one after the other" in each for each in answer.cautions)
+    assert not any("in one step" in each for each in ask(team, gpus=8, priority="very-low").cautions)

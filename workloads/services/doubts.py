@@ -29,6 +29,10 @@ MORE: Final = (
     "more may then be evicted for it ({count})."
 )
 AGAIN: Final = "The evicted leave more than it takes, and {names} may evict it for the rest."
+TOGETHER: Final = (
+    "{title} may evict weaker work of its project and move other work in one step, which the model tries one after the "
+    "other: it may start all the same."
+)
 MOST_FIRST: Final = 8
 """Of so many victims it is tried what follows if one is the first to leave."""
 Others = Mapping[Workload, Sequence[PodGroup]]
@@ -44,6 +48,8 @@ def doubts(
     if outcome.coming and not outcome.victims and not any(pod.terminating for pod in _pods(snapshot)):
         yield OTHERS_FIRST
     cluster, value = pool.cluster, candidates[0].priority
+    if outcome.pend and not outcome.coming and cluster.flavour in FORGETFUL and _has_weaker(snapshot, candidates[0]):
+        yield TOGETHER.format(title=flavour_for(cluster.flavour).title)
     if outcome.victims and flavour_for(cluster.flavour).traits.queues_jobs:
         yield from _again(cluster.flavour, actor, snapshot, candidates, outcome)
     by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
@@ -55,6 +61,12 @@ def doubts(
             evicted = {workload_of(each.victim.name) or each.victim.name for each in other.victims}
             instead = instead_sentence(len(others), starting=other.starting, coming=other.coming, evicted=len(evicted))
             yield f"{sentence(_names(others, actor), pool.name)} {instead}"
+
+
+def _has_weaker(snapshot: Snapshot, candidate: PodGroup) -> bool:
+    """Does preemptible work of a lower priority run in its own queue?"""
+    own = (each for each in snapshot.groups if each.queue == candidate.queue and each.pool == candidate.pool)
+    return any(each.holding and each.preemptible and each.priority < candidate.priority for each in own)
 
 
 def _again(
