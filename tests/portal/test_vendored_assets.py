@@ -47,8 +47,3 @@ def test_a_template_is_short_and_loads_nothing_from_elsewhere(path: Path) -> Non
     assert len(text.splitlines()) <= 120
     assert re.findall(r'(?:src|href|action)="(?:https?:)?//', text) == []
     assert re.findall(r"<script(?![^>]*\bsrc=)|\son[a-z]+=|javascript:|hx-on|\|safe\b", text) == []
-
-
-def test_own_javascript_stays_small() -> None:
-    own = list((ROOT / "static/js").glob("*.js"))
-    assert max(len(path.read_text().splitlines()) for path in own) <= 100
