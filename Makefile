@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo cli lab lab-down test check parts lock bench clean
+.PHONY: help demo dev cli lab lab-down test mutations check check-migrations check-deployment parts lock bench clean
 
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -15,7 +15,7 @@ PRODUCTION := RUNG_SECRET_KEY=$$(printf 'only-for-this-check-%s' {a..z}) RUNG_HT
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): requirements-dev.txt
+$(STAMP): | requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	echo "$(CURDIR)/cli" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rung-cli.pth"
@@ -24,6 +24,9 @@ $(STAMP): requirements-dev.txt
 
 demo: $(STAMP) ## Run the whole portal here: RUNG_PORT, RUNG_DATA, RUNG_DEMO_PASSWORD, RUNG_DEMO_SPEED, RUNG_LAB
 	@exec $(BIN)/python -m portal.demo
+
+dev: $(STAMP) ## The demo, which reloads Python, templates and static files when they change
+	@exec $(BIN)/python -m portal.demo --reload
 
 cli: $(STAMP) ## Put the command line into this environment: .venv/bin/rung
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable ./cli
@@ -35,11 +38,16 @@ lab: $(STAMP) ## A real control plane with fake GPU nodes on this machine, and h
 lab-down: ## End it
 	@lab/developer down
 
-test: parts check ## Every gate, then every test with coverage; CI runs exactly this
+ifdef T
+test: parts $(STAMP) # one test, folder or file: no gates, no coverage
+	$(BIN)/python -m pytest '$(T)'
+else
+test: parts check ## Every gate, then every test with coverage; CI runs exactly this; T=tests/…::name runs one test
 # The table of every file would push what failed out of sight; `coverage report` prints it from the same record.
 	$(BIN)/python -m pytest -n 2 --dist loadscope --durations=30 --cov --cov-report=
 	@$(BIN)/coverage report --format=total --fail-under=90 | sed 's/.*/Coverage: &% of all branches and lines (at least 90 is asked for)/'
 	@report=$$($(BIN)/coverage report --show-missing --include='scheduling/*' --fail-under=100) || { echo "$$report"; exit 1; }
+endif
 
 check: $(STAMP) ## The gates that need no test run: style, types, layers, templates, migrations, deployment, architecture
 	$(BIN)/ruff check .
@@ -47,12 +55,21 @@ check: $(STAMP) ## The gates that need no test run: style, types, layers, templa
 	$(BIN)/mypy
 	PYTHONPATH=cli $(BIN)/lint-imports
 	$(BIN)/djlint templates --check --lint --quiet
-	$(PRODUCTION) $(BIN)/python manage.py makemigrations --check --dry-run
-	$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
+	@$(MAKE) --no-print-directory check-migrations
+	@$(MAKE) --no-print-directory check-deployment
 	$(BIN)/python -m pytest -q tests/architecture
+
+check-migrations: $(STAMP)
+	$(PRODUCTION) $(BIN)/python manage.py makemigrations --check --dry-run
+
+check-deployment: $(STAMP)
+	$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
 
 parts: ## In CI: install the real servers and the browser that tests use
 	@if [ "$${CI:-}" = true ]; then .ci/parts; fi
+
+mutations: $(STAMP) ## Break 40 rules one by one: their tests must fail; ONLY="3 17" runs these
+	@$(BIN)/python -m tests.mutations $(if $(ONLY),--only $(ONLY))
 
 lock: $(STAMP) ## Compile the hashed requirements files anew
 	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-header -o requirements.txt

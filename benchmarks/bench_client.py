@@ -27,10 +27,10 @@ from runai.runai_client import RunaiClient
 
 from benchmarks import stage
 from benchmarks.load import serving
-from tenants.models import Project
-from tenants.services.service_accounts import create
+from portal.demo.organisation import ACTOR
+from tenants.access.services.service_accounts import create
+from tenants.organisation.models import Project
 from tests.support import postgres, redis
-from workloads.demo.organisation import ACTOR
 
 LIMIT: Final = 1.1
 PAGE: Final = 50

@@ -13,9 +13,9 @@ import statistics
 import time
 from collections import Counter
 
-from scheduling.cycle import FLAVOURS, cycle
-from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
-from scheduling.resources import UNLIMITED, Limit, Resources
+from scheduling.forecast.cycle import FLAVOURS, cycle
+from scheduling.model.resources import UNLIMITED, Limit, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
 
 GPUS_PER_NODE = 16
 PODS_PER_NODE = 10
@@ -30,7 +30,7 @@ def cluster(nodes: int, pending: int, *, seed: int = 1) -> Snapshot:
     chance = random.Random(seed)
     machine = Resources.of(gpu=GPUS_PER_NODE, cpu=128, memory="2Ti")
     return Snapshot(
-        nodes=tuple(Node(f"node-{index}", "default", machine, order=index) for index in range(nodes)),
+        nodes=tuple(SnapshotNode(f"node-{index}", "default", machine, order=index) for index in range(nodes)),
         queues=queues(nodes * GPUS_PER_NODE),
         groups=(*running(nodes, chance), *waiting(pending, chance)),
     )

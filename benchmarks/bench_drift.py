@@ -36,9 +36,9 @@ from django.db.transaction import on_commit
 from benchmarks.many import as_file, check, registered, wanted
 from benchmarks.plane import TOKEN, Plane, plane
 from benchmarks.raw import Api, request
-from clusters.models import Cluster
-from clusters.observer import Observer
-from clusters.services.reconcile import reconcile
+from clusters.inventory.models import Cluster
+from clusters.sync.services.reconcile import reconcile
+from clusters.watch.services.observer import Observer
 
 NOISE = 50  # changes a second of what is nobody's business
 PATIENCE = 30.0
@@ -84,7 +84,7 @@ def ours(cluster: Cluster) -> Iterator[None]:
     def watch() -> None:
         observer = Observer()
         signal.signal(signal.SIGTERM, lambda *_: observer.stop.set())
-        with mock.patch("clusters.services.drift_watch.wake_sync", lambda pk: on_commit(partial(woken.put, pk))):
+        with mock.patch("clusters.watch.services.objects.notify_sync", lambda pk: on_commit(partial(woken.put, pk))):
             observer.run()
 
     def work() -> None:

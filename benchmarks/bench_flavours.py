@@ -27,14 +27,14 @@ from typing import Any
 from benchmarks.bench_resync import versions
 from benchmarks.many import check, registered, wanted
 from benchmarks.plane import plane
-from clusters.flavours import FLAVOURS, flavour_for
-from clusters.gateways import gateway_for
-from clusters.kinds import KINDS
-from clusters.models import Cluster
-from clusters.ports import SchedulerFlavour
-from clusters.services import sightings
-from clusters.services.reconcile import reconcile
-from clusters.services.switching import plan_switch
+from clusters.connection.services.gateways import gateway_for
+from clusters.flavours.registry import FLAVOURS, flavour_for
+from clusters.inventory.models import Cluster
+from clusters.ports.flavour import SchedulerFlavour
+from clusters.ports.workload_kinds import KINDS
+from clusters.sync.services import object_lists
+from clusters.sync.services.reconcile import reconcile
+from clusters.sync.services.scheduler_switch import plan_switch
 from tests.clusters.samples import sample
 from tests.clusters.specs import job
 
@@ -135,7 +135,7 @@ def switching(projects: int, repeats: int) -> dict[str, list[float]]:
 
 
 def _seconds(cluster: Cluster, name: str) -> float:
-    sightings.forget(cluster.pk)
+    object_lists.forget(cluster.pk)
     cluster.refresh_from_db()
     start = time.perf_counter()
     if name == RESYNC:

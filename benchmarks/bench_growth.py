@@ -26,18 +26,19 @@ from typing import Any, Final
 from django.db import connection
 
 from benchmarks.many import check, organisation
-from clusters import gateways
 from clusters.backends.memory import MemoryGateway, store_of
-from clusters.errors import ClusterUnreachable
-from clusters.flavours import flavour_for
-from clusters.models import Cluster
-from clusters.ownership import stamped
-from clusters.ports import ClusterGateway
-from clusters.services.estate import touch
-from clusters.services.reconcile import reconcile
-from clusters.sources import desired_state
-from tenants.models import Project, ProjectQuota
-from tenants.services.organisation import bump
+from clusters.connection.services import gateways
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster
+from clusters.inventory.services.inventory import mark_dirty
+from clusters.ports.errors import ClusterUnreachable
+from clusters.ports.gateway import ClusterGateway
+from clusters.ports.ownership import stamped
+from clusters.sync.selectors import desired_state
+from clusters.sync.services.reconcile import reconcile
+from tenants.organisation.models import Project
+from tenants.quotas.models import ProjectQuota
+from tenants.quotas.services.quotas import bump_generation
 
 SIZES: Final = (100, 1_000, 10_000)
 COUNTS: Final = (1, 10, 50)
@@ -174,8 +175,8 @@ def _change(cluster: Cluster, *, gpus: int) -> None:
     """One project deserves another amount, as the quota service writes it."""
     project = Project.objects.filter(cluster=cluster).order_by("-pk")[0]
     ProjectQuota.objects.filter(project=project).update(gpu_deserved=gpus * 1000, gpu_limit=gpus * 1000)
-    bump(project)
-    touch(cluster, owner=project.owner)
+    bump_generation(project)
+    mark_dirty(cluster, owner=project.owner)
 
 
 def _timed(cluster: Cluster) -> float:

@@ -31,14 +31,15 @@ from benchmarks import stage
 from django.utils import timezone  # isort: skip
 from kubernetes import client, watch  # isort: skip
 
-from clusters.backends.kubernetes import KubernetesGateway
-from clusters.connections import Connection, Target
-from clusters.kinds_core import POD
-from clusters.models import Cluster, ObservedPod, ObserverLease
-from clusters.pods import scaled
-from clusters.services.looks import Gathering
-from clusters.services.streams import Streams
-from portal.core.collector import calm_collector
+from clusters.backends.kubernetes.gateway import KubernetesGateway
+from clusters.inventory.models import Cluster
+from clusters.ports.connection import CheckedAddress, Connection
+from clusters.ports.kinds import POD
+from clusters.ports.pods import scaled
+from clusters.watch.models import ObservedPod, ObserverLease
+from clusters.watch.services.informers import ClusterWatch
+from clusters.watch.services.watch_buffer import WatchBatchBuilder
+from portal.kit.messaging.gc_tuning import tune_gc
 
 FIRST = 1000
 TICK = 0.005
@@ -60,7 +61,7 @@ class Source:
 
     def gateway(self) -> KubernetesGateway:
         connection = Connection(self.server, ca=self.ca.read_text(), token="stub")
-        return KubernetesGateway(connection, Target("127.0.0.1", "127.0.0.1", self.port), name="stub")
+        return KubernetesGateway(connection, CheckedAddress("127.0.0.1", "127.0.0.1", self.port), name="stub")
 
     def official(self) -> client.CoreV1Api:
         configuration = client.Configuration(host=self.server)
@@ -111,7 +112,7 @@ def lag() -> Iterator[Lag]:
 
 def parse_ours(source: Source, _events: int) -> int:
     """Bytes to what is handed to the store."""
-    gateway, gathering = source.gateway(), Gathering(POD, str(FIRST), managed_only=False)
+    gateway, gathering = source.gateway(), WatchBatchBuilder(POD, str(FIRST), managed_only=False)
     for event in gateway.watch(POD, since=str(FIRST), wait=1200):
         gathering.told(event)
         if gathering.version == str(FIRST + source.events):
@@ -134,7 +135,7 @@ def parse_theirs(source: Source, events: int) -> int:
 def store_ours(source: Source, _events: int) -> int:
     """The observer's own way: feeds, inbox, batches."""
     cluster = fresh_cluster()
-    streams = Streams(cluster, source.gateway(), threading.Event())
+    streams = ClusterWatch(cluster, source.gateway(), threading.Event())
     wanted = str(FIRST + source.events)
     while ObserverLease.objects.get(cluster=cluster).versions.get(POD.key) != wanted:
         if streams.is_due():
@@ -222,7 +223,7 @@ def main() -> None:
     parser.add_argument("--peer-events", type=int, default=2_000)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    calm_collector()  # as the observer's process does; the peer gains by it, too
+    tune_gc()  # as the observer's process does; the peer gains by it, too
     asked = {"events": options.events, "peer_events": options.peer_events, "source": "stub"}
     with lag() as idle:
         time.sleep(3)

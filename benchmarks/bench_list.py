@@ -28,14 +28,15 @@ from rest_framework.serializers import ModelSerializer
 from rest_framework.test import APIRequestFactory
 
 from benchmarks import stage
-from portal.core.keyset import page_of
-from tenants.models import Membership, Project, Role, User
-from tenants.services.service_accounts import create
-from tenants.services.token_exchange import exchange
+from portal.demo.organisation import ACTOR
+from portal.kit.db.keyset_pagination import page_of
+from tenants.access.models import Membership, Role, User
+from tenants.access.services.service_accounts import create
+from tenants.access.services.tokens import exchange
+from tenants.organisation.models import Project
 from tests.support import database, postgres
-from workloads.api.shapes import workload_json
-from workloads.demo.organisation import ACTOR
-from workloads.models import Workload
+from workloads.lifecycle.serializers.workloads import workload_json
+from workloads.state.models import Workload
 
 SMALL = 1_000
 FILTER = "project=p3&phase=Completed"

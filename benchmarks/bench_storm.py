@@ -28,8 +28,8 @@ from typing import Any
 
 from benchmarks import stage
 from benchmarks.load import read_answer, request
-from tests.demo.web import Person
 from tests.factories.workloads import job
+from tests.portal.demo.web import Person
 from tests.support.lab import furnish, own_lab, reached
 from tests.support.processes import eventually, manage
 from tests.support.stack import Stack

@@ -27,11 +27,11 @@ from django.db import connection
 from benchmarks import stage
 from benchmarks.bare.models import Thing
 from benchmarks.load import WORKERS, Run, Server, load, request, serving
-from tenants.models import Project
-from tenants.services.service_accounts import create
-from tenants.services.token_exchange import exchange
+from portal.demo.organisation import ACTOR
+from tenants.access.services.service_accounts import create
+from tenants.access.services.tokens import exchange
+from tenants.organisation.models import Project
 from tests.support import postgres, redis
-from workloads.demo.organisation import ACTOR
 
 KINDS = {"JSON": 0.75, "4 KB YAML": 0.45}
 MOST_P99 = 1.5

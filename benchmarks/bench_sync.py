@@ -25,11 +25,11 @@ import orjson
 from benchmarks.many import as_file, check, registered, wanted
 from benchmarks.plane import TOKEN, Plane, plane
 from benchmarks.raw import request, send_all
-from clusters.backends.kubernetes_paths import inside, place
-from clusters.kinds_core import NAMESPACE, ref_of
-from clusters.models import Cluster
-from clusters.ports import Manifest
-from clusters.services.reconcile import reconcile
+from clusters.backends.kubernetes.protocol import object_path, parent_path
+from clusters.inventory.models import Cluster
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import NAMESPACE, ref_of
+from clusters.sync.services.reconcile import reconcile
 
 SHARES = 8
 KUBECTL, EIGHT, OURS = "kubectl apply --server-side", "xargs -P8 kubectl apply --server-side", "ours"
@@ -128,8 +128,8 @@ def _files(manifests: list[Manifest], folder: Path) -> None:
 def _request(method: str, manifest: Manifest) -> bytes:
     ref, body = ref_of(manifest), orjson.dumps(manifest)
     if method == "POST":
-        return request(TOKEN, "POST", f"{inside(ref)}?fieldManager=floor", body)
-    path = f"{place(ref)}?fieldManager=floor&force=true"
+        return request(TOKEN, "POST", f"{parent_path(ref)}?fieldManager=floor", body)
+    path = f"{object_path(ref)}?fieldManager=floor&force=true"
     return request(TOKEN, "PATCH", path, body, "application/apply-patch+yaml")
 
 

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.plane import Plane
-from clusters.flavours import flavour_for
-from clusters.gateways import forget_gateways
-from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS
-from clusters.models import Cluster, NodePool, SyncRun
-from clusters.ownership import stamped
-from clusters.ports import Manifest
-from clusters.services.registration import register_cluster
-from clusters.sources import desired_state
-from portal.core.actors import SYSTEM
-from tenants.models import Department, PriorityCap, Project, ProjectQuota
+from clusters.connection.services.gateways import forget_gateways
+from clusters.connection.services.registration import register_cluster
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS
+from clusters.ports.ownership import stamped
+from clusters.sync.models import SyncRun
+from clusters.sync.selectors import desired_state
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import PriorityCap, ProjectQuota
 
 FIRST = (PRIORITY_CLASS.kind, NAMESPACE.kind)
 

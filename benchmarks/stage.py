@@ -21,11 +21,13 @@ django.setup()
 import psycopg
 from django.db import connection, connections
 
-from clusters.models import Cluster, NodePool
-from portal.core.collector import calm_collector
-from tenants.models import Department, Project, ProjectQuota, User
+from clusters.inventory.models import Cluster, NodePool
+from portal.kit.messaging.gc_tuning import tune_gc
+from tenants.access.models import User
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import ProjectQuota
 from tests.support import database, postgres
-from workloads.models import Priority, WorkloadType
+from workloads.dictionary.models import Priority, WorkloadType
 
 Answer = TypeVar("Answer")
 
@@ -66,7 +68,7 @@ def stage(folder: Path, name: str) -> Iterator[None]:
 @contextmanager
 def template() -> Iterator[Path]:
     """A migrated SQLite file, to copy for every sample, in a process that collects garbage as a worker does."""
-    calm_collector()
+    tune_gc()
     with tempfile.TemporaryDirectory(prefix="rung-bench-") as folder:
         file = Path(folder) / "template.sqlite3"
         with _sqlite(file):

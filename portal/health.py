@@ -16,13 +16,13 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from clusters.models import Cluster, ClusterState
-from clusters.selectors import STALE_AFTER
-from portal.core import heartbeats
-from portal.core.probe import Probe
-from tenants.permissions import has_platform_admin
-from workloads.apply_failures import FAILED_TO_APPLY
-from workloads.models import Workload
+from clusters.inventory.models import Cluster, ClusterState
+from clusters.sync.selectors import STALE_AFTER
+from portal.kit.db.probe import Probe
+from portal.kit.messaging import heartbeats
+from tenants.access.selectors.permissions import has_platform_admin
+from workloads.state.models import Workload
+from workloads.state.selectors.workloads import FAILED_TO_APPLY
 
 KINDS: Final = (heartbeats.WORKER, heartbeats.BEAT, heartbeats.OBSERVER)
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"

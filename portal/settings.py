@@ -14,16 +14,9 @@ import environ
 from csp.constants import NONCE, NONE, SELF
 from kombu.entity import Queue
 
-from portal import logs
+from portal.kit.security import logging_config
 
-
-class Env(environ.Env):  # type: ignore[misc]  # the library has no types
-    """The environment; PostgreSQL is spoken to in our way."""
-
-    DB_SCHEMES = {**environ.Env.DB_SCHEMES, **dict.fromkeys(["postgres", "postgresql"], "portal.core.postgresql")}
-
-
-env = Env()
+env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env.str("RUNG_DATA", default=str(BASE_DIR / "var"))).resolve()
@@ -60,6 +53,8 @@ RUNG_IMAGE_REGISTRIES: list[str] = env.list(
 RUNG_PROJECT_SECRETS: list[str] = env.list("RUNG_PROJECT_SECRETS", default=["hf-token", "ngc-api-key", "ngc-registry"])
 # Digests of the audit trail; empty: derived from the secret key.
 RUNG_AUDIT_KEY = env.str("RUNG_AUDIT_KEY", default="")
+# Append-only file that notes the head of the audit chain: where the database's owner cannot write, if possible.
+RUNG_AUDIT_CHECKPOINTS = env.str("RUNG_AUDIT_CHECKPOINTS", default=str(DATA_DIR / "audit-checkpoints.jsonl"))
 # Days for which pods that have left a cluster and its events are kept; records of evictions stay for good.
 RUNG_KEEP_PODS_DAYS = env.int("RUNG_KEEP_PODS_DAYS", default=7)
 RUNG_KEEP_EVENTS_DAYS = env.int("RUNG_KEEP_EVENTS_DAYS", default=30)
@@ -94,20 +89,21 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.socialaccount",
     "allauth.mfa",
-    "portal.core",
+    "portal.kit",
     "portal.audit",
     "clusters",
     "tenants",
     "workloads",
+    "portal.demo",
 ]
 
 MIDDLEWARE = [
-    "portal.core.middleware.strip_forged_headers",
-    "portal.core.middleware.serve_health_to_all",
+    "portal.kit.pages.middleware.strip_forged_headers",
+    "portal.kit.pages.middleware.drop_health_cookies",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "portal.core.middleware.keep_answers_private",
-    "portal.core.middleware.answer_unchanged",
+    "portal.kit.pages.middleware.set_cache_headers",
+    "portal.kit.pages.middleware.answer_not_modified",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -121,9 +117,9 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
     "portal.audit.middleware.record_denials",
-    "portal.core.middleware.AnswerErrors",
-    "portal.core.htmx.FitHtmx",
-    "tenants.middleware.ask_for_second_factor",
+    "portal.kit.pages.middleware.ErrorResponseMiddleware",
+    "portal.kit.pages.htmx.HtmxMiddleware",
+    "tenants.access.middleware.require_second_factor",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -140,16 +136,22 @@ TEMPLATES: list[dict[str, Any]] = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "libraries": {"workload_filters": "workloads.lifecycle.views.filters"},
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "csp.context_processors.nonce",
-                "workloads.views.shell.shell",
+                "workloads.lifecycle.views.home.shell",
             ],
         },
     }
 ]
+
+if DEBUG:  # read templates at every request; template_partials takes the loaders as they are here
+    loaders = ["django.template.loaders.filesystem.Loader", "django.template.loaders.app_directories.Loader"]
+    TEMPLATES[0] |= {"APP_DIRS": False}
+    TEMPLATES[0]["OPTIONS"]["loaders"] = [("template_partials.loader.Loader", loaders)]
 
 DATABASES: dict[str, Any] = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'rung.sqlite3'}")}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
@@ -178,8 +180,10 @@ else:
     DATABASES["health"]["OPTIONS"]["options"] += " -c statement_timeout=800"
     if env.bool("RUNG_DATABASE_POOL", default=False):
         # Under ASGI every request runs in a thread of its own: a pool instead of persistent connections. Its attempts
-        # to reconnect begin again after five seconds: no longer pause than two after the database is back.
+        # to reconnect begin again after five seconds: no longer pause than two after the database is back. A pooled
+        # connection is checked before it is used, so that a restart of the database costs no request its answer.
         DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 2, "max_size": 16, "timeout": 5, "reconnect_timeout": 5}
+        DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 # Where heartbeats and health are read.
 RUNG_HEALTH_DATABASE = "health" if "health" in DATABASES else "default"
 
@@ -199,7 +203,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = env.str("RUNG_STATIC_ROOT", default=str(DATA_DIR / "static"))
 STORAGES: dict[str, Any] = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "portal.core.staticfiles.HashedStorage"},
+    "staticfiles": {"BACKEND": "portal.kit.pages.static_files.HashedStorage"},
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -222,7 +226,7 @@ SESSION_COOKIE_AGE = 12 * 3600
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_NAME = "rung_csrf"
 CSRF_COOKIE_HTTPONLY = True
-CSRF_FAILURE_VIEW = "portal.errors.csrf_failed"
+CSRF_FAILURE_VIEW = "portal.kit.api.error_responses.csrf_failed"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
@@ -259,7 +263,7 @@ RUNG_OIDC_GROUPS: dict[str, str] = {
 RUNG_OIDC_CA_FILE = env.str("RUNG_OIDC_CA_FILE", default="")
 # Who must have a second factor: "admins" (platform admins), "everyone", or nobody.
 RUNG_MFA_REQUIRED = env.str("RUNG_MFA_REQUIRED", default="")
-MFA_ADAPTER = "tenants.sealing.SealedSecrets"
+MFA_ADAPTER = "tenants.access.services.mfa_encryption.EncryptedSecretsAdapter"
 MFA_TOTP_ISSUER = "Rung"
 MFA_TOTP_TOLERANCE = 1
 MFA_RECOVERY_CODE_DIGITS = 12
@@ -269,13 +273,13 @@ RUNG_STREAMS = {"tick": 1.0, "beat": 10.0, "longest": 3600.0, "of_one": 10, "mos
 
 # --- REST ---------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.api.authentication.BearerAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.access.api.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_PARSER_CLASSES": ["portal.core.wire.StrictJSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["portal.core.wire.PlainJSONRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.core.wire.AlwaysJSON",
-    "DEFAULT_SCHEMA_CLASS": "portal.core.openapi.RouteSchema",
-    "EXCEPTION_HANDLER": "portal.core.api.exception_handler",
+    "DEFAULT_PARSER_CLASSES": ["portal.kit.api.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["portal.kit.api.parsers.PlainJSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.kit.api.parsers.JSONOnlyNegotiation",
+    "DEFAULT_SCHEMA_CLASS": "portal.kit.api.openapi.RouteSchema",
+    "EXCEPTION_HANDLER": "portal.kit.api.error_responses.exception_handler",
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Rung",
@@ -292,12 +296,12 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SCHEMA_PATH_PREFIX": "/api/v[0-9]",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
-        "NotificationChannelType": "workloads.api.notification_schemas.CHANNEL_TYPES",
-        "PermissionAction": "tenants.roles.ACTIONS",
-        "PlaceScope": "workloads.api.policy_schemas.SCOPES",
-        "RuleBatchAction": "tenants.api.access_schemas.BATCH_ACTIONS",
-        "RuleScopeType": "tenants.services.access_rules.SCOPE_TYPES",
-        "RuleSubjectType": "tenants.services.access_rules.SUBJECT_TYPES",
+        "NotificationChannelType": "workloads.notifications.serializers.CHANNEL_TYPES",
+        "PermissionAction": "tenants.access.rules.ACTIONS",
+        "PlaceScope": "workloads.policies.serializers.SCOPES",
+        "RuleBatchAction": "tenants.access.serializers.access_rules.BATCH_ACTIONS",
+        "RuleScopeType": "tenants.access.services.access_rules.SCOPE_TYPES",
+        "RuleSubjectType": "tenants.access.services.access_rules.SUBJECT_TYPES",
     },
 }
 
@@ -307,6 +311,8 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 QUEUES = ("sync", "workloads", "notify", "maintenance", "periodic")
 # How many workers one cluster may hold at a time, of all its applies, reconciles and observations.
 RUNG_CLUSTER_WORKERS = env.int("RUNG_CLUSTER_WORKERS", default=3)
+# Writes of one credential that a web process works on at a time; more of them wait, pages and other credentials do not.
+RUNG_WRITES_AT_ONCE = env.int("RUNG_WRITES_AT_ONCE", default=2)
 CELERY_BROKER_URL = env.str("RUNG_BROKER_URL", default="filesystem://localhost")
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
     {
@@ -343,6 +349,7 @@ CELERY_TASK_ROUTES = {
     "clusters.*": {"queue": "sync", "routing_key": "sync"},
     "workloads.notify": {"queue": "notify", "routing_key": "notify"},
     "workloads.pools": {"queue": "maintenance", "routing_key": "maintenance"},
+    "workloads.forget_keys": {"queue": "maintenance", "routing_key": "maintenance"},
     "workloads.make_report*": {"queue": "maintenance", "routing_key": "maintenance"},
     "workloads.*": {"queue": "workloads", "routing_key": "workloads"},
     "core.*": {"queue": "maintenance", "routing_key": "maintenance"},
@@ -354,7 +361,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TIMEZONE = "UTC"
-CELERY_BEAT_SCHEDULER = "portal.core.scheduler:HeartbeatScheduler"
+CELERY_BEAT_SCHEDULER = "portal.kit.messaging.beat_scheduler:HeartbeatScheduler"
 
 
 def periodic(task: str, seconds: float, queue: str, *args: str) -> dict[str, Any]:
@@ -372,14 +379,18 @@ CELERY_BEAT_SCHEDULE = {
     "clusters.prune": periodic("clusters.prune", 3600, "maintenance"),
     "workloads.sweep": periodic("workloads.sweep", 5, "periodic"),
     "workloads.limits": periodic("workloads.limits", 30, "periodic"),
+    "workloads.forget_keys": periodic("workloads.forget_keys", 3600, "maintenance"),
     "workloads.pools": periodic("workloads.pools", 10, "maintenance"),
     "workloads.notify": periodic("workloads.notify", 5, "notify"),
     "workloads.make_reports": periodic("workloads.make_reports", 10, "maintenance"),
+    "audit.seal": periodic("audit.seal", 10, "maintenance"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),
     **{f"core.canary {queue}": periodic("core.canary", 5, queue, queue) for queue in QUEUES},
 }
 
 # --- logging ------------------------------------------------------------------------------------------------------
-LOGGING = logs.dict_config(level=env.str("RUNG_LOG_LEVEL", default="INFO"), as_json=env.bool("RUNG_LOG_JSON", False))
+LOGGING = logging_config.dict_config(
+    level=env.str("RUNG_LOG_LEVEL", default="INFO"), as_json=env.bool("RUNG_LOG_JSON", False)
+)
 DJANGO_STRUCTLOG_CELERY_ENABLED = False
-logs.configure()
+logging_config.configure_structlog()

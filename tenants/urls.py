@@ -1,48 +1,132 @@
-"""Addresses of the tenants' pages."""
+"""Routes of the pages and of the REST API of tenants. No trailing slashes below /api/; fixed words win over ids."""
 
 from django.urls import path
 
-from tenants.views import (
-    access_keys,
-    audit,
-    clusters,
-    connections,
-    differences,
-    metrics,
-    pools,
-    projects,
-    security,
-    switching,
+from tenants.access.api.access_keys import (
+    AccessKeyDetail,
+    AccessKeys,
+    AccessKeySecret,
+    AdministeredKeyDetail,
+    AdministeredKeys,
 )
+from tenants.access.api.access_rules import (
+    AccessRuleBatch,
+    AccessRuleBatchCreate,
+    AccessRuleCount,
+    AccessRuleDetail,
+    AccessRules,
+)
+from tenants.access.api.applications import (
+    AdministeredApplicationDetail,
+    AdministeredApplications,
+    ApplicationDetail,
+    Applications,
+    ApplicationSecret,
+    UserApplicationDetail,
+    UserApplications,
+    UserApplicationSecret,
+)
+from tenants.access.api.me import OwnRuleCount, OwnRules, WhoAmI
+from tenants.access.api.roles import (
+    OwnPermissions,
+    PermissionSetDetail,
+    PermissionSets,
+    PermittedScopes,
+    RoleDetailV1,
+    RoleDetailV2,
+    RolesV1,
+    RolesV2,
+)
+from tenants.access.api.service_accounts import ServiceAccountDetail, ServiceAccounts, ServiceAccountSecret
+from tenants.access.api.token import OAuthTokenExchange, TokenExchange
+from tenants.access.api.users import OwnPassword, UserCount, UserDetail, UserLogout, UserPassword, Users
+from tenants.access.views import access_keys, security
+from tenants.audit_log import views as audit_log_views
+from tenants.audit_log.api import AuditFile, AuditLogs
+from tenants.organisation import views as organisation_views
+from tenants.organisation.api.departments import DepartmentCount, DepartmentDetail, DepartmentResources, Departments
+from tenants.organisation.api.projects import ProjectCount, ProjectDetail, ProjectResources, Projects
+from tenants.quotas.api.pool_resources import (
+    DepartmentPoolCount,
+    DepartmentPools,
+    ProjectPoolCount,
+    ProjectPools,
+    Ranks,
+)
+from tenants.quotas.api.telemetry import DepartmentTelemetry, ProjectTelemetry
+from tenants.usage.api import DepartmentMetrics, ProjectMetrics
 
 app_name = "tenants"
 urlpatterns = [
-    path("projects/", projects.project_list, name="projects"),
-    path("projects/<slug:name>/", projects.project_detail, name="project"),
-    path("clusters/", clusters.cluster_list, name="clusters"),
-    path("clusters/<slug:name>/", clusters.cluster_detail, name="cluster"),
-    path("clusters/<slug:name>/pod-security/", clusters.pod_security, name="pod-security"),
-    path("clusters/<slug:name>/reconcile/", clusters.reconcile_now, name="reconcile"),
-    path("clusters/<slug:name>/dry-run/", differences.dry_run, name="dry-run"),
-    path("clusters/<slug:name>/difference/", differences.show, name="difference"),
-    path("clusters/<slug:name>/runs/<int:number>/", differences.run, name="run"),
-    path("clusters/<slug:name>/connection/", connections.connection, name="connection"),
-    path("clusters/<slug:name>/connection/test/", connections.try_connection, name="try-connection"),
-    path("clusters/<slug:name>/hold/", connections.hold, name="hold"),
-    path("clusters/<slug:name>/leave/", connections.leave, name="leave"),
-    path("clusters/<slug:name>/scheduler/", switching.scheduler, name="scheduler"),
-    path("clusters/<slug:name>/gpu-use/", metrics.source, name="metrics"),
-    path("clusters/<slug:name>/gpu-use/remove/", metrics.remove, name="remove-metrics"),
-    path("clusters/<slug:name>/pools/", pools.pools, name="pools"),
-    path("clusters/<slug:name>/pools/<slug:pool>/", pools.change, name="pool"),
-    path("clusters/<slug:name>/pools/<slug:pool>/remove/", pools.remove, name="remove-pool"),
-    path("connect-cluster/", connections.connect, name="connect"),
-    path("connect-cluster/rights/<slug:flavour>.yaml", connections.rights, name="rights"),
+    path("projects/", organisation_views.project_list, name="projects"),
+    path("projects/<slug:name>/", organisation_views.project_detail, name="project"),
     path("access-keys/", access_keys.keys, name="access-keys"),
     path("access-keys/<uuid:key_id>/secret/", access_keys.rotate, name="rotate-key"),
     path("access-keys/<uuid:key_id>/revoke/", access_keys.revoke, name="revoke-key"),
-    path("audit/", audit.trail, name="audit"),
+    path("audit/", audit_log_views.trail, name="audit"),
     path("security/", security.security, name="security"),
     path("security/second-factor/", security.set_up, name="second-factor"),
-    path("security/<slug:name>/", security.act, name="security-act"),
+    path("security/<slug:name>/", security.perform_action, name="security-act"),
+]
+
+api_patterns = [
+    path("v1/access-keys", AccessKeys.as_view()),
+    path("v1/access-keys/<uuid:key_id>", AccessKeyDetail.as_view()),
+    path("v1/access-keys/<uuid:key_id>/secret", AccessKeySecret.as_view()),
+    path("v1/administration/access-keys", AdministeredKeys.as_view()),
+    path("v1/administration/access-keys/<uuid:key_id>", AdministeredKeyDetail.as_view()),
+    path("v1/user-applications", UserApplications.as_view()),
+    path("v1/user-applications/<uuid:key_id>", UserApplicationDetail.as_view()),
+    path("v1/user-applications/<uuid:key_id>/secret", UserApplicationSecret.as_view()),
+    path("v1/administration/user-applications", AdministeredApplications.as_view()),
+    path("v1/administration/user-applications/<uuid:key_id>", AdministeredApplicationDetail.as_view()),
+    path("v1/service-accounts", ServiceAccounts.as_view()),
+    path("v1/service-accounts/<uuid:account_id>", ServiceAccountDetail.as_view()),
+    path("v1/service-accounts/<uuid:account_id>/secret", ServiceAccountSecret.as_view()),
+    path("v1/apps", Applications.as_view()),
+    path("v1/apps/<uuid:account_id>", ApplicationDetail.as_view()),
+    path("v1/apps/<uuid:account_id>/secret", ApplicationSecret.as_view()),
+    path("v1/users", Users.as_view()),
+    path("v1/users/count", UserCount.as_view()),
+    path("v1/users/<int:user_id>", UserDetail.as_view()),
+    path("v1/users/<int:user_id>/password", UserPassword.as_view()),
+    path("v1/users/<int:user_id>/logout", UserLogout.as_view()),
+    path("v1/me/password", OwnPassword.as_view()),
+    path("v1/authorization/access-rules", AccessRules.as_view()),
+    path("v1/authorization/access-rules/count", AccessRuleCount.as_view()),
+    path("v1/authorization/access-rules/batch", AccessRuleBatch.as_view()),
+    path("v1/authorization/access-rules/batch-create", AccessRuleBatchCreate.as_view()),
+    path("v1/authorization/access-rules/<int:rule_id>", AccessRuleDetail.as_view()),
+    path("v1/authorization/me/access-rules", OwnRules.as_view()),
+    path("v1/authorization/me/access-rules/count", OwnRuleCount.as_view()),
+    path("v1/authorization/permissions", OwnPermissions.as_view()),
+    path("v1/authorization/permission-sets", PermissionSets.as_view()),
+    path("v1/authorization/permission-sets/<str:set_id>", PermissionSetDetail.as_view()),
+    path("v1/authorization/permitted-scopes", PermittedScopes.as_view()),
+    path("v1/authorization/roles", RolesV1.as_view()),
+    path("v1/authorization/roles/<int:role_id>", RoleDetailV1.as_view()),
+    path("v2/authorization/roles", RolesV2.as_view()),
+    path("v2/authorization/roles/<int:role_id>", RoleDetailV2.as_view()),
+    path("v1/org-unit/priorities", Ranks.as_view()),
+    path("v1/org-unit/projects/telemetry", ProjectTelemetry.as_view()),
+    path("v1/org-unit/projects/node-pool-resources", ProjectPools.as_view()),
+    path("v1/org-unit/projects/node-pool-resources/count", ProjectPoolCount.as_view()),
+    path("v1/org-unit/projects/<int:unit_id>/metrics", ProjectMetrics.as_view()),
+    path("v1/org-unit/departments/telemetry", DepartmentTelemetry.as_view()),
+    path("v1/org-unit/departments/node-pool-resources", DepartmentPools.as_view()),
+    path("v1/org-unit/departments/node-pool-resources/count", DepartmentPoolCount.as_view()),
+    path("v1/org-unit/departments/<int:unit_id>/metrics", DepartmentMetrics.as_view()),
+    path("v1/whoami", WhoAmI.as_view()),
+    path("v1/token", TokenExchange.as_view()),
+    path("v1/audit/log", AuditLogs.as_view()),
+    path("v1/audit/log/file", AuditFile.as_view()),
+    path("v2/token", OAuthTokenExchange.as_view()),
+    path("v1/org-unit/projects", Projects.as_view()),
+    path("v1/org-unit/projects/count", ProjectCount.as_view()),
+    path("v1/org-unit/projects/<int:unit_id>", ProjectDetail.as_view()),
+    path("v1/org-unit/projects/<int:unit_id>/resources", ProjectResources.as_view()),
+    path("v1/org-unit/departments", Departments.as_view()),
+    path("v1/org-unit/departments/count", DepartmentCount.as_view()),
+    path("v1/org-unit/departments/<int:unit_id>", DepartmentDetail.as_view()),
+    path("v1/org-unit/departments/<int:unit_id>/resources", DepartmentResources.as_view()),
 ]

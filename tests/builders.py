@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from scheduling.capacity import Usage
-from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
-from scheduling.priority import Dictionary, Level
-from scheduling.resources import Amount, Limit, Resources
+from scheduling.model.resources import Amount, Limit, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
+from scheduling.state.queue_usage import QueueUsage
+from workloads.dictionary.rules.resolution import Dictionary, Level
 
 RUNAI_VALUES: Final = {
     "very-low": 25,
@@ -22,10 +22,10 @@ RUNAI: Final = Dictionary(Level(name, value) for name, value in RUNAI_VALUES.ite
 
 def node(
     name: str, gpus: Amount = 8, *, pool: str = "default", order: int = 0, max_pods: int | None = None, **labels: str
-) -> Node:
+) -> SnapshotNode:
     """A ready node with GPUs and no end of CPU and memory."""
     capacity = Resources.of(gpu=gpus, cpu=1000, memory="16Ti")
-    return Node(name, pool, capacity, labels=labels, order=order, max_pods=max_pods)
+    return SnapshotNode(name, pool, capacity, labels=labels, order=order, max_pods=max_pods)
 
 
 def queue(  # one keyword per quota field
@@ -114,15 +114,15 @@ def running(
     )
 
 
-def snapshot(*items: Node | Queue | PodGroup) -> Snapshot:
+def snapshot(*items: SnapshotNode | Queue | PodGroup) -> Snapshot:
     """A cluster of these nodes, queues and pod groups."""
     return Snapshot(
-        nodes=tuple(item for item in items if isinstance(item, Node)),
+        nodes=tuple(item for item in items if isinstance(item, SnapshotNode)),
         queues=tuple(item for item in items if isinstance(item, Queue)),
         groups=tuple(item for item in items if isinstance(item, PodGroup)),
     )
 
 
-def usage(*, used: Amount = 0, non_preemptible: Amount = 0) -> Usage:
+def usage(*, used: Amount = 0, non_preemptible: Amount = 0) -> QueueUsage:
     """GPUs in use; the non-preemptible ones are part of them."""
-    return Usage(Resources.of(gpu=used) + Resources.of(gpu=non_preemptible), Resources.of(gpu=non_preemptible))
+    return QueueUsage(Resources.of(gpu=used) + Resources.of(gpu=non_preemptible), Resources.of(gpu=non_preemptible))

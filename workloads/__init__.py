@@ -1,1 +1,1 @@
-"""What runs: priority dictionary, categories, types, workloads, their events and preemption records, plans."""
+"""What runs: the priority dictionary, submissions, workloads with their phases, preemptions and forecasts."""

@@ -1,6 +1,7 @@
 """App configuration of the workloads."""
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class WorkloadsConfig(AppConfig):
@@ -8,27 +9,34 @@ class WorkloadsConfig(AppConfig):
 
     name = "workloads"
     default_auto_field = "django.db.models.BigAutoField"
-    # Changes of these decide about submits.
-    marked = {"rules": {"Priority": (), "Category": (), "WorkloadType": (), "Policy": ()}}
+    # Settings that every submit reads; see `portal.kit.db.read_cache`.
+    cached = {"Priority": (), "Category": (), "WorkloadType": (), "Policy": ()}
 
     def ready(self) -> None:
         """Models exist only from here on."""
-        from clusters import naming, observation, retention, samples, sources, switches
-        from tenants import leaving, usage
-        from workloads.sampling import sample
-        from workloads.selectors.keeping import needed_pods
-        from workloads.services.observe import on_observation
-        from workloads.services.preparing import forget
-        from workloads.services.switching import WORKFORCE
-        from workloads.sources import desired_state, homes_of, names_of
-        from workloads.usage import PROVIDER
+        from clusters.inventory import selectors as inventory_selectors
+        from clusters.inventory.services import workload_hooks
+        from clusters.sync import selectors as sync_selectors
+        from clusters.watch import selectors as watch_selectors
+        from clusters.watch.services import observations
+        from tenants.organisation import services as organisation_services
+        from tenants.usage import selectors as usage_selectors
+        from workloads.dictionary.selectors import desired_state
+        from workloads.dictionary.services.builtin import install_dictionary
+        from workloads.lifecycle.services.observe import on_observation
+        from workloads.lifecycle.services.relocation import WORKFORCE
+        from workloads.preemption.selectors import needed_pods
+        from workloads.state.selectors.usage import PROVIDER, sample
+        from workloads.state.selectors.workloads import homes_of, names_of
+        from workloads.workload_templates.services import forget
 
-        sources.register(desired_state)
-        naming.register(names_of)
-        naming.register_homes(homes_of)
-        observation.register(on_observation)
-        retention.register(needed_pods)
-        switches.register(WORKFORCE)
-        usage.register(PROVIDER)
-        leaving.register(forget)
-        samples.register(sample)
+        post_migrate.connect(install_dictionary, sender=self)
+        sync_selectors.register_source(desired_state)
+        inventory_selectors.register_namer(names_of)
+        inventory_selectors.register_namespaces(homes_of)
+        observations.register_handler(on_observation)
+        observations.register_keeper(needed_pods)
+        workload_hooks.register_hooks(WORKFORCE)
+        usage_selectors.register_provider(PROVIDER)
+        organisation_services.register_deletion_hook(forget)
+        watch_selectors.register_sampler(sample)

@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from tenants.models import Project
+from tenants.organisation.models import Project
 
 
 class Thing(models.Model):

@@ -1,4 +1,4 @@
-"""What can go wrong, each with its exit code.
+"""Every error a command can end with, and its exit code.
 
 CliError
 ├── Misused       64   bad flags, bad configuration, something unsafe that was not done
@@ -10,9 +10,35 @@ CliError
 """
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any, ClassVar
 
-from rung_cli.exits import ExitCode
+
+class ExitCode(IntEnum):
+    """What a script can tell from `$?`."""
+
+    OK = 0
+    REFUSED = 1
+    CHANGES = 2
+    SIGNED_OUT = 3
+    UNREACHABLE = 4
+    TIMEOUT = 5
+    USAGE = 64
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.OK: "done; what was waited for has come",
+    ExitCode.REFUSED: "the server said no, or what was waited for can no longer come",
+    ExitCode.CHANGES: "a plan holds changes; nothing else ever ends with 2",
+    ExitCode.SIGNED_OUT: "not signed in, or no longer",
+    ExitCode.UNREACHABLE: "the server cannot be reached, is busy or broken, after every retry",
+    ExitCode.TIMEOUT: "the time of `--timeout` is over",
+    ExitCode.USAGE: "the command or its configuration is wrong; nothing was sent",
+    ExitCode.INTERNAL: "a defect of rung itself",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+}
 
 
 class CliError(Exception):
@@ -30,13 +56,13 @@ class CliError(Exception):
         return {"code": int(self.exit_code), "message": self.message, "details": type(self).__name__}
 
 
-class Misused(CliError):
+class UsageError(CliError):
     """Nothing was sent."""
 
     exit_code = ExitCode.USAGE
 
 
-class SignedOut(CliError):
+class NotSignedIn(CliError):
     """Sign in first."""
 
     exit_code = ExitCode.SIGNED_OUT
@@ -54,13 +80,13 @@ class TimedOut(CliError):
     exit_code = ExitCode.TIMEOUT
 
 
-class Kept(CliError):
+class Cancelled(CliError):
     """The answer to a question was no."""
 
     exit_code = ExitCode.REFUSED
 
 
-class Refused(CliError):
+class ApiError(CliError):
     """The server's "no": status, message, code for programs, and one problem per field.
 
     `where` names the document, `flags` the flag behind a field's pointer, where there are such.

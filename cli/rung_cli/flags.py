@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from rung_cli.errors import Misused
-from rung_cli.output import Format
+from rung_cli.errors import UsageError
+from rung_cli.output.formats import Format
 
 OutputFlag = Annotated[
     Format | None, typer.Option("--output", "-o", help="table for people; json, yaml or name for programs.")
@@ -31,15 +31,15 @@ IN_ARGV: Final = (
 WAYS: Final = "Type it when rung login asks, pipe it into rung login --secret-stdin, or set RUNG_CLIENT_SECRET."
 
 
-def refuse_unsafe(args: list[str]) -> None:
-    """Misused for a secret among the arguments, which is not repeated, and for leaving certificates unchecked."""
+def check_arguments(args: list[str]) -> None:
+    """UsageError for a secret among the arguments, which is not repeated, and for leaving certificates unchecked."""
     for each in args:
         name = each.partition("=")[0]
         if name.lower() in SECRETS:
-            raise Misused(IN_ARGV, hint=WAYS)
+            raise UsageError(IN_ARGV, hint=WAYS)
         if name in UNCHECKED:
             text = f"There is no {name}: certificates are always checked."
-            raise Misused(text, hint="Name the authority that signed it: --ca-file FILE, or RUNG_CA_FILE.")
+            raise UsageError(text, hint="Name the authority that signed it: --ca-file FILE, or RUNG_CA_FILE.")
 
 
 class Root(TyperGroup):
@@ -50,7 +50,7 @@ class Root(TyperGroup):
         end = args.index("--") if "--" in args else len(args)
         own, rest = args[:end], args[end:]
         if not ctx.resilient_parsing:
-            refuse_unsafe(own)
+            check_arguments(own)
             own = self._hoisted(own)
             if "submit" in own:
                 ctx.obj.tail, rest = tuple(rest[1:]), []

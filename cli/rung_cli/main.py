@@ -10,26 +10,25 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from rung_cli import __version__
+from rung_cli.commands import api as commands_api
 from rung_cli.commands import (
-    acting,
-    asking,
+    apply,
     catalogue,
-    completing,
-    declaring,
+    completion,
+    describe,
+    login,
     logs,
     quota,
-    reading,
     reports,
-    signing_in,
-    submitting,
-    waiting,
+    submit,
+    wait,
+    workload_actions,
 )
-from rung_cli.errors import CliError, Misused
-from rung_cli.exits import MEANINGS, ExitCode
+from rung_cli.errors import MEANINGS, CliError, ExitCode, UsageError
 from rung_cli.flags import Root
-from rung_cli.notes import note
+from rung_cli.output.errors import print_error
+from rung_cli.output.stderr import note
 from rung_cli.session import Options, Session, session
-from rung_cli.telling import tell
 
 EPILOG: Final = "Exit codes: " + "; ".join(f"{code.value} {text}" for code, text in MEANINGS.items()) + "."
 
@@ -44,23 +43,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for group in (
-    signing_in,
+    login,
     catalogue,
-    submitting,
-    reading,
+    submit,
+    describe,
     logs,
-    waiting,
-    acting,
+    wait,
+    workload_actions,
     quota,
     reports,
-    declaring,
-    asking,
-    completing,
+    apply,
+    commands_api,
+    completion,
 ):
     group.register(app)
 
 
-def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - the library calls it so
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the library calls it so
     if wanted:
         sys.stdout.write(f"rung {__version__}\n")
         raise typer.Exit
@@ -80,7 +79,7 @@ def rung(
     retries: Annotated[int, typer.Option(min=0, max=20, help="Tries after the first when busy or unreachable.")] = 4,
     request_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one answer.")] = 30.0,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell which version this is.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Tell which version this is.")
     ] = False,
 ) -> None:
     """Submit, watch and explain GPU workloads.
@@ -98,10 +97,10 @@ def run(args: Sequence[str] | None = None) -> int:
         code = get_command(app).main(args=args, prog_name="rung", standalone_mode=False, obj=held)
         return code if isinstance(code, int) else ExitCode.OK
     except CliError as error:
-        tell(error, held.format)
+        print_error(error, held.format)
         return error.exit_code
     except TyperException as error:
-        tell(_misused(error), held.format)
+        print_error(_usage_error(error), held.format)
         return ExitCode.USAGE
     except (typer.Abort, KeyboardInterrupt):
         note("Interrupted.")
@@ -120,8 +119,8 @@ def entry() -> None:
     sys.exit(run())
 
 
-def _misused(error: TyperException) -> Misused:
+def _usage_error(error: TyperException) -> UsageError:
     """What the parser says, with the way to help."""
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context else "rung --help"
-    return Misused(error.format_message(), hint=hint)
+    return UsageError(error.format_message(), hint=hint)

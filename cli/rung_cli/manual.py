@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from typer.main import get_command
 
-from rung_cli.exits import MEANINGS
+from rung_cli.errors import MEANINGS
 from rung_cli.main import app
 
 HEAD: Final = """# The command line

@@ -6,14 +6,14 @@ from functools import cached_property
 
 import typer
 
-from rung_cli import profiles
-from rung_cli.addresses import checked_address, origin_of
-from rung_cli.errors import Misused
-from rung_cli.notes import warn
-from rung_cli.output import Format, Output
-from rung_cli.profiles import Profile
-from rung_cli.signing import Api, Signer
-from rung_cli.wire import Manner, Wire
+from rung_cli.config import profiles
+from rung_cli.config.profiles import Profile
+from rung_cli.errors import UsageError
+from rung_cli.http.addresses import origin_of, validate_address
+from rung_cli.http.client import Api, Signer
+from rung_cli.http.transport import RequestOptions, RestTransport
+from rung_cli.output.formats import Format, Output
+from rung_cli.output.stderr import warn
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Session:
     format: Format = Format.TABLE
     tail: tuple[str, ...] = ()
     """What stood after `--`."""
-    _open: list[Wire] = field(default_factory=list)
+    _open: list[RestTransport] = field(default_factory=list)
 
     @cached_property
     def profile_name(self) -> str:
@@ -49,7 +49,7 @@ class Session:
         """What the configuration says; an empty one where it says nothing. Misused for a name that it does not know."""
         known = profiles.load().profiles
         if self._named and known and self._named not in known and not self._address_elsewhere:
-            raise Misused(f"There is no profile {self._named}; there are {', '.join(known)}.")
+            raise UsageError(f"There is no profile {self._named}; there are {', '.join(known)}.")
         return self.profile_to_be
 
     @property
@@ -62,8 +62,8 @@ class Session:
         return self.options.profile or os.environ.get("RUNG_PROFILE") or ""
 
     @cached_property
-    def wire(self) -> Wire:
-        """The connection. Misused where the address is missing or unsafe."""
+    def wire(self) -> RestTransport:
+        """The connection. UsageError where the address is missing or unsafe."""
         return self.wire_to(self.options.url or os.environ.get("RUNG_URL") or self.profile.url)
 
     @cached_property
@@ -71,29 +71,29 @@ class Session:
         """Signed requests."""
         return Api(self.wire, Signer(self.wire, self.profile_name))
 
-    def wire_to(self, address: str) -> Wire:
+    def wire_to(self, address: str) -> RestTransport:
         """A connection to this address."""
         if not address:
-            raise Misused("Which portal? No address is known.", hint="rung login https://… (or --url, or RUNG_URL)")
+            raise UsageError("Which portal? No address is known.", hint="rung login https://… (or --url, or RUNG_URL)")
         known = self._kept_for(address)
         plain_allowed = self.options.insecure_http or known.insecure_http
-        checked = checked_address(address, insecure_http=plain_allowed)
+        checked = validate_address(address, insecure_http=plain_allowed)
         if plain_allowed and _is_plain(checked):
             warn(f"{checked} is not encrypted: the secret and every token can be read on the way.")
-        manner = Manner(
+        manner = RequestOptions(
             timeout=self.options.timeout,
             retries=self.options.retries,
             ca_file=self.options.ca_file or os.environ.get("RUNG_CA_FILE") or known.ca_file,
             debug=self.options.debug,
         )
-        self._open.append(Wire(checked, manner))
+        self._open.append(RestTransport(checked, manner))
         return self._open[-1]
 
     def output(self, chosen: Format | None) -> Output:
         """As `-o` says, else as the profile says, else a table."""
         if chosen is None and self.profile.output:
             if self.profile.output not in list(Format):
-                raise Misused(f"The profile {self.profile_name} says output: {self.profile.output}.")
+                raise UsageError(f"The profile {self.profile_name} says output: {self.profile.output}.")
             chosen = Format(self.profile.output)
         self.format = chosen or Format.TABLE
         return Output(self.format)
@@ -120,8 +120,8 @@ class Session:
 def _is_plain(address: str) -> bool:
     """Would the address be refused without leave?"""
     try:
-        checked_address(address)
-    except Misused:
+        validate_address(address)
+    except UsageError:
         return True
     return False
 

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from rung_cli.natively import Framework, Kind
+from rung_cli.native_submit import Framework, SubmissionKind
 
 Name = Annotated[str, typer.Option("--name", help="Of the workload; the same as NAME.")]
 Called = Annotated[str, typer.Argument(metavar="[NAME]", help="Of the workload.")]
 NamePrefix = Annotated[str, typer.Option(help="Begin of a name that the server completes.")]
 Type = Annotated[
-    Kind | None, typer.Option("--type", help="Of the workload; when absent as the template, else training.")
+    SubmissionKind | None, typer.Option("--type", help="Of the workload; when absent as the template, else training.")
 ]
 Template = Annotated[
     str, typer.Option("--template", "-t", metavar="TEMPLATE", help="By name or id: it says what the flags leave out.")

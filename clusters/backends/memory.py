@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final
 
-from clusters.errors import ClusterError, ClusterRefused, ObjectConflict, VersionConflict, VersionExpired
-from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, kind_of, ref_of
-from clusters.ownership import is_managed
-from clusters.ports import Kind, Manifest, ObjectRef, Page, WatchEvent
+from clusters.ports.errors import ClusterError, ClusterRefused, ObjectConflict, VersionConflict, VersionExpired
+from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef, WatchEvent
+from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS, kind_of, ref_of
+from clusters.ports.ownership import is_managed
 
-Place = tuple[str, str, str]
+MemoryKey = tuple[str, str, str]
 Fault = Callable[[str, ObjectRef], ClusterError | None]
 
 SERVER_FIELDS: Final = ("uid", "creationTimestamp", "resourceVersion")
@@ -24,10 +24,10 @@ OUR_PREFIX: Final = "rung.dev/"
 
 
 @dataclass
-class Store:
+class MemoryStore:
     """What one memory cluster holds. `faults` are asked before every write: an answer is raised instead of it."""
 
-    objects: dict[Place, Manifest] = field(default_factory=dict)
+    objects: dict[MemoryKey, Manifest] = field(default_factory=dict)
     events: list[tuple[int, str, Kind, Manifest]] = field(default_factory=list)
     logs: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
@@ -42,13 +42,13 @@ class Store:
         self.oldest = self.version
 
 
-_stores: Final[dict[str, Store]] = {}
+_stores: Final[dict[str, MemoryStore]] = {}
 
 
-def store_of(cluster_id: str) -> Store:
+def store_of(cluster_id: str) -> MemoryStore:
     """The store of a cluster in this process, born with kube-system."""
     if cluster_id not in _stores:
-        _stores[cluster_id] = Store()
+        _stores[cluster_id] = MemoryStore()
         kube_system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
         MemoryGateway(_stores[cluster_id]).create(kube_system)
     return _stores[cluster_id]
@@ -62,7 +62,7 @@ def forget_all() -> None:
 class MemoryGateway:
     """A `ClusterGateway` over one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self.store = store
 
     def list(
@@ -82,8 +82,8 @@ class MemoryGateway:
             ]
             return found, str(self.store.version)
 
-    def pages(self, kind: Kind, *, by_record: bool = False) -> Iterator[Page]:
-        yield Page(*self.list(kind))
+    def pages(self, kind: Kind) -> Iterator[ListPage]:
+        yield ListPage(*self.list(kind))
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         with self.store.lock:
@@ -171,7 +171,7 @@ class MemoryGateway:
             raise ClusterRefused(f"The namespace {ref.namespace} is not there.")
 
 
-def _place(ref: ObjectRef) -> Place:
+def _place(ref: ObjectRef) -> MemoryKey:
     return (ref.kind.key, ref.namespace if ref.kind.namespaced else "", ref.name)
 
 

@@ -1,47 +1,29 @@
-"""One question to a Prometheus: how busy is each pod's busiest GPU? Over the same lines as an API server is asked."""
+"""One question to a Prometheus: how busy is each pod's busiest GPU? Over the same transport as an API server."""
 
 import json
 import math
-import time
 from collections.abc import Iterator
-from http.client import HTTPException
+from contextlib import closing
 from typing import Any, Final
 from urllib.parse import quote
 
-from clusters.addresses import server_of
-from clusters.backends.kubernetes_http import Answer, Lines, head_of, request_of
-from clusters.backends.kubernetes_tls import tls_context
-from clusters.connections import Connection, Target
-from clusters.errors import ClusterBusy, ClusterRefused, ClusterUnreachable, NotAuthorized
-from clusters.gpu_readings import GpuReading
+from clusters.backends.kubernetes.transport import Answer, HttpTransport, TransportLimits
+from clusters.ports.connection import CheckedAddress, Connection
+from clusters.ports.errors import ClusterBusy, ClusterRefused, ClusterUnreachable, NotAuthorized
+from clusters.ports.gateway import GpuUtilization
 
-CONNECT, READ, TOTAL, CAP = 5.0, 15.0, 30.0, 64 << 20
-FOREIGN: Final = (HTTPException, OSError)
+LIMITS: Final = TransportLimits(total=30.0)
 # An exporter that is scraped as a pod of its own has the user's pod under the "exported" names.
 NAMESPACE: Final = ("exported_namespace", "namespace")
 POD: Final = ("exported_pod", "pod")
 
 
-def gpu_readings(connection: Connection, target: Target, metric: str) -> list[GpuReading]:
+def gpu_readings(connection: Connection, target: CheckedAddress, metric: str) -> list[GpuUtilization]:
     """One reading per pod that the metric knows. Raises ClusterError."""
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    headers = {"Host": f"{host}:{target.port}", "Accept": "application/json", "Connection": "close"}
-    if connection.token:
-        headers["Authorization"] = f"Bearer {connection.token}"
-    path = f"{server_of(connection.server).path}/api/v1/query?query={quote(metric, safe='')}"
-    answer = _ask(connection, target, request_of("GET", path, head_of(headers), None))
+    with closing(HttpTransport(connection, target, connections=1, limits=LIMITS)) as transport:
+        answer = transport.ask("GET", f"/api/v1/query?query={quote(metric, safe='')}")
     _refuse(answer)
     return _busiest(_series(answer.body))
-
-
-def _ask(connection: Connection, target: Target, request: bytes) -> Answer:
-    lines = Lines(tls_context(connection), target, name=target.host, most=1)
-    try:
-        return lines.ask(request, connect=CONNECT, read=READ, until=time.monotonic() + TOTAL, cap=CAP)
-    except FOREIGN as error:
-        raise ClusterUnreachable(f"It does not answer: {error}.") from error
-    finally:
-        lines.close()
 
 
 def _refuse(answer: Answer) -> None:
@@ -63,13 +45,13 @@ def _series(body: bytes) -> Iterator[tuple[dict[str, Any], float]]:
         raise ClusterUnreachable("The answer is not one of a Prometheus.") from error
 
 
-def _busiest(series: Iterator[tuple[dict[str, Any], float]]) -> list[GpuReading]:
+def _busiest(series: Iterator[tuple[dict[str, Any], float]]) -> list[GpuUtilization]:
     found: dict[tuple[str, str], float] = {}
     for labels, value in series:
         key = _label(labels, NAMESPACE), _label(labels, POD)
         if all(key) and 0 <= value < math.inf:
             found[key] = max(value, found.get(key, 0.0))
-    return [GpuReading(namespace, pod, min(100, math.ceil(value))) for (namespace, pod), value in found.items()]
+    return [GpuUtilization(namespace, pod, min(100, math.ceil(value))) for (namespace, pod), value in found.items()]
 
 
 def _label(labels: dict[str, Any], names: tuple[str, ...]) -> str:

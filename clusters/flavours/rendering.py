@@ -1,20 +1,78 @@
-"""A workload's object as one cluster should hold it: effective values at every place that describes pods. Pure."""
+"""Render a workload's object with its effective values, its Pod Security and the Service of an inference. Pure.
+
+Intake refuses what contradicts (a privileged container, an added capability), so filling in is enough. `restricted`
+wants runAsNonRoot, a seccomp profile, no privilege escalation and every capability dropped. `baseline` forbids only
+what intake refuses already, so that images which start as root run: there only the seccomp profile is written. No pod
+gets a token of the cluster either way. Source: Pod Security Standards 1.36.
+
+Only of Rung's own types: who submits a Deployment as a manifest asked for a Deployment and nothing else.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusters.flavours.common import PLACEMENT, POOL
-from clusters.flavours.hardening import TOKEN, harden_container, harden_containers, harden_context, harden_pod
-from clusters.kinds import FoundPart, Shape, WorkloadKind, kind_for, parts_in
-from clusters.ports import GENERATION, MANAGED_BY, MANAGER, OWNER, JobSpec, Manifest, PoolSpec
-from clusters.topologies import HOSTNAME
+from clusters.flavours.objects import HOSTNAME, PLACEMENT, POOL
+from clusters.ports.flavour import JobSpec, PoolSpec
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import SERVICE
+from clusters.ports.ownership import GENERATION, MANAGED_BY, MANAGER, OWNER, owned
+from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
+from clusters.ports.pods import PREEMPTIBILITY_LABEL
+from clusters.ports.workload_kinds import kind_for
+
+BASELINE: Final = "baseline"
+RESTRICTED: Final = "restricted"
+LEVELS: Final = (RESTRICTED, BASELINE)
+ALL: Final = "ALL"
+TOKEN: Final = "automountServiceAccountToken"  # noqa: S105  # the name of a field
+# Members of a pod spec that hold containers, or are one: KServe writes its model beside the others.
+CONTAINERS: Final = ("containers", "initContainers", "steps")
+LONE_CONTAINERS: Final = ("model", "mainContainer", "container", "script")
+
+
+def harden_pod(spec: dict[str, Any], level: str) -> None:
+    """A pod spec and every container in it, in place."""
+    harden_context(spec, level)
+    spec.setdefault(TOKEN, False)
+    harden_containers(spec, level)
+
+
+def harden_context(owner: dict[str, Any], level: str) -> None:
+    """The securityContext of a pod, or of what stands for all pods of an object."""
+    context = owner.setdefault("securityContext", {})
+    context.setdefault("seccompProfile", {"type": "RuntimeDefault"})
+    if level == RESTRICTED:
+        context.setdefault("runAsNonRoot", True)
+
+
+def harden_containers(part: dict[str, Any], level: str, *, alone: bool = False) -> None:
+    """Every container below; `alone`: no pod's securityContext stands above, so it says everything itself."""
+    for member in CONTAINERS:
+        for each in part.get(member) or []:
+            harden_container(each, level, alone=alone)
+    for member in LONE_CONTAINERS:
+        if isinstance(part.get(member), Mapping):
+            harden_container(part[member], level, alone=alone)
+
+
+def harden_container(container: dict[str, Any], level: str, *, alone: bool = False) -> None:
+    """A container drops every capability and cannot gain rights, where the level wants that."""
+    if alone:
+        harden_context(container, level)
+    if level != RESTRICTED:
+        return
+    context = container.setdefault("securityContext", {})
+    context.setdefault("allowPrivilegeEscalation", False)
+    capabilities = context.setdefault("capabilities", {})
+    if ALL not in capabilities.get("drop", []):
+        capabilities["drop"] = [ALL]
+
 
 ROLE: Final = "rung.dev/role"
 MIN_MEMBER: Final = "rung.dev/min-member"
 PRIORITY_LABEL: Final = "priorityClassName"
 REVISION: Final = "revision"
-PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
 # In a tenant's body any of these would speak for another owner, queue, pool or policy.
 RESERVED: Final = (
     OWNER,
@@ -127,16 +185,18 @@ def _dress(part: FoundPart, job: JobSpec, marks: _Marks) -> None:
     target: Any = part.part
     role = {ROLE: part.role}
     match part.shape:
-        case Shape.TEMPLATE if not part.pointer:  # a bare Pod is its own template: its metadata is written already
+        case TemplateShape.TEMPLATE if (
+            not part.pointer
+        ):  # a bare Pod is its own template: its metadata is written already
             target["metadata"]["labels"] |= role
             _dress_pod(target.setdefault("spec", {}), job, marks.scheduler)
-        case Shape.TEMPLATE:
+        case TemplateShape.TEMPLATE:
             _mark(target.setdefault("metadata", {}), marks, role)
             _dress_pod(target.setdefault("spec", {}), job, marks.scheduler)
-        case Shape.POD:
+        case TemplateShape.POD:
             _mark(target, marks, role)
             _dress_pod(target, job, marks.scheduler)
-        case Shape.MACHINE:
+        case TemplateShape.MACHINE:
             _dress_pod(target, job, marks.scheduler)
         case _:
             pass  # no pod fields here; the owner's labels and `_dress_elsewhere` carry the values
@@ -146,14 +206,14 @@ def _harden(found: FoundPart, job: JobSpec) -> None:
     """Pod Security at one place. What the operator of a kind adds beside it is the operator's to secure."""
     part: Any = found.part
     match found.shape:
-        case Shape.TEMPLATE if found.role == REVISION:  # Knative takes no securityContext of a pod
+        case TemplateShape.TEMPLATE if found.role == REVISION:  # Knative takes no securityContext of a pod
             harden_containers(part["spec"], job.pod_security, alone=True)
             part["spec"].setdefault(TOKEN, False)
-        case Shape.TEMPLATE:
+        case TemplateShape.TEMPLATE:
             harden_pod(part["spec"], job.pod_security)
-        case Shape.POD:
+        case TemplateShape.POD:
             harden_pod(part, job.pod_security)
-        case Shape.STEPS | Shape.STEP:
+        case TemplateShape.STEPS | TemplateShape.STEP:
             harden_containers(part, job.pod_security)
         case _:
             pass  # machines and operators' own pods have no such fields; `_dress_elsewhere` writes where there are some
@@ -271,3 +331,38 @@ def _set(body: dict[str, Any], pointer: str, value: object, *, only_if_there: bo
             return
         node = node.setdefault(token, {})
     node[tokens[-1]] = value
+
+
+SERVED: Final = frozenset({"Inference", "NIMInference", "HuggingFaceInference"})
+PREFIX: Final = "s-"
+"""Before a name that begins with a digit: the name of a Service begins with a letter."""
+
+
+def service_for(job: JobSpec) -> Manifest | None:
+    """A ClusterIP Service for all of its pods; None where it is no inference or names no port."""
+    ports = _ports(job)
+    if job.type_name not in SERVED or not ports:
+        return None
+    owner = f"workload.{job.id}"
+    return {
+        "apiVersion": SERVICE.api_version,
+        "kind": SERVICE.kind,
+        "metadata": owned(service_name(job), owner=owner, generation=job.generation, namespace=job.namespace),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {OWNER: owner},
+            "ports": [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"} for port in ports],
+        },
+    }
+
+
+def service_name(job: JobSpec) -> str:
+    """The object's own name, as far as a Service may have it."""
+    return job.name if job.name[0].isalpha() else f"{PREFIX}{job.name}"
+
+
+def _ports(job: JobSpec) -> list[int]:
+    """The first port of its first container: what the form asks for."""
+    template = (job.manifest.get("spec") or {}).get("template") or {}
+    containers = (template.get("spec") or {}).get("containers") or [{}]
+    return [int(each["containerPort"]) for each in (containers[0].get("ports") or [])[:1]]

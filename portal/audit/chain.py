@@ -1,70 +1,164 @@
-"""The hash chains: which chain a record belongs to, what its digest covers. Pure but for the key.
-
-Columns that came later are covered where they are filled: the digest of a record that has none of them is the one it
-was written with, and one that is filled, emptied or changed afterwards shows, since the covered text names its columns.
-"""
+"""Seal audit records into one hash chain, write its checkpoints and verify it."""
 
 import hmac
 import json
-import zlib
-from collections.abc import Mapping
-from datetime import UTC, datetime
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
+from typing import Final
 
+import structlog
 from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Max
+from django.utils import timezone
 
-CHAINS = 64
-COVERED = (
-    "actor_kind",
-    "actor_id",
-    "actor_name",
-    "channel",
-    "source_ip",
-    "request_id",
-    "action",
-    "result",
-    "entity_type",
-    "entity_id",
-    "entity_name",
-    "project_id",
-    "chain",
-    "position",
-    "previous",
-)
-COVERED_WHERE_FILLED = ("http_method", "url")
+from portal.audit.models import AuditChain, AuditRecord
+from portal.audit.triggers import CONTENT
 
 
-def chain_for(request_id: str, project_id: str, entity_type: str, entity_id: str) -> int:
-    """All records of a request share a chain, so that requests seldom queue and one holds one head only.
-
-    Where no request asks, as in a worker, those of a project do, and others go by entity.
-    """
-    key = request_id or (f"project {project_id}" if project_id else f"{entity_type} {entity_id}")
-    return zlib.crc32(key.encode()) % CHAINS
-
-
-def digest_of(fields: Mapping[str, Any], at: datetime, detail: Any) -> str:
-    """HMAC-SHA256 over every field of a record but its empty later ones, and the digest before it, as hexadecimal."""
-    covered = {name: fields[name] for name in COVERED}
-    covered |= {name: fields[name] for name in COVERED_WHERE_FILLED if fields[name]}
-    covered.update(at=at.astimezone(UTC).isoformat(timespec="microseconds"), detail=plain(detail))
+def digest_of(record: AuditRecord, previous: str) -> str:
+    """HMAC-SHA256 over a record as the database holds it, its place in the chain and the digest before it."""
+    covered = {name: getattr(record, name) for name in (*CONTENT, "sealed_seq")}
+    covered |= {"at": record.at.astimezone(UTC).isoformat(timespec="microseconds"), "previous": previous}
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hmac.new(key(), text.encode(), sha256).hexdigest()
+    return hmac.new(_key(), text.encode(), sha256).hexdigest()
 
 
-def plain(value: Any) -> Any:
-    """JSON as every database gives it back: a whole float and the same integer are one number."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [plain(part) for part in value]
-    return value
-
-
-def key() -> bytes:
-    """The audit key: its own setting, or derived from the secret key."""
+def _key() -> bytes:
+    """Derived from `RUNG_AUDIT_KEY`, or from the secret key where that is not set."""
     secret = settings.RUNG_AUDIT_KEY or settings.SECRET_KEY
     return sha256(f"rung.audit {secret}".encode()).digest()
+
+
+log = structlog.get_logger(__name__)
+
+BATCH: Final = 1000
+MOST_BATCHES: Final = 20
+_SEAL: Final = "UPDATE audit_auditrecord SET sealed_seq = %s, digest = %s WHERE id = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The head of the chain at one time: number of sealed records, digest of the last, ISO 8601 time."""
+
+    sealed: int
+    digest: str
+    at: str
+
+
+def seal() -> int:
+    """Seal committed records that are not sealed yet; answer how many. 0 where another process is sealing.
+
+    1. lock the head of the chain and read a batch of unsealed records in the order of their ids
+    2. give each the next place and the digest over itself and its predecessor; move the head; commit
+    3. after the last batch, note the head outside the database
+
+    A record whose transaction commits late is sealed by a later run, whatever its id.
+    """
+    AuditChain.objects.get_or_create(pk=1)
+    sealed = 0
+    for _ in range(MOST_BATCHES):
+        count = _seal_batch()
+        sealed += count
+        if count < BATCH:
+            break
+    _note_head()
+    return sealed
+
+
+@transaction.atomic(durable=True)
+def _seal_batch() -> int:
+    chain = AuditChain.objects.select_for_update(skip_locked=True).filter(pk=1).first()
+    records = list(AuditRecord.objects.filter(sealed_seq=None).order_by("pk")[:BATCH]) if chain else []
+    if chain is None or not records:
+        return 0
+    for record in records:
+        chain.length += 1
+        record.sealed_seq = chain.length
+        chain.head = record.digest = digest_of(record, chain.head)
+    with connection.cursor() as cursor:
+        cursor.executemany(_SEAL, [(record.sealed_seq, record.digest, record.pk) for record in records])
+    chain.save(update_fields=["length", "head"])
+    return len(records)
+
+
+def _note_head() -> None:
+    """Write a checkpoint to the log and the file unless the file ends with this head. The log serves without a file."""
+    chain = AuditChain.objects.get(pk=1)
+    file = Path(settings.RUNG_AUDIT_CHECKPOINTS)
+    try:
+        last = _last_line(file)
+        if not chain.length or f'"{chain.head}"'.encode() in last:
+            return
+        checkpoint = asdict(Checkpoint(chain.length, chain.head, timezone.now().isoformat(timespec="seconds")))
+        log.info("audit.checkpoint", **checkpoint)
+        separator = b"\n" if last and not last.endswith(b"\n") else b""
+        with file.open("ab") as stream:
+            stream.write(separator + json.dumps(checkpoint).encode() + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError:
+        log.exception("audit.checkpoint_not_written", file=str(file))
+
+
+def _last_line(file: Path) -> bytes:
+    if not file.exists():
+        return b""
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - 1000))
+        return (stream.read().splitlines(keepends=True) or [b""])[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Where the chain does not hold, and why."""
+
+    sealed_seq: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"record {self.sealed_seq}: {self.why}"
+
+
+def read_checkpoints(file: Path) -> Iterator[Checkpoint]:
+    """The checkpoints of a file. ValueError where a line is none."""
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        try:
+            yield Checkpoint(**json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{file}, line {number} is not a checkpoint") from error
+
+
+def verify(checkpoints: Iterable[Checkpoint] = ()) -> list[Break]:
+    """Every break of the chain, and every checkpoint that is not part of it."""
+    expected: dict[int, list[Checkpoint]] = defaultdict(list)
+    for checkpoint in checkpoints:
+        expected[checkpoint.sealed].append(checkpoint)
+    return list(_breaks(expected))
+
+
+def _breaks(expected: dict[int, list[Checkpoint]]) -> Iterator[Break]:
+    """Records are sealed meanwhile, so the last one is read before the head, and the head before the others."""
+    last = AuditRecord.objects.aggregate(last=Max("sealed_seq"))["last"] or 0
+    chain = AuditChain.objects.first() or AuditChain()
+    length, head = 0, ""
+    sealed = AuditRecord.objects.filter(sealed_seq__lte=chain.length).order_by("sealed_seq")
+    for row in sealed.iterator(chunk_size=1000):
+        place = row.sealed_seq or 0
+        if place != length + 1:
+            yield Break(length + 1, f"is missing, the next is {place}")
+        elif digest_of(row, head) != row.digest:
+            yield Break(place, "was changed")
+        for checkpoint in expected.pop(place, []):
+            if checkpoint.digest != row.digest:
+                yield Break(place, f"is not the record of the checkpoint of {checkpoint.at}")
+        length, head = place, row.digest
+    if (chain.length, chain.head) != (max(length, last), head):
+        yield Break(max(length, last), f"is the last, but the head names record {chain.length}")
+    for place, missing in sorted(expected.items()):
+        yield Break(place, f"is missing, but the checkpoint of {missing[0].at} names it")

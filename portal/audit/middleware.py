@@ -6,9 +6,9 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from portal.audit.services import record_refusal
-from portal.core.answers import DATABASE_AWAY, without_database
-from portal.core.http import actor_of
-from portal.core.refusals import Denial, denials_of
+from portal.kit.api.error_responses import DATABASE_UNAVAILABLE, database_unavailable_response
+from portal.kit.security.denials import Denial, denials_of
+from portal.kit.security.request_identity import actor_of
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
 
@@ -22,8 +22,8 @@ def record_denials(get_response: Handler) -> Handler:
             for denial in denials_of(request):
                 if not denial.error.recorded:
                     _record(request, denial)
-        except DATABASE_AWAY as error:
-            return without_database(request, error)
+        except DATABASE_UNAVAILABLE as error:
+            return database_unavailable_response(request, error)
         return response
 
     return middleware

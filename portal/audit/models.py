@@ -1,6 +1,7 @@
-"""The audit trail: one row per state change, sign-in or refusal, linked into hash chains."""
+"""The audit trail: one row per state change, sign-in or refusal, sealed afterwards into one hash chain."""
 
 from django.db import models
+from django.db.models import Q
 
 
 class Result(models.TextChoices):
@@ -12,18 +13,17 @@ class Result(models.TextChoices):
 
 
 class AuditChain(models.Model):
-    """The head of one chain. Several chains, picked by request, so that submits seldom wait for each other."""
+    """The head of the chain: the one row that whoever seals records locks."""
 
-    number = models.PositiveSmallIntegerField(primary_key=True)
     length = models.PositiveBigIntegerField(default=0)
-    head = models.CharField(max_length=64, default="")
+    head = models.CharField(max_length=64, blank=True)
 
     def __str__(self) -> str:
-        return f"chain {self.number}, {self.length} records"
+        return f"{self.length} sealed records"
 
 
 class AuditRecord(models.Model):
-    """Who did what to which thing, through which door, with what result. Never updated, never deleted."""
+    """Who did what to which object, through which channel, with what result. Append-only: see `triggers`."""
 
     at = models.DateTimeField()
     actor_kind = models.CharField(max_length=20)
@@ -43,17 +43,17 @@ class AuditRecord(models.Model):
         max_length=20, blank=True, help_text="Project the record may be read in; empty: none."
     )
     detail = models.JSONField(default=dict)
-    chain = models.PositiveSmallIntegerField()
-    position = models.PositiveBigIntegerField()
-    previous = models.CharField(max_length=64, blank=True)
-    digest = models.CharField(max_length=64)
+    sealed_seq = models.PositiveBigIntegerField(
+        null=True, blank=True, unique=True, help_text="Position in the chain; empty until the record is sealed."
+    )
+    digest = models.CharField(max_length=64, blank=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["chain", "position"], name="audit_record_position_once")]
         indexes = [
             models.Index(fields=["-at", "-id"], name="audit_record_newest"),
             models.Index(fields=["project_id", "-at"], name="audit_record_project"),
             models.Index(fields=["entity_type", "entity_id"], name="audit_record_entity"),
+            models.Index(fields=["id"], condition=Q(sealed_seq=None), name="audit_record_unsealed"),
         ]
         ordering = ["-at", "-id"]
 

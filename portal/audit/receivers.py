@@ -10,8 +10,8 @@ from django.http import HttpRequest
 
 from portal.audit.models import Result
 from portal.audit.services import record
-from portal.core.actors import Actor, ActorKind, Channel
-from portal.core.http import arrival_of, request_id
+from portal.kit.security.actors import Actor, ActorKind, Channel
+from portal.kit.security.request_identity import request_id, request_origin
 
 
 @receiver(user_logged_in)
@@ -29,7 +29,7 @@ def signed_out(request: HttpRequest | None, user: AbstractBaseUser | None, **_kw
 
 
 @receiver(user_login_failed)
-def refused(credentials: dict[str, Any], request: HttpRequest | None = None, **_kwargs: Any) -> None:
+def sign_in_failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_kwargs: Any) -> None:
     """A wrong guess. A name nobody has is not written down: people type passwords there."""
     names = get_user_model()._default_manager.filter(username=str(credentials.get("username", ""))[:254])
     user = names.first()
@@ -41,4 +41,4 @@ def _actor(request: HttpRequest | None, user: AbstractBaseUser | None) -> Actor:
     key = str(user.pk) if user is not None else ""
     if request is None:
         return Actor(ActorKind.USER, key, name, Channel.COMMAND, request_id=request_id())
-    return Actor(ActorKind.USER, key, name, **arrival_of(request))
+    return Actor(ActorKind.USER, key, name, **request_origin(request))

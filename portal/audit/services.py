@@ -1,22 +1,20 @@
-"""Writing the audit trail: in the caller's transaction, chained, without secrets."""
+"""Write audit records in the caller's transaction, without secrets; record a refusal after its rollback."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from portal.audit.chain import chain_for, digest_of
-from portal.audit.models import AuditChain, AuditRecord, Result
-from portal.core.actors import Actor
-from portal.core.attempts import within_attempt
-from portal.core.errors import RungError
-from portal.core.inserting import Statement, insert, leave
-from portal.core.marks import BESIDE, confirm, marks_of_row, read_marks
-from portal.core.redaction import redact
+from portal.audit.models import AuditRecord, Result
+from portal.kit.db.transactions import in_rollback_scope
+from portal.kit.errors import NotFound, RungError
+from portal.kit.security.actors import Actor
+from portal.kit.security.redaction import redact
 
 
 @transaction.atomic(savepoint=False)
@@ -24,35 +22,23 @@ def record(
     actor: Actor,
     action: str,
     entity: Model | None,
-    *unwritten: Model,
+    *,
     result: str = Result.SUCCEEDED,
     detail: Mapping[str, Any] | None = None,
     project_id: str = "",
     entity_type: str = "",
     entity_name: str = "",
 ) -> None:
-    """Note what was done, in the transaction that did it. Call it last: it locks the head of a chain until the commit.
-
-    1. describe actor and entity, cut to what the columns hold, without secrets
-    2. write the new rows that the caller has left to us, and lock the head of the chain
-    3. link the record to it and move the head
-
-    Step 2 is one round trip, where the database allows it; step 3 leaves with whatever comes next, mostly the commit.
-    """
-    fields = {
+    """Note what was done, in the transaction that did it. A later run of `sealing.seal` links it into the chain."""
+    AuditRecord.objects.create(
         **_subject(actor),
         **_object(entity, entity_type, entity_name),
-        "action": action,
-        "result": str(result),
-        "project_id": str(project_id),
-    }
-    number = chain_for(*(fields[name] for name in ("request_id", "project_id", "entity_type", "entity_id")))
-    clean = _storable(_told(actor, detail or {}))
-    length, head = _locked(number, unwritten)
-    fields |= {"chain": number, "position": length + 1, "previous": head}
-    at = timezone.now()
-    row = AuditRecord(**fields, at=at, detail=clean, digest=digest_of(fields, at, clean))
-    leave(row, Statement(_MOVE, (row.position, row.digest, number)))
+        action=action,
+        result=str(result),
+        project_id=str(project_id),
+        detail=_storable(_told(actor, detail or {})),
+        at=timezone.now(),
+    )
 
 
 def record_refusal(
@@ -68,11 +54,11 @@ def record_refusal(
 ) -> None:
     """Note a "no". The refused transaction is rolled back, so this has its own and must be called outside of any.
 
-    But for an attempt (`portal.core.attempts`): it commits when something is refused.
+    But for an attempt (`portal.kit.db.transactions`): it commits when something is refused.
     """
     error.recorded = True
     problems = [problem.as_json() for problem in error.problems]
-    with transaction.atomic(durable=not within_attempt()):
+    with transaction.atomic(durable=not in_rollback_scope()):
         record(
             actor,
             action,
@@ -83,26 +69,6 @@ def record_refusal(
             entity_type=entity_type,
             entity_name=entity_name,
         )
-
-
-_TABLE = AuditChain._meta.db_table
-# Written out: every change waits for these two, and the ORM takes longer to say them than the database to do them.
-_READ = f"SELECT length, head, {BESIDE} FROM {_TABLE} WHERE number = %s"  # noqa: S608  # the table's own name
-_MOVE = f"UPDATE {_TABLE} SET length = %s, head = %s WHERE number = %s"  # noqa: S608  # the table's own name
-
-
-def _locked(number: int, unwritten: Sequence[Model]) -> tuple[int, str]:
-    """Length and head of a chain, locked until the commit. Only the very first record of a chain finds no row.
-
-    Moved when what the caller decided by has changed meanwhile.
-    """
-    locking = " FOR UPDATE" if connection.features.has_select_for_update else ""
-    if found := insert(*unwritten, then=[Statement(_READ + locking, (number,))]):
-        confirm(marks_of_row(found[2:]))
-        return int(found[0]), str(found[1])
-    confirm(read_marks())
-    head, _ = AuditChain.objects.select_for_update().get_or_create(number=number)
-    return head.length, head.head
 
 
 def _subject(actor: Actor) -> dict[str, Any]:
@@ -149,3 +115,34 @@ def _clean(value: Any) -> Any:
 def _cut(text: str, length: int) -> str:
     """Text that every database stores: no NUL, no lone surrogates, not too long."""
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")[:length]
+
+
+@contextmanager
+def audited_transaction(
+    *, actor: Actor, action: str, entity_type: str, entity_name: str, project_id: str = ""
+) -> Iterator[None]:
+    """Run the block in one transaction. A refusal rolls it back and leaves exactly one audit record, `Denied`.
+
+    What the actor may not see is answered without a record: it would name a thing that is not theirs.
+    """
+    with (
+        record_refusals(
+            actor=actor, action=action, entity_type=entity_type, entity_name=entity_name, project_id=project_id
+        ),
+        transaction.atomic(),
+    ):
+        yield
+
+
+@contextmanager
+def record_refusals(
+    *, actor: Actor, action: str, entity_type: str, entity_name: str, project_id: str = ""
+) -> Iterator[None]:
+    """The same for a block that opens its transactions itself, because it also waits for others."""
+    try:
+        yield
+    except NotFound:
+        raise
+    except RungError as error:
+        record_refusal(actor, action, error, entity_type=entity_type, entity_name=entity_name, project_id=project_id)
+        raise

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from portal.core.actors import SYSTEM
+from portal.kit.security.actors import SYSTEM
 from rung_cli.main import run
-from tenants.models import Project, Role
-from tenants.services import service_accounts
+from tenants.access.models import Role
+from tenants.access.services import service_accounts
+from tenants.organisation.models import Project
 
 HERE = Path(__file__).parent
 VARIABLES = ("URL", "CLIENT_ID", "CLIENT_SECRET", "PROFILE", "PROJECT", "CA_FILE")

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tests.cli.conftest import Rung
-from tests.cli.portal import Answer, portal_that
+from tests.cli.fake_portal import Answer, portal_that
 
 SECRET = "canary-of-the-keyring"
 NOTHING = Answer(body={"priorities": []})

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 import rung_cli
-from rung_cli.exits import MEANINGS
+from rung_cli.errors import MEANINGS
 from rung_cli.main import app
 from rung_cli.manual import manual
 from tests.cli.conftest import Rung

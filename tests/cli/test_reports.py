@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from clusters.models import Sample
-from tenants.models import Project
+from clusters.watch.models import Sample
+from tenants.organisation.models import Project
 from tests.cli.conftest import Rung
-from tests.cli.portal import Answer, portal_that
-from workloads.models import Report
-from workloads.services import report_making
+from tests.cli.fake_portal import Answer, portal_that
+from workloads.reports import services as reports_services
+from workloads.reports.models import Report
 
 JUNE = ("--from", "2026-06-01", "--to", "2026-06-30")
 ROW = {
@@ -47,7 +47,7 @@ def test_a_report_is_asked_for_listed_written_and_deleted(signed_in: Rung, measu
         "2026-06-01T00:00:00Z", "2026-07-01T00:00:00Z", "Cluster", "Pending",
     ]  # fmt: skip
     assert made.data[0]["filterBy"] == [f"clusterId=={measured.cluster_id}"]
-    report_making.sweep()
+    reports_services.sweep()
     header, row = signed_in("reports").out.splitlines()
     assert header.split()[:4] == ["NAME", "FROM", "TO", "FOR"]
     assert row.split()[:4] == ["june", "2026-06-01", "2026-06-30", "Cluster"]

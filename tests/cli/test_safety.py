@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rung_cli import keeping
-from rung_cli.addresses import checked_address
-from rung_cli.errors import Misused
+from rung_cli.config import credential_store
+from rung_cli.errors import UsageError
+from rung_cli.http.addresses import validate_address
 from tests.cli.conftest import Rung
-from tests.cli.portal import TOKEN, Answer, portal_that
+from tests.cli.fake_portal import TOKEN, Answer, portal_that
 
 SECRET = "s3cret-canary"
 NOTHING = Answer(body={"priorities": []})
@@ -77,10 +77,10 @@ def test_t70_certificates_are_always_checked(rung: Rung, flag: str) -> None:
 )
 def test_t70_plain_http_goes_to_this_machine_only(address: str, *, is_taken: bool) -> None:
     if is_taken:
-        assert checked_address(address) == address.rstrip("/")
+        assert validate_address(address) == address.rstrip("/")
     else:
-        with pytest.raises(Misused):
-            checked_address(address)
+        with pytest.raises(UsageError):
+            validate_address(address)
 
 
 def test_t70_plain_http_elsewhere_needs_leave_and_is_warned_of(rung: Rung) -> None:
@@ -163,4 +163,4 @@ def test_t70_nothing_ever_prints_the_token_or_the_secret(rung: Rung, monkeypatch
     text = "".join(each.out + each.err for each in said)
     assert SECRET not in text
     assert TOKEN not in text
-    assert SECRET not in repr(keeping.Credentials("https://x.example", "me", SECRET, TOKEN))
+    assert SECRET not in repr(credential_store.Credentials("https://x.example", "me", SECRET, TOKEN))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tenants.models import Project
+from tenants.organisation.models import Project
 from tests.cli.conftest import Rung
 from tests.factories.tenants import ProjectFactory
 from tests.factories.workloads import AssetFactory, WorkloadTemplateFactory
-from workloads.models import Workload
+from workloads.state.models import Workload
 
 
 @pytest.fixture

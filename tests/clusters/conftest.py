@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters import observation, sources
-from clusters.backends.memory import MemoryGateway, Store, forget_all, store_of
-from clusters.models import Cluster
-from clusters.ports import DesiredState
-from clusters.services.reconcile import reconcile
+from clusters.backends.memory import MemoryGateway, MemoryStore, forget_all, store_of
+from clusters.inventory.models import Cluster
+from clusters.ports.flavour import DesiredState
+from clusters.sync import selectors as sync_selectors
+from clusters.sync.services.reconcile import reconcile
+from clusters.watch.services import observations
+from tests.clusters.observation_recorder import ObservationRecorder
 from tests.clusters.specs import Wanted
 from tests.clusters.synced import FULL
-from tests.clusters.told import Told
 from tests.factories.clusters import build_cluster
 
 
@@ -25,7 +26,7 @@ def _no_memory_of_other_tests() -> Iterator[None]:
 def wanted(monkeypatch: pytest.MonkeyPatch) -> Wanted:
     """The only source of desired state during the test."""
     source = Wanted(DesiredState())
-    monkeypatch.setattr(sources, "_sources", [source])
+    monkeypatch.setattr(sync_selectors, "_sources", [source])
     return source
 
 
@@ -42,21 +43,21 @@ def plain(db: None) -> Cluster:
 
 
 @pytest.fixture
-def store(cluster: Cluster) -> Store:
+def store(cluster: Cluster) -> MemoryStore:
     """What the KAI cluster holds."""
     return store_of(str(cluster.pk))
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+def told(monkeypatch: pytest.MonkeyPatch) -> ObservationRecorder:
     """The only handler of observations during the test."""
-    handler = Told()
-    monkeypatch.setattr(observation, "_handlers", [handler])
+    handler = ObservationRecorder()
+    monkeypatch.setattr(observations, "_handlers", [handler])
     return handler
 
 
 @pytest.fixture
-def gateway(store: Store) -> MemoryGateway:
+def gateway(store: MemoryStore) -> MemoryGateway:
     """The KAI cluster as everybody else reaches it."""
     return MemoryGateway(store)
 

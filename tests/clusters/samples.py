@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from clusters.kinds import Shape, TemplatePath, WorkloadKind
-from clusters.ports import Manifest
+from clusters.ports.gateway import Manifest
+from clusters.ports.pod_templates import TemplatePath, TemplateShape, WorkloadKind
 from tests.clusters.specs import pod_template
 
 MAPS = ("ReplicaSpecs", "services")
@@ -22,11 +22,11 @@ def sample(kind: WorkloadKind, **metadata: Any) -> Manifest:
 def _content(path: TemplatePath) -> dict[str, Any]:
     template = pod_template()
     match path.shape:
-        case Shape.TEMPLATE:
+        case TemplateShape.TEMPLATE:
             return template
-        case Shape.STEPS:
+        case TemplateShape.STEPS:
             return {"steps": template["spec"]["containers"]}
-        case Shape.STEP:
+        case TemplateShape.STEP:
             return {"name": "step", "container": template["spec"]["containers"][0]}
         case _:
             return {}

@@ -3,12 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from clusters.backends.sandbox import SandboxGateway
-from clusters.kinds import WorkloadKind, kind_for
-from clusters.kinds_core import EVENT, NODE, POD, ref_of
-from clusters.models import Cluster, SandboxClock
-from clusters.ports import MANAGED_BY, MANAGER, OWNER, Manifest, ObjectRef
-from clusters.sandbox.tick import TickResult, tick
+from clusters.inventory.models import Cluster
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import EVENT, NODE, POD, ref_of
+from clusters.ports.ownership import MANAGED_BY, MANAGER, OWNER
+from clusters.ports.pod_templates import WorkloadKind
+from clusters.ports.workload_kinds import kind_for
+from clusters.sandbox.models import SandboxClock
+from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import TickResult, tick
 
 TEAM: Final = "runai-team"
 LEVELS: Final = {"very-low": 25, "low": 40, "medium": 80, "high": 125, "very-high": 150}

@@ -1,22 +1,23 @@
 """Specs and manifests in the fewest words: level("high", 125), project("vision", deserved=4), state(...)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clusters.models import Cluster
-from clusters.ports import (
-    DesiredState,
-    JobSpec,
-    Manifest,
-    PoolSpec,
-    PriorityLevel,
-    ProjectSpec,
-    QueueSpec,
-)
-from scheduling.resources import Amount, Limit
+from clusters.inventory.models import Cluster
+from clusters.ports.flavour import DesiredState, JobSpec, PoolSpec, PriorityLevel, ProjectSpec, QueueSpec
+from clusters.ports.gateway import Manifest
+from clusters.sync.rules.apply_order import in_waves
+from clusters.sync.rules.diff import Change
+from scheduling.model.resources import Amount, Limit
 
 POOL = PoolSpec("a100", "rung.dev/node-pool", "a100", is_default=True)
 WORKLOAD = "0b0e5a3c-5f0c-4c39-8d5e-2f7f2c1a9d10"
+
+
+def in_order(changes: Iterable[Change]) -> list[Change]:
+    """Changes one after another, in the order that is safe."""
+    return [change for wave in in_waves(changes) for change in wave]
 
 
 @dataclass

@@ -1,9 +1,10 @@
 """A desired state of two priorities, one department and one project, and short words for what reconcile did with it."""
 
 from clusters.backends.memory import MemoryGateway
-from clusters.kinds_core import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
-from clusters.models import Cluster, Drift, SyncRun
-from clusters.ports import ObjectRef
+from clusters.inventory.models import Cluster
+from clusters.ports.gateway import ObjectRef
+from clusters.ports.kinds import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
+from clusters.sync.models import Drift, SyncRun
 from tests.clusters.specs import level, project, queue, state
 
 LEVELS = (level("high", 125), level("low", 40))

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.test import Client
 
-from clusters.models import Cluster, NodePool
-from portal.core.actors import Actor, ActorKind, Channel
-from tenants import usage
-from tenants.models import Department, Project, Role, User
-from tenants.usage import HeldWork, Usage, UsageProvider
+from clusters.inventory.models import Cluster, NodePool
+from portal.kit.security.actors import Actor, ActorKind, Channel
+from tenants.access.models import Role, User
+from tenants.organisation.models import Department, Project
+from tenants.usage import selectors as usage_selectors
+from tenants.usage.selectors import EvictableWork, Usage, UsageProvider
 from tests.factories.clusters import ClusterFactory, NodeFactory, NodePoolFactory
 from tests.factories.tenants import (
     GPU,
@@ -128,7 +129,7 @@ class Ledger:
     def __init__(self) -> None:
         self.queues: dict[tuple[int, str], Usage] = {}
         self.live: dict[int, int] = {}
-        self.work: dict[tuple[int, str], list[HeldWork]] = {}
+        self.work: dict[tuple[int, str], list[EvictableWork]] = {}
 
     def holds(self, project: Project, pool: NodePool, use: Usage) -> None:
         """Say what a project uses in a pool, by one workload."""
@@ -140,7 +141,7 @@ class Ledger:
 def ledger() -> Iterator[Ledger]:
     """Answers for the app above, which knows what is in use."""
     ledger = Ledger()
-    previous = usage.register(
+    previous = usage_selectors.register_provider(
         UsageProvider(
             usage=lambda ids: {key: use for key, use in ledger.queues.items() if key[0] in ids},
             live_workloads=lambda ids: {pk: count for pk, count in ledger.live.items() if pk in ids},
@@ -149,4 +150,4 @@ def ledger() -> Iterator[Ledger]:
         )
     )
     yield ledger
-    usage.register(previous)
+    usage_selectors.register_provider(previous)

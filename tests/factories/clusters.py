@@ -7,7 +7,9 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from clusters.models import Cluster, Node, NodePool, ObservedPod, SyncRun
+from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.sync.models import SyncRun
+from clusters.watch.models import ObservedPod
 
 
 class ClusterFactory(DjangoModelFactory[Cluster]):

@@ -5,17 +5,9 @@ from typing import Any
 import factory
 from factory.django import DjangoModelFactory, Password
 
-from tenants.models import (
-    AccessKey,
-    Department,
-    DepartmentQuota,
-    Membership,
-    Project,
-    ProjectQuota,
-    Role,
-    ServiceAccount,
-    User,
-)
+from tenants.access.models import AccessKey, Membership, Role, ServiceAccount, User
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tests.factories.clusters import ClusterFactory, NodePoolFactory
 
 PASSWORD = "correct horse battery staple"

@@ -9,11 +9,15 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from clusters.models import ObservedPod
-from scheduling.priority import Request
+from clusters.watch.models import ObservedPod
 from tests.factories.tenants import GPU, ProjectFactory
-from workloads.intake import Explicit, Scope, WorkloadSpec, read_object
-from workloads.models import Asset, Phase, Policy, Priority, Report, Workload, WorkloadTemplate, WorkloadType
+from workloads.dictionary.models import Priority, WorkloadType
+from workloads.dictionary.rules.resolution import Request
+from workloads.intake import Explicit, ProjectGrants, WorkloadSpec, read_object
+from workloads.policies.models import Policy
+from workloads.reports.models import Report
+from workloads.state.models import Phase, Workload
+from workloads.workload_templates.models import Asset, WorkloadTemplate
 
 IMAGE = "registry.example/team/train:1"
 REFUSAL = "spec.template: Invalid value"
@@ -84,7 +88,7 @@ def spec_of(
     node_pools: tuple[str, ...] = (),
 ) -> WorkloadSpec:
     """The spec intake makes of a manifest."""
-    scope = Scope(namespace=namespace, allowed_registries=("*",))
+    scope = ProjectGrants(namespace=namespace, allowed_registries=("*",))
     explicit = Explicit(priority=priority, preemptibility=preemptibility)
     return replace(read_object(manifest, scope=scope, explicit=explicit), node_pools=node_pools)
 

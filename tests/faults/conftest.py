@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters.backends import kubernetes
-from clusters.backends.kubernetes_transport import Limits
+from clusters.backends.kubernetes import gateway
+from clusters.backends.kubernetes.transport import TransportLimits
 from tests.faults.invariants import assert_all, sampled
 from tests.faults.rig import Rig
 from tests.support.faultproxy import FaultProxy
 from tests.support.lab import Kept, LabCluster, own_cluster
 
 HERE = Path(__file__).parent
-LIMITS = Limits(connect=1.0, read=1.5, total=3.0)
+LIMITS = TransportLimits(connect=1.0, read=1.5, total=3.0)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,7 +57,7 @@ def unchecked(
     broken_cluster: LabCluster, proxy: FaultProxy, seed: int, database: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Rig]:
     """The product with little patience."""
-    monkeypatch.setitem(kubernetes.KubernetesGateway.__init__.__kwdefaults__, "limits", LIMITS)
+    monkeypatch.setitem(gateway.KubernetesGateway.__init__.__kwdefaults__, "limits", LIMITS)
     rig = Rig(broken_cluster, proxy, uuid.uuid4().hex[:6], seed)
     try:
         yield rig

@@ -7,21 +7,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 
-from clusters.flavours import flavour_for
 from clusters.flavours.kube import GPU
-from clusters.kinds_core import NAMESPACE, RESOURCE_QUOTA
-from clusters.models import Cluster, ClusterState, SyncRun, SyncState
-from clusters.ownership import generation_of, is_managed, owner_of
-from clusters.ports import OWNER
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, ClusterState
+from clusters.ports.kinds import NAMESPACE, RESOURCE_QUOTA
+from clusters.ports.ownership import OWNER, generation_of, is_managed, owner_of
+from clusters.sync.models import SyncRun, SyncState
+from portal.audit.chain import seal, verify
 from portal.audit.models import AuditRecord
-from portal.audit.verification import verify
-from tenants.models import Project
+from tenants.organisation.models import Project
 from tests.faults.grants import Sample
 from tests.faults.rig import Rig
 from tests.support.faults import Exchange
 from tests.support.kube import KubeClient
-from workloads.lifecycle import ENDED
-from workloads.models import Phase, PreemptionRecord, Workload
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Phase, Workload
+from workloads.state.rules import ENDED
 
 PERIODS = 3
 
@@ -39,6 +40,7 @@ def assert_all(rig: Rig, samples: list[Sample]) -> None:
         assert rig.troubles() == set(), "I10"
     writes_are_fenced(rig.proxy.log)
     nothing_was_granted_beyond(rig, samples)
+    seal()
     assert verify() == [], "I6"
     states_changed_once()
     evictions_are_recorded_once()

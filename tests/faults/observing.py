@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from clusters.observer import Observer
+from clusters.watch.services.observer import Observer
 
 
 @contextmanager

@@ -11,24 +11,27 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from clusters.errors import ClusterError, TransientClusterError
 from clusters.flavours.kube import CAP_QUOTA, DESERVED_QUOTA, LIMIT_QUOTA
-from clusters.kinds_core import RESOURCE_QUOTA
-from clusters.models import Cluster, Drift, DriftKind, NodePool, SyncRun, SyncState
-from clusters.ports import Manifest
-from clusters.services.estate import pause, unpause
-from clusters.services.reconcile import reconcile
-from portal.core.actors import SYSTEM
-from scheduling.resources import Limit
-from tenants.models import Project, User
-from tenants.quota_values import QuotaValues
-from tenants.services import quotas
-from tests.factories.tenants import GPU, NodePoolFactory, UserFactory
+from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.services.inventory import pause, unpause
+from clusters.ports.errors import ClusterError, TransientClusterError
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import RESOURCE_QUOTA
+from clusters.sync.models import Drift, DriftKind, SyncRun, SyncState
+from clusters.sync.services.reconcile import reconcile
+from portal.kit.security.actors import SYSTEM
+from scheduling.model.resources import Limit
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tenants.quotas.services import quotas
+from tenants.quotas.services.quota_values import QuotaValues
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU, UserFactory
 from tests.faults.grants import Ledger
 from tests.real.product import Product
 from tests.support.faultproxy import FaultProxy
 from tests.support.lab import LabCluster
-from workloads.models import Workload
+from workloads.state.models import Workload
 
 SEEDS = range(int(os.environ.get("RUNG_FAULT_SEEDS", "2")))
 """How often each fault is repeated, every time with another schedule. A failing number repeats itself."""

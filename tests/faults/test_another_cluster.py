@@ -4,18 +4,19 @@ from contextlib import suppress
 
 import pytest
 
-from clusters.errors import ClusterError
-from clusters.kinds_core import RESOURCE_QUOTA
-from clusters.models import Cluster, ClusterState, ObservedPod
-from clusters.services.estate import unpause
-from portal.core.actors import SYSTEM
+from clusters.inventory.models import Cluster, ClusterState
+from clusters.inventory.services.inventory import unpause
+from clusters.ports.errors import ClusterError
+from clusters.ports.kinds import RESOURCE_QUOTA
+from clusters.watch.models import ObservedPod
+from portal.kit.security.actors import SYSTEM
 from tests.factories.workloads import job
 from tests.faults.rig import LOW, SEEDS, Rig
 from tests.real.product import fresh
 from tests.support.faults import Status
 from tests.support.lab import LabCluster
-from workloads.models import Phase, Workload
-from workloads.services.lifecycle import change_priority
+from workloads.lifecycle.services.actions import change_priority
+from workloads.state.models import Phase, Workload
 
 UNAUTHORIZED = Status(401, "Unauthorized", message="Unauthorized")
 FORBIDDEN = Status(403, "Forbidden", message='User "rung" cannot get resource "jobs" in API group "batch"')

@@ -9,10 +9,10 @@ from django.db.models import F
 from django.utils import timezone
 
 from clusters.flavours.kube import GPU
-from clusters.kinds_core import RESOURCE_QUOTA
-from clusters.models import Cluster
-from clusters.ownership import owned
-from clusters.ports import MANAGED_BY, ObjectRef
+from clusters.inventory.models import Cluster
+from clusters.ports.gateway import ObjectRef
+from clusters.ports.kinds import RESOURCE_QUOTA
+from clusters.ports.ownership import MANAGED_BY, owned
 from tests.factories.workloads import job
 from tests.faults.grants import Ledger, Sample
 from tests.faults.invariants import (
@@ -28,7 +28,7 @@ from tests.faults.invariants import (
 from tests.faults.rig import LOW, Rig
 from tests.support.faults import Exchange
 from tests.support.processes import eventually
-from workloads.models import Phase, Workload
+from workloads.state.models import Phase, Workload
 
 
 def write(method: str, generation: int, owner: str = "project.1") -> Exchange:

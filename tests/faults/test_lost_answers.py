@@ -12,15 +12,16 @@ import pytest
 from django.core.handlers.wsgi import WSGIHandler
 from django.db import connection
 
-from clusters.ports import Manifest
-from portal.core.actors import SYSTEM
-from tenants.models import Project, Role
-from tenants.services import service_accounts
-from tenants.services.token_exchange import exchange
+from clusters.ports.gateway import Manifest
+from portal.kit.security.actors import SYSTEM
+from tenants.access.models import Role
+from tenants.access.services import service_accounts
+from tenants.access.services.tokens import exchange
+from tenants.organisation.models import Project
 from tests.factories.workloads import job
 from tests.faults.rig import PATIENCE, SEEDS, Rig
 from tests.support.processes import eventually
-from workloads.models import Workload
+from workloads.state.models import Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.parametrize("seed", SEEDS)]
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from clusters.errors import TransientClusterError
-from clusters.kinds_core import NAMESPACE, POD
-from clusters.models import ObservedPod
-from clusters.ports import Manifest, ObjectRef
+from clusters.ports.errors import TransientClusterError
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import NAMESPACE, POD
+from clusters.watch.models import ObservedPod
 from tests.factories.workloads import job
 from tests.faults.rig import LOW, SEEDS, Rig
 from tests.support.faults import (
@@ -22,7 +22,7 @@ from tests.support.faults import (
     Truncated,
     WithoutBookmarks,
 )
-from workloads.models import Phase
+from workloads.state.models import Phase
 
 pytestmark = pytest.mark.parametrize("seed", SEEDS)
 GONE = Status(410, "Expired", message="too old resource version")

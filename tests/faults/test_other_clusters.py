@@ -12,11 +12,12 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from clusters.kinds_core import NAMESPACE, POD
-from clusters.models import Cluster, ObservedPod
-from clusters.ports import ObjectRef
-from clusters.tasks import reconcile_cluster
-from tenants.models import Project
+from clusters.inventory.models import Cluster
+from clusters.ports.gateway import ObjectRef
+from clusters.ports.kinds import NAMESPACE, POD
+from clusters.sync.tasks import reconcile_cluster
+from clusters.watch.models import ObservedPod
+from tenants.organisation.models import Project
 from tests.faults.invariants import assert_all, quotas_of
 from tests.faults.observing import observer
 from tests.faults.rig import PATIENCE, SEEDS, Rig

@@ -5,19 +5,18 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from clusters.ports import Kind, Manifest
-from portal.core.actors import SYSTEM
-from tenants.models import Project
+from clusters.ports.gateway import Kind, Manifest
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
 from tests.factories.workloads import job, spec_of
 from tests.faults.rig import LOW, Rig
 from tests.real.product import fresh
 from tests.support.kube import KubeError
 from tests.support.processes import eventually
-from workloads.apply_failures import ApplyFailure, failure_of
-from workloads.models import Phase, Workload
-from workloads.queues import object_name
-from workloads.services.lifecycle import retry
-from workloads.services.submission import submit
+from workloads.lifecycle.services.actions import retry
+from workloads.state.models import Phase, Workload
+from workloads.state.selectors.workloads import ApplyFailure, failure_of, object_name
+from workloads.submission.services.submit import submit
 
 POLICY = Kind(
     "admissionregistration.k8s.io",

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from clusters.kinds_core import NAMESPACE, RESOURCE_QUOTA
-from clusters.models import SyncRun, SyncState
-from clusters.ownership import generation_of
-from clusters.ports import MANAGED_BY, ObjectRef
+from clusters.ports.gateway import ObjectRef
+from clusters.ports.kinds import NAMESPACE, RESOURCE_QUOTA
+from clusters.ports.ownership import MANAGED_BY, generation_of
+from clusters.sync.models import SyncRun, SyncState
 from tests.faults.invariants import grants_are_as_wanted
 from tests.faults.rig import SEEDS, Rig
 from tests.support.faults import Slow, Status

@@ -13,7 +13,7 @@ import pytest
 from django.conf import settings
 from django.db.models import F
 
-from clusters.models import SyncRun, SyncState
+from clusters.sync.models import SyncRun, SyncState
 from tests.faults.rig import SEEDS, Rig
 from tests.support.faults import Slow
 from tests.support.processes import environment, eventually
@@ -24,7 +24,7 @@ WORK = """
 import sys, django
 django.setup()
 from clusters.models import Cluster
-from clusters.services.reconcile import reconcile
+from clusters.sync.services.reconcile import reconcile
 reconcile(Cluster.objects.get(pk=sys.argv[1]))
 """
 

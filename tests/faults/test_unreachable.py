@@ -5,15 +5,15 @@ from datetime import timedelta
 from threading import Event
 
 import pytest
+from django.utils import timezone
 
-from clusters import selectors
-from clusters.backends import kubernetes
-from clusters.errors import ClusterError, ClusterUnreachable
-from clusters.models import Cluster, SyncRun
-from clusters.selectors import cluster_rows
-from clusters.services import streams
-from clusters.services.streams import sight_of
-from portal.core import display
+from clusters.backends.kubernetes import gateway
+from clusters.inventory.models import Cluster
+from clusters.ports.errors import ClusterError, ClusterUnreachable
+from clusters.sync.models import SyncRun
+from clusters.watch.services import informers
+from clusters.watch.services.informers import watcher_for
+from portal.kit.pages import formatting
 from tests.factories.workloads import job
 from tests.faults.conftest import LIMITS
 from tests.faults.rig import LOW, SEEDS, Rig
@@ -45,7 +45,7 @@ def test_f8_what_was_wanted_while_it_was_away_comes_once_it_is_back(
         rig.grant(projects[1], gpus)
     assert isinstance(rig.attempt(), ClusterUnreachable)
     with monkeypatch.context() as patch:
-        patch.setattr(display, "AMBER_AFTER", timedelta(seconds=1))
+        patch.setattr(formatting, "AMBER_AFTER", timedelta(seconds=1))
         shown = {"failing", "failed", "stale", "degraded", "takes no work"}
         eventually(lambda: rig.troubles() == shown, seconds=20)
     rig.settle()
@@ -94,17 +94,17 @@ def test_f10_a_busy_server_gets_the_rest_it_asks_for_and_few_questions_more(rig:
 
 
 def test_f13_a_watch_that_falls_silent_is_noticed_and_shown(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "SHORT_WATCH", 1.0)
-    monkeypatch.setattr(kubernetes, "BOOKMARKS", 2.5)
-    monkeypatch.setattr(selectors, "STALE_AFTER", timedelta(seconds=5))
+    monkeypatch.setattr(informers, "SHORT_WATCH", 1.0)
+    monkeypatch.setattr(gateway, "BOOKMARKS", 2.5)
     rig.projects(1)
     rig.reconcile()
-    sight = sight_of(Cluster.objects.get(pk=rig.cluster.pk), Event(), pause=0.1)
+    sight = watcher_for(Cluster.objects.get(pk=rig.cluster.pk), Event(), pause=0.1)
 
     def is_current() -> bool:
         if sight.is_due():
             sight.turn()
-        return not any(row.is_stale for row in cluster_rows() if row.cluster.pk == rig.cluster.pk)
+        seen = Cluster.objects.get(pk=rig.cluster.pk).observed_at
+        return seen is not None and timezone.now() - seen <= timedelta(seconds=5)
 
     try:
         eventually(is_current, seconds=20)

@@ -12,12 +12,12 @@ import pytest
 from django.conf import settings
 from django.db.models import F
 
-from clusters.backends import kubernetes
-from clusters.kinds_core import NODE, POD
-from clusters.models import ObserverLease, ObserverSeat
-from clusters.ports import Manifest
-from clusters.services import streams
-from clusters.services.leases import LEASE
+from clusters.backends.kubernetes import gateway
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import NODE, POD
+from clusters.watch.models import ObserverLease, ObserverSeat
+from clusters.watch.services import informers
+from clusters.watch.services.observer import LEASE
 from tests.factories.workloads import job
 from tests.faults.observing import observer
 from tests.faults.rig import LOW, PATIENCE, SEEDS, Rig
@@ -25,7 +25,8 @@ from tests.real.product import fresh
 from tests.support.faults import Expired, Fault, HalfOpen, Status, Truncated
 from tests.support.processes import end, environment, eventually
 from tests.support.repository import ROOT
-from workloads.models import Phase, PreemptionRecord, Workload
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Phase, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.parametrize("seed", SEEDS)]
 GRACE = 2
@@ -90,8 +91,8 @@ def test_f12_f13_f14_an_eviction_behind_a_broken_watch_is_recorded_once(
     rig: Rig, sorts: list[Fault], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = sorts[seed % len(sorts)]
-    monkeypatch.setattr(streams, "SHORT_WATCH", 1.0)
-    monkeypatch.setattr(kubernetes, "BOOKMARKS", 2.5)
+    monkeypatch.setattr(informers, "SHORT_WATCH", 1.0)
+    monkeypatch.setattr(gateway, "BOOKMARKS", 2.5)
     with observer():
         train = full(rig)
         broken = rig.proxy.breaks(said, path="/(pods|events)$", watch=True, chance=rig.random.uniform(0.6, 1.0))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from urllib3.exceptions import HTTPError
 
-from clusters.kinds_core import NODE, POD, ref_of
-from clusters.ports import Manifest
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import NODE, POD, ref_of
 from tests.support.kube import KubeClient, KubeError
 from tests.support.lab import GPUS, NODES, Lab, LabCluster, programs
 from tests.support.processes import eventually

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.flavours.volcano_conf import KEY, facts_of, warnings_of
+from clusters.flavours.volcano.config import KEY, admin_warnings, facts_of
 from tests.support.repository import ROOT
 
 LAB = ROOT / "lab"
@@ -24,4 +24,4 @@ def test_without_them_a_start_is_refused_and_says_so(folder: str, said: str, tmp
 
 
 def test_the_labs_configuration_is_the_one_that_rungs_words_need() -> None:
-    assert warnings_of(facts_of({"data": {KEY: (LAB / "volcano.conf").read_text(encoding="utf-8")}})) == ()
+    assert admin_warnings(facts_of({"data": {KEY: (LAB / "volcano.conf").read_text(encoding="utf-8")}})) == ()

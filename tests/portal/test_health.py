@@ -8,11 +8,11 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from clusters.models import Cluster
-from portal.core import heartbeats
-from portal.core.models import Heartbeat
-from tenants.models import User
-from tests.factories.tenants import ClusterFactory
+from clusters.inventory.models import Cluster
+from portal.kit.messaging import heartbeats
+from portal.kit.models import Heartbeat
+from tenants.access.models import User
+from tests.factories.clusters import ClusterFactory
 
 EVERYBODY = [
     "beat",

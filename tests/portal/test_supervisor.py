@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from portal import demo
-from portal.supervisor import Child, Supervisor, end_group
+from portal.demo import __main__
+from portal.demo.supervisor import Child, SourceFiles, Supervisor, end_group
 from tests.support.processes import environment, eventually
 from tests.support.real import free_port
 from tests.support.repository import ROOT
@@ -23,7 +23,7 @@ from tests.support.repository import ROOT
 SCRIPT = """
 import json, signal, sys, threading
 from pathlib import Path
-from portal.supervisor import Child, Supervisor
+from portal.demo.supervisor import Child, Supervisor
 folder, port, commands = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -96,29 +96,29 @@ def test_the_ids_of_children_are_gone_after_an_orderly_end(parent: "subprocess.P
 
 def test_a_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "secret-key"
-    demo.make_key(file, "the first")
-    demo.make_key(file, "the second")
+    __main__.stored_secret_key(file, "the first")
+    __main__.stored_secret_key(file, "the second")
     assert file.read_text() == "the first"
     assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_data_folder_belongs_to_one_demo_at_a_time(tmp_path: Path) -> None:
-    first = demo.take(tmp_path)
+    first = __main__.lock_data_folder(tmp_path)
     assert first
-    assert demo.take(tmp_path) is None
+    assert __main__.lock_data_folder(tmp_path) is None
     fcntl.flock(first, fcntl.LOCK_UN)
     first.close()
 
 
 def test_a_taken_port_is_noticed_before_anything_starts(port: int) -> None:
-    assert not demo.taken(port)
+    assert not __main__.port_in_use(port)
     with socket.create_server(("127.0.0.1", port)):
-        assert demo.taken(port)
+        assert __main__.port_in_use(port)
 
 
 @pytest.mark.parametrize("name", ["admin", "alice", "bob", "charlie"])
 def test_the_greeting_names_address_password_and_people(name: str) -> None:
-    text = demo.greeting(8123, "pass-phrase")
+    text = __main__.greeting(8123, "pass-phrase")
     assert all(part in text for part in ("http://127.0.0.1:8123/", "pass-phrase", name))
 
 
@@ -188,3 +188,50 @@ def test_a_running_supervisor_stops_when_told(supervisor: Supervisor, tmp_path: 
     threading.Timer(1.0, stop.set).start()
     supervisor.run(stop, url="http://127.0.0.1:1/", ready="never")
     assert list((tmp_path / "pids").iterdir()) == []
+
+
+def test_an_edited_file_restarts_only_the_children_that_run_our_code(tmp_path: Path) -> None:
+    source = tmp_path / "portal" / "edited.py"
+    source.parent.mkdir()
+    source.write_text("first = 1\n")
+    ours, other = Child("ours", tuple(SLEEPER), runs_our_code=True), Child("other", tuple(SLEEPER))
+    said: list[str] = []
+    sources = SourceFiles(tmp_path)
+    supervisor = Supervisor([ours, other], folder=tmp_path, root=tmp_path, say=said.append, sources=sources)
+    try:
+        supervisor.look()
+        before = pid_of(tmp_path, "ours"), pid_of(tmp_path, "other")
+        supervisor.reload()
+        assert (said, ours.process is not None) == ([], True)
+        source.write_text("second = 22\n")
+        supervisor.reload_at = 0
+        supervisor.reload()
+        assert said == ["portal/edited.py changed: restarting ours"]
+        assert not alive(before[0])
+        ours.due_at = 0
+        supervisor.look()
+        assert (alive(pid_of(tmp_path, "ours")), pid_of(tmp_path, "other")) == (True, before[1])
+    finally:
+        supervisor.end()
+
+
+def test_sources_change_when_a_file_is_added_edited_or_deleted(tmp_path: Path) -> None:
+    package = tmp_path / "scheduling"
+    package.mkdir()
+    sources = SourceFiles(tmp_path)
+    added = package / "added.py"
+    added.touch()
+    (package / "notes.txt").touch()
+    assert sources.changed() == [added]
+    assert sources.changed() == []
+    os.utime(added, (1, 1))
+    assert sources.changed() == [added]
+    added.unlink()
+    assert sources.changed() == [added]
+
+
+def test_reloading_starts_the_web_process_with_a_reloader_and_the_rest_by_the_supervisor() -> None:
+    plain, reloading = __main__.children(8123), __main__.children(8123, reload=True)
+    assert [child.name for child in reloading if "--reload" in child.command] == ["web"]
+    assert [child.name for child in reloading if child.runs_our_code] == ["worker", "beat", "observer"]
+    assert [child.name for child in plain if "--reload" in child.command] == []

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from clusters import sources
+from clusters.sync import selectors as sync_selectors
 from tests.real.other_schedulers import QUEUES, Real
 from tests.real.product import Product, cluster_with_operators, cluster_with_schedulers, grant
 from tests.real.queued import with_kueue
@@ -37,7 +37,7 @@ def real(
     """That control plane as a cluster of one flavour, reached with the rights that this flavour needs and no others."""
     grant(schedulers_cluster, request.param)
     found = Real(schedulers_cluster, request.param)
-    monkeypatch.setattr(sources, "_sources", [found.wanted])
+    monkeypatch.setattr(sync_selectors, "_sources", [found.wanted])
     yield found
     found.end()
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pprint import pformat
 
-from scheduling.cycle import preview
-from scheduling.decisions import Outcome
-from scheduling.model import Node, Pod, PodGroup, Snapshot
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import Outcome
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode
 from tests.real.comparing import compare
 from tests.real.scenarios import objects
 from tests.real.scenarios.gang_stage import GangStage, GangVerdict
@@ -75,7 +75,7 @@ def _verdict(outcome: Outcome, *, gang: bool) -> GangVerdict:
 
 def _snapshot(scenario: GangScenario) -> Snapshot:
     nodes = tuple(
-        Node(node.name, "default", node.capacity, labels={objects.RACK: node.rack}, order=order)
+        SnapshotNode(node.name, "default", node.capacity, labels={objects.RACK: node.rack}, order=order)
         for order, node in enumerate(scenario.nodes)
     )
     gangs = tuple(

@@ -4,11 +4,17 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from clusters.connections import Connection
-from clusters.entered import Entered
-from clusters.flavours import flavour_for
-from clusters.gateways import forget_gateways, gateway_for
-from clusters.kinds_core import (
+from clusters.connection.rules.connection_form_data import ConnectionFormData
+from clusters.connection.services.connection_test import ConnectionReport, try_connection
+from clusters.connection.services.gateways import forget_gateways, gateway_for
+from clusters.connection.services.registration import register_cluster
+from clusters.connection.services.scheduler_config import missing_causes
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster
+from clusters.ports.connection import Connection
+from clusters.ports.flavour import DesiredState, JobSpec, TopologyDomain
+from clusters.ports.gateway import Kind, Manifest, ObjectRef
+from clusters.ports.kinds import (
     KAI_QUEUE,
     KAI_TOPOLOGY,
     NAMESPACE,
@@ -18,23 +24,18 @@ from clusters.kinds_core import (
     VOLCANO_QUEUE,
     ref_of,
 )
-from clusters.models import Cluster
-from clusters.ports import DesiredState, Domain, JobSpec, Kind, Manifest, ObjectRef
-from clusters.services import sightings
-from clusters.services.configured import left_out
-from clusters.services.connection_test import ConnectionReport, try_connection
-from clusters.services.reconcile import reconcile
-from clusters.services.registration import register_cluster
-from portal.core.actors import SYSTEM
+from clusters.sync.services import object_lists
+from clusters.sync.services.reconcile import reconcile
+from portal.kit.security.actors import SYSTEM
 from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
-from tests.intake.manifests import VALID
 from tests.support.lab import LabCluster
-from workloads.intake import Scope, read_object
+from tests.workloads.intake.manifests import VALID
+from workloads.intake import ProjectGrants, read_object
 
 RACKED = replace(
     POOL,
     topology_levels=("example.com/block", "example.com/rack"),
-    domains=(Domain(("1", "a"), ("n1", "n2")), Domain(("1", "B_b"), ("n3",))),
+    domains=(TopologyDomain(("1", "a"), ("n1", "n2")), TopologyDomain(("1", "B_b"), ("n3",))),
 )
 QUEUES: dict[str, Kind] = {"kai": KAI_QUEUE, "volcano": VOLCANO_QUEUE}
 
@@ -53,7 +54,7 @@ class Real:
         self.lab, self.flavour = lab, flavour
         self.mark = f"{flavour}-{uuid.uuid4().hex[:6]}"  # a namespace that goes takes a while
         self.wanted = Wanted(DesiredState())
-        entered = Entered(server=lab.server, ca=lab.ca, token=lab.token)
+        entered = ConnectionFormData(server=lab.server, ca=lab.ca, token=lab.token)
         self.cluster: Cluster = register_cluster(name=flavour, flavour=flavour, source=entered, actor=SYSTEM)[0]
         self.gateway = gateway_for(self.cluster)
 
@@ -94,7 +95,7 @@ class Real:
     def submitted(self, name: str, **fields: Any) -> JobSpec:
         """A workload of a type as intake and submission hand it over."""
         namespace = self.namespace
-        spec = read_object(VALID[name](), scope=Scope(namespace=namespace, allowed_registries=("*",)))
+        spec = read_object(VALID[name](), scope=ProjectGrants(namespace=namespace, allowed_registries=("*",)))
         return job(
             spec.manifest,
             name=f"{name.lower()}-1",
@@ -114,9 +115,9 @@ class Real:
 
     def left_out(self) -> frozenset[str]:
         """What is kept of its configuration after everything was looked at."""
-        sightings.forget(self.cluster.pk)
+        object_lists.forget(self.cluster.pk)
         reconcile(self.cluster)
-        return left_out(Cluster.objects.get(pk=self.cluster.pk))
+        return missing_causes(Cluster.objects.get(pk=self.cluster.pk))
 
     def end(self) -> None:
         """Nothing of it is left in the way of the next flavour."""

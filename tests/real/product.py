@@ -8,36 +8,30 @@ from typing import Any
 
 import yaml
 
-from clusters.backends.kubernetes import KubernetesGateway
-from clusters.connections import Connection
-from clusters.credentials import put
-from clusters.gateways import forget_gateways, gateway_for
-from clusters.kinds_core import NAMESPACE, POD, RESOURCE_QUOTA, kind_of, ref_of
-from clusters.models import Cluster, ClusterCredential, NodePool, ObserverLease
-from clusters.ports import Kind, Manifest, ObjectRef
-from clusters.rbac import manifests_for
-from clusters.services.observe import observe_cluster
-from clusters.services.reconcile import reconcile
-from portal.core.actors import SYSTEM, Actor
-from tenants.models import Department, Project
-from tests.factories.clusters import build_cluster
-from tests.factories.tenants import (
-    GPU,
-    DepartmentFactory,
-    DepartmentQuotaFactory,
-    NodePoolFactory,
-    ProjectFactory,
-    ProjectQuotaFactory,
-)
+from clusters.backends.kubernetes.gateway import KubernetesGateway
+from clusters.connection.models import ClusterCredential
+from clusters.connection.rules.rights import manifests_for
+from clusters.connection.services.gateways import encrypt_connection, forget_gateways, gateway_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.connection import Connection
+from clusters.ports.gateway import Kind, Manifest, ObjectRef
+from clusters.ports.kinds import NAMESPACE, POD, RESOURCE_QUOTA, kind_of, ref_of
+from clusters.sync.services.reconcile import reconcile
+from clusters.watch.models import ObserverLease
+from clusters.watch.services.informers import observe_cluster
+from portal.kit.security.actors import SYSTEM, Actor
+from tenants.organisation.models import Department, Project
+from tests.factories.clusters import NodePoolFactory, build_cluster
+from tests.factories.tenants import GPU, DepartmentFactory, DepartmentQuotaFactory, ProjectFactory, ProjectQuotaFactory
 from tests.factories.workloads import spec_of
 from tests.support.kube import KubeClient, KubeError
 from tests.support.lab import ACCOUNT, POOL, LabCluster, own_cluster
 from tests.support.lab import NAMESPACE as SYSTEM_NAMESPACE
 from tests.support.processes import eventually
-from workloads.models import Workload
-from workloads.queues import object_name
-from workloads.services.apply import apply
-from workloads.services.submission import submit
+from workloads.lifecycle.services.apply import apply
+from workloads.state.models import Workload
+from workloads.state.selectors.workloads import object_name
+from workloads.submission.services.submit import submit
 
 CRDS = Path(__file__).parents[2] / "lab" / "crds"
 OPERATORS = ("kubeflow.org", "jobset.x-k8s.io", "ray.io", "serving.kserve.io")
@@ -95,7 +89,7 @@ class Product:
         self.mark = mark
         self.cluster: Cluster = build_cluster(name=f"real-{mark}", flavour=flavour, backend="kubernetes")
         row = ClusterCredential(cluster=self.cluster)
-        put(row, Connection(lab.server, ca=lab.ca, token=lab.token), expires_at=None)
+        encrypt_connection(row, Connection(lab.server, ca=lab.ca, token=lab.token), expires_at=None)
         row.save()
         self.pool: NodePool = NodePoolFactory(cluster=self.cluster, name=POOL, is_default=True)
         self.department: Department = DepartmentFactory(cluster=self.cluster, name=f"department-{mark}")

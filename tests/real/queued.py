@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from clusters.flavours import FLAVOURS
-from clusters.ports import Kind, Manifest
-from tenants.models import Project
-from tests.clusters.streaming import Watching
+from clusters.flavours.registry import FLAVOURS
+from clusters.ports.gateway import Kind, Manifest
+from tenants.organisation.models import Project
+from tests.clusters.watch.streaming import Watching
 from tests.factories.tenants import GPU
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.kube import KubeError
 from tests.support.lab import LabCluster, own_cluster
 from tests.support.processes import eventually
-from workloads.models import Workload
+from workloads.state.models import Workload
 
 
 @contextmanager

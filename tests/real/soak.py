@@ -14,24 +14,25 @@ from typing import Any, Final
 from django.db.models import Q
 from django.utils import timezone
 
-from clusters.flavours import flavour_for
-from clusters.kinds_core import POD
-from clusters.models import ObservedPod
-from clusters.ports import Manifest
-from portal.core.actors import SYSTEM
-from portal.core.errors import Refused
-from tenants.models import Project
+from clusters.flavours.registry import flavour_for
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import POD
+from clusters.watch.models import ObservedPod
+from portal.kit.errors import ValidationFailed
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
 from tests.builders import RUNAI_VALUES
-from tests.clusters.streaming import Watching
+from tests.clusters.watch.streaming import Watching
 from tests.factories.tenants import GPU
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
-from workloads.forecasts import Forecast, Verdict
-from workloads.lifecycle import LIVE
-from workloads.models import PreemptionRecord, Workload
-from workloads.services.apply import apply
-from workloads.services.lifecycle import delete
-from workloads.services.preview import forecast
+from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.selectors.preview import forecast
+from workloads.lifecycle.services.actions import delete
+from workloads.lifecycle.services.apply import apply
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Workload
+from workloads.state.rules import LIVE
 
 QUIET: Final = 2.5
 """Seconds without a change after which a scheduler has said everything: its cycles and retries are shorter."""
@@ -184,7 +185,7 @@ class Soak:
         project, manifest = self._project(asked), manifest_of(asked, name)
         try:
             return self.product.submit(project, manifest, **asked.chosen)
-        except Refused:
+        except ValidationFailed:
             return None
 
     def _project(self, asked: Asked) -> Project:

@@ -10,17 +10,19 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusters.errors import ClusterError
-from clusters.flavours import flavour_for
-from clusters.kinds import KINDS, Shape, kind_for, parts_in
-from clusters.kinds_core import POD
-from clusters.ports import JobSpec, Manifest, ObjectRef
-from tenants.models import Project
-from tests.intake.manifests import IMAGE, VALID, container
+from clusters.flavours.registry import flavour_for
+from clusters.ports.errors import ClusterError
+from clusters.ports.flavour import JobSpec
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import POD
+from clusters.ports.pod_templates import TemplateShape, parts_in
+from clusters.ports.workload_kinds import KINDS, kind_for
+from tenants.organisation.models import Project
 from tests.real.product import Product
-from workloads.examples import EXAMPLES, example_text
-from workloads.intake import FormFields, IntakeRefused, Scope, WorkloadSpec, read_form, read_object
-from workloads.intake.forms import FRAMEWORKS
+from tests.workloads.intake.manifests import IMAGE, VALID, container
+from workloads.intake import FormFields, IntakeRefused, ProjectGrants, WorkloadSpec, read_form, read_object
+from workloads.intake.rules.forms import FRAMEWORKS
+from workloads.submission.views import EXAMPLES, example_text
 
 pytestmark = pytest.mark.lab
 FORMS: dict[str, dict[str, Any]] = {
@@ -34,9 +36,9 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def scope_of(project: Project) -> Scope:
+def scope_of(project: Project) -> ProjectGrants:
     secrets = ("ngc-api-key", "ngc-registry")
-    return Scope(namespace=project.namespace, allowed_registries=("*",), secrets=secrets)
+    return ProjectGrants(namespace=project.namespace, allowed_registries=("*",), secrets=secrets)
 
 
 def rendered(spec: WorkloadSpec, project: Project) -> Manifest:
@@ -65,7 +67,7 @@ def pods_of(manifest: Manifest) -> Iterator[Manifest]:
     kind = kind_for(manifest["apiVersion"], manifest["kind"])
     assert kind is not None
     for number, found in enumerate(parts_in(manifest, kind)):
-        if found.shape is Shape.TEMPLATE and found.pointer:
+        if found.shape is TemplateShape.TEMPLATE and found.pointer:
             body: Any = copy.deepcopy(found.part)
             metadata = {**body.get("metadata", {}), "namespace": manifest["metadata"]["namespace"]}
             metadata["name"] = f"{manifest['metadata']['name']}-{number}"

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from clusters.models import Cluster
+from clusters.inventory.models import Cluster
 from tests.factories.workloads import pytorch_job
 from tests.real.product import Product, fresh
-from workloads.services.controllers import PATIENCE, check_controllers
+from workloads.lifecycle.services.observe import PATIENCE, check_controllers
 
 pytestmark = pytest.mark.lab
 

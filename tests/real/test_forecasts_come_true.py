@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from clusters.models import NodePool, ObservedPod
-from portal.core.actors import SYSTEM
-from tenants.models import Project
+from clusters.inventory.models import NodePool
+from clusters.watch.models import ObservedPod
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
 from tests.builders import RUNAI_VALUES
-from tests.factories.tenants import NodePoolFactory
+from tests.factories.clusters import NodePoolFactory
 from tests.factories.workloads import bare_pod, spec_of
 from tests.real.product import PATIENCE, Product
 from tests.real.scenarios import objects
@@ -19,12 +20,12 @@ from tests.real.scenarios.generator import FAMILIES, scenario
 from tests.real.scenarios.objects import MARK
 from tests.real.scenarios.plain import NAMESPACES, Kind, Scenario, Verdict
 from tests.real.scenarios.stage import Stage
-from workloads.forecasts import Forecast
-from workloads.forecasts import Verdict as Foretold
+from workloads.forecast.rules.forecast import Forecast
+from workloads.forecast.rules.forecast import Verdict as Foretold
+from workloads.forecast.selectors.preview import forecast
 from workloads.intake import WorkloadSpec
-from workloads.models import Workload
-from workloads.services.preview import forecast
-from workloads.services.submission import submit
+from workloads.state.models import Workload
+from workloads.submission.services.submit import submit
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 EACH = 2  # scenarios of every family

@@ -6,17 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.kinds_core import GANG_POD_GROUP, GANG_WORKLOAD, NODE
-from clusters.ports import Manifest, ObjectRef
-from clusters.services.registration import try_stored
-from portal.core.actors import SYSTEM
-from tests.clusters.streaming import streaming
+from clusters.connection.services.registration import try_stored
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import GANG_POD_GROUP, GANG_WORKLOAD, NODE
+from portal.kit.security.actors import SYSTEM
+from tests.clusters.watch.streaming import streaming
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster
-from workloads.models import PreemptionRecord, Workload
-from workloads.queues import object_name
-from workloads.selectors.stories import stories_of
-from workloads.services.lifecycle import change_priority, delete
+from workloads.lifecycle.services.actions import change_priority, delete
+from workloads.preemption.models import PreemptionRecord
+from workloads.preemption.selectors import eviction_timelines
+from workloads.state.models import Workload
+from workloads.state.selectors.workloads import object_name
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -116,7 +117,7 @@ def test_a_stronger_gang_evicts_a_weaker_one_whole_and_it_is_one_preemption(prod
     assert len({each.node_name for each in records}) == NODES - 1
     assert placed(product, weak) == 0
     assert fresh(weak).preempted_count == 1
-    [story] = stories_of(fresh(weak), SYSTEM)
+    [story] = eviction_timelines(fresh(weak), SYSTEM)
     assert len(story.records) == NODES - 1
     assert "strong (high 125)" in story.sentence
 

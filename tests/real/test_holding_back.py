@@ -2,13 +2,13 @@
 
 import pytest
 
-from clusters.kinds_core import NODE
-from portal.core.actors import SYSTEM
-from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
+from clusters.ports.kinds import NODE
+from portal.kit.security.actors import SYSTEM
+from tenants.quotas.services.runtime_rules import remove_min_runtime, set_min_runtime
 from tests.real.product import Product, fresh
 from tests.real.test_preemption_records import batch_job
-from workloads.models import Workload
-from workloads.services.lifecycle import resume, stop
+from workloads.lifecycle.services.actions import resume, stop
+from workloads.state.models import Workload
 
 pytestmark = pytest.mark.lab
 HELD = ("Pending", "HeldBack")
@@ -32,7 +32,7 @@ def test_young_work_keeps_its_place_until_the_rule_is_lifted(product: Product) -
     product.look()
     assert state(strong) == HELD
     assert product.pods_of(strong) == []
-    lift_min_runtime(rule=rule, actor=SYSTEM)
+    remove_min_runtime(rule=rule, actor=SYSTEM)
     product.until(strong, lambda found: found.phase == "Running", work=True)
     product.until(young, lambda found: found.preempted_count == 1)
 

@@ -8,15 +8,17 @@ import pytest
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from clusters.kinds_core import NAMESPACE, PRIORITY_CLASS, WORKLOAD_KINDS
-from clusters.ports import Manifest
-from tenants.models import Role, User
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS, WORKLOAD_KINDS
+from tenants.access.models import Role, User
 from tests.factories.tenants import MembershipFactory, UserFactory
-from tests.intake.manifests import VALID, pod, pod_with
-from tests.intake.test_pod_escape import REFUSED_CONTAINERS, REFUSED_PODS, WAYS_ROUND, at
 from tests.real.product import Product
-from workloads.models import Workload
-from workloads.services.apply_turns import drain
+from tests.workloads.intake.manifests import VALID, pod, pod_with
+from tests.workloads.intake.pod_places import at
+from tests.workloads.intake.refusals import REFUSED_CONTAINERS, REFUSED_PODS
+from tests.workloads.intake.test_pod_escape import WAYS_ROUND
+from workloads.lifecycle.services.apply_queue import drain
+from workloads.state.models import Workload
 
 pytestmark = pytest.mark.lab
 TEXT = "/workloads/submit/yaml/"

@@ -9,30 +9,32 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.flavours.kai_reading import RUNS
-from clusters.flavours.kai_shards import NODE_POOL_LABEL
-from clusters.kinds_core import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
-from clusters.models import Cluster, NodePool
-from clusters.ports import Manifest, ObjectRef
-from clusters.services.reconcile import reconcile
-from clusters.services.registration import try_stored
-from portal.core.actors import SYSTEM
-from portal.core.errors import Refused
-from tenants.models import Project
-from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
-from tests.clusters.streaming import Watching, streaming
-from tests.factories.tenants import GPU, NodePoolFactory
+from clusters.connection.services.registration import try_stored
+from clusters.flavours.kai.flavour import NODE_POOL_LABEL
+from clusters.flavours.kai.status import RUNS
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
+from clusters.sync.services.reconcile import reconcile
+from portal.kit.errors import ValidationFailed
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
+from tenants.quotas.services.runtime_rules import remove_min_runtime, set_min_runtime
+from tests.clusters.watch.streaming import Watching, streaming
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
 from tests.support.real import by_hand
-from workloads.forecasts import Forecast, Verdict
-from workloads.models import PreemptionRecord, Workload, WorkloadEvent
-from workloads.moved import was_moved
-from workloads.selectors import events_of
-from workloads.services.dictionary import change_priority_entry
-from workloads.services.lifecycle import delete
-from workloads.services.preview import forecast
+from workloads.dictionary.services.changes import change_priority_entry
+from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.selectors.preview import forecast
+from workloads.lifecycle.services.actions import delete
+from workloads.preemption.models import PreemptionRecord
+from workloads.preemption.selectors import was_moved
+from workloads.state.models import Workload, WorkloadEvent
+from workloads.state.selectors.timeline import events_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -213,7 +215,7 @@ def test_a_young_one_keeps_its_place_for_as_long_as_that_is_guaranteed(product: 
         watching.until(lambda: fresh(serve).phase_reason, seconds=PATIENCE)
         waits(watching)
         assert [fresh(each).phase for each in (*young, serve)] == ["Running", "Running", "Pending"]
-        lift_min_runtime(rule=rule, actor=SYSTEM)
+        remove_min_runtime(rule=rule, actor=SYSTEM)
         product.reconcile()
         watching.until(lambda: fresh(serve).phase == "Running", seconds=PATIENCE)
         watching.until(PreemptionRecord.objects.filter(gone_at__isnull=False).exists, seconds=PATIENCE)
@@ -258,7 +260,7 @@ def test_parts_of_a_gpu_are_counted_once_and_come_out_of_one_device(product: Pro
 def test_non_preemptible_work_above_the_deserved_quota_is_refused_here_and_there(product: Product) -> None:
     """Rung refuses it at submission; where the queue in the cluster has less, KAI says why, with its numbers."""
     one, _two = two_projects(product, deserved=2 * GPUS)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ValidationFailed) as refused:
         product.submit(one, a_job("serve", pods=3), priority="high", preemptibility="non-preemptible")
     assert refused.value.problems[0].code == "NonPreemptibleOverQuota"
     in_the_cluster(product, one, quota=GPUS)

@@ -9,31 +9,35 @@ from typing import Any
 import pytest
 from django.db.models import QuerySet
 
-from clusters.diff import is_leaving
-from clusters.kinds_core import KUEUE_COHORT, KUEUE_FLAVOR, KUEUE_QUEUE, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, ref_of
-from clusters.models import Cluster, Drift, DriftKind, NodePool, ObservedPod
-from clusters.ports import Kind, Manifest, ObjectRef
-from clusters.services.estate import update_node_pool
-from clusters.services.inquiries import door_of
-from clusters.services.reconcile import reconcile
-from clusters.services.registration import try_stored
-from portal.core.actors import SYSTEM
-from portal.core.errors import Conflict, Refused
-from tenants.models import Project
-from tenants.services.min_runtimes import lift_min_runtime, set_min_runtime
-from tests.clusters.streaming import streaming
-from tests.factories.tenants import GPU, DepartmentQuotaFactory, NodePoolFactory, ProjectQuotaFactory
+from clusters.connection.services.registration import try_stored
+from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.services.inventory import update_node_pool
+from clusters.ports.gateway import Kind, Manifest, ObjectRef
+from clusters.ports.kinds import KUEUE_COHORT, KUEUE_FLAVOR, KUEUE_QUEUE, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, ref_of
+from clusters.sync.models import Drift, DriftKind
+from clusters.sync.rules.diff import is_leaving
+from clusters.sync.services.reconcile import reconcile
+from clusters.watch.models import ObservedPod
+from clusters.watch.services.visibility_poller import job_rejection_of
+from portal.kit.errors import Conflict, ValidationFailed
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
+from tenants.quotas.services.runtime_rules import remove_min_runtime, set_min_runtime
+from tests.clusters.watch.streaming import streaming
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory
 from tests.factories.workloads import deployment, spec_of
 from tests.real.product import PATIENCE, Product, fresh, quick
 from tests.real.queued import a_job, in_phase, running, two_projects
 from tests.support.kube import KubeError
 from tests.support.lab import LabCluster
 from tests.support.processes import eventually
-from workloads.forecasts import Verdict
-from workloads.models import PreemptionRecord, Workload
-from workloads.selectors import told_place
-from workloads.services.lifecycle import change_priority, resume, stop
-from workloads.services.preview import forecast
+from workloads.forecast.rules.forecast import Verdict
+from workloads.forecast.selectors.preview import forecast
+from workloads.forecast.selectors.waiting import queue_place
+from workloads.lifecycle.services.actions import change_priority, resume, stop
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -122,7 +126,7 @@ def test_a_kind_that_kueue_is_configured_to_leave_alone_is_refused_and_named_to_
         "batch/job",
         "jobset.x-k8s.io/jobset",
     ]
-    with pytest.raises(Refused, match="the integration deployment is off in Kueue's configuration"):
+    with pytest.raises(ValidationFailed, match="the integration deployment is off in Kueue's configuration"):
         product.submit(fresh_project(one), deployment())
     (warning,) = try_stored(product.cluster).warnings
     assert "Deployment, StatefulSet, LeaderWorkerSet, all that Kueue does not know" in warning
@@ -152,7 +156,7 @@ def test_who_would_evict_young_work_in_its_queue_is_held_back_until_the_rule_is_
         serve = product.submit(one, a_job("serve"), priority="high")
         assert (fresh(serve).phase, fresh(serve).phase_reason) == ("Pending", "HeldBack")
         assert product.object_of(serve) is None
-        lift_min_runtime(rule=rule, actor=SYSTEM)
+        remove_min_runtime(rule=rule, actor=SYSTEM)
         product.apply(serve)
         watching.until(records_of(train).exists, seconds=PATIENCE)
         watching.until(in_phase(serve, "Running"), seconds=PATIENCE)
@@ -268,7 +272,7 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
         near = a_job("near", pods=2)
         near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
         asked = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
-        with pytest.raises(Refused, match="the node pool racks names no topology levels"):
+        with pytest.raises(ValidationFailed, match="the node pool racks names no topology levels"):
             product.submit(project, near, **asked)
         product.reconcile()
         give_levels(product, RACK)
@@ -281,7 +285,7 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
             watching.until(in_phase(second, "Pending", "NoDomain"), seconds=PATIENCE)
         elsewhere = a_job("row", pods=2)
         elsewhere["metadata"]["annotations"] = {"rung.dev/topology-key": "rung.dev/node-pool"}
-        with pytest.raises(Refused, match="is no topology level of the node pool racks"):
+        with pytest.raises(ValidationFailed, match="is no topology level of the node pool racks"):
             product.submit(fresh_project(project), elsewhere, **asked)
 
 
@@ -376,18 +380,18 @@ def test_while_kueue_is_away_a_job_waits_to_be_made_and_the_cluster_says_so(prod
     """Its webhook fails closed: without it no Job of the cluster can be created."""
     one, _two = two_projects(product)
     product.look()
-    assert door_of(product.cluster) is None
+    assert job_rejection_of(product.cluster) is None
     with kueue_away(product):
         train = product.submit(one, a_job("train"), priority="low")
         assert product.object_of(train) is None
         assert "webhook" in fresh(train).apply_error
         product.look()
-        door = door_of(product.cluster)
+        door = job_rejection_of(product.cluster)
         assert door is not None
         assert 'failed calling webhook "mjob.kb.io"' in door.message
     due = fresh(train).due_at
     product.look()
-    assert door_of(product.cluster) is None
+    assert job_rejection_of(product.cluster) is None
     assert due is not None
     assert (fresh(train).due_at or due) < due, "who was refused is tried again at once"
     product.until(train, lambda row: row.phase == "Running", work=True)
@@ -410,5 +414,5 @@ def test_who_waits_is_told_its_place_as_kueue_counts(product: Product) -> None:
 
 
 def places(workloads: list[Workload]) -> list[tuple[int, int] | None]:
-    told = [told_place(fresh(each)) for each in workloads]
+    told = [queue_place(fresh(each)) for each in workloads]
     return [(each.number, each.among) if each else None for each in told]

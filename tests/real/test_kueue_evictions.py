@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.kinds_core import KUEUE_WORKLOAD, PRIORITY_CLASS
-from clusters.ports import ObjectRef
-from portal.core.actors import SYSTEM
-from tests.clusters.streaming import streaming
+from clusters.ports.gateway import ObjectRef
+from clusters.ports.kinds import KUEUE_WORKLOAD, PRIORITY_CLASS
+from portal.kit.security.actors import SYSTEM
+from tests.clusters.watch.streaming import streaming
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.real.queued import a_job, in_phase, running, two_projects
 from tests.support.lab import LabCluster
-from workloads.forecasts import Verdict
-from workloads.models import PreemptionRecord
-from workloads.services.preview import forecast
+from workloads.forecast.rules.forecast import Verdict
+from workloads.forecast.selectors.preview import forecast
+from workloads.preemption.models import PreemptionRecord
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket, pytest.mark.timeout(300)]
 GRACE = 30

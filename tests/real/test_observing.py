@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from clusters.connections import Connection
-from clusters.credentials import put
-from clusters.gateways import forget_gateways
-from clusters.kinds_core import POD
-from clusters.models import Cluster, ClusterCredential, Node, ObservedPod, ObserverLease
-from clusters.observer import Observer
-from clusters.ownership import owned, stamped
-from clusters.ports import Manifest, ObjectRef
-from tests.clusters.test_observer import watching
+from clusters.connection.models import ClusterCredential
+from clusters.connection.services.gateways import encrypt_connection, forget_gateways
+from clusters.inventory.models import Cluster, Node
+from clusters.ports.connection import Connection
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import POD
+from clusters.ports.ownership import owned, stamped
+from clusters.watch.models import ObservedPod, ObserverLease
+from clusters.watch.services.observer import Observer
+from tests.clusters.watch.test_observer import watching
 from tests.factories.clusters import build_cluster
 from tests.support.lab import LabCluster
 from tests.support.processes import eventually
@@ -26,7 +27,9 @@ def cluster(lab_cluster: LabCluster) -> Iterator[Cluster]:
     forget_gateways()
     row = build_cluster(name="real", flavour="kube", backend="kubernetes")
     credential = ClusterCredential(cluster=row)
-    put(credential, Connection(lab_cluster.server, ca=lab_cluster.ca, token=lab_cluster.token), expires_at=None)
+    encrypt_connection(
+        credential, Connection(lab_cluster.server, ca=lab_cluster.ca, token=lab_cluster.token), expires_at=None
+    )
     credential.save()
     yield row
     forget_gateways()

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from clusters.errors import ClusterRefused, NotAuthorized
-from clusters.flavours import flavour_for
-from clusters.flavours.volcano_conf import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
-from clusters.kinds import kind_named, templates_in
-from clusters.kinds_core import (
+from clusters.flavours.registry import flavour_for
+from clusters.flavours.volcano.config import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
+from clusters.inventory.services.inventory import mark_dirty
+from clusters.ports.errors import ClusterRefused, NotAuthorized
+from clusters.ports.flavour import DesiredState, TopologyDomain
+from clusters.ports.gateway import ObjectRef
+from clusters.ports.kinds import (
     CONFIG_MAP,
     KAI_TOPOLOGY,
     PRIORITY_CLASS,
@@ -23,15 +25,16 @@ from clusters.kinds_core import (
     VOLCANO_QUEUE,
     kind_of,
 )
-from clusters.models import ObservedPod, SyncState
-from clusters.ports import DesiredState, Domain, ObjectRef
-from clusters.services import sightings
-from clusters.services.estate import touch
-from clusters.services.jobs import apply_job, delete_job
-from clusters.services.observe import observe_cluster
-from clusters.services.reconcile import reconcile
-from scheduling.decisions import Cause
-from scheduling.resources import parse_quantity
+from clusters.ports.pod_templates import templates_in
+from clusters.ports.workload_kinds import kind_named
+from clusters.sync.models import SyncState
+from clusters.sync.services import object_lists
+from clusters.sync.services.reconcile import reconcile
+from clusters.sync.services.workload_objects import apply_job, delete_job
+from clusters.watch.models import ObservedPod
+from clusters.watch.services.informers import observe_cluster
+from scheduling.model.decisions import Cause
+from scheduling.model.resources import parse_quantity
 from tests.clusters.specs import POOL
 from tests.clusters.synced import outcomes
 from tests.factories.workloads import pytorch_job
@@ -39,7 +42,7 @@ from tests.real.other_schedulers import QUEUES, RACKED, Real, clear
 from tests.real.product import Product, fresh, grant
 from tests.support.kube import KubeError
 from tests.support.lab import LabCluster
-from workloads.selectors import events_of
+from workloads.state.selectors.timeline import events_of
 
 pytestmark = pytest.mark.lab
 NOT_READY = (
@@ -75,12 +78,12 @@ def test_every_object_is_taken_as_it_is_and_a_quota_change_is_one_update(real: R
         assert each["kind"] != "Queue" or found["spec"].items() >= each["spec"].items()  # and its defaults
     before = {name: each["metadata"]["resourceVersion"] for name, each in live.items()}
 
-    sightings.forget(real.cluster.pk)
+    object_lists.forget(real.cluster.pk)
     assert reconcile(real.cluster).written == 0
     assert {name: each["metadata"]["resourceVersion"] for name, each in real.live().items()} == before
 
     real.hold(limit=12, generation=2)
-    touch(real.cluster, owner="project.2")
+    mark_dirty(real.cluster, owner="project.2")
     assert outcomes(reconcile(real.cluster)) == [("update", f"project.2.{POOL.name}", True)]
     assert reconcile(real.cluster).written == 0
 
@@ -103,7 +106,7 @@ def test_levels_that_change_are_a_topology_made_anew_since_none_is_ever_changed(
     for levels in (("example.com/rack",), ("example.com/rack", "kubernetes.io/hostname"), ()):
         pools = (replace(POOL, topology_levels=levels),)
         real.wanted.state = replace(real.wanted.state, pools=pools)
-        touch(real.cluster)
+        mark_dirty(real.cluster)
         reconcile(real.cluster)
         wanted = [each["spec"] for each in flavour_for("kai").objects_for(DesiredState(pools=pools))]
         assert [each["spec"] for name, each in real.live().items() if name.startswith("Topology/")] == wanted
@@ -136,12 +139,12 @@ def test_a_domain_whose_nodes_change_is_one_update_and_one_without_nodes_goes(re
     real.hold()
     reconcile(real.cluster)
     for domains, written in (
-        ((Domain(("1", "a"), ("n1",)), Domain(("1", "B_b"), ("n2", "n3"))), 2),
-        ((Domain(("1", "a"), ("n1", "n2", "n3")),), 3),
+        ((TopologyDomain(("1", "a"), ("n1",)), TopologyDomain(("1", "B_b"), ("n2", "n3"))), 2),
+        ((TopologyDomain(("1", "a"), ("n1", "n2", "n3")),), 3),
         ((), 2),
     ):
         real.wanted.state = replace(real.wanted.state, pools=(replace(RACKED, domains=domains),))
-        touch(real.cluster)
+        mark_dirty(real.cluster)
         run = reconcile(real.cluster)
         assert (run.written, run.failed) == (written, 0)
         wanted = [each for each in flavour_for("volcano").objects_for(real.wanted.state) if each["kind"] == "HyperNode"]

@@ -5,16 +5,17 @@ from datetime import timedelta
 
 import pytest
 
-from clusters.errors import Invalid
-from clusters.kinds_core import EVENT, NODE, POD, ref_of
-from clusters.models import ClusterEvent, ObservedPod, ObserverLease
-from clusters.ports import Manifest, ObjectRef
-from portal.core.actors import SYSTEM
-from tests.clusters.streaming import Watching, streaming
+from clusters.ports.errors import Invalid
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import EVENT, NODE, POD, ref_of
+from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
+from portal.kit.security.actors import SYSTEM
+from tests.clusters.watch.streaming import Watching, streaming
 from tests.real.product import PATIENCE, Product, fresh
-from workloads.models import PreemptionRecord, Workload
-from workloads.selectors.stories import stories_of
-from workloads.selectors.waiting import why_waiting
+from workloads.forecast.selectors.waiting import why_waiting
+from workloads.preemption.models import PreemptionRecord
+from workloads.preemption.selectors import eviction_timelines
+from workloads.state.models import Workload
 
 pytestmark = pytest.mark.lab
 
@@ -60,7 +61,7 @@ def test_a_higher_priority_evicts_and_the_record_says_who_whom_where_and_what_it
     assert record.gone_at - record.at >= timedelta(seconds=GRACE - 1)
     assert record.ran_seconds >= 1
     assert record.lost_gpu_seconds == 8 * record.ran_seconds
-    (story,) = stories_of(fresh(train), SYSTEM)
+    (story,) = eviction_timelines(fresh(train), SYSTEM)
     assert "serve (high 125)" in story.sentence
     assert any(f"(grace period {GRACE} s)" in step.words for step in story.steps)
 

@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
-from clusters.kinds_core import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
-from clusters.ports import Manifest, ObjectRef
-from tenants.models import PriorityCap, Project
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
+from tenants.organisation.models import Project
+from tenants.quotas.models import PriorityCap
 from tests.factories.tenants import GPU
 from tests.factories.workloads import bare_pod, deployment, job
 from tests.real.product import Product, fresh, quick
-from workloads.models import Phase, Priority, Workload
-from workloads.reason_words import SAID
-from workloads.services.lifecycle import stop
+from workloads.dictionary.models import Priority
+from workloads.forecast.rules.reasons import SCHEDULER_MESSAGE
+from workloads.lifecycle.services.actions import stop
+from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.lab
 GPUS = "requests.nvidia.com/gpu"
@@ -39,8 +41,8 @@ def numbers(workload: Workload) -> dict[str, str]:
     found = workload.timeline.filter(detail__has_key="quota").first()
     if found is None:
         return {}
-    assert f"exceeded quota: {found.detail['quota']}" in found.detail[SAID]
-    return {name: text for name, text in found.detail.items() if name != SAID}
+    assert f"exceeded quota: {found.detail['quota']}" in found.detail[SCHEDULER_MESSAGE]
+    return {name: text for name, text in found.detail.items() if name != SCHEDULER_MESSAGE}
 
 
 def of_gpus(quota: str, *, requested: int, used: int, limited: int) -> dict[str, str]:

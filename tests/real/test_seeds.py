@@ -5,16 +5,18 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from clusters.kinds import kind_named, templates_in
-from clusters.kinds_core import EVENT, kind_of
-from clusters.ports import Manifest, ObjectRef
-from tenants.models import Project, Role, User
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import EVENT, kind_of
+from clusters.ports.pod_templates import templates_in
+from clusters.ports.workload_kinds import kind_named
+from tenants.access.models import Role, User
+from tenants.organisation.models import Project
 from tests.factories.tenants import MembershipFactory, UserFactory
 from tests.factories.workloads import deployment, job
 from tests.real.product import Product, fresh
-from workloads.examples import example_text
-from workloads.models import Phase, Workload
-from workloads.queues import object_name
+from workloads.state.models import Phase, Workload
+from workloads.state.selectors.workloads import object_name
+from workloads.submission.views import example_text
 
 pytestmark = pytest.mark.lab
 TEXT = "/workloads/submit/yaml/"

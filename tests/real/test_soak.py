@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from clusters.kinds_core import KAI_POD_GROUP, KUEUE_WORKLOAD
-from clusters.ports import Kind
-from tests.clusters.streaming import streaming
+from clusters.ports.gateway import Kind
+from clusters.ports.kinds import KAI_POD_GROUP, KUEUE_WORKLOAD
+from tests.clusters.watch.streaming import streaming
 from tests.real.product import Product
 from tests.real.queued import with_kueue
 from tests.real.soak import Soak, Step

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from clusters.kinds_core import POD, kind_of
-from clusters.ports import Manifest, ObjectRef
-from portal.core.actors import SYSTEM
-from portal.core.errors import Refused
-from tenants.models import Project
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import POD, kind_of
+from portal.kit.errors import ValidationFailed
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
 from tests.factories.workloads import bare_pod, deployment, job, pytorch_job
 from tests.real.product import Product, fresh, quick
-from workloads.models import Phase, Workload
-from workloads.queues import object_name
-from workloads.services.lifecycle import change_priority, resume, stop
+from workloads.lifecycle.services.actions import change_priority, resume, stop
+from workloads.state.models import Phase, Workload
+from workloads.state.selectors.workloads import object_name
 
 pytestmark = pytest.mark.lab
 LOW = {"priority": "low", "preemptibility": "preemptible"}
@@ -230,6 +230,6 @@ def test_a_kind_the_cluster_does_not_serve_is_refused_at_submission(product: Pro
     assert "kubeflow.org/v1 PyTorchJob" in product.cluster.served_kinds
     served = [each for each in product.cluster.served_kinds if "PyTorchJob" not in each]
     type(product.cluster).objects.filter(pk=product.cluster.pk).update(served_kinds=served)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         product.submit(Project.objects.get(pk=project.pk), pytorch_job(), **LOW)
     assert refusal.value.code == "kind_not_served"

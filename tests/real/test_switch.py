@@ -6,17 +6,18 @@ from collections.abc import Iterator
 import pytest
 from django.utils import timezone
 
-from clusters.kinds_core import KAI_QUEUE, PRIORITY_CLASS, RESOURCE_QUOTA, VOLCANO_QUEUE, ref_of
-from clusters.models import Cluster, LeftBehind
-from clusters.ports import Kind, Manifest, ObjectRef
-from clusters.services.switching import SwitchPlan, plan_switch, switch_flavour
-from portal.core.actors import SYSTEM
+from clusters.inventory.models import Cluster
+from clusters.ports.gateway import Kind, Manifest, ObjectRef
+from clusters.ports.kinds import KAI_QUEUE, PRIORITY_CLASS, RESOURCE_QUOTA, VOLCANO_QUEUE, ref_of
+from clusters.sync.models import OrphanedObject
+from clusters.sync.services.scheduler_switch import SwitchPlan, plan_switch, switch_flavour
+from portal.kit.security.actors import SYSTEM
 from tests.factories.workloads import bare_pod
 from tests.real.product import Product, cluster_with_schedulers, grant
 from tests.support.lab import Kept, LabCluster
 from tests.support.processes import eventually
-from workloads.models import Phase, Workload
-from workloads.services import switching
+from workloads.lifecycle.services import relocation
+from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.lab
 OURS = "app.kubernetes.io/managed-by=rung"
@@ -42,7 +43,7 @@ def product(
     lab: LabCluster, target: str, db: None, socket_enabled: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Product]:
     """Under kube-scheduler at first. Nobody waits for the queues: the test makes them first."""
-    monkeypatch.setattr(switching, "FIRST_THE_QUEUES", switching.FIRST_THE_QUEUES * 0)
+    monkeypatch.setattr(relocation, "FIRST_THE_QUEUES", relocation.FIRST_THE_QUEUES * 0)
     product = Product(lab, uuid.uuid4().hex[:6])
     yield product
     product.end()
@@ -107,7 +108,7 @@ def test_it_goes_as_planned_and_back_and_leaves_what_runs_and_what_is_foreign_al
     assert ours(product, RESOURCE_QUOTA) == []
     assert made_for(product, waits, SCHEDULERS[target])
     assert product.object_of(runs) == before
-    assert list(LeftBehind.objects.values_list("workload_id", flat=True)) == [str(runs.pk)]
+    assert list(OrphanedObject.objects.values_list("workload_id", flat=True)) == [str(runs.pk)]
 
     assert switch(product, "kube").work.anew.count == 1
     assert made_for(product, waits, SCHEDULERS["kube"])

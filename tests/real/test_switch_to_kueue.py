@@ -6,18 +6,20 @@ from collections.abc import Iterator
 import pytest
 from django.utils import timezone
 
-from clusters.connections import Connection
-from clusters.kinds_core import KUEUE_WORKLOAD
-from clusters.models import Cluster, LeftBehind
-from clusters.services.switching import plan_switch, switch_flavour
-from portal.core.actors import SYSTEM
+from clusters.inventory.models import Cluster
+from clusters.ports.connection import Connection
+from clusters.ports.kinds import KUEUE_WORKLOAD
+from clusters.sync.models import OrphanedObject
+from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
+from portal.kit.security.actors import SYSTEM
 from tests.real.product import PATIENCE, Product, fresh, grant
 from tests.real.queued import a_job, two_projects
 from tests.support.lab import LabCluster, has_rights
 from tests.support.processes import eventually
-from workloads.models import PreemptionRecord, Workload
-from workloads.services import switching
-from workloads.services.lifecycle import resume, stop
+from workloads.lifecycle.services import relocation
+from workloads.lifecycle.services.actions import resume, stop
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket, pytest.mark.timeout(300)]
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -29,7 +31,7 @@ def product(
     kueue_cluster: LabCluster, db: None, socket_enabled: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Product]:
     """Under kube-scheduler at first, with the rights for that alone."""
-    monkeypatch.setattr(switching, "FIRST_THE_QUEUES", switching.FIRST_THE_QUEUES * 0)
+    monkeypatch.setattr(relocation, "FIRST_THE_QUEUES", relocation.FIRST_THE_QUEUES * 0)
     grant(kueue_cluster, "kube")
     product = Product(kueue_cluster, uuid.uuid4().hex[:6])
     yield product
@@ -83,4 +85,4 @@ def test_rights_come_first_running_work_stays_and_what_is_resumed_at_once_is_que
     resume(workload=fresh(stopped), actor=SYSTEM)
     assert product.pods_of(stopped), "they still have their grace period"
     eventually(lambda: is_queued(product, stopped), seconds=PATIENCE)
-    assert [each.workload_id for each in LeftBehind.objects.all()] == [str(running[0].pk)]
+    assert [each.workload_id for each in OrphanedObject.objects.all()] == [str(running[0].pk)]

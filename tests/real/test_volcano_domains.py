@@ -6,25 +6,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.flavours.volcano_conf import CONF, KEY
-from clusters.flavours.volcano_domains import CEILING
-from clusters.kinds_core import NODE, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
-from clusters.models import Cluster, NodePool
-from clusters.ports import Manifest, ObjectRef
-from clusters.services.estate import update_node_pool
-from portal.core.actors import SYSTEM
-from portal.core.errors import Refused
-from tenants.models import Project
-from tests.clusters.streaming import Watching, streaming
+from clusters.flavours.volcano.config import CONF, KEY
+from clusters.flavours.volcano.flavour import CEILING
+from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.services.inventory import update_node_pool
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import NODE, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from portal.kit.errors import ValidationFailed
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
+from tests.clusters.watch.streaming import Watching, streaming
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, LabCluster
-from workloads.forecasts import Forecast
-from workloads.models import Workload
-from workloads.services.lifecycle import delete
-from workloads.services.preview import IN_VAIN, forecast
+from workloads.forecast.rules.forecast import Forecast
+from workloads.forecast.selectors.preview import IN_VAIN, forecast
+from workloads.lifecycle.services.actions import delete
+from workloads.state.models import Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -215,7 +215,7 @@ def test_without_its_plugin_asking_for_a_rack_is_refused(racks: Racks) -> None:
     try:
         Cluster.objects.update(configured={}, resync_due_at=None)
         racks.product.reconcile()
-        with pytest.raises(Refused, match="no plugin network-topology-aware"):
+        with pytest.raises(ValidationFailed, match="no plugin network-topology-aware"):
             racks.submit(racks.one, gang("train", near=RACK))
     finally:
         racks.product.admin.patch(CONF, {"data": {KEY: before}})

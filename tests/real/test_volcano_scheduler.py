@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from clusters.flavours.volcano_conf import CONF, ENQUEUE, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, NOT_SPARED, OPENED
-from clusters.kinds_core import VOLCANO_POD_GROUP, VOLCANO_QUEUE
-from clusters.models import Cluster
-from clusters.ports import Manifest, ObjectRef
-from clusters.services.reconcile import reconcile
-from clusters.services.registration import try_stored
-from portal.core.actors import SYSTEM
-from portal.core.errors import Refused
-from tenants.models import Project
-from tenants.services.min_runtimes import set_min_runtime
-from tests.clusters.streaming import Watching, streaming
+from clusters.connection.services.registration import try_stored
+from clusters.flavours.volcano.config import CONF, ENQUEUE, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, NOT_SPARED, OPENED
+from clusters.inventory.models import Cluster
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.sync.services.reconcile import reconcile
+from portal.kit.errors import ValidationFailed
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
+from tenants.quotas.services.runtime_rules import set_min_runtime
+from tests.clusters.watch.streaming import Watching, streaming
 from tests.factories.tenants import GPU
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster
-from workloads.models import PreemptionRecord, Workload
-from workloads.services.lifecycle import delete
+from workloads.lifecycle.services.actions import delete
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 
@@ -206,7 +207,7 @@ def test_one_above_its_quota_takes_nothing_from_another_above_its_own(product: P
 
 def test_non_preemptible_work_above_the_deserved_quota_is_refused_with_the_numbers(product: Product) -> None:
     one, _two = two_projects(product, deserved=GPUS)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ValidationFailed) as refused:
         product.submit(one, a_job("serve", pods=2), priority="high", preemptibility="non-preemptible")
     [problem] = refused.value.problems
     assert problem.code == "NonPreemptibleOverQuota"

@@ -6,20 +6,21 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from clusters.kinds_core import SERVICE
-from clusters.ports import Manifest, ObjectRef
-from portal.core.actors import SYSTEM
-from tests.factories.tenants import GPU, NodePoolFactory, ProjectQuotaFactory
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import SERVICE
+from portal.kit.security.actors import SYSTEM
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU, ProjectQuotaFactory
 from tests.factories.workloads import job
 from tests.real.product import Product, fresh, quick
 from tests.support.lab import POOL
 from workloads.intake import FormFields
-from workloads.models import DesiredPhase, Phase, Workload
-from workloads.queues import object_name
-from workloads.services.lifecycle import delete, resume, stop
-from workloads.services.pool_order import try_next_pools
-from workloads.services.reading import read_fields
-from workloads.services.submission import submit
+from workloads.intake.services import read_fields
+from workloads.lifecycle.services.actions import delete, resume, stop
+from workloads.lifecycle.services.relocation import try_next_pools
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.selectors.workloads import object_name
+from workloads.submission.services.submit import submit
 
 pytestmark = pytest.mark.lab
 

@@ -9,9 +9,10 @@ from runai.api_client import ApiClient
 from runai.configuration import Configuration
 from runai.runai_client import RunaiClient
 
-from portal.core.actors import SYSTEM
-from tenants.models import Project, Role
-from tenants.services import service_accounts
+from portal.kit.security.actors import SYSTEM
+from tenants.access.models import Role
+from tenants.access.services import service_accounts
+from tenants.organisation.models import Project
 
 HERE = Path(__file__).parent
 

@@ -9,11 +9,13 @@ from runai.exceptions import ConflictException, ForbiddenException, NotFoundExce
 from runai.runai_client import RunaiClient
 
 from portal.audit.models import AuditRecord
-from portal.core.actors import SYSTEM
-from tenants.models import Department, Membership, Project, Role, User
-from tenants.permissions import Verb, can
-from tenants.services.memberships import grant
-from tenants.services.roles import create_role
+from portal.kit.security.actors import SYSTEM
+from tenants.access.models import Membership, Role, User
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import can
+from tenants.access.services.access_rules import grant
+from tenants.access.services.roles import create_role
+from tenants.organisation.models import Department, Project
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, ServiceAccountFactory, UserFactory
 from tests.runapy.conftest import client_of
@@ -65,11 +67,11 @@ def test_a_rule_is_made_read_typed_and_deleted(
     typed = models.AccessRule.from_dict(made)
     assert (typed.subject_id, typed.role_name, typed.scope_name) == (dana.username, "L1 researcher", "llm-team")
     assert (typed.created_by, typed.status.phase.value) == ("moving-script", "Ready")
-    assert can(acting(dana), Verb.SUBMIT, project=llm_team)
+    assert can(acting(dana), Permission.SUBMIT, project=llm_team)
     read = models.AccessRuleById.from_dict(rules.get_access_rule(typed.id).data)
     assert read.scope_path == "rung/lab/research/llm-team"
     assert rules.delete_access_rule(typed.id).status_code == 204
-    assert not can(acting(dana), Verb.VIEW_PROJECT, project=llm_team)
+    assert not can(acting(dana), Permission.VIEW_PROJECT, project=llm_team)
     with pytest.raises(NotFoundException):
         rules.get_access_rule(typed.id)
     actions = AuditRecord.objects.filter(entity_type="membership", entity_id=str(typed.id))

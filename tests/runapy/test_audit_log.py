@@ -10,8 +10,9 @@ from runai.runai_client import RunaiClient
 
 from portal.audit.models import Result
 from portal.audit.services import record
-from portal.core.actors import Actor, ActorKind, Channel
-from tenants.models import Project, Role
+from portal.kit.security.actors import Actor, ActorKind, Channel
+from tenants.access.models import Role
+from tenants.organisation.models import Project
 from tests.runapy.conftest import client_of
 
 ALICE = Actor(ActorKind.USER, "0", "alice", Channel.UI, "10.0.0.7", "r-1", None, "POST", "/workloads/submit/")

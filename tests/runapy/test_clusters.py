@@ -9,12 +9,14 @@ from runai import models
 from runai.exceptions import ConflictException, ForbiddenException, NotFoundException, UnprocessableEntityException
 from runai.runai_client import RunaiClient
 
-from clusters.models import Cluster, ClusterState, Node, SyncRun, SyncState
-from clusters.services.estate import unpause
-from clusters.services.removing import TRIGGER
+from clusters.inventory.models import Cluster, ClusterState, Node
+from clusters.inventory.services.inventory import unpause
+from clusters.sync.models import SyncRun, SyncState
+from clusters.sync.services.disconnect import TRIGGER
 from portal.audit.models import AuditRecord
-from portal.core.actors import SYSTEM
-from tenants.models import Project, Role
+from portal.kit.security.actors import SYSTEM
+from tenants.access.models import Role
+from tenants.organisation.models import Project
 from tests.factories.clusters import ClusterFactory, NodeFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.runapy.conftest import client_of
@@ -65,7 +67,9 @@ def test_its_state_is_what_rung_saw_last(runai: RunaiClient, seen: Cluster) -> N
     assert state_of(runai, seen) == "ServiceIssues"
     rows.update(breaker_reason="", failures=2)
     assert state_of(runai, seen) == "ServiceIssues"
-    rows.update(observed_at=timezone.now() - timedelta(hours=1))
+    rows.update(failures=0, observed_at=timezone.now() - timedelta(seconds=25))
+    assert state_of(runai, seen) == "Connected"
+    rows.update(observed_at=timezone.now() - timedelta(seconds=31))
     assert state_of(runai, seen) == "Disconnected"
     rows.update(observed_at=None)
     assert state_of(runai, seen) == "WaitingToConnect"

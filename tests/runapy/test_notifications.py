@@ -13,13 +13,14 @@ from runai.exceptions import (
 )
 from runai.runai_client import RunaiClient
 
-from tenants.models import Project, Role
+from tenants.access.models import Role
+from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory
 from tests.runapy.conftest import client_of
 from tests.support.mail import mail_server
-from workloads.models import EventType
-from workloads.services import notification_delivery
-from workloads.services.moves import note
+from workloads.notifications.services import delivery
+from workloads.state.models import EventType
+from workloads.state.services import note
 
 SECRET = "hunter-2!"  # nobody's
 
@@ -66,8 +67,8 @@ def test_a_script_turns_them_on_adds_a_channel_subscribes_and_is_mailed(
         assert [made] == member.notifications.subscriptions.get_my_subscriptions().data
         workload = WorkloadFactory(project=llm_team, name="bert", phase="Running")
         note(workload=workload, at=timezone.now(), type_=EventType.PHASE)
-        notification_delivery.collect()
-        assert notification_delivery.deliver() == 1
+        delivery.collect()
+        assert delivery.deliver() == 1
         assert [mail["To"] for mail in server.arrived] == ["ops@example.org"]
         assert server.arrived[0]["Subject"] == "Run:ai notification - Workload status change Running"
     assert told.notification_channels.validate_notification_channel(channel(server.port)).data is False

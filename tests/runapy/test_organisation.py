@@ -13,9 +13,11 @@ from runai.exceptions import (
 )
 from runai.runai_client import RunaiClient
 
-from clusters.models import Cluster, NodePool
+from clusters.inventory.models import Cluster, NodePool
 from portal.audit.models import AuditRecord
-from tenants.models import Department, IdleLimit, Project, ProjectQuota, Role, TimeLimit
+from tenants.access.models import Role
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import IdleLimit, ProjectQuota, TimeLimit
 from tests.runapy.conftest import client_of
 
 

@@ -8,9 +8,10 @@ from runai.exceptions import BadRequestException, ForbiddenException, NotFoundEx
 from runai.runai_client import RunaiClient
 
 from portal.audit.models import AuditRecord
-from tenants.models import Department, Project, Role
+from tenants.access.models import Role
+from tenants.organisation.models import Department, Project
 from tests.runapy.conftest import client_of
-from workloads.models import Policy
+from workloads.policies.models import Policy
 
 
 def rules(*options: str, **more: Any) -> models.StringRules:

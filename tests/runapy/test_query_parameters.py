@@ -7,7 +7,7 @@ from pathlib import Path
 import runai
 from django.urls import Resolver404, resolve
 
-from portal.core.routes import Route, documented
+from portal.kit.api.routes import Route, documented_parameters
 
 API = Path(runai.__file__).parent / "api"
 PATH = re.compile(r'resource_path = f?"([^"?]+)"(\.replace\("_", "-"\))?')
@@ -49,5 +49,7 @@ def views() -> Iterator[tuple[Route, str, str, set[str]]]:
 def test_it_takes_what_the_client_sends() -> None:
     found = list(views())
     assert len(found) > 100
-    lacking = {path: missing for view, method, path, sent in found if (missing := sent - documented(view, method))}
+    lacking = {
+        path: missing for view, method, path, sent in found if (missing := sent - documented_parameters(view, method))
+    }
     assert lacking == REFUSED

@@ -11,13 +11,15 @@ from runai import models
 from runai.exceptions import ConflictException, NotFoundException, UnprocessableEntityException
 from runai.runai_client import RunaiClient
 
-from clusters.models import Cluster
-from clusters.services.sampling import take_samples
-from tenants.models import Project, Role
+from clusters.inventory.models import Cluster
+from clusters.watch.services.usage import take_samples
+from tenants.access.models import Role
+from tenants.organisation.models import Project
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.runapy.conftest import client_of
-from workloads.models import Phase, Report
-from workloads.services import report_making
+from workloads.reports import services as reports_services
+from workloads.reports.models import Report
+from workloads.state.models import Phase
 
 HOUR = timedelta(hours=1)
 
@@ -54,7 +56,7 @@ def test_asked_for_waited_for_read_and_thrown_away(runai: RunaiClient, sampled: 
     assert (pending.created_by, pending.tenant_id) == ("moving-script", 1)
     with pytest.raises(ConflictException):
         reports.download_report_by_id(pending.id)
-    report_making.sweep()
+    reports_services.sweep()
     ready = models.Report.from_dict(reports.get_report_by_id(pending.id).data)
     assert (ready.status, ready.status_updated_at > pending.status_updated_at) == ("Ready", True)
     assert ready.status_message.endswith("% of that time was measured.")
@@ -92,7 +94,7 @@ def test_every_grouping_makes_a_file(
     runai: RunaiClient, sampled: Cluster, now: datetime, group: models.ReportGroupByOptions
 ) -> None:
     runai.organizations.reports.create_report(fields(now, group_by=group))
-    report_making.sweep()
+    reports_services.sweep()
     rows = list(csv.DictReader(io.StringIO(Report.objects.get(status="Ready").content)))
     assert len(rows) == (1 if group is models.ReportGroupByOptions.CLUSTER else 2)
     assert {row["samples"] for row in rows} == {"1"}
@@ -106,7 +108,7 @@ def test_a_member_is_told_of_the_own_project_only(
     with pytest.raises(UnprocessableEntityException):
         member.create_report(fields(now, filter_by=["projectName==vision-team"]))
     member.create_report(fields(now, group_by="Project"))
-    report_making.sweep()
+    reports_services.sweep()
     text = Report.objects.get(subject_name="only-a-member").content
     assert ("llm-team" in text, "vision-team" in text) == (True, False)
     assert len(member.list_reports().data["reports"]) == 1

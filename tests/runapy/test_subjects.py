@@ -16,8 +16,9 @@ from runai.exceptions import (
 from runai.runai_client import AuthenticationAndAuthorization, RunaiClient
 
 from portal.audit.models import AuditRecord
-from tenants.models import AccessKey, Project, Role, ServiceAccount, User
-from tenants.services import access_keys
+from tenants.access.models import AccessKey, Role, ServiceAccount, User
+from tenants.access.services import access_keys
+from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.factories.tenants import PASSWORD
 from tests.runapy.conftest import client_of

@@ -6,12 +6,12 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduling.board import Board
-from scheduling.capacity import Usage
-from scheduling.cycle import cycle
-from scheduling.decisions import Decision, Evict, Start, Wait
-from scheduling.model import PodGroup, Snapshot, Strategy
-from scheduling.reasons import Reason
+from scheduling.forecast.cycle import cycle
+from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.reasons import Reason
+from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
+from scheduling.state.cluster_state import SchedulingState
+from scheduling.state.queue_usage import QueueUsage
 from tests.builders import gang, node, queue, snapshot
 
 CYCLES = 6
@@ -118,8 +118,8 @@ def life(cluster: Snapshot, flavour: str) -> Iterator[tuple[Snapshot, list[Decis
         present = following
 
 
-def uses(cluster: Snapshot) -> dict[str, Usage]:
-    return Board(cluster, default=Strategy.BINPACK).ledger.uses
+def uses(cluster: Snapshot) -> dict[str, QueueUsage]:
+    return SchedulingState(cluster, default=Strategy.BINPACK).ledger.uses
 
 
 def free_on(cluster: Snapshot, name: str) -> int:
@@ -182,7 +182,7 @@ def contest(cluster: Snapshot, newcomer: PodGroup, flavour: str) -> tuple[Snapsh
 
 def fits(cluster: Snapshot, winner: PodGroup, without: tuple[Evict, ...] = ()) -> bool:
     """Is there room and quota for all its pods once these victims are gone?"""
-    board = Board(cluster, default=Strategy.BINPACK)
+    board = SchedulingState(cluster, default=Strategy.BINPACK)
     for evict in without:
         for seat in board.seats_of[evict.victim.name]:
             if seat.pod.name in evict.pods:

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from scheduling.cycle import preview
-from scheduling.decisions import Outcome
-from scheduling.model import Pod, PodGroup, Policy, Queue, Snapshot
-from scheduling.reasons import Reason
-from scheduling.resources import Limit, Resources
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import Outcome
+from scheduling.model.reasons import Reason
+from scheduling.model.resources import Limit, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Queue, QueuePreemptionPolicy, Snapshot
 
 FILE: Final = Path(__file__).parent / "truths" / "kueue.jsonl"
 LAST: Final = 10**6
@@ -29,9 +29,9 @@ def queue(row: Line) -> Queue:
         row["cohort"],
         deserved=Limit.of(gpu=nominal),
         limit=Limit.of(gpu=None if borrowing is None else nominal + borrowing),
-        preempts=Policy(policies["withinClusterQueue"]),
-        reclaims=Policy(policies["reclaimWithinCohort"]),
-        reclaims_over_quota=Policy(policies["borrowWithinCohort"]["policy"]),
+        preempts=QueuePreemptionPolicy(policies["withinClusterQueue"]),
+        reclaims=QueuePreemptionPolicy(policies["reclaimWithinCohort"]),
+        reclaims_over_quota=QueuePreemptionPolicy(policies["borrowWithinCohort"]["policy"]),
     )
 
 

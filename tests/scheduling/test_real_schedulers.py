@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from scheduling.cycle import preview
-from scheduling.decisions import Cause, Outcome
-from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
-from scheduling.reasons import Reason
-from scheduling.resources import Limit, Resources
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import Cause, Outcome
+from scheduling.model.reasons import Reason
+from scheduling.model.resources import Limit, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
 
 TRUTHS = Path(__file__).parent / "truths"
 QUEUES_BY_AGE = ("dep", "dep2", "qa", "qb", "qc")
@@ -23,9 +23,9 @@ def lines(file: str) -> list[Line]:
     return [json.loads(line) for line in (TRUTHS / file).read_text().splitlines()]
 
 
-def nodes(line: Line) -> tuple[Node, ...]:
+def nodes(line: Line) -> tuple[SnapshotNode, ...]:
     return tuple(
-        Node(node["name"], "default", Resources.of(gpu=node["gpus"]), order=order)
+        SnapshotNode(node["name"], "default", Resources.of(gpu=node["gpus"]), order=order)
         for order, node in enumerate(line["nodes"])
     )
 

@@ -125,17 +125,6 @@ def _postgres_where_marked(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("postgres_db")
 
 
-@pytest.fixture
-def wire(postgres_db: str, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
-    """The texts that this connection has sent and waited for: libpq's own record of its wire."""
-    connection.ensure_connection()
-    with (tmp_path / "wire").open("w+") as file:
-        wire = connection.connection.pgconn
-        wire.trace(file.fileno())
-        yield lambda: [line for line in Path(file.name).read_text().splitlines() if "\tQuery\t" in line]
-        wire.untrace()
-
-
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[str]:
     """URL of a real Redis of this session."""

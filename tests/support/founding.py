@@ -9,16 +9,19 @@ import json
 import sys
 from typing import Any
 
-from clusters.entered import Entered
-from clusters.models import Cluster, NodePool
-from clusters.services.estate import create_cluster, create_node_pool
-from clusters.services.registration import register_cluster
-from clusters.services.sandbox import create_sandbox_nodes
-from portal.core.actors import SYSTEM
-from scheduling.resources import Limit
-from tenants.models import Department, Project, User
-from tenants.quota_values import QuotaValues
-from tenants.services import organisation, people, quotas, service_accounts
+from clusters.connection.rules.connection_form_data import ConnectionFormData
+from clusters.connection.services.registration import create_cluster, register_cluster
+from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.services.inventory import create_node_pool
+from clusters.sandbox.services.simulation import create_sandbox_nodes
+from portal.kit.security.actors import SYSTEM
+from scheduling.model.resources import Limit
+from tenants.access.models import User
+from tenants.access.services import service_accounts, users
+from tenants.organisation import services as organisation_services
+from tenants.organisation.models import Department, Project
+from tenants.quotas.services import quotas
+from tenants.quotas.services.quota_values import QuotaValues
 
 GPU = 1000
 NAME = "stack"
@@ -31,7 +34,7 @@ def found(wishes: dict[str, Any]) -> dict[str, Any]:
     if "server" not in wishes:
         size = {"count": wishes["nodes"], "gpus": 8, "cpu": 128, "memory": "2Ti", "gpu_type": "NVIDIA-H100-80GB-HBM3"}
         create_sandbox_nodes(cluster=pool.cluster, pool=pool, actor=SYSTEM, **size)
-    department = organisation.create_department(cluster=pool.cluster, name=NAME, actor=SYSTEM)
+    department = organisation_services.create_department(cluster=pool.cluster, name=NAME, actor=SYSTEM)
     values = QuotaValues(deserved=Limit(gpu=wishes["gpus"] * GPU * len(wishes["projects"]), cpu=None, memory=None))
     quotas.set_department_quota(department=department, node_pool=pool, values=values, actor=SYSTEM, reason="founding")
     projects = [_project(department, pool, name, wishes["gpus"]) for name in wishes["projects"]]
@@ -45,7 +48,7 @@ def found(wishes: dict[str, Any]) -> dict[str, Any]:
 def _cluster(wishes: dict[str, Any]) -> Cluster:
     if "server" not in wishes:
         return create_cluster(name=NAME, flavour="kai", backend="sandbox", actor=SYSTEM)
-    source = Entered(wishes["server"], ca=wishes["ca"], token=wishes["token"])
+    source = ConnectionFormData(wishes["server"], ca=wishes["ca"], token=wishes["token"])
     cluster, report = register_cluster(name=NAME, flavour="kube", source=source, actor=SYSTEM)
     if report.error or report.lacking:
         raise SystemExit(f"{report.error} {report.lacking}")
@@ -57,7 +60,7 @@ def _pool(cluster: Cluster) -> NodePool:
 
 
 def _project(department: Department, pool: NodePool, name: str, gpus: int) -> Project:
-    project = organisation.create_project(department=department, name=name, actor=SYSTEM)
+    project = organisation_services.create_project(department=department, name=name, actor=SYSTEM)
     values = QuotaValues(deserved=Limit(gpu=gpus * GPU, cpu=None, memory=None))
     quotas.set_project_quota(project=project, node_pool=pool, values=values, actor=SYSTEM, reason="founding")
     return project
@@ -66,7 +69,7 @@ def _project(department: Department, pool: NodePool, name: str, gpus: int) -> Pr
 def _admin(password: str) -> None:
     admin = User(username="admin", is_staff=True, is_superuser=True, email="admin@rung.example")
     admin.set_password(password)
-    people.save_user(user=admin, actor=SYSTEM)
+    users.save_user(user=admin, actor=SYSTEM)
 
 
 def main() -> None:

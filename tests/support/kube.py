@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import urllib3
 import yaml
 
-from clusters.ports import Kind, Manifest, ObjectRef
+from clusters.ports.gateway import Kind, Manifest, ObjectRef
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"

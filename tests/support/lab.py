@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.connections import Connection
-from clusters.rbac import manifests_for
-from clusters.services.connection_test import try_connection
+from clusters.connection.rules.rights import manifests_for
+from clusters.connection.services.connection_test import try_connection
+from clusters.ports.connection import Connection
 from tests.support import real
 from tests.support.kube import KubeClient
 from tests.support.order import unit_of

@@ -15,8 +15,8 @@ from xdist.scheduler import LoadScopeScheduling
 UNITS: Final[Sequence[Sequence[str]]] = (
     ("tests/faults/test_process_stack.py",),
     ("tests/faults/",),
-    ("tests/demo/test_the_main_job.py", "tests/demo/test_kill_minus_nine.py"),
-    ("tests/demo/test_the_lab.py",),
+    ("tests/portal/demo/test_main_job.py", "tests/portal/demo/test_kill_minus_nine.py"),
+    ("tests/portal/demo/test_lab.py",),
     ("tests/real/test_kueue.py",),
     ("tests/real/test_soak.py",),
     ("tests/real/test_gangs.py", "tests/real/test_model_agrees_with_gangs.py"),
@@ -24,11 +24,11 @@ UNITS: Final[Sequence[Sequence[str]]] = (
     ("tests/real/test_model_agrees_with_kube_scheduler.py",),
     ("tests/real/test_other_schedulers.py", "tests/real/test_switch.py"),
     ("tests/real/",),
-    ("tests/e2e/test_every_page.py",),
-    ("tests/demo/test_the_handles.py",),
-    ("tests/portal/test_broker.py",),
-    ("tests/e2e/",),
-    ("tests/clusters/test_reconcile_real.py", "tests/clusters/test_guard.py"),
+    ("tests/browser/test_every_page.py",),
+    ("tests/portal/demo/test_script_contract.py",),
+    ("tests/portal/kit/messaging/test_brokers.py",),
+    ("tests/browser/",),
+    ("tests/clusters/sync/reconcile/test_real_api_server.py", "tests/clusters/connection/test_admission_policy.py"),
 )
 """What waits most comes first. A path is a module or, with a slash, a folder; the first unit that has it counts."""
 

@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from portal.audit.models import AuditRecord
-from tenants.models import User
+from tenants.access.models import User
 
 
 def at_provider(client: Client, onward: str = "") -> str:

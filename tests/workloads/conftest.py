@@ -2,8 +2,8 @@
 
 import pytest
 
-from portal.core.actors import Actor, Channel
-from tenants.models import User
+from portal.kit.security.actors import Actor, Channel
+from tenants.access.models import User
 from tests.factories.cast import acting
 
 

@@ -4,27 +4,25 @@ Allowlist and rebuild, never filter: known fields are taken into a fresh object,
 JSON pointer. Pure: no database, no cluster, no clock.
 """
 
-from portal.core.strict.documents import Limits
-from workloads.intake.form_fields import FormFields
-from workloads.intake.forms import form_pointer, read_form
-from workloads.intake.metadata import another_category
-from workloads.intake.native import Native, read_count, read_native
-from workloads.intake.problems import IntakeRefused, Problem
-from workloads.intake.read import read_json, read_object, read_yaml
-from workloads.intake.scope import Explicit, Scope
-from workloads.intake.spec import PodRole, WorkloadSpec, check_pod_classes
+from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
+from portal.kit.security.strict_parsing.documents import DocumentProblem, ParseLimits
+from workloads.intake.rules.forms import FormFields, form_pointer, read_form
+from workloads.intake.rules.manifests import category_problem, read_json, read_object, read_yaml
+from workloads.intake.rules.native.reader import NativeBody, read_count, read_native
+from workloads.intake.rules.spec import PodRole, WorkloadSpec, check_pod_classes
+from workloads.intake.rules.values import Explicit, ProjectGrants
 
 __all__ = [
+    "DocumentProblem",
     "Explicit",
     "FormFields",
     "IntakeRefused",
-    "Limits",
-    "Native",
+    "NativeBody",
+    "ParseLimits",
     "PodRole",
-    "Problem",
-    "Scope",
+    "ProjectGrants",
     "WorkloadSpec",
-    "another_category",
+    "category_problem",
     "check_pod_classes",
     "form_pointer",
     "read_count",

@@ -4,46 +4,46 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rung_cli import templates
+from rung_cli import workload_templates
 from rung_cli.flags import OutputFlag, ProjectFlag
-from rung_cli.naming import project as find_project
-from rung_cli.natively import Kind, kind_of
-from rung_cli.output import Column, Columns
-from rung_cli.paging import rows
+from rung_cli.http.pagination import rows
+from rung_cli.lookup import project as find_project
+from rung_cli.native_submit import SubmissionKind, kind_of
+from rung_cli.output.formats import Columns, TableColumn
+from rung_cli.output.units import amount
 from rung_cli.session import session
-from rung_cli.words import amount
 
 PRIORITIES: Final[Columns] = (
-    Column("NAME", lambda row: row["name"]),
-    Column("VALUE", lambda row: row["value"], right=True),
-    Column("ALONE MEANS", lambda row: row.get("preemptibility")),
-    Column("SYNCED", lambda row: row["aggregatedPhase"]),
-    Column("DESCRIPTION", lambda row: row.get("description"), wide=100),
+    TableColumn("NAME", lambda row: row["name"]),
+    TableColumn("VALUE", lambda row: row["value"], right=True),
+    TableColumn("ALONE MEANS", lambda row: row.get("preemptibility")),
+    TableColumn("SYNCED", lambda row: row["aggregatedPhase"]),
+    TableColumn("DESCRIPTION", lambda row: row.get("description"), wide=100),
 )
 TYPES: Final[Columns] = (
-    Column("TYPE", lambda row: row["name"]),
-    Column("CATEGORY", lambda row: row.get("categoryName")),
-    Column("PRIORITY", lambda row: row.get("priorityName")),
-    Column("PREEMPTIBILITY", lambda row: row.get("preemptibility")),
-    Column("GROUP", lambda row: row["group"], wide=100),
+    TableColumn("TYPE", lambda row: row["name"]),
+    TableColumn("CATEGORY", lambda row: row.get("categoryName")),
+    TableColumn("PRIORITY", lambda row: row.get("priorityName")),
+    TableColumn("PREEMPTIBILITY", lambda row: row.get("preemptibility")),
+    TableColumn("GROUP", lambda row: row["group"], wide=100),
 )
 PROJECTS: Final[Columns] = (
-    Column("PROJECT", lambda row: row["name"]),
-    Column("DEPARTMENT", lambda row: (row.get("parent") or {}).get("name")),
-    Column("GPUS", lambda row: amount(_used(row).get("gpu")), right=True),
-    Column("DESERVED", lambda row: amount(row["totalResources"]["gpuQuota"]), right=True),
-    Column("NAMESPACE", lambda row: row["status"]["namespace"], wide=70),
-    Column("ID", lambda row: row["id"], wide=100),
+    TableColumn("PROJECT", lambda row: row["name"]),
+    TableColumn("DEPARTMENT", lambda row: (row.get("parent") or {}).get("name")),
+    TableColumn("GPUS", lambda row: amount(_used(row).get("gpu")), right=True),
+    TableColumn("DESERVED", lambda row: amount(row["totalResources"]["gpuQuota"]), right=True),
+    TableColumn("NAMESPACE", lambda row: row["status"]["namespace"], wide=70),
+    TableColumn("ID", lambda row: row["id"], wide=100),
 )
 TEMPLATES: Final[Columns] = (
-    Column("TEMPLATE", templates.name_of),
-    Column("TYPE", lambda row: kind_of(row).value),
-    Column("SCOPE", lambda row: row["meta"]["scopeType"]),
-    Column("IMAGE", lambda row: row["combinedSpec"].get("image"), wide=100),
-    Column("LACKS", lambda row: row["runnable"]["issue"], wide=120, style=lambda _row: "yellow"),
-    Column("BY", lambda row: row["meta"]["createdBy"], wide=80),
-    Column("DESCRIPTION", lambda row: row["meta"]["description"], wide=100),
-    Column("ID", lambda row: row["meta"]["id"], wide=160),
+    TableColumn("TEMPLATE", workload_templates.name_of),
+    TableColumn("TYPE", lambda row: kind_of(row).value),
+    TableColumn("SCOPE", lambda row: row["meta"]["scopeType"]),
+    TableColumn("IMAGE", lambda row: row["combinedSpec"].get("image"), wide=100),
+    TableColumn("LACKS", lambda row: row["runnable"]["issue"], wide=120, style=lambda _row: "yellow"),
+    TableColumn("BY", lambda row: row["meta"]["createdBy"], wide=80),
+    TableColumn("DESCRIPTION", lambda row: row["meta"]["description"], wide=100),
+    TableColumn("ID", lambda row: row["meta"]["id"], wide=160),
 )
 Search = Annotated[str, typer.Option(help="Part of a name.")]
 
@@ -84,7 +84,7 @@ def list_templates(
     *,
     project: ProjectFlag = "",
     everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="Wherever they hold.")] = False,
-    kind: Annotated[Kind | None, typer.Option("--type", help="Of this type only.")] = None,
+    kind: Annotated[SubmissionKind | None, typer.Option("--type", help="Of this type only.")] = None,
     search: Search = "",
     output: OutputFlag = None,
 ) -> None:
@@ -95,11 +95,11 @@ def list_templates(
     held = session(ctx)
     out = held.output(output)
     owner = "" if everywhere else held.project(project)
-    found = [each for each in templates.list_of(held.api, search) if kind in {None, kind_of(each)}]
+    found = [each for each in workload_templates.list_of(held.api, search) if kind in {None, kind_of(each)}]
     if owner:
         known = find_project(held.api, owner)
-        found = [each for each in found if templates.holds_in(each, known)]
-    out.rows(found, TEMPLATES, name=templates.name_of, empty="There are no templates.")
+        found = [each for each in found if workload_templates.holds_in(each, known)]
+    out.rows(found, TEMPLATES, name=workload_templates.name_of, empty="There are no templates.")
 
 
 def _name(row: Any) -> str:

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rung_cli.errors import Misused, Refused
+from rung_cli.errors import ApiError, UsageError
 from rung_cli.flags import OutputFlag, ProjectFlag, Workload
-from rung_cli.naming import absent
-from rung_cli.naming import workload as find_workload
-from rung_cli.notes import note
-from rung_cli.output import Format, Output
+from rung_cli.http.client import Api
+from rung_cli.lookup import not_found
+from rung_cli.lookup import workload as find_workload
+from rung_cli.output.formats import Format, Output
+from rung_cli.output.stderr import note
 from rung_cli.session import session
-from rung_cli.signing import Api
 
 MOST: Final = 3000
 ENDED: Final = frozenset({"Completed", "Failed", "Stopped", "Deleting"})
@@ -44,7 +44,7 @@ def logs(
     asked = {key: value for key, value in {"pod": pod, "container": container}.items() if value}
     whole = out.format in {Format.JSON, Format.YAML}
     if whole and follow:
-        raise Misused("What is followed has no end to print whole: leave out -f, or -o.")
+        raise UsageError("What is followed has no end to print whole: leave out -f, or -o.")
     if whole:
         out.data(held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **asked))
     elif follow:
@@ -55,9 +55,9 @@ def logs(
 
 def _once(out: Output, answer: Mapping[str, Any]) -> None:
     if answer["pod"] is None:
-        raise absent("It has no pod yet, so it has said nothing.")
+        raise not_found("It has no pod yet, so it has said nothing.")
     if answer["trouble"]:
-        raise Refused(f"{answer['pod']}: {answer['trouble']}", status=409)
+        raise ApiError(f"{answer['pod']}: {answer['trouble']}", status=409)
     if answer["cut"]:
         note(f"Earlier lines of {answer['pod']} are left out: --tail N, up to {MOST}.")
     out.names(answer["lines"])

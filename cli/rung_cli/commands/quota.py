@@ -6,13 +6,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rung_cli.declared import UNITS as MEMORY
 from rung_cli.flags import OutputFlag, ProjectFlag
-from rung_cli.naming import project as find_project
-from rung_cli.output import Column, Columns, Format
-from rung_cli.paging import rows
+from rung_cli.http.pagination import rows
+from rung_cli.lookup import project as find_project
+from rung_cli.manifests.organisation import UNITS as MEMORY
+from rung_cli.output.formats import Columns, Format, TableColumn
+from rung_cli.output.units import amount, limit
 from rung_cli.session import session
-from rung_cli.words import amount, limit
 
 UNITS: Final = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "GB of memory"}
 DIVISORS: Final = {"gpu": 1.0, "cpu": 1000.0, "memory": 1000.0}
@@ -28,18 +28,20 @@ class Resource(StrEnum):
 
 
 QUOTA: Final[Columns] = (
-    Column("PROJECT", lambda row: row["project"]),
-    Column("POOL", lambda row: row["pool"]),
-    Column("DESERVED", lambda row: amount(row["deserved"]), right=True),
-    Column("LIMIT", lambda row: limit(row["limit"]), right=True),
-    Column("IN USE", lambda row: amount(row["allocated"]), right=True),
-    Column("NEVER EVICTED", lambda row: amount(row["nonPreemptible"]), right=True, wide=75),
-    Column("WAITING", lambda row: amount(row["waiting"]), right=True),
-    Column("BORROWED", lambda row: amount(row["borrowed"]) if row["borrowed"] else "", right=True, wide=80,
-           style=lambda row: "yellow" if row["borrowed"] else ""),
-    Column("CAN START", lambda row: "" if row["canStart"] is None else amount(row["canStart"]), right=True, wide=90),
-    Column("WEIGHT", lambda row: amount(row["weight"]), right=True, wide=100),
-    Column("RANK", lambda row: row["rank"], wide=100),
+    TableColumn("PROJECT", lambda row: row["project"]),
+    TableColumn("POOL", lambda row: row["pool"]),
+    TableColumn("DESERVED", lambda row: amount(row["deserved"]), right=True),
+    TableColumn("LIMIT", lambda row: limit(row["limit"]), right=True),
+    TableColumn("IN USE", lambda row: amount(row["allocated"]), right=True),
+    TableColumn("NEVER EVICTED", lambda row: amount(row["nonPreemptible"]), right=True, wide=75),
+    TableColumn("WAITING", lambda row: amount(row["waiting"]), right=True),
+    TableColumn("BORROWED", lambda row: amount(row["borrowed"]) if row["borrowed"] else "", right=True, wide=80,
+                style=lambda row: "yellow" if row["borrowed"] else ""),
+    TableColumn(
+        "CAN START", lambda row: "" if row["canStart"] is None else amount(row["canStart"]), right=True, wide=90
+    ),
+    TableColumn("WEIGHT", lambda row: amount(row["weight"]), right=True, wide=100),
+    TableColumn("RANK", lambda row: row["rank"], wide=100),
 )  # fmt: skip
 
 

@@ -9,17 +9,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rung_cli.errors import Misused, Refused, TimedOut
-from rung_cli.files import write_text
+from rung_cli.config.files import write_text
+from rung_cli.errors import ApiError, TimedOut, UsageError
 from rung_cli.flags import OutputFlag
-from rung_cli.naming import absent, is_id
-from rung_cli.naming import project as find_project
-from rung_cli.notes import confirm, note, progress
-from rung_cli.output import Column, Columns, Format
-from rung_cli.paging import rows
+from rung_cli.http.client import Api
+from rung_cli.http.pagination import rows
+from rung_cli.lookup import is_id, not_found
+from rung_cli.lookup import project as find_project
+from rung_cli.output.formats import Columns, Format, TableColumn
+from rung_cli.output.stderr import confirm, note, progress
+from rung_cli.output.units import age, clock, moment
 from rung_cli.session import session
-from rung_cli.signing import Api
-from rung_cli.words import age, clock, moment
 
 PATH: Final = "v1/org-unit/reports"
 DAY: Final = timedelta(days=1)
@@ -30,7 +30,7 @@ STYLES: Final = {"Ready": "green", "Failed": "red"}
 Report = Mapping[str, Any]
 
 
-class Each(StrEnum):
+class ReportGrouping(StrEnum):
     """What `--by` takes."""
 
     PROJECT = "project"
@@ -40,20 +40,20 @@ class Each(StrEnum):
 
 
 GROUPS: Final = {
-    Each.PROJECT: "Project",
-    Each.DEPARTMENT: "Department",
-    Each.NODE_POOL: "Nodepool",
-    Each.CLUSTER: "Cluster",
+    ReportGrouping.PROJECT: "Project",
+    ReportGrouping.DEPARTMENT: "Department",
+    ReportGrouping.NODE_POOL: "Nodepool",
+    ReportGrouping.CLUSTER: "Cluster",
 }
 REPORTS: Final[Columns] = (
-    Column("NAME", lambda row: row["name"]),
-    Column("FROM", lambda row: _day(row["start"])),
-    Column("TO", lambda row: _day(row["end"], last=True)),
-    Column("FOR EACH", lambda row: row["groupBy"] or GROUPS[Each.CLUSTER]),
-    Column("OF", lambda row: ", ".join(row["filterBy"]), wide=90),
-    Column("STATUS", lambda row: row["status"], style=lambda row: STYLES.get(row["status"], "yellow")),
-    Column("AGE", lambda row: age(row["createdAt"]), right=True),
-    Column("ID", lambda row: row["id"], wide=130),
+    TableColumn("NAME", lambda row: row["name"]),
+    TableColumn("FROM", lambda row: _day(row["start"])),
+    TableColumn("TO", lambda row: _day(row["end"], last=True)),
+    TableColumn("FOR EACH", lambda row: row["groupBy"] or GROUPS[ReportGrouping.CLUSTER]),
+    TableColumn("OF", lambda row: ", ".join(row["filterBy"]), wide=90),
+    TableColumn("STATUS", lambda row: row["status"], style=lambda row: STYLES.get(row["status"], "yellow")),
+    TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
+    TableColumn("ID", lambda row: row["id"], wide=130),
 )
 Named = Annotated[str, typer.Argument(metavar="REPORT", help="Name or id; the newest of several of one name.")]
 Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds that it may take. Forever when absent.")]
@@ -91,7 +91,7 @@ def make(
         datetime | None,
         typer.Option("--to", formats=DAYS, metavar="DAY", help="Last day, which is in it; without it today."),
     ] = None,
-    by: Annotated[Each, typer.Option(help="What a line is of.")] = Each.PROJECT,
+    by: Annotated[ReportGrouping, typer.Option(help="What a line is of.")] = ReportGrouping.PROJECT,
     project: Annotated[str, typer.Option("--project", "-p", help="Of this project only, by name or id.")] = "",
     department: Annotated[str, typer.Option(help="Of this department only.")] = "",
     cluster: Annotated[str, typer.Option(help="Of this cluster only, by name or id.")] = "",
@@ -165,14 +165,14 @@ def _found(api: Api, name: str) -> Report:
         return known
     named = [each for each in _all(api) if each["name"] == name]
     if not named:
-        raise absent(f"You have no report {name}.")
+        raise not_found(f"You have no report {name}.")
     if len(named) > 1:
         note(f"You have {len(named)} reports {name}; this is the newest, of {clock(named[0]['createdAt'])}.")
     return named[0]
 
 
 def _made(api: Api, report: Report, timeout: float | None) -> Report:
-    """As soon as it is Ready. Refused where it has failed, TimedOut where it takes longer."""
+    """As soon as it is Ready. ApiError where it has failed, TimedOut where it takes longer."""
     ends, pause, now = None if timeout is None else time.monotonic() + timeout, FIRST, report
     while now["status"] not in {"Ready", "Failed"}:
         progress(f"{now['name']}: {now['status']} …")
@@ -184,7 +184,7 @@ def _made(api: Api, report: Report, timeout: float | None) -> Report:
         now = api.get(f"{PATH}/{report['id']}")
     progress("")
     if now["status"] == "Failed":
-        raise Refused(f"{now['name']} has failed: {now['statusMessage']}", status=409)
+        raise ApiError(f"{now['name']} has failed: {now['statusMessage']}", status=409)
     return now
 
 
@@ -194,7 +194,7 @@ def _stretch(first: datetime | None, last: datetime | None) -> dict[str, str]:
     end = last.replace(tzinfo=UTC) if last else now.replace(hour=0, minute=0, second=0, microsecond=0)
     start = first.replace(tzinfo=UTC) if first else end - 6 * DAY
     if end < start:
-        raise Misused(f"--to {end:%Y-%m-%d} is before --from {start:%Y-%m-%d}.")
+        raise UsageError(f"--to {end:%Y-%m-%d} is before --from {start:%Y-%m-%d}.")
     until = min(end + DAY, now) if start < now else end + DAY
     return {"start": start.isoformat(), "end": until.isoformat()}
 

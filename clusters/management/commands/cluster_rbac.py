@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from clusters.flavours import FLAVOURS
-from clusters.rbac import ACCOUNT, NAMESPACE, as_yaml
+from clusters.connection.rules.rights import ACCOUNT, NAMESPACE, as_yaml
+from clusters.flavours.registry import FLAVOURS
 
 
 class Command(BaseCommand):

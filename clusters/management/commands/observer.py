@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from clusters.observer import Observer
-from portal.core.collector import calm_collector
+from clusters.watch.services.observer import Observer
+from portal.kit.messaging.gc_tuning import tune_gc
 
 
 class Command(BaseCommand):
@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Loop until told to stop."""
-        calm_collector()
+        tune_gc()
         observer = Observer()
 
         def end(_number: int, _frame: FrameType | None) -> None:

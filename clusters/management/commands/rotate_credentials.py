@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from clusters.sealing import NoKey, new_key
-from clusters.services.credentials import rotate_credentials
-from portal.core.actors import SYSTEM, Actor, Channel
+from clusters.connection.services.gateways import rotate_credentials
+from portal.kit.security.actors import SYSTEM, Actor, Channel
+from portal.kit.security.encryption import NoEncryptionKey, new_key
 
 OPERATOR = Actor(SYSTEM.kind, SYSTEM.id, SYSTEM.name, Channel.COMMAND)
 
@@ -28,7 +28,7 @@ class Command(BaseCommand):
             return
         try:
             done = rotate_credentials(actor=OPERATOR)
-        except (NoKey, ValueError) as error:
+        except (NoEncryptionKey, ValueError) as error:
             raise CommandError(f"RUNG_CREDENTIAL_KEYS holds no usable key: {error}") from error
         self.stdout.write(f"{done.renewed} sealed anew, {done.current} were already, {done.broken} do not open.")
         if done.broken:

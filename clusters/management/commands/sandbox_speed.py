@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from clusters.models import SandboxClock
-from clusters.services.sandbox import set_speed
-from portal.core.actors import SYSTEM, Actor, Channel
+from clusters.sandbox.models import SandboxClock
+from clusters.sandbox.services.simulation import set_speed
+from portal.kit.security.actors import SYSTEM, Actor, Channel
 
 OPERATOR = Actor(SYSTEM.kind, SYSTEM.id, SYSTEM.name, Channel.COMMAND)
 

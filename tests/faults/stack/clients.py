@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 
-from tests.demo.web import Answer, Caller
 from tests.factories.workloads import job
+from tests.portal.demo.web import Answer, Caller
 from tests.support.processes import eventually
 from tests.support.stack import Stack
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from clusters.rbac import manifests_for
+from clusters.connection.rules.rights import manifests_for
 from tests.support.faultproxy import FaultProxy
 from tests.support.faults import Status
 from tests.support.kube import KubeError

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
-from clusters.ports import Manifest
+from clusters.ports.gateway import Manifest
 from tests.real.scenarios.quotas import Answer, Branch, Job, Leaf, Quotas
 from tests.support.kube import KubeClient
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from scheduling.cycle import preview
-from scheduling.decisions import Outcome
-from scheduling.model import Node, Pod, PodGroup, Snapshot
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import Outcome
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode
 from tests.real.scenarios.plain import Kind, PodPlan, Scenario, Verdict
 
 SELECTED = {"choice": "yes"}
@@ -28,7 +28,7 @@ def foretell_earlier(scenario: Scenario) -> Verdict:
 def start(scenario: Scenario) -> Snapshot:
     """The scenario before anybody comes."""
     nodes = tuple(
-        Node(
+        SnapshotNode(
             name=node.name,
             pool="default",
             capacity=node.capacity,

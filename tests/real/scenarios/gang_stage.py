@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from clusters.ports import Manifest
+from clusters.ports.gateway import Manifest
 from tests.real.scenarios import objects
 from tests.real.scenarios.gangs import GangPlan, GangScenario
 from tests.real.scenarios.plain import NAMESPACES, Kind, Scenario

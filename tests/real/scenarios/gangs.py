@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduling.resources import Resources
+from scheduling.model.resources import Resources
 from tests.real.scenarios.generator import Draw
 from tests.real.scenarios.plain import NAMESPACES, NodePlan, PodPlan, Scenario
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from scheduling.resources import Resources
+from scheduling.model.resources import Resources
 from tests.real.scenarios.plain import NAMESPACES, NodePlan, PodPlan, Scenario
 
 DICTIONARY: Final = (25, 40, 65, 80, 90, 125, 150)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from scheduling.cycle import cycle
-from scheduling.decisions import Evict, Kind, Start
+from scheduling.forecast.cycle import cycle
+from scheduling.model.decisions import Evict, OutcomeKind, Start
 from tests.real.scenarios.kai_plans import (
     FAMILIES,
     LATER,
@@ -21,7 +21,13 @@ from tests.real.scenarios.kai_plans import (
 
 MOST: Final = 5
 TRIES: Final = 40
-KINDS: Final = (Kind.PLACED, Kind.PREEMPTS, Kind.RECLAIMS, Kind.CONSOLIDATES, Kind.PENDING)
+KINDS: Final = (
+    OutcomeKind.PLACED,
+    OutcomeKind.PREEMPTS,
+    OutcomeKind.RECLAIMS,
+    OutcomeKind.CONSOLIDATES,
+    OutcomeKind.PENDING,
+)
 NUMBERS: Final = "0123456789abcdef"  # names decide between what is of one second
 
 
@@ -46,7 +52,7 @@ def _plan(dice: Random, seed: int, family: str) -> Plan:
         if not _others_rest(plan):
             continue
         found = plan
-        if len(waiting) == MOST or outcome_of(plan, consolidates=True).kind is not Kind.PENDING:
+        if len(waiting) == MOST or outcome_of(plan, consolidates=True).kind is not OutcomeKind.PENDING:
             break
         waiting.append(replace(plan.candidate, name=f"w{NUMBERS[len(work) + len(waiting)]}"))
     return found

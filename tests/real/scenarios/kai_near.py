@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from clusters.topologies import HOSTNAME
-from scheduling.decisions import Kind
+from clusters.flavours.objects import HOSTNAME
+from scheduling.model.decisions import OutcomeKind
 from tests.real.scenarios.kai_plans import PRIORITIES, Plan, Share, Work, outcome_of
 
 BLOCK: Final = "example.com/block"
@@ -16,11 +16,11 @@ RACK: Final = "example.com/rack"
 FAMILIES: Final = ("racks", "blocks and racks", "gangs beside gangs", "moved", "moved by racks")
 TRIES: Final = 40
 MOST: Final = 10
-WISHES: Final[Mapping[str, tuple[Kind, ...]]] = {
-    "moved": (Kind.CONSOLIDATES, Kind.CONSOLIDATES, Kind.PENDING),
-    "moved by racks": (Kind.CONSOLIDATES, Kind.CONSOLIDATES, Kind.PENDING),
+WISHES: Final[Mapping[str, tuple[OutcomeKind, ...]]] = {
+    "moved": (OutcomeKind.CONSOLIDATES, OutcomeKind.CONSOLIDATES, OutcomeKind.PENDING),
+    "moved by racks": (OutcomeKind.CONSOLIDATES, OutcomeKind.CONSOLIDATES, OutcomeKind.PENDING),
 }
-KINDS: Final = (Kind.PLACED, Kind.PREEMPTS, Kind.RECLAIMS, Kind.PENDING)
+KINDS: Final = (OutcomeKind.PLACED, OutcomeKind.PREEMPTS, OutcomeKind.RECLAIMS, OutcomeKind.PENDING)
 
 
 def near(seed: int) -> Plan:

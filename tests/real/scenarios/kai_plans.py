@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from scheduling.cycle import cycle, preview
-from scheduling.decisions import Cause, Decision, Evict, Kind, Outcome, Start
-from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
-from scheduling.reasons import Reason
-from scheduling.resources import Limit, Resources
+from scheduling.forecast.cycle import cycle, preview
+from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeKind, Start
+from scheduling.model.reasons import Reason
+from scheduling.model.resources import Limit, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
 
 PRIORITIES: Final = (25, 40, 65, 80, 90, 125, 150)
 RANKS: Final = (80, 100, 100, 120)
@@ -137,7 +137,7 @@ def foretell(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, 
         snapshot = _carried_out(snapshot, decisions)
     went = frozenset((name, count, cause) for (name, cause), count in victims.items())
     reason = found.pend.reason.value if found.pend and found.pend.reason in SAID else ""
-    here = plan.domain(found.placements.values()) if found.kind is Kind.PLACED else ""
+    here = plan.domain(found.placements.values()) if found.kind is OutcomeKind.PLACED else ""
     return Answer(kind_of(went) if went else found.kind, went, reason, here)
 
 
@@ -254,7 +254,7 @@ def outcome_of(
 def before(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, consolidates: bool = False) -> Snapshot:
     """What there is when the candidate comes."""
     nodes = tuple(
-        Node(name, "default", Resources.of(gpu=gpus), labels=plan.labels(name), order=order)
+        SnapshotNode(name, "default", Resources.of(gpu=gpus), labels=plan.labels(name), order=order)
         for order, (name, gpus) in enumerate(plan.nodes.items())
     )
     queues = tuple(map(_queue, plan.queues, range(len(plan.queues))))

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from clusters.ports import Manifest
-from scheduling.resources import Resources
+from clusters.ports.gateway import Manifest
+from scheduling.model.resources import Resources
 from tests.real.scenarios.generator import VALUES
 from tests.real.scenarios.plain import NAMESPACES, NodePlan, PodPlan, Scenario
 

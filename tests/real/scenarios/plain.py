@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduling.resources import Resources
+from scheduling.model.resources import Resources
 
 NAMESPACES = ("agree-a", "agree-b", "agree-c")
 

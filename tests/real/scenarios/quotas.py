@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from scheduling.cycle import preview
-from scheduling.decisions import Kind, Outcome
-from scheduling.model import Pod, PodGroup, Policy, Queue, Snapshot
-from scheduling.resources import Limit, Resources
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import Outcome, OutcomeKind
+from scheduling.model.resources import Limit, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Queue, QueuePreemptionPolicy, Snapshot
 
 PRIORITIES: Final = (25, 40, 65, 80, 90, 125, 150)
 JOBS: Final = 6
@@ -34,8 +34,8 @@ class Leaf:
     cohort: str | None
     nominal: int
     borrowing: int | None = None
-    preempts: Policy = Policy.LOWER
-    reclaims: Policy = Policy.ANY
+    preempts: QueuePreemptionPolicy = QueuePreemptionPolicy.LOWER
+    reclaims: QueuePreemptionPolicy = QueuePreemptionPolicy.ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def scenario(seed: int) -> Quotas:
     jobs: list[Job] = []
     for _try in range(TRIES):
         job = _job(chance, f"j{len(jobs)}", leaves)
-        if len(jobs) < JOBS and _foretold(branches, leaves, jobs, job).kind is Kind.PLACED:
+        if len(jobs) < JOBS and _foretold(branches, leaves, jobs, job).kind is OutcomeKind.PLACED:
             jobs.append(job)
     candidate = _job(chance, "candidate", leaves)
     for _try in range(chance.choice([0, TRIES])):  # every other one had better evict somebody
@@ -104,8 +104,8 @@ def _tree(chance: Random, family: str) -> tuple[tuple[Branch, ...], tuple[Leaf, 
     plain = tuple(_leaf(chance, index, home, bound) for index, home in enumerate(homes))
     if family != "other policies":
         return (), plain
-    inside = [Policy.NEVER, Policy.LOWER, Policy.LOWER_OR_NEWER]
-    others = [Policy.NEVER, Policy.LOWER, Policy.ANY]
+    inside = [QueuePreemptionPolicy.NEVER, QueuePreemptionPolicy.LOWER, QueuePreemptionPolicy.LOWER_OR_NEWER]
+    others = [QueuePreemptionPolicy.NEVER, QueuePreemptionPolicy.LOWER, QueuePreemptionPolicy.ANY]
     own = ((leaf, chance.choice(inside), chance.choice(others)) for leaf in plain)
     return (), tuple(
         Leaf(leaf.name, leaf.cohort, leaf.nominal, leaf.borrowing, preempts, reclaims)

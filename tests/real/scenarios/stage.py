@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from clusters.ports import Manifest
+from clusters.ports.gateway import Manifest
 from tests.real.scenarios import objects
 from tests.real.scenarios.plain import NAMESPACES, Kind, PodPlan, Scenario, Verdict
 from tests.support.kube import MERGE, KubeClient, KubeError

@@ -6,10 +6,10 @@ from itertools import permutations, zip_longest
 from random import Random
 from typing import Final
 
-from scheduling.cycle import preview
-from scheduling.decisions import TOO_YOUNG, Outcome
-from scheduling.model import Node, Pod, PodGroup, Queue, Snapshot
-from scheduling.resources import Limit, Resources
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Outcome
+from scheduling.model.resources import Limit, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
 
 PRIORITIES: Final = (25, 40, 65, 80, 90, 125, 150)
 RANKS: Final = {"low": 90, "medium-low": 100, "high": 130}
@@ -128,12 +128,12 @@ def _asked(plan: Contest, team: Team) -> Outcome:
 def snapshot(plan: Contest) -> Snapshot:
     """The scenario before its candidate comes."""
     nodes = tuple(
-        Node(name, "default", Resources.of(gpu=gpus, cpu=192, memory="2Ti"), labels={RACK: rack}, order=order)
+        SnapshotNode(name, "default", Resources.of(gpu=gpus, cpu=192, memory="2Ti"), labels={RACK: rack}, order=order)
         for order, ((name, gpus), rack) in enumerate(zip_longest(plan.nodes, plan.racks, fillvalue=""))
     )
     queues = (queue(shelf, created) for created, shelf in enumerate((*plan.departments, *plan.projects)))
     groups = (group(team, start) for start, team in enumerate(plan.teams))
-    spared = frozenset(TOO_YOUNG.values())  # as the lab configures it
+    spared = frozenset(INSIDE_MIN_RUNTIME.values())  # as the lab configures it
     return Snapshot(nodes, tuple(queues), tuple(groups), now=GROUPS, leaves_out=spared)
 
 

@@ -13,11 +13,19 @@ from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
-from clusters.flavours.volcano import GROUP, MIN_RUNTIME, PREEMPTABLE, QUEUE, SCHEDULER, queue_manifest
-from clusters.flavours.volcano_domains import hyper_nodes
-from clusters.kinds_core import NODE, POD, PRIORITY_CLASS, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
-from clusters.ports import Domain, Manifest, ObjectRef, PoolSpec, QueueSpec
-from scheduling.resources import Limit
+from clusters.flavours.volcano.flavour import (
+    GROUP,
+    MIN_RUNTIME,
+    PREEMPTABLE,
+    QUEUE,
+    SCHEDULER,
+    hyper_nodes,
+    queue_manifest,
+)
+from clusters.ports.flavour import PoolSpec, QueueSpec, TopologyDomain
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import NODE, POD, PRIORITY_CLASS, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from scheduling.model.resources import Limit
 from tests.real.scenarios.volcano_plans import PRIORITIES, RACK, Contest, Ruling, Shelf, Team
 from tests.support.kube import KubeClient, KubeError
 
@@ -189,7 +197,9 @@ def _node(plan: Contest, name: str, gpus: int) -> Manifest:
 def _pool(plan: Contest) -> PoolSpec:
     """The racks of a scenario's nodes, as Rung has seen them."""
     nodes = [(_name(plan, name), rack) for (name, _gpus), rack in zip(plan.nodes, plan.racks, strict=False)]
-    domains = (Domain((rack,), tuple(name for name, there in nodes if there == rack)) for rack in sorted({*plan.racks}))
+    domains = (
+        TopologyDomain((rack,), tuple(name for name, there in nodes if there == rack)) for rack in sorted({*plan.racks})
+    )
     return PoolSpec(_name(plan, "racks"), MARK, "yes", topology_levels=(RACK,), domains=tuple(domains))
 
 

@@ -1,0 +1,205 @@
+"""`list`, `describe`, `events`: what there is, and why it is so."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.commands.submission_output import SOURCES, remarks
+from rung_cli.errors import UsageError
+from rung_cli.flags import OutputFlag, ProjectFlag, Workload
+from rung_cli.http.client import Api
+from rung_cli.http.pagination import rows
+from rung_cli.lookup import workload as find_workload
+from rung_cli.output.formats import Columns, Format, Output, TableColumn
+from rung_cli.output.stderr import note
+from rung_cli.output.units import age, amount, clock, phase_style
+from rung_cli.session import session
+
+WORKLOADS: Final[Columns] = (
+    TableColumn("NAME", lambda row: row["name"]),
+    TableColumn("PROJECT", lambda row: row["projectName"]),
+    TableColumn("TYPE", lambda row: row["type"], wide=90),
+    TableColumn("PHASE", lambda row: row["phase"], style=phase_style),
+    TableColumn("PRIORITY", lambda row: f"{row['priorityClassName']} {row['priority']}"),
+    TableColumn("EVICTABLE", lambda row: "yes" if row["preemptible"] else "no", wide=105),
+    TableColumn("GPUS", lambda row: amount(row["workloadRequestedResources"]["gpu"]["request"]), right=True),
+    TableColumn("POOL", lambda row: ", ".join(row["currentNodePools"] or row["requestedNodePools"]), wide=110),
+    TableColumn("BY", lambda row: row["submittedBy"], wide=100),
+    TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
+)
+PODS: Final[Columns] = (
+    TableColumn("POD", lambda row: row["name"]),
+    TableColumn("PHASE", lambda row: row["k8sPhase"]),
+    TableColumn("NODE", lambda row: row.get("nodeName")),
+    TableColumn("GPUS", lambda row: amount(row["requestedResources"]["gpu"]["request"]), right=True),
+    TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
+)
+EVENTS: Final[Columns] = (
+    TableColumn("WHEN", lambda row: clock(row["at"])),
+    TableColumn("WHAT", lambda row: row["what"], style=lambda row: "yellow" if row["type"] == "Warning" else ""),
+    TableColumn("OF", lambda row: row["of"], wide=100),
+    TableColumn("MESSAGE", lambda row: row["message"]),
+)
+FEW: Final = 50
+LATEST: Final = 5
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    app.command("list")(list_workloads)
+    app.command()(describe)
+    app.command()(events)
+
+
+def list_workloads(
+    ctx: typer.Context,
+    *,
+    project: ProjectFlag = "",
+    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects, whichever is meant.")] = False,
+    phase: Annotated[str, typer.Option(help="Such as Running or Pending.")] = "",
+    kind: Annotated[str, typer.Option("--type", help="Such as Training.")] = "",
+    priority: Annotated[str, typer.Option(help="Such as high.")] = "",
+    by: Annotated[str, typer.Option(help="Who submitted it.")] = "",
+    search: Annotated[str, typer.Option(help="Part of a name.")] = "",
+    where: Annotated[
+        list[str] | None, typer.Option("--filter", help="As REST has it: createdAt>=2026-01-01. Repeat it.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="Field; with a minus before it the other way round.")] = "",
+    deleted: Annotated[bool, typer.Option("--deleted", help="Only deleted ones.")] = False,
+    failed_to_apply: Annotated[bool, typer.Option("--failed-to-apply", help="Only those that can be retried.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = FEW,
+    all_of_them: Annotated[bool, typer.Option("--all", "-a", help="All, page after page.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """List workloads, newest first."""
+    held = session(ctx)
+    out = held.output(output)
+    owner = "" if everywhere else held.project(project)
+    asked = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
+    query = _query([f"{name}=={value}" for name, value in asked.items() if value] + (where or []), sort, search)
+    flags = {"deleted": deleted, "failedToApply": failed_to_apply}
+    most = None if all_of_them else limit
+    # one more than is shown tells whether there are more
+    beyond = None if most is None else most + 1
+    found = rows(held.api, "v1/workloads", "workloads", most=beyond, query={**query, **flags})
+    shown = found if most is None else found[:most]
+    out.rows(shown, WORKLOADS, name=lambda row: f"{row['projectName']}/{row['name']}", empty="No workloads.")
+    if len(found) > len(shown):
+        note(f"There are more than these {len(shown)}: --all or --limit N.")
+
+
+def describe(ctx: typer.Context, name: Workload, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
+    """One workload: its state and why, its values and their sources, its pods, what happened last."""
+    held = session(ctx)
+    out = held.output(output)
+    found = find_workload(held.api, name, held.project(project))
+    path = f"v1/workloads/{found['id']}"
+    submitted = held.api.get(f"v2/workloads/{found['id']}")
+    whole = {
+        **held.api.get(path),
+        "submitted": submitted["workload"],
+        "syncInfo": submitted["syncInfo"],
+        "pods": held.api.get(f"{path}/pods", limit=50)["pods"],
+        "history": held.api.get(f"{path}/history", limit=LATEST)["records"],
+    }
+    out.one(whole, name=f"{found['projectName']}/{found['name']}", human=lambda: _describe(out, whole))
+
+
+def events(
+    ctx: typer.Context,
+    name: Workload,
+    *,
+    project: ProjectFlag = "",
+    limit: Annotated[int, typer.Option(min=1, max=500, help="The latest so many.")] = FEW,
+    output: OutputFlag = None,
+) -> None:
+    """What happened to a workload, in Rung and on its cluster, oldest first."""
+    held = session(ctx)
+    out = held.output(output)
+    if out.format is Format.NAME:
+        raise UsageError("Events have no names.")
+    found = find_workload(held.api, name, held.project(project))
+    out.rows(_happenings(held.api, found["id"], limit), EVENTS, name=str, empty="Nothing has happened yet.")
+
+
+def _query(conditions: list[str], sort: str, search: str) -> dict[str, str]:
+    if any("," in each for each in conditions):
+        raise UsageError("A condition cannot hold a comma; give several of them.")
+    query = {"filterBy": ",".join(conditions), "search": search}
+    if sort:
+        query |= {"sortBy": sort.lstrip("-"), "sortOrder": "desc" if sort.startswith("-") else "asc"}
+    return {name: value for name, value in query.items() if value}
+
+
+def _happenings(api: Api, workload_id: str, limit: int) -> list[dict[str, str]]:
+    """Rung's history and the cluster's events as one list."""
+    path = f"v1/workloads/{workload_id}"
+    told = [_record(each) for each in api.get(f"{path}/history", limit=limit)["records"]]
+    seen = [_event(each) for each in api.get(f"{path}/events", limit=limit)["events"]]
+    return sorted(told + seen, key=lambda each: each["at"])[-limit:]
+
+
+def _record(record: Mapping[str, Any]) -> dict[str, str]:
+    at, spec = record["meta"]["creationTimestamp"], record["spec"]
+    if "phaseUpdate" not in spec:
+        return {**_event(spec["event"]), "at": at, "of": spec["event"]["source"]}
+    change = spec["phaseUpdate"]
+    return {"at": at, "what": change["phase"], "of": "rung", "type": "Phase", "message": change["phaseMessage"]}
+
+
+def _event(event: Mapping[str, Any]) -> dict[str, str]:
+    involved = event.get("involvedObject") or {}
+    of = f"{involved.get('kind', '')} {involved.get('name', '')}".strip()
+    what = event.get("reason") or event["type"]
+    return {"at": event["createdAt"], "what": what, "of": of, "type": event["type"], "message": event["message"]}
+
+
+def _describe(out: Output, found: Mapping[str, Any]) -> None:
+    out.line(f"{found['projectName']}/{found['name']}", style="bold")
+    out.pairs(_standing(found) + _values(found))
+    metadata = found["submitted"]["metadata"]
+    remarks(out, metadata.get("discarded") or [], metadata.get("warnings") or [])
+    if found["pods"]:
+        out.line()
+        out.table(found["pods"], PODS)
+    if found["history"]:
+        out.line()
+        out.table([_record(each) for each in reversed(found["history"])], EVENTS)
+
+
+def _standing(found: Mapping[str, Any]) -> list[tuple[str, object]]:
+    sync = found["syncInfo"]
+    why = [each["userMessage"] for each in found.get("pendingSchedulingMessages") or []]
+    return [
+        ("Phase", f"{found['phase']} since {clock(found['phaseUpdatedAt'])}"),
+        ("Why", "\n".join(why) or found["phaseMessage"]),
+        ("Type", f"{found['type']} ({found['category']})" if found["category"] else found["type"]),
+        ("Department", found["departmentName"]),
+        ("Submitted", f"{clock(found['createdAt'])} by {found['submittedBy']}"),
+        ("Ended", clock(found.get("completedAt"))),
+        ("Deleted", clock(found.get("deletedAt"))),
+        ("On the cluster", sync["status"] + (f": {sync['message']}" if sync["message"] else "")),
+        ("Id", found["id"]),
+    ]
+
+
+def _values(found: Mapping[str, Any]) -> list[tuple[str, object]]:
+    metadata, asked = found["submitted"]["metadata"], found["workloadRequestedResources"]
+    preemptibility = metadata.get("preemptibility") or ("preemptible" if found["preemptible"] else "non-preemptible")
+    held = amount(found["allocatedResources"]["gpu"])
+    pools = ", ".join(found["requestedNodePools"])
+    at = ", ".join(found["currentNodePools"])
+    return [
+        ("Priority", f"{found['priorityClassName']} {found['priority']}{_from(found.get('prioritySource'))}"),
+        ("Preemptibility", f"{preemptibility}{_from(found.get('preemptibilitySource'))}"),
+        ("GPUs", f"{amount(asked['gpu']['request'])} asked for, {held} held"),
+        ("Node pools", f"{pools} (now {at})" if at and at != pools else pools),
+        ("Pods", f"{found['runningPods']} of {found['requestedPods']['number']} running"),
+        ("Waited", f"{found['totalPendingTimeSeconds']} s"),
+        ("Ran", f"{found['totalRunningTimeSeconds']} s"),
+    ]
+
+
+def _from(source: object) -> str:
+    return f" ({SOURCES.get(str(source), source)})" if source else ""

@@ -1,0 +1,131 @@
+"""`login`, `logout`, `whoami`."""
+
+import getpass
+import os
+import sys
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from rung_cli.config import credential_store, profiles
+from rung_cli.config.credential_store import Credentials
+from rung_cli.errors import UsageError
+from rung_cli.flags import WAYS, OutputFlag
+from rung_cli.http.addresses import origin_of
+from rung_cli.http.client import exchange
+from rung_cli.output.stderr import note
+from rung_cli.session import Session, session
+
+LENIENT = {"allow_extra_args": True, "ignore_unknown_options": True}
+LONGEST = 4096
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    app.command(context_settings=LENIENT)(login)
+    app.command()(logout)
+    app.command()(whoami)
+
+
+def login(
+    ctx: typer.Context,
+    *,
+    address: Annotated[str, typer.Argument(help="Of the portal, such as https://rung.example.org")] = "",
+    client_id: Annotated[str, typer.Option(help="Of your access key or service account. RUNG_CLIENT_ID.")] = "",
+    secret_stdin: Annotated[bool, typer.Option("--secret-stdin", help="Read the secret from stdin.")] = False,
+    project: Annotated[str, typer.Option("--project", "-p", help="Project to mean where none is named.")] = "",
+    token_only: Annotated[
+        bool, typer.Option("--token-only", help="Keep the token, which ends within a day, and not the secret.")
+    ] = False,
+) -> None:
+    """Sign in, and remember it for this profile.
+
+    The secret is typed, piped or taken from RUNG_CLIENT_SECRET; it is never an argument.
+    What is kept stands in your keyring, if rung was installed with one, else in a file that only you can read.
+    """
+    if ctx.args:
+        raise UsageError("rung login takes an address and nothing else; secrets are never arguments.", hint=WAYS)
+    held = session(ctx)
+    before = held.profile_to_be
+    wire = held.wire_to(address or held.options.url or os.environ.get("RUNG_URL") or before.url)
+    known_as = client_id or os.environ.get("RUNG_CLIENT_ID") or before.client_id or _asked("Client id: ")
+    secret = _secret(from_stdin=secret_stdin)
+    token, expires = exchange(wire, known_as, secret)
+    kept = Credentials(origin_of(wire.address), known_as, "" if token_only else secret, token, expires)
+    credential_store.save(held.profile_name, kept)
+    _remember(held, wire.address, known_as, project)
+    note(f"Signed in to {wire.address} as {known_as} (profile {held.profile_name}).")
+
+
+def logout(ctx: typer.Context) -> None:
+    """Forget the token and the secret of this profile."""
+    held = session(ctx)
+    known = credential_store.forget(held.profile_name)
+    note(f"Signed out of the profile {held.profile_name}." if known else "Nobody was signed in.")
+
+
+def whoami(ctx: typer.Context, *, output: OutputFlag = None) -> None:
+    """Who you are to the portal, and what you may do where."""
+    held = session(ctx)
+    out = held.output(output)
+    found = held.api.get("v1/whoami")
+    roles = [f"{each['role']} in {_scope(each)}" for each in found["roles"]]
+    pairs = [
+        ("Name", found["name"]),
+        ("Kind", found["kind"]),
+        ("Portal", held.wire.address),
+        ("Profile", held.profile_name),
+        ("Roles", "\n".join(roles) or "none"),
+        ("This key", _narrowed(found.get("narrowed") or {})),
+    ]
+    out.one(found, name=str(found["name"]), human=lambda: out.pairs(pairs))
+
+
+def _scope(role: dict[str, Any]) -> str:
+    name = f" {role['scopeName']}" if role.get("scopeName") else ""
+    return "the whole installation" if role["scopeType"] == "system" else f"{role['scopeType']}{name}"
+
+
+def _narrowed(found: dict[str, Any]) -> str:
+    """What the access key leaves of the roles."""
+    parts = ["only reads"] if found.get("readOnly") else []
+    parts += [f"only project {found['projectId']}"] if found.get("projectId") else []
+    parts += [f"only department {found['departmentId']}"] if found.get("departmentId") else []
+    return ", ".join(parts)
+
+
+def _remember(held: Session, address: str, client_id: str, project: str) -> None:
+    options, before = held.options, held.profile_to_be
+    ca_file = options.ca_file or os.environ.get("RUNG_CA_FILE") or before.ca_file
+    profile = replace(
+        before,
+        url=address,
+        client_id=client_id,
+        project=project or before.project,
+        ca_file=ca_file,
+        insecure_http=options.insecure_http or before.insecure_http,
+    )
+    profiles.save(held.profile_name, profile)
+
+
+def _asked(question: str) -> str:
+    if not sys.stdin.isatty():
+        raise UsageError("Which client id? Name it with --client-id or RUNG_CLIENT_ID.")
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
+
+
+def _secret(*, from_stdin: bool) -> str:
+    if from_stdin:
+        found = sys.stdin.read(LONGEST).strip()
+    elif from_environment := os.environ.get("RUNG_CLIENT_SECRET"):
+        found = from_environment
+    elif sys.stdin.isatty():
+        found = getpass.getpass("Secret (not shown): ", stream=sys.stderr).strip()
+    else:
+        raise UsageError("There is nobody to ask for the secret.", hint=WAYS)
+    if not found:
+        raise UsageError("The secret is empty.", hint=WAYS)
+    return found

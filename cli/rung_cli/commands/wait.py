@@ -1,0 +1,142 @@
+"""`wait`: until something is so, for pipelines."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.errors import ApiError, TimedOut, UsageError
+from rung_cli.flags import OutputFlag, ProjectFlag, Workloads
+from rung_cli.http.client import Api
+from rung_cli.lookup import workload as find_workload
+from rung_cli.output.formats import Format
+from rung_cli.output.stderr import note
+from rung_cli.session import session
+from rung_cli.watch import DELETED, Row, Watch, fetch_workload
+
+PHASES: Final = (
+    "Creating", "Initializing", "Resuming", "Pending", "Deleting", "Running", "Updating", "Stopped", "Stopping",
+    "Degraded", "Failed", "Completed", "Terminating", "Unknown",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is waited for: any of `wanted` fulfils it, any of `never` means that it cannot come any more."""
+
+    name: str
+    wanted: frozenset[str]
+    never: frozenset[str]
+
+
+def _condition(name: str, wanted: Iterable[str], never: Iterable[str]) -> Condition:
+    return Condition(name, frozenset(wanted), frozenset(never))
+
+
+CONDITIONS: Final[Mapping[str, Condition]] = {
+    each.name: each
+    for each in (
+        # What has completed was running: a short job may be over between two looks.
+        _condition("running", ["Running", "Completed"], ["Failed", DELETED]),
+        _condition("completed", ["Completed"], ["Failed", DELETED]),
+        _condition("failed", ["Failed"], ["Completed", DELETED]),
+        _condition("suspended", ["Stopped"], ["Completed", "Failed", DELETED]),
+        _condition("deleted", [DELETED], []),
+    )
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add it."""
+    app.command()(wait)
+
+
+def wait(
+    ctx: typer.Context,
+    names: Workloads,
+    *,
+    until: Annotated[
+        str, typer.Option("--for", help="running, completed, failed, suspended, deleted, or phase=PHASE.")
+    ] = "completed",
+    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds; 0 looks once. Forever when absent.")] = None,
+    project: ProjectFlag = "",
+    output: OutputFlag = None,
+) -> None:
+    """Wait until every workload named is so.
+
+    Ends with 0 when it has come, with 1 as soon as it can no longer come, with 5 when the time is over.
+    A workload that has completed counts as having been running. The portal tells of every change at once; where it
+    cannot, or something on the way keeps that back, it is asked every few seconds.
+    """
+    held = session(ctx)
+    out, condition = held.output(output), condition_of(until)
+    watched = _found(held.api, names, held.project(project), condition)
+    found = _until(held.api, watched, condition, timeout)
+    if out.format is not Format.TABLE:
+        # What was told of it in the meantime is not all that there is of it.
+        out.rows([fetch_workload(held.api, each) for each in found], (), name=_ref, empty="")
+
+
+def condition_of(text: str) -> Condition:
+    """By its name, or `phase=`."""
+    if text in CONDITIONS:
+        return CONDITIONS[text]
+    name, _, wanted = text.partition("=")
+    known = {phase.lower(): phase for phase in (*PHASES, DELETED)}
+    if name != "phase" or wanted.lower() not in known:
+        raise UsageError(f"--for takes {', '.join(CONDITIONS)} or phase=PHASE, one of {', '.join(PHASES)}.")
+    phase = known[wanted.lower()]
+    return Condition(text, frozenset({phase}), frozenset({"Completed", "Failed", DELETED}) - {phase})
+
+
+def _found(api: Api, names: Iterable[str], project: str, condition: Condition) -> list[Row]:
+    """Those to watch. What is not there need not be waited for when its end is."""
+    watched = list[Row]()
+    for name in dict.fromkeys(names):
+        try:
+            watched.append(find_workload(api, name, project))
+        except ApiError as refusal:
+            if refusal.status != 404 or DELETED not in condition.wanted:
+                raise
+            note(f"{name} is not there.")
+    return watched
+
+
+def _until(api: Api, found: Sequence[Row], condition: Condition, timeout: float | None) -> list[Row]:
+    """Those that are so, in the order in which they came to be; every change is told."""
+    ends = None if timeout is None else time.monotonic() + timeout
+    waiting, told, done = {each["id"]: each for each in found}, dict[str, str](), list[Row]()
+    watch = Watch(api, list(waiting.values()))
+    while waiting:
+        now = watch.next(None if ends is None else ends - time.monotonic())
+        if now is None:
+            raise TimedOut(f"After {timeout:g} s still not {condition.name}: {', '.join(map(_ref, waiting.values()))}.")
+        if now["id"] not in waiting:
+            continue
+        _print_change(now, told)
+        if _is_so(now, condition):
+            done.append(now)
+            del waiting[now["id"]]
+            watch.leave(now["id"])
+    return done
+
+
+def _is_so(now: Mapping[str, Any], condition: Condition) -> bool:
+    """ApiError where it can never be."""
+    if now["phase"] in condition.never:
+        raise ApiError(f"{_ref(now)} is {now['phase']}: {condition.name} can no longer come.", status=409)
+    return now["phase"] in condition.wanted
+
+
+def _print_change(now: Mapping[str, Any], told: dict[str, str]) -> None:
+    why = now.get("phaseMessage") or now.get("phaseReason")
+    said = f"{_ref(now)}: {now['phase']}{f' ({why})' if why else ''}"
+    if told.get(now["id"]) != said:
+        told[now["id"]] = said
+        note(said)
+
+
+def _ref(found: Mapping[str, Any]) -> str:
+    return f"{found['projectName']}/{found['name']}"

@@ -1,0 +1,137 @@
+"""`suspend`, `resume`, `retry`, `delete`, `clone`: what is done to workloads that exist."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.commands.submission_output import show_submitted
+from rung_cli.errors import ApiError, UsageError
+from rung_cli.flags import OutputFlag, ProjectFlag, Workload, Workloads
+from rung_cli.lookup import project as find_project
+from rung_cli.lookup import workload as find_workload
+from rung_cli.output.formats import Columns, Format, Output, TableColumn
+from rung_cli.output.stderr import confirm, plain
+from rung_cli.session import Session, session
+
+DONE: Final = {"suspend": "Suspending", "resume": "Resuming", "retry": "Retrying", "delete": "Deleting"}
+NOTHING_TO_DO: Final = {"suspend": frozenset({"Stopped", "Stopping", "Completed", "Failed"})}
+"""Phases in which an action has nothing to do, and is accepted."""
+MOST: Final = 100
+RESULTS: Final[Columns] = (
+    TableColumn("WORKLOAD", lambda row: row["workload"]),
+    TableColumn("RESULT", lambda row: row["message"], style=lambda row: "" if row["accepted"] else "red"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    app.command()(suspend)
+    app.command()(resume)
+    app.command()(retry)
+    app.command()(delete)
+    app.command()(clone)
+
+
+def suspend(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
+    """Stop workloads; they keep their history and can be resumed."""
+    _act(session(ctx), "suspend", names, project, output)
+
+
+def resume(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
+    """Start suspended workloads again."""
+    _act(session(ctx), "resume", names, project, output)
+
+
+def retry(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
+    """Hand workloads that failed to apply to their clusters again."""
+    _act(session(ctx), "retry", names, project, output)
+
+
+def delete(
+    ctx: typer.Context,
+    names: Workloads,
+    *,
+    project: ProjectFlag = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """Delete workloads; on a terminal it asks first."""
+    _act(session(ctx), "delete", names, project, output, ask=not yes)
+
+
+def clone(
+    ctx: typer.Context,
+    name: Workload,
+    *,
+    project: ProjectFlag = "",
+    new_name: Annotated[str, typer.Option("--name", help="Of the copy; a free one is made without it.")] = "",
+    to_project: Annotated[str, typer.Option(help="Project of the copy, when it is another one.")] = "",
+    priority: Annotated[str, typer.Option(help="Instead of the original's.")] = "",
+    preemptibility: Annotated[str, typer.Option(help="Instead of the original's.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made; make nothing.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """Submit another workload like this one."""
+    held = session(ctx)
+    out = held.output(output)
+    original = find_workload(held.api, name, held.project(project))
+    wanted = {"name": new_name, "priority": priority, "preemptibility": preemptibility}
+    body = {key: value for key, value in wanted.items() if value}
+    if to_project:
+        body["projectId"] = find_project(held.api, to_project)["id"]
+    made = held.api.post(f"v1/workloads/{original['id']}/clone", body, dry_run=dry_run)
+    show_submitted(out, [made], project=made["metadata"]["projectName"], dry_run=dry_run)
+
+
+def _act(
+    held: Session, action: str, names: Sequence[str], project: str, chosen: Format | None, *, ask: bool = False
+) -> None:
+    """1. find all, or do nothing  2. ask  3. do it in one request, and say of each what became of it"""
+    out = held.output(chosen)
+    if len(names) > MOST:
+        raise UsageError(f"Up to {MOST} workloads at a time; these are {len(names)}.")
+    found = [find_workload(held.api, name, held.project(project)) for name in dict.fromkeys(names)]
+    if ask:
+        _confirm(found)
+    body = {"ids": [each["id"] for each in found], "action": action}
+    answer = held.api.post("v1/workloads/batch", body)
+    _show(out, action, found, answer)
+
+
+def _confirm(found: Sequence[dict[str, Any]]) -> None:
+    """On a terminal: what ends, and yes or no. A script says --yes."""
+    lines = [f"  {each['projectName']}/{each['name']}  {each['phase']}{_held(each)}" for each in found]
+    question = f"Delete {'it' if len(found) == 1 else f'these {len(found)}'}?"
+    confirm(lines, question, hint="To delete from a script: --yes", kept="Nothing was deleted.")
+
+
+def _held(workload: dict[str, Any]) -> str:
+    used = workload["allocatedResources"]["gpu"]
+    return f", on {used:g} GPUs" if used else ""
+
+
+def _done(action: str, phase: str) -> str:
+    if phase in NOTHING_TO_DO.get(action, ()):
+        return f"Nothing to do: it is {phase}."
+    return f"{DONE[action]} it."
+
+
+def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dict[str, Any]) -> None:
+    refused = {each["id"]: each["message"] for each in answer["failed"]}
+    rows = [
+        {
+            "workload": f"{each['projectName']}/{each['name']}",
+            "id": each["id"],
+            "accepted": each["id"] not in refused,
+            "message": refused.get(each["id"], _done(action, each["phase"])),
+        }
+        for each in found
+    ]
+    shown = [row for row in rows if row["accepted"]] if out.format is Format.NAME else rows
+    out.rows(shown, RESULTS, name=lambda row: str(row["workload"]), empty="Nothing was done.")
+    if refused:
+        raise ApiError(
+            f"{len(refused)} of {len(rows)} refused: " + plain("; ".join(refused.values())),
+            status=answer["failed"][0]["code"],
+        )

@@ -1,0 +1,124 @@
+"""Who asks: finds the credentials that belong to an address, and exchanges a secret for a token."""
+
+import os
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rung_cli.config import credential_store
+from rung_cli.config.credential_store import Credentials
+from rung_cli.errors import ApiError, NotSignedIn
+from rung_cli.http.addresses import origin_of
+from rung_cli.http.transport import ApiCall, RestTransport
+
+EARLY: Final = 60
+"""A token is renewed this many seconds before its end."""
+
+
+def exchange(wire: RestTransport, client_id: str, secret: str) -> tuple[str, float]:
+    """A token and when it ends (epoch seconds). SignedOut where the secret is wrong."""
+    body = {"grantType": "client_credentials", "clientId": client_id, "clientSecret": secret}
+    try:
+        answer = wire.send(ApiCall("POST", "v1/token", body=body))
+    except ApiError as refusal:
+        raise NotSignedIn(refusal.message, hint="Check RUNG_CLIENT_ID and the secret, or: rung login") from None
+    token = answer.get("accessToken") if isinstance(answer, dict) else None
+    if not isinstance(token, str) or not token:
+        raise NotSignedIn("The server gave no token.", hint="Is this the address of a portal?")
+    return token, time.time() + float(answer.get("expiresIn") or 0)
+
+
+@dataclass
+class Signer:
+    """The token for one profile at one address."""
+
+    wire: RestTransport
+    profile: str
+    _now: Credentials | None = None
+
+    def token(self) -> str:
+        """A token that lives; a new one where the old one ends. SignedOut without credentials."""
+        known = self._now or self._find()
+        if known.token and known.expires - time.time() > EARLY:
+            self._now = known
+            return known.token
+        return self._renewed(known)
+
+    def renew(self) -> str:
+        """After a 401: a new token for the same secret."""
+        return self._renewed(self._now or self._find())
+
+    def _find(self) -> Credentials:
+        origin = origin_of(self.wire.address)
+        if secret := os.environ.get("RUNG_CLIENT_SECRET"):
+            if client_id := os.environ.get("RUNG_CLIENT_ID"):
+                return Credentials(origin, client_id, secret)
+            raise NotSignedIn("RUNG_CLIENT_SECRET is set and RUNG_CLIENT_ID is not.")
+        kept = credential_store.load(self.profile)
+        if kept is None:
+            raise NotSignedIn(f"Nobody is signed in to {origin} (profile {self.profile}).", hint="Sign in: rung login")
+        if kept.origin != origin:
+            text = f"The profile {self.profile} is signed in to {kept.origin}, and its token goes nowhere else."
+            raise NotSignedIn(text, hint=f"Sign in there too: rung login {origin} --profile NAME")
+        return kept
+
+    def _renewed(self, known: Credentials) -> str:
+        if not known.secret:
+            raise NotSignedIn("The session is over.", hint="Sign in again: rung login")
+        token, expires = exchange(self.wire, known.client_id, known.secret)
+        self._now = known.with_token(token, expires)
+        if not os.environ.get("RUNG_CLIENT_SECRET"):
+            credential_store.save(self.profile, self._now)
+        return token
+
+
+class Api:
+    """Signed requests. The paths are those of the OpenAPI document, without `/api/`."""
+
+    def __init__(self, wire: RestTransport, signer: Signer) -> None:
+        self.wire = wire
+        self._signer = signer
+
+    def ask(self, call: ApiCall) -> Any:
+        """The answer; a token that died on the way is renewed once."""
+        token = self._signer.token()
+        try:
+            return self.wire.send(call, token)
+        except NotSignedIn:
+            renewed = self._signer.renew()
+            return self.wire.send(call, renewed)
+
+    def token(self) -> str:
+        """For what is not asked here: a stream."""
+        return self._signer.token()
+
+    def get(self, path: str, **query: str | int | bool) -> Any:
+        """Read."""
+        return self.ask(ApiCall("GET", path, query=query))
+
+    def text(self, path: str) -> str:
+        """Read a file."""
+        found: str = self.ask(ApiCall("GET", path, text=True))
+        return found
+
+    def post(self, path: str, body: Any, *, key: str = "", dry_run: bool = False) -> Any:
+        """Write, once per key; without one it gets its own. A rehearsal changes nothing."""
+        query = {"dryRun": True} if dry_run else {}
+        return self.ask(ApiCall("POST", path, query=query, body=body, key=key or str(uuid.uuid4())))
+
+    def put(self, path: str, body: Any) -> Any:
+        """Set; twice is once, so it may be sent again."""
+        return self.ask(ApiCall("PUT", path, body=body, key=str(uuid.uuid4())))
+
+    def patch(self, path: str, body: Any) -> Any:
+        """Change what the body names, to what it names: twice is once too."""
+        return self.ask(ApiCall("PATCH", path, body=body, key=str(uuid.uuid4())))
+
+    def delete(self, path: str) -> Any:
+        """Take away. Not sent again when nobody knows whether it arrived: the second answer would be 404."""
+        return self.ask(ApiCall("DELETE", path))
+
+    def read(self, path: str, body: Any) -> Any:
+        """A POST that changes nothing: its key only lets it be sent again."""
+        return self.ask(ApiCall("POST", path, body=body, key=str(uuid.uuid4())))

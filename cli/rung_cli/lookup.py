@@ -1,0 +1,75 @@
+"""Names to ids. A project by name or id; a workload by id, by name in the project at hand, or by `project/name`."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rung_cli.errors import ApiError, UsageError
+from rung_cli.http.client import Api
+
+_ID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+NONE_CHOSEN: Final = "Which project? Name it with --project, RUNG_PROJECT or in the profile: rung login --project NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRef:
+    """A workload as a person names it."""
+
+    id: str = ""
+    name: str = ""
+    project: str = ""
+
+    def __str__(self) -> str:
+        return self.id or (f"{self.project}/{self.name}" if self.project else self.name)
+
+
+def ref_of(text: str, project: str) -> WorkloadRef:
+    """What was typed; `project` is the one at hand, empty for all that one may see."""
+    if is_id(text):
+        return WorkloadRef(id=text.lower())
+    owner, slash, name = text.rpartition("/")
+    if not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(owner)):
+        raise UsageError(f"{text[:100]!r} is no workload.", hint="Give a name, project/name or an id.")
+    return WorkloadRef(name=name, project=owner or project)
+
+
+def is_id(text: str) -> bool:
+    """Could it be the id of anything but a project?"""
+    return bool(_ID.fullmatch(text))
+
+
+def workload(api: Api, text: str, project: str) -> dict[str, Any]:
+    """The living workload of that name, or any by its id. Refused (404) where there is none."""
+    ref = ref_of(text, project)
+    if ref.id:
+        found: dict[str, Any] = api.get(f"v1/workloads/{ref.id}")
+        return found
+    wanted = f"name=={ref.name}" + (f",projectName=={ref.project}" if ref.project else "")
+    candidates = api.get("v1/workloads", filterBy=wanted, limit=20)["workloads"]
+    if len(candidates) > 1:
+        names = ", ".join(f"{each['projectName']}/{each['name']}" for each in candidates)
+        raise UsageError(f"Several workloads are called {ref.name}: {names}.", hint="Name the project with it.")
+    if not candidates:
+        raise not_found(f"There is no workload {ref}, or it is not yours.")
+    return dict(candidates[0])
+
+
+def project(api: Api, text: str) -> dict[str, Any]:
+    """The project of that name or id. Misused without one, Refused (404) where there is none."""
+    if not text:
+        raise UsageError(NONE_CHOSEN)
+    if not _NAME.fullmatch(text):
+        raise UsageError(f"{text[:100]!r} is no project.")
+    found = api.get("v1/org-unit/projects", filterBy=f"name=={text}", limit=2)["projects"]
+    if found:
+        return dict(found[0])
+    if text.isdigit():
+        known: dict[str, Any] = api.get(f"v1/org-unit/projects/{text}")
+        return known
+    raise not_found(f"There is no project {text}, or it is not yours.")
+
+
+def not_found(message: str) -> ApiError:
+    """As the server says it."""
+    return ApiError(message, status=404, answer={"code": 404, "message": message, "details": "not_found"})

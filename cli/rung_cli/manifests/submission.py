@@ -1,0 +1,88 @@
+"""Documents on their way to the server: rehearsed all before the first is submitted, each under a key of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rung_cli.errors import ApiError, UsageError
+from rung_cli.http.client import Api
+from rung_cli.manifests.documents import ManifestDocument
+from rung_cli.output.errors import print_error
+from rung_cli.output.formats import Format
+from rung_cli.output.stderr import note, progress
+
+Explicit = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSubmission:
+    """What was read, where it goes, and what was chosen beside it. `key` binds all of them; empty makes fresh ones."""
+
+    api: Api
+    documents: Sequence[ManifestDocument]
+    project: Mapping[str, Any]
+    explicit: Explicit
+    key: str = ""
+    format: Format = Format.TABLE
+
+    def submit(self, *, dry_run: bool) -> list[Any]:
+        """The server's answers. Refused for one document means that none was submitted."""
+        if self.explicit.get("name") and len(self.documents) > 1:
+            raise UsageError(f"One name for {len(self.documents)} manifests: leave it out.")
+        bodies = [self._body(document) for document in self.documents]
+        if dry_run or len(bodies) > 1:
+            rehearsed = self._each(lambda number: self._post(bodies[number], number, rehearse=True))
+            if dry_run:
+                return rehearsed
+        return self._one_after_another(bodies)
+
+    def explain(self) -> list[Any]:
+        """What each of them would become, and what would happen to it."""
+        bodies = [self._body(document) for document in self.documents]
+        return self._each(lambda number: self.api.read("v2/workloads/explain", bodies[number]))
+
+    def _one_after_another(self, bodies: Sequence[Any]) -> list[Any]:
+        """What was submitted before one was refused is told: it stays submitted."""
+        made = list[Any]()
+        for number, body in enumerate(bodies):
+            self._progress("Submitting", number)
+            try:
+                made.append(self._post(body, number, rehearse=False))
+            except ApiError as refusal:
+                refusal.where = str(self.documents[number])
+                if made:
+                    progress("")
+                    note(f"Submitted before that: {', '.join(each['metadata']['name'] for each in made)}.")
+                raise
+        progress("")
+        return made
+
+    def _post(self, body: Any, number: int, *, rehearse: bool) -> Any:
+        numbered = self.key if len(self.documents) == 1 or not self.key else f"{self.key}-{number}"
+        return self.api.post("v2/workloads", body, key=numbered, dry_run=rehearse)
+
+    def _each(self, ask: Callable[[int], Any]) -> list[Any]:
+        """Every document is asked about; what is refused is told of all of them."""
+        answers, refusals = list[Any](), list[ApiError]()
+        for number, document in enumerate(self.documents):
+            self._progress("Asking about", number)
+            try:
+                answers.append(ask(number))
+            except ApiError as refusal:
+                refusal.where = str(document)
+                refusals.append(refusal)
+        progress("")
+        for told in refusals[:-1]:
+            print_error(told, self.format)
+        if refusals:
+            raise refusals[-1]
+        return answers
+
+    def _progress(self, doing: str, number: int) -> None:
+        if len(self.documents) > 1:
+            progress(f"{doing} {number + 1} of {len(self.documents)} …")
+
+    def _body(self, document: ManifestDocument) -> dict[str, Any]:
+        chosen = {name: value for name, value in self.explicit.items() if value}
+        metadata = {**chosen, "projectId": self.project["id"]}
+        return {"metadata": metadata, "manifestBase64Encoded": document.encoded}

@@ -1,0 +1,164 @@
+"""How an answer looks: a table for people, JSON or YAML whole, or names for the next command.
+
+Colour only on a terminal. A table fits a terminal by leaving columns out, never by cutting what it shows; in a pipe it
+has every column, no colour and no padding. What a server says is shown without terminal sequences.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rung_cli.output.stderr import UNSEEN, colours, plain
+
+Row = Mapping[str, Any]
+_DANGEROUS: Final = re.compile(f"[{UNSEEN}]")
+EMPTY: Final = "-"
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column of a table. `wide`: shown from this many characters of terminal on. `style` may depend on the row."""
+
+    title: str
+    cell: Callable[[Row], object]
+    wide: int = 0
+    right: bool = False
+    style: Callable[[Row], str] = lambda _row: ""
+
+
+Columns = Sequence[TableColumn]
+
+
+class Output:
+    """Writes to stdout in one format."""
+
+    def __init__(self, chosen: Format) -> None:
+        self.format = chosen
+
+    def rows(self, items: Sequence[Row], columns: Columns, *, name: Callable[[Row], str], empty: str) -> None:
+        """A list. `empty` is what a person is told where there is nothing."""
+        match self.format:
+            case Format.TABLE if not items:
+                self.line(empty)
+            case Format.TABLE:
+                self.table(items, columns)
+            case Format.NAME:
+                self.names(name(each) for each in items)
+            case _:
+                self.data(list(items))
+
+    def one(self, item: Any, *, name: str, human: Callable[[], None]) -> None:
+        """A single thing."""
+        match self.format:
+            case Format.TABLE:
+                human()
+            case Format.NAME:
+                self.line(name)
+            case _:
+                self.data(item)
+
+    def data(self, value: Any) -> None:
+        """JSON or YAML, as the server said it."""
+        _write(as_yaml(value) if self.format is Format.YAML else as_json(value))
+
+    def names(self, names: Any) -> None:
+        """One a line."""
+        for each in names:
+            self.line(each)
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """One line; styled on a terminal."""
+        said = plain(text)
+        if style and colours(sys.stdout):
+            _console().print(Text(said, style=style), soft_wrap=True)
+        else:
+            _write(said)
+
+    def table(self, items: Sequence[Row], columns: Columns) -> None:
+        """The table itself."""
+        if sys.stdout.isatty():
+            _console().print(_rich(items, [each for each in columns if each.wide <= width()]))
+            return
+        cells = [[each.title for each in columns], *([_cell(each, row) for each in columns] for row in items)]
+        widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
+        for row in cells:
+            fitted = (
+                text.rjust(size) if column.right else text.ljust(size)
+                for text, size, column in zip(row, widths, columns, strict=True)
+            )
+            _write("  ".join(fitted).rstrip())
+
+    def pairs(self, pairs: Sequence[tuple[str, object]]) -> None:
+        """Names and values under each other; what has no value is left out."""
+        known = [(name, plain(str(value))) for name, value in pairs if value not in (None, "", [])]
+        size = max((len(name) for name, _ in known), default=0)
+        for name, value in known:
+            text = value.replace("\n", "\n" + " " * (size + 2))
+            self.line(f"{name:<{size}}  {text}")
+
+
+def as_json(value: Any) -> str:
+    """Indented JSON; what would act on a terminal is escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return _DANGEROUS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def as_yaml(value: Any) -> str:
+    """YAML in the server's order, without terminal sequences."""
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000)
+    return plain(text).rstrip("\n")
+
+
+def width() -> int:
+    """Of the terminal."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _console() -> Console:
+    shown = colours(sys.stdout)
+    return Console(file=sys.stdout, width=width(), no_color=not shown, highlight=False, markup=False, emoji=False)
+
+
+def _rich(items: Sequence[Row], columns: Columns) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+    for row in items:
+        table.add_row(*(Text(_cell(column, row), style=column.style(row)) for column in columns))
+    return table
+
+
+def _cell(column: TableColumn, row: Row) -> str:
+    value = column.cell(row)
+    return EMPTY if value in (None, "") else plain(str(value)).replace("\n", " ")
+
+
+def _write(text: str) -> None:
+    """Who reads may go, such as `head`: then nothing is wrong and nothing more is to be said."""
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None

@@ -1,0 +1,245 @@
+"""How a cluster's scheduler is configured and which kinds the cluster serves, stored on its row.
+
+Rung's model goes pool by pool. An instance that serves several pools counts shares over all of them: forecasts, the
+cluster's page and its connection test say so.
+
+Read again by every reconcile that looks at everything; forgotten when the cluster is given another scheduler.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from clusters.flavours.kai.flavour import value_of
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.errors import ClusterError, NotServed, TransientClusterError
+from clusters.ports.flavour import Facts, Guarantee, SchedulerFlavour
+from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
+from clusters.ports.kinds import kind_of_workload
+from clusters.ports.workload_kinds import KINDS
+
+SERVED: Final = "shards"
+QUOTA_GUARANTEE: Final = "quota_per_node_pool"
+MOST: Final = 500
+SHARED: Final = (
+    "One {scheduler} serves the node pools {pools}. It counts quotas and fair shares over the nodes of all of them: "
+    "work inside its quota in one pool may wait for ever behind work that is over its quota in another. Give every "
+    "pool a {kind}, and its nodes and the pool here the label {label}."
+)
+CAUTION: Final = (
+    "One {scheduler} serves {pools} and counts shares over all of their nodes: it may leave waiting what the estimate, "
+    "which goes pool by pool, lets start or reclaim."
+)
+UNSERVED: Final = (
+    "No {kind} of {scheduler} takes the nodes of {pool}: nothing that is submitted there starts until one is made for "
+    "{what}."
+)
+
+
+class ObjectLister(Protocol):
+    """Whatever lists objects."""
+
+    def list(self, kind: Kind, *, managed_only: bool = True) -> tuple[list[Manifest], str]:
+        """Every object of the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PoolsByInstance:
+    """The pools of a cluster by the label value that decides which instance takes them; empty: all other nodes."""
+
+    scheduler: str
+    kind: str
+    label: str
+    pools: dict[str, Sequence[NodePool]]
+    served: Collection[str] | None  # the values that instances take; None: not known
+
+    @property
+    def shared(self) -> Sequence[Sequence[NodePool]]:
+        return [each for each in self.pools.values() if len(each) > 1]
+
+    def unserved(self, value: str, pool: NodePool) -> str:
+        if self.served is None or value in self.served:
+            return ""
+        what = f"{self.label}={value}" if value else f"nodes without the label {self.label}"
+        return UNSERVED.format(kind=self.kind, scheduler=self.scheduler, pool=pool.name, what=what)
+
+
+def shards_in(gateway: ObjectLister, flavour: SchedulerFlavour) -> Facts:
+    """The label values that the instances take; nothing where no object says so: they are started by other means.
+
+    Raises ClusterError.
+    """
+    if flavour.traits.shards is None:
+        return {}
+    try:
+        found = gateway.list(flavour.traits.shards[0], managed_only=False)[0]
+    except NotServed:
+        return {}
+    values = sorted({value_of(each) for each in found})[:MOST]
+    return {SERVED: values} if values else {}
+
+
+def shard_warnings(cluster: Cluster, facts: Facts | None = None) -> tuple[str, ...]:
+    """What admins should change: several pools of one instance, pools of none. `facts`: read later than the row's."""
+    by = _pools_by_instance(cluster, cluster.configured if facts is None else facts)
+    if by is None:
+        return ()
+    said = {"scheduler": by.scheduler, "kind": by.kind, "label": by.label}
+    shared = [SHARED.format(pools=_named(each), **said) for each in by.shared]
+    without = [by.unserved(value, pool) for value, pools in by.pools.items() for pool in pools]
+    return (*shared, *filter(None, without))
+
+
+def unserved_because(cluster: Cluster, pool: str) -> str:
+    """Why nothing starts in the pool: no instance takes its nodes. Empty: one does, or that is not known."""
+    by = _pools_by_instance(cluster, cluster.configured)
+    found = by and [by.unserved(value, each) for value, rows in by.pools.items() for each in rows if each.name == pool]
+    return found[0] if found else ""
+
+
+def shard_forecast_warnings(cluster: Cluster, pool: str) -> tuple[str, ...]:
+    """What is to be known of a forecast for the pool, which takes it for an instance's only one."""
+    by = _pools_by_instance(cluster, cluster.configured)
+    beside = [each for each in by.shared if pool in {row.name for row in each}] if by else []
+    return tuple(CAUTION.format(scheduler=by.scheduler, pools=_named(each)) for each in beside) if by else ()
+
+
+def guarantees_with_shards(cluster: Cluster, promises: Sequence[Guarantee]) -> Sequence[Guarantee]:
+    """Quotas do not hold pool by pool where pools share an instance, or have none."""
+    warnings = shard_warnings(cluster)
+    if not warnings:
+        return promises
+    said = " ".join(warnings)
+    return [
+        replace(each, enforced="partly", explanation=said, remedy="") if each.code == QUOTA_GUARANTEE else each
+        for each in promises
+    ]
+
+
+def _pools_by_instance(cluster: Cluster, facts: Facts) -> _PoolsByInstance | None:
+    """The sandbox has an instance for every pool, whatever its label."""
+    flavour = flavour_for(cluster.flavour)
+    if flavour.traits.shards is None or cluster.backend == "sandbox":
+        return None
+    kind, label = flavour.traits.shards
+    found: dict[str, list[NodePool]] = defaultdict(list)
+    for pool in cluster.node_pools.order_by("name"):
+        found[pool.label_value if pool.label_key == label else ""].append(pool)
+    return _PoolsByInstance(flavour.title, kind.kind, label, dict(found), facts.get(SERVED))
+
+
+def _named(pools: Sequence[NodePool]) -> str:
+    *others, last = [pool.name for pool in pools]
+    return f"{', '.join(others)} and {last}"
+
+
+class ObjectReader(ObjectLister, Protocol):
+    """Whatever can be asked for objects."""
+
+    def get(self, ref: ObjectRef) -> Manifest | None:
+        """The object, or None."""
+
+
+def read_facts(gateway: ObjectReader, flavour: SchedulerFlavour) -> Facts:
+    """What a scheduler's configuration and its instances say; nothing where it has none. Raises ClusterError."""
+    by = flavour.traits.configuration
+    facts = {} if by is None else by.facts_of(gateway.get(by.ref))
+    return {**facts, **shards_in(gateway, flavour)}
+
+
+def read_facts_or_none(gateway: ObjectReader, flavour: SchedulerFlavour) -> Facts:
+    """The same; nothing where it cannot be read."""
+    try:
+        return read_facts(gateway, flavour)
+    except ClusterError:
+        return {}
+
+
+def configuration_warnings(flavour: SchedulerFlavour, facts: Facts) -> tuple[str, ...]:
+    """What these facts mean to an admin."""
+    by = flavour.traits.configuration
+    return () if by is None else by.warnings_of(facts)
+
+
+def guarantees_under(flavour: SchedulerFlavour, facts: Facts) -> Sequence[Guarantee]:
+    """What a scheduler keeps of Rung's promises where it is configured so."""
+    by = flavour.traits.configuration
+    return flavour.semantics() if by is None else by.promises_of(facts)
+
+
+def refresh_scheduler_config(cluster: Cluster, gateway: ObjectReader) -> None:
+    """Ask the cluster and keep the answer. Writes only what changed.
+
+    What was known holds while the cluster does not answer; where it refuses, nothing is known any more.
+    """
+    try:
+        facts = dict(read_facts(gateway, flavour_for(cluster.flavour)))
+    except TransientClusterError:
+        return
+    except ClusterError:
+        facts = {}
+    if facts != cluster.configured:
+        Cluster.objects.filter(pk=cluster.pk, flavour=cluster.flavour).update(configured=facts)
+        cluster.configured = facts
+
+
+def missing_causes(cluster: Cluster) -> frozenset[str]:
+    """Causes of evictions that the configuration of its scheduler does not have, as far as Rung knows."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return frozenset() if by is None else by.leaves_out(cluster.configured)
+
+
+def forecast_warnings(cluster: Cluster, foretold: str) -> tuple[str, ...]:
+    """Warnings of its configuration for a workload with this forecast outcome."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return () if by is None else by.cautions_of(cluster.configured, foretold)
+
+
+def domains_ignored_because(cluster: Cluster) -> str:
+    """Why its scheduler would put a gang that asks for one domain anywhere; empty: it does not, as far as is known."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return "" if by is None else by.ignores_domains(cluster.configured)
+
+
+def unmanaged_because(cluster: Cluster, kind: str) -> str:
+    """Why its scheduler would leave a workload of this kind alone; empty: it does not, as far as is known."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return "" if by is None else by.unmanaged(cluster.configured, kind)
+
+
+def kind_warnings(cluster: Cluster, kind: str) -> tuple[str, ...]:
+    """What is not known of that."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return () if by is None else by.kind_cautions_of(cluster.configured, kind)
+
+
+def domain_warnings(cluster: Cluster) -> tuple[str, ...]:
+    """What people are told whose gang asks for one domain there."""
+    traits = flavour_for(cluster.flavour).traits
+    told = () if traits.configuration is None else traits.configuration.domain_cautions_of(cluster.configured)
+    return (*((traits.rigid,) if traits.rigid else ()), *told)
+
+
+def guarantees_on(cluster: Cluster) -> Sequence[Guarantee]:
+    """What its scheduler keeps of Rung's promises, as it is configured there."""
+    return guarantees_with_shards(cluster, guarantees_under(flavour_for(cluster.flavour), cluster.configured))
+
+
+def guarantee_on(cluster: Cluster, code: str) -> Guarantee:
+    """What it says there of one promise. KeyError: it says nothing, which no flavour may."""
+    return {promise.code: promise for promise in guarantees_on(cluster)}[code]
+
+
+def refresh_served_kinds(cluster: Cluster, gateway: ClusterGateway) -> None:
+    """Ask the cluster and keep the answer, as `<apiVersion> <Kind>`. Writes only what changed. Raises ClusterError."""
+    kinds = sorted(
+        f"{version} {kind.kind}"
+        for kind in KINDS
+        for version in kind.api_versions
+        if gateway.serves(kind_of_workload(kind, api_version=version))
+    )
+    if kinds != cluster.served_kinds:
+        Cluster.objects.filter(pk=cluster.pk).update(served_kinds=kinds)
+        cluster.served_kinds = kinds

@@ -1,0 +1,296 @@
+"""What a cluster's Volcano configuration means: actions, plugins and the victims they protect. Pure.
+
+Source: Volcano 1.15, `Session.Preemptable` and `Session.Reclaimable`. The first tier that leaves anybody decides. One
+that leaves nobody decides nothing: the next is asked about everybody again, so that a veto holds only where it is
+made in every tier that is asked. Inside a tier only who is in the lists of all plugins goes; but where two lists have
+nobody in common, the next plugin's counts alone, so that a veto is safe only when it is the last.
+
+Source: Volcano 1.15. As shipped, its actions neither preempt nor reclaim, and the proportion plugin knows no deserved
+quota. The text is a stranger's: read strictly, within bounds; only words that are known here are kept of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from clusters.flavours.pod_status import config_document
+from clusters.ports.flavour import Facts
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import CONFIG_MAP
+from scheduling.model.decisions import BELOW_MINIMUM, INSIDE_MIN_RUNTIME, Cause, OutcomeKind
+
+CDP: Final = "cdp"
+VOTE_SWITCHES: Final = {Cause.PREEMPT: "enablePreemptable", Cause.RECLAIM: "enableReclaimable"}
+"""What keeps a plugin from being asked about an action."""
+_BOTH: Final = frozenset({"gang", "conformance", "drf", "pdb", "extender", CDP})
+VOTERS: Final = {
+    Cause.PREEMPT: _BOTH | {"priority", "tdm"},
+    Cause.RECLAIM: _BOTH | {"capacity", "proportion"},
+}
+LENIENT: Final = frozenset({CDP, "conformance"})
+"""They ask neither for priority nor for quotas."""
+
+Tier = Sequence[Mapping[str, Any]]
+
+
+def spared_from(tiers: Sequence[Tier]) -> Iterator[Cause]:
+    """The actions that never take what cdp spares."""
+    for action in VOTERS:
+        asked = list(_voters(tiers, action))
+        if asked and all(map(_has_the_last_word, asked)):
+            yield action
+
+
+def opened_to(tiers: Sequence[Tier]) -> Iterator[Cause]:
+    """The actions that take whoever is old enough, whatever its priority or quota, when the tiers before say nobody."""
+    for action in VOTERS:
+        if any(CDP in voters and LENIENT.issuperset(voters) for voters in _voters(tiers, action)):
+            yield action
+
+
+def _voters(tiers: Iterable[Tier], action: Cause) -> Iterator[list[str]]:
+    """The plugins of each tier that have a say, in their order."""
+    for tier in tiers:
+        named = [str(each.get("name")) for each in tier if each.get(VOTE_SWITCHES[action]) is not False]
+        if voters := [name for name in named if name in VOTERS[action]]:
+            yield voters
+
+
+def _has_the_last_word(voters: Sequence[str]) -> bool:
+    """Of two the first is as good: nobody comes after the second."""
+    return voters[-1] == CDP or (len(voters) == 2 and voters[0] == CDP)
+
+
+CONF: Final = ObjectRef(CONFIG_MAP, "volcano-scheduler-configmap", "volcano-system")
+KEY: Final = "volcano-scheduler.conf"
+ACTIONS: Final = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
+TOPOLOGY: Final = "network-topology-aware"
+SWITCHES: Final = {
+    "priority": (),
+    "gang": ("enablePreemptable",),
+    "capacity": ("enableHierarchy",),
+    TOPOLOGY: ("enabledHyperNodeGradient",),
+    CDP: (),
+}
+"""Plugins that Rung's words need, and the options of each that decide about them."""
+GOOD: Final = 'actions: "allocate, preempt, reclaim, backfill"'
+
+UNREAD: Final = (
+    f"Volcano's configuration (ConfigMap {CONF.namespace}/{CONF.name}, {KEY}) could not be read, so nobody knows "
+    f"whether its scheduler preempts and reclaims. As shipped it does neither; it should say {GOOD}."
+)
+NO_PREEMPT: Final = (
+    f"Volcano's configuration has no action preempt: a higher priority waits and evicts nobody. It should say {GOOD}."
+)
+NO_RECLAIM: Final = (
+    "Volcano's configuration has no action reclaim: over-quota use is lent out and never taken back. It should say "
+    f"{GOOD}."
+)
+ENQUEUE: Final = (
+    "Volcano's configuration has the action enqueue: a job for which nothing is free may be held outside and then "
+    "preempts and reclaims nothing."
+)
+NO_PRIORITY: Final = (
+    "Volcano's configuration has no plugin priority: a higher priority neither goes first nor is it needed to evict."
+)
+NO_GANG: Final = "Volcano's configuration has no plugin gang: a distributed job may start in parts."
+ONLY_ABOVE: Final = (
+    "Volcano's plugin gang is asked about preemption, since it lacks enablePreemptable: false: a higher priority takes "
+    "only pods above a job's minimum, and never one that stands alone."
+)
+NO_CAPACITY: Final = (
+    "Volcano's configuration has no plugin capacity: deserved quotas count for nothing there. It takes the place of "
+    "proportion."
+)
+NO_HIERARCHY: Final = (
+    "Volcano's plugin capacity lacks enableHierarchy: true: the limits of departments are not kept by the scheduler, "
+    "only by Rung at submission."
+)
+NO_DOMAINS: Final = (
+    f"Volcano's configuration has no plugin {TOPOLOGY} that keeps gangs together: one that asks for a topology domain "
+    "would be spread over any nodes, so Rung refuses it."
+)
+NOT_SPARED: Final = (
+    f"Volcano's plugin {CDP} does not keep young work from the action {{actions}}: a tier that it empties leaves the "
+    "choice to the next, and a plugin after it may bring back whom it spared. It has to stand last in every tier whose "
+    "plugins are asked."
+)
+OPENED: Final = (
+    f"Volcano's plugin {CDP} alone says in one tier whom the action {{actions}} takes: where the tiers before it leave "
+    "nobody, whoever is old enough is evicted, whatever its priority or quota. Switch it off there for that action."
+)
+
+ANYWHERE: Final = f"its configuration has no plugin {TOPOLOGY} that keeps gangs together, so the gang would be spread"
+ASSUMED_DOMAINS: Final = (
+    f"It may be spread over any nodes: Volcano's configuration could not be read, and as shipped it lacks the plugin "
+    f"{TOPOLOGY}, without which no gang is kept in one domain."
+)
+ASSUMED: Final = (
+    "Nobody is evicted for it, as is assumed: Volcano's configuration could not be read, and as shipped it lacks the "
+    "actions preempt and reclaim. Where it has them, others may be evicted for it."
+)
+WITHOUT: Final = {
+    (Cause.PREEMPT, Cause.RECLAIM): "Nobody is evicted for it: the configuration of Volcano on this cluster lacks the "
+    "actions preempt and reclaim.",
+    (Cause.PREEMPT,): "No lower priority of its project is evicted for it: the configuration of Volcano on this "
+    "cluster lacks the action preempt.",
+    (Cause.RECLAIM,): "Nothing is taken back for it from other projects: the configuration of Volcano on this cluster "
+    "lacks the action reclaim.",
+}
+STANDS: Final = (
+    "The plugin gang of Volcano is asked about preemption on this cluster: no priority evicts a pod that its job needs."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VolcanoConfig:
+    """The part that decides who may be evicted: known actions, and the switches of known plugins."""
+
+    actions: tuple[str, ...]
+    plugins: Mapping[str, Mapping[str, bool]]
+    spares: tuple[str, ...] = ()  # actions that never take what cdp spares
+    opens: tuple[str, ...] = ()  # actions in which cdp alone says who goes
+
+    @property
+    def unspared(self) -> tuple[str, ...]:
+        """Actions that take young work in spite of the plugin cdp."""
+        takers = (each for each in (Cause.PREEMPT, Cause.RECLAIM) if each in self.actions)
+        return tuple(each for each in takers if each not in self.spares)
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Actions for which neither priority nor quota counts in the end."""
+        return tuple(each for each in self.opens if each in self.actions)
+
+    @property
+    def keeps_minimum(self) -> bool:
+        """The plugin gang is asked about preemption, which it is unless told otherwise."""
+        return "gang" in self.plugins and self.plugins["gang"].get("enablePreemptable") is not False
+
+    @property
+    def has_deserved(self) -> bool:
+        """Deserved quotas count."""
+        return "capacity" in self.plugins
+
+    @property
+    def keeps_domains(self) -> bool:
+        """A gang that asks for a domain is looked for room in one domain at a time, unless that is switched off."""
+        return TOPOLOGY in self.plugins and self.plugins[TOPOLOGY].get("enabledHyperNodeGradient") is not False
+
+    @property
+    def has_departments(self) -> bool:
+        """What stands above a project's queue counts."""
+        return self.has_deserved and self.plugins["capacity"].get("enableHierarchy") is True
+
+
+SHIPPED: Final = VolcanoConfig(
+    ("enqueue", "allocate", "backfill"), {"priority": {}, "gang": {"enablePreemptable": False}}
+)
+
+
+def facts_of(found: Manifest | None) -> Facts:
+    """What is kept of a ConfigMap; empty where there is none or it says nothing readable."""
+    value = config_document(found, KEY)
+    return {} if value is None else _facts(value)
+
+
+def _facts(value: Mapping[str, Any]) -> Facts:
+    """Volcano starts with a configuration of its own where the text names no actions: that one does not evict."""
+    actions = value.get("actions")
+    if not isinstance(actions, str):
+        return {}
+    named = {name.strip() for name in actions.split(",")}
+    tiers = [list(_objects(tier.get("plugins"))) for tier in _objects(value.get("tiers"))]
+    plugins = {str(each.get("name")): each for tier in tiers for each in tier if str(each.get("name")) in SWITCHES}
+    return {
+        "actions": [action for action in ACTIONS if action in named],
+        "plugins": {name: dict(_switches(name, plugins[name])) for name in SWITCHES if name in plugins},
+        **({"spares": list(spared_from(tiers)), "opens": list(opened_to(tiers))} if CDP in plugins else {}),
+    }
+
+
+def _objects(value: object) -> Iterator[Mapping[str, Any]]:
+    return (each for each in value if isinstance(each, Mapping)) if isinstance(value, list) else iter(())
+
+
+def _switches(name: str, options: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    return ((key, options[key]) for key in SWITCHES[name] if isinstance(options.get(key), bool))
+
+
+def conf_of(facts: Facts) -> VolcanoConfig | None:
+    """The facts as they were kept; None: nothing could be read."""
+    if not facts:
+        return None
+    spares, opens = facts.get("spares", ()), facts.get("opens", ())
+    return VolcanoConfig(tuple(facts["actions"]), facts["plugins"], tuple(spares), tuple(opens))
+
+
+def admin_warnings(facts: Facts) -> tuple[str, ...]:
+    """What a configuration means for priorities and quotas; `UNREAD` where nothing could be read."""
+    conf = conf_of(facts)
+    return (UNREAD,) if conf is None else tuple(_warnings(conf))
+
+
+def _warnings(conf: VolcanoConfig) -> Iterator[str]:
+    misses = {
+        NO_PREEMPT: "preempt" not in conf.actions,
+        NO_RECLAIM: "reclaim" not in conf.actions,
+        ENQUEUE: "enqueue" in conf.actions,
+        NO_PRIORITY: "priority" not in conf.plugins,
+        NO_GANG: "gang" not in conf.plugins,
+        ONLY_ABOVE: conf.keeps_minimum,
+        NO_CAPACITY: not conf.has_deserved,
+        NO_HIERARCHY: conf.has_deserved and not conf.has_departments,
+        NO_DOMAINS: not conf.keeps_domains,
+        NOT_SPARED.format(actions=" and ".join(conf.unspared)): CDP in conf.plugins and bool(conf.unspared),
+        OPENED.format(actions=" and ".join(conf.opened)): bool(conf.opened),
+    }
+    return (sentence for sentence, so in misses.items() if so)
+
+
+def leaves_out(facts: Facts) -> frozenset[str]:
+    """Causes of evictions for which it has no action; where nothing could be read, it is as shipped."""
+    conf = conf_of(facts) or SHIPPED
+    missing = {Cause.PREEMPT, Cause.RECLAIM} - set(conf.actions)
+    spared = {of_young for cause, of_young in INSIDE_MIN_RUNTIME.items() if cause in conf.spares}
+    return frozenset(missing | spared | ({BELOW_MINIMUM} if conf.keeps_minimum else set()))
+
+
+def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:
+    """What people are told of it whose workload waits or evicts others."""
+    conf = conf_of(facts)
+    if foretold == OutcomeKind.PLACED:
+        return ()
+    if conf is None:
+        return (ASSUMED,)
+    return tuple(_why_nobody(conf) if foretold == OutcomeKind.PENDING else _doubts(conf))
+
+
+def _why_nobody(conf: VolcanoConfig) -> Iterator[str]:
+    missing = tuple(cause for cause in (Cause.PREEMPT, Cause.RECLAIM) if cause not in conf.actions)
+    if missing:
+        yield WITHOUT[missing]
+    if conf.keeps_minimum and Cause.PREEMPT not in missing:
+        yield STANDS
+
+
+def _doubts(conf: VolcanoConfig) -> Iterator[str]:
+    """The estimate counts priorities and deserved quotas, and takes every job in."""
+    doubtful = {
+        ENQUEUE: "enqueue" in conf.actions,
+        NO_PRIORITY: "priority" not in conf.plugins,
+        NO_CAPACITY: not conf.has_deserved,
+        OPENED.format(actions=" and ".join(conf.opened)): bool(conf.opened),
+    }
+    return (f"This may come otherwise. {sentence}" for sentence, so in doubtful.items() if so)
+
+
+def ignores_domains(facts: Facts) -> str:
+    """Why a gang that asks for one domain would be put anywhere; empty: it is not, or nothing could be read."""
+    conf = conf_of(facts)
+    return "" if conf is None or conf.keeps_domains else ANYWHERE
+
+
+def domain_warnings(facts: Facts) -> tuple[str, ...]:
+    """What people are told whose gang asks for one domain."""
+    return () if facts else (ASSUMED_DOMAINS,)

@@ -1,0 +1,96 @@
+"""What another scheduler, or a node pool of other nodes, means for work: the app that knows it is asked and told."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.flavour import SchedulerFlavour
+
+NO_NAMES: Final[tuple[tuple[str, str], ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSample:
+    """How many workloads, and the first of them: (id, name with its project)."""
+
+    count: int = 0
+    samples: tuple[tuple[str, str], ...] = NO_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchEffect:
+    """What becomes of the work that is there.
+
+    `stays`: it runs, and stays with the scheduler it was made for. `anew`: it waits or is stopped. `unexpressed`: it
+    asks for a preemptibility that the new scheduler does not know. `unmanaged`: of a kind that the new scheduler is
+    configured to leave alone. `evicted`: of what stays, what the new scheduler's model evicts for what waits; None:
+    there is no such model. `uncounted`: GPU thousandths of what stays that the new quotas do not count.
+    """
+
+    stays: WorkloadSample = WorkloadSample()
+    anew: WorkloadSample = WorkloadSample()
+    unexpressed: WorkloadSample = WorkloadSample()
+    unmanaged: WorkloadSample = WorkloadSample()
+    evicted: WorkloadSample | None = WorkloadSample()
+    uncounted: int = 0
+
+
+class WorkloadHooks(Protocol):
+    """Who knows the work."""
+
+    def work_in(self, target: Cluster, after: SchedulerFlavour, /) -> SwitchEffect:
+        """What becomes of it under that scheduler. `target`: the row as it would be then. Reads only."""
+
+    def begin(self, cluster: Cluster, /) -> Iterable[str]:
+        """Have what waits made anew; ids of everything that lives. Called in the transaction of the switch."""
+
+    def tend(self, ids: frozenset[str], /) -> Iterable[str]:
+        """Of workloads made for a former scheduler, those that still live; what runs no more is made anew."""
+
+    def move(self, pool: NodePool, /) -> int:
+        """Have what waits in the pool made anew for the nodes that it is now; how much that is. In its transaction."""
+
+
+_workforces: Final[list[WorkloadHooks]] = []
+
+
+def register_hooks(workforce: WorkloadHooks) -> None:
+    """Add one; once is enough, again changes nothing."""
+    if workforce not in _workforces:
+        _workforces.append(workforce)
+
+
+def work_in(target: Cluster, after: SchedulerFlavour) -> SwitchEffect:
+    """What becomes of the work under that scheduler. `target`: the row as it would be then."""
+    works = [each.work_in(target, after) for each in _workforces]
+    evicted = [work.evicted for work in works]
+    return SwitchEffect(
+        stays=_sum(work.stays for work in works),
+        anew=_sum(work.anew for work in works),
+        unexpressed=_sum(work.unexpressed for work in works),
+        unmanaged=_sum(work.unmanaged for work in works),
+        evicted=None if None in evicted else _sum(each for each in evicted if each),
+        uncounted=sum(work.uncounted for work in works),
+    )
+
+
+def begin(cluster: Cluster) -> set[str]:
+    """Have what waits made anew; ids of everything that lives."""
+    return {each for workforce in _workforces for each in workforce.begin(cluster)}
+
+
+def tend(ids: Iterable[str]) -> set[str]:
+    """Those that still live."""
+    wanted = frozenset(ids)
+    return {each for workforce in _workforces for each in workforce.tend(wanted)} if wanted else set()
+
+
+def move(pool: NodePool) -> int:
+    """Have what waits in the pool made anew for the nodes that it is now; how much that is."""
+    return sum(workforce.move(pool) for workforce in _workforces)
+
+
+def _sum(parts: Iterable[WorkloadSample]) -> WorkloadSample:
+    found = list(parts)
+    return WorkloadSample(sum(each.count for each in found), tuple(sample for each in found for sample in each.samples))

@@ -1,0 +1,191 @@
+"""Readers of pod and node manifests: amounts, times, phase, conditions, taints. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from math import ceil
+from typing import Any, Final
+
+from clusters.ports.gateway import Manifest
+from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from scheduling.model.resources import ZERO, Resources, parse_quantity
+from scheduling.model.taints import Taint, Toleration
+
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+MIG_PREFIX: Final = "nvidia.com/mig-"
+GPU_FRACTION: Final = "gpu-fraction"  # annotations of KAI: a part of one device,
+GPU_MEMORY: Final = "gpu-memory"  # as much of its memory, which only the node knows as a part,
+GPU_DEVICES: Final = "gpu-fraction-num-devices"  # and of so many devices
+GPU_GROUP: Final = "runai-gpu-group"  # label of KAI: the shared device that a pod has a part of, or holds for such pods
+DEFAULT_GRACE: Final = 30
+TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+MOST: Final = Resources(gpu=10**9, cpu=10**12, memory=2**50)
+"""More than any object of a real cluster has: a million GPUs, a thousand million cores, a pebibyte. Sums stay sums."""
+MOST_PODS: Final = 10**6
+EARLIEST: Final = datetime(2014, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(2074, 1, 1, tzinfo=UTC)
+"""Sixty years from the first Kubernetes on. What lies between two of these moments fits a number of seconds."""
+
+
+@lru_cache(maxsize=4096)
+def scaled(quantity: str, unit: int) -> int:
+    """A Kubernetes quantity times `unit`, rounded up as the API server does; 0 when it cannot be read."""
+    try:
+        return max(ceil(parse_quantity(quantity) * unit), 0)
+    except ValueError:
+        return 0
+
+
+def amounts(resources: Mapping[str, Any]) -> Resources:
+    """A `requests`, `capacity` or `allocatable` mapping as exact amounts. A MIG device counts as its slice number."""
+    gpu = scaled(str(resources.get(GPU_RESOURCE, 0)), 1000)
+    for name, count in resources.items():
+        if name.startswith(MIG_PREFIX):
+            gpu += scaled(str(count), 1000) * _slices(name)
+    return _plausible(
+        Resources(gpu, scaled(str(resources.get("cpu", 0)), 1000), scaled(str(resources.get("memory", 0)), 1))
+    )
+
+
+def _plausible(said: Resources) -> Resources:
+    return Resources(min(said.gpu, MOST.gpu), min(said.cpu, MOST.cpu), min(said.memory, MOST.memory))
+
+
+def _slices(name: str) -> int:
+    number = name.removeprefix(MIG_PREFIX).split("g", 1)[0]
+    return int(number) if number.isdecimal() and len(number) < 4 else 1
+
+
+def requests_of(pod: Manifest) -> Resources:
+    """What the scheduler counts for a pod: the sum of its containers, or its largest init container if that is more."""
+    spec = pod.get("spec") or {}
+    asked = sum((_asked(each) for each in spec.get("containers") or []), ZERO)
+    for each in spec.get("initContainers") or []:
+        first = _asked(each)
+        asked = Resources(max(asked.gpu, first.gpu), max(asked.cpu, first.cpu), max(asked.memory, first.memory))
+    return _plausible(Resources(_gpus(pod, asked.gpu), asked.cpu, asked.memory))
+
+
+def _asked(container: Mapping[str, Any]) -> Resources:
+    """Requests, where a limit stands in for a missing request."""
+    resources = container.get("resources") or {}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _gpus(pod: Manifest, asked: int) -> int:
+    """What KAI counts: parts of devices, not the pod that holds a device for those; a part by memory as all of it."""
+    notes = annotations(pod)
+    if GPU_FRACTION not in notes and GPU_MEMORY not in notes:
+        return 0 if GPU_GROUP in labels(pod) else asked
+    devices = scaled(notes.get(GPU_DEVICES, "1"), 1) or 1
+    return asked + min(scaled(notes.get(GPU_FRACTION, "1"), 1000) * devices, MOST.gpu)
+
+
+def shared_device(pod: Manifest) -> str:
+    """The name of the one shared GPU that it has a part of; empty: it has none, or several."""
+    return str(labels(pod).get(GPU_GROUP, "")) if GPU_FRACTION in annotations(pod) else ""
+
+
+def max_pods(node: Manifest) -> int | None:
+    """How many pods its kubelet takes; None when it does not say."""
+    said = ((node.get("status") or {}).get("allocatable") or {}).get("pods")
+    return None if said is None else min(scaled(str(said), 1), MOST_PODS)
+
+
+def taints_of(node: Manifest) -> tuple[Taint, ...]:
+    """What keeps pods away; a preference does not."""
+    found: Iterable[Mapping[str, Any]] = (node.get("spec") or {}).get("taints") or []
+    return tuple(
+        Taint(str(each.get("key", "")), str(each.get("value") or ""), str(each.get("effect", "")))
+        for each in found
+        if each.get("effect") != "PreferNoSchedule"
+    )
+
+
+def tolerations_of(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    """Of a pod's spec."""
+    found: Iterable[Mapping[str, Any]] = spec.get("tolerations") or []
+    return tuple(
+        Toleration(
+            str(each.get("key") or ""),
+            str(each.get("operator") or "Equal"),
+            str(each.get("value") or ""),
+            str(each.get("effect") or ""),
+        )
+        for each in found
+    )
+
+
+def labels(manifest: Manifest) -> dict[str, str]:
+    """Labels, empty when there are none."""
+    return (manifest.get("metadata") or {}).get("labels") or {}
+
+
+def annotations(manifest: Manifest) -> dict[str, str]:
+    """Annotations, empty when there are none."""
+    return (manifest.get("metadata") or {}).get("annotations") or {}
+
+
+def phase(pod: Manifest) -> str:
+    """Pending, Running, Succeeded or Failed."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def is_terminal(pod: Manifest) -> bool:
+    """Has it ended by itself?"""
+    return phase(pod) in TERMINAL
+
+
+def is_leaving(pod: Manifest) -> bool:
+    """Has its deletion begun?"""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def preemptibility_of(pod: Manifest) -> Preemptibility:
+    """The label, else the threshold, as KAI finds it. A value it does not know is as good as none."""
+    try:
+        return Preemptibility(labels(pod).get(PREEMPTIBILITY_LABEL, ""))
+    except ValueError:
+        above = int((pod.get("spec") or {}).get("priority", 0)) >= THRESHOLD
+        return Preemptibility.NON_PREEMPTIBLE if above else Preemptibility.PREEMPTIBLE
+
+
+def condition(manifest: Manifest, kind: str) -> Mapping[str, Any] | None:
+    """The condition of that type, whatever its status."""
+    found: Iterable[Mapping[str, Any]] = (manifest.get("status") or {}).get("conditions") or []
+    return next((each for each in found if each.get("type") == kind), None)
+
+
+def condition_is_true(manifest: Manifest, kind: str) -> bool:
+    """Is the condition of that type there and True?"""
+    found = condition(manifest, kind)
+    return found is not None and found.get("status") == "True"
+
+
+def stamp(moment: datetime) -> str:
+    """RFC 3339 with microseconds, in UTC."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def moment_of(text: Any) -> datetime | None:
+    """A timestamp of a manifest; None when absent, unreadable or none that a cluster can mean."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        said = datetime.fromisoformat(text)
+        moment = said.astimezone(UTC) if said.tzinfo else said.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+    return moment if EARLIEST <= moment < LATEST else None
+
+
+def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
+    """The owner reference of the controller, if there is one."""
+    owners: Iterable[Mapping[str, Any]] = manifest["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
+PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
+
+
+GPU_PRODUCT = "nvidia.com/gpu.product"

@@ -1,1 +1,0 @@
-"""What is done to clusters: reconcile, drift, estate, jobs."""

@@ -1,0 +1,212 @@
+"""Allocated and free GPUs of nodes, and time series of the usage samples.
+
+An owner has figures for all node pools together (`ALL`) and, where it is split, for each by name. A pool that is not
+named has nothing. Units: GPU thousandths, CPU millicores, memory bytes, seconds.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from django.db.models import Count, Sum
+
+from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.watch.models import Average, ObservedPod, Sample
+from scheduling.forecast.headroom import PoolCapacity
+from scheduling.model.resources import Resources
+
+
+def allocated_by_node(clusters: Collection[Cluster]) -> Mapping[tuple[UUID, str], Resources]:
+    """By cluster and name of the node: bound pods that have neither ended nor gone. One query."""
+    held = ObservedPod.objects.holding().filter(cluster__in=clusters)
+    rows = held.values_list("cluster_id", "node_name").order_by()
+    summed = rows.annotate(gpu=Sum("gpu_milli"), cpu=Sum("cpu_milli"), memory=Sum("memory_bytes"))
+    return {(cluster, node): Resources(gpu, cpu, memory) for cluster, node, gpu, cpu, memory in summed}
+
+
+_COLUMNS: Final = ("pool_id", "cluster_id", "name", "gpu_milli", "max_pods", "taints")
+
+
+def free_by_pool(pools: Collection[NodePool]) -> Mapping[int, PoolCapacity]:
+    """By pool id, for a pod that bears no taint; pools of which no node was seen are absent. Three queries."""
+    held = _held({pool.cluster_id for pool in pools})
+    free: defaultdict[int, list[int]] = defaultdict(list)
+    nodes = Node.objects.filter(pool__in=pools)
+    for ready, cordoned, pool, *node in nodes.values_list("ready", "unschedulable", *_COLUMNS):
+        free[pool].append(_free(*node, held=held) if ready and not cordoned else 0)
+    return {pool: PoolCapacity(sum(amounts), max(amounts)) for pool, amounts in free.items()}
+
+
+def _free(
+    cluster: Any,
+    name: str,
+    gpus: int,
+    most_pods: int | None,
+    taints: Any,
+    *,
+    held: Mapping[tuple[Any, str], Counter[str]],
+) -> int:
+    there = held.get((cluster, name), Counter())
+    full = most_pods is not None and there["pods"] >= most_pods
+    return 0 if taints or full else max(gpus - there["gpus"], 0)
+
+
+def _held(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Counter[str]]:
+    """GPUs and pods by cluster and node: of pods that are there, and of those that others are evicted for."""
+    found: defaultdict[tuple[Any, str], Counter[str]] = defaultdict(Counter)
+    live = ObservedPod.objects.live().filter(cluster__in=clusters)
+    for place, pods in (("node_name", live), ("nominated_node", live.filter(node_name=""))):
+        rows = pods.exclude(**{place: ""}).values_list("cluster_id", place).order_by()
+        for cluster, node, gpus, count in rows.annotate(gpus=Sum("gpu_milli"), count=Count("pk")):
+            found[cluster, node].update(gpus=gpus, pods=count)
+    return found
+
+
+ALL: Final = "*"
+"""All node pools together; no pool can be called so."""
+CLUSTER: Final = "cluster"
+NODE_POOL: Final = "node-pool"
+
+
+class Metric(StrEnum):
+    """What a figure is called. `waited` is what those that wait now have waited so far, all together."""
+
+    GPU_NODES = "gpu_nodes"
+    GPU_TOTAL = "gpu_total"
+    GPU_HELD = "gpu_held"
+    CPU_TOTAL = "cpu_total"
+    CPU_HELD = "cpu_held"
+    MEMORY_TOTAL = "memory_total"
+    MEMORY_HELD = "memory_held"
+    GPU_DESERVED = "gpu_deserved"
+    CPU_DESERVED = "cpu_deserved"
+    MEMORY_DESERVED = "memory_deserved"
+    WORKLOADS = "workloads"
+    WAITING = "waiting"
+    WAITED = "waited"
+
+
+Figures = Mapping[str, Mapping[str, float]]
+"""By node pool or `ALL`, then by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleOwner:
+    """Whose figures: a kind, and a primary key as text."""
+
+    kind: str
+    id: str
+
+
+class Sampler(Protocol):
+    """What one app measures of a cluster, in a number of queries that does not grow with what is there."""
+
+    def __call__(self, cluster: Cluster, /, *, at: datetime) -> Mapping[SampleOwner, Figures]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Samples so far apart are kept for so long."""
+
+    every: timedelta
+    kept: timedelta
+
+
+RESOLUTIONS: Final = (
+    Resolution(timedelta(minutes=1), timedelta(hours=6)),
+    Resolution(timedelta(minutes=10), timedelta(days=8)),
+    Resolution(timedelta(hours=1), timedelta(days=35)),
+    Resolution(timedelta(days=1), timedelta(days=400)),
+)
+"""The older, the sparser; 2,600 rows of an owner at most."""
+
+_samplers: Final[list[Sampler]] = []
+
+
+def register_sampler(sampler: Sampler) -> None:
+    """Add a sampler; once is enough, again changes nothing."""
+    if sampler not in _samplers:
+        _samplers.append(sampler)
+
+
+def samplers() -> tuple[Sampler, ...]:
+    """In order of registration."""
+    return tuple(_samplers)
+
+
+MOST_ROWS: Final = 20_000
+"""Samples that one question reads at most, as far as a coarser grain can serve it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """From start to end, cut into so many equal parts."""
+
+    start: datetime
+    end: datetime
+    parts: int
+
+    def part_of(self, at: datetime) -> int:
+        """The part that a moment of the window lies in."""
+        return min(int((at - self.start) / (self.end - self.start) * self.parts), self.parts - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """Means over one part of the window, at its last sample."""
+
+    at: datetime
+    figures: Mapping[str, float]
+
+
+def series_of(
+    owners: Collection[SampleOwner], window: TimeWindow, *, pool: str = ALL
+) -> Mapping[SampleOwner, list[SeriesPoint]]:
+    """Points of each owner, oldest first; parts without a sample have none. One query."""
+    if not window.parts or not owners:
+        return {}
+    kind = next(iter(owners)).kind
+    rows = Sample.objects.filter(
+        kind=kind,
+        owner__in=[owner.id for owner in owners],
+        grain__gte=resolution_for(len(owners), window.end - window.start),
+        at__gte=window.start,
+        at__lte=window.end,
+    )
+    parts: defaultdict[SampleOwner, defaultdict[int, list[tuple[datetime, Mapping[str, float]]]]]
+    parts = defaultdict(lambda: defaultdict(list))
+    for owner, at, figures in rows.order_by("at").values_list("owner", "at", "figures"):
+        parts[SampleOwner(kind, owner)][window.part_of(at)].append((at, _in_pool(figures, pool)))
+    return {owner: [_point(found) for _number, found in sorted(each.items())] for owner, each in parts.items()}
+
+
+def resolution_for(owners: int, span: timedelta, *, most: int = MOST_ROWS) -> int:
+    """The finest grain of which no more than `most` samples of so many owners are to be read."""
+    for number, grain in enumerate(RESOLUTIONS):
+        if owners * min(span, grain.kept) / grain.every <= most:
+            return number
+    return len(RESOLUTIONS) - 1
+
+
+def _in_pool(figures: Figures, pool: str) -> Mapping[str, float]:
+    """What a sample does not name of a pool was nothing."""
+    return {**dict.fromkeys(figures.get(ALL, {}), 0), **figures.get(pool, {})}
+
+
+def _point(found: Iterable[tuple[datetime, Mapping[str, float]]]) -> SeriesPoint:
+    rows = list(found)
+    named: defaultdict[str, list[float]] = defaultdict(list)
+    for _at, figures in rows:
+        for name, number in figures.items():
+            named[name].append(number)
+    return SeriesPoint(rows[-1][0], {name: sum(numbers) / len(numbers) for name, numbers in named.items()})
+
+
+def averages_of(kind: str, owners: Collection[object], *, name: Metric = Metric.GPU_HELD) -> Mapping[str, Average]:
+    """Averages by the owner's key as text. One query."""
+    rows = Average.objects.filter(kind=kind, owner__in=[str(owner) for owner in owners], name=name)
+    return {row.owner: row for row in rows}

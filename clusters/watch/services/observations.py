@@ -1,0 +1,236 @@
+"""Store what was observed of a cluster, call the observation handlers, and prune rows that no app needs.
+
+A handler runs in the transaction that stores the observation and must be idempotent: when one fails, everything is
+rolled back and the same observation comes again.
+
+Versions move forward in the same transaction as rows and handlers, so a failure anywhere brings the same changes
+again, and of two observers at once one finds that the other was faster. Times are the database's: a worker's clock
+may lie.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from clusters.flavours.registry import COMPANION_KEYS, EVENT_SOURCE_KEYS, flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.flavour import PodStatusReason
+from clusters.ports.kinds import EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod, ObserverLease
+from clusters.watch.rules.job_status import JobStatus
+from clusters.watch.services.events import adopt_events, store_events, store_scheduler_events
+from clusters.watch.services.nodes import move_nodes, store_nodes, track_domain_changes
+from clusters.watch.services.objects import (
+    bare_pod_changes,
+    companion_changes,
+    detect_foreign_changes,
+    drop_foreign_owners,
+    job_changes,
+)
+from clusters.watch.services.pods import PodChanges, PodStore
+from clusters.watch.services.watch_buffer import CHUNK, WatchBatch, newer
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Changes since the last look. `pods` holds new, changed and gone ones; `readings` their standing by pod uid.
+
+    `jobs` is by owner id (the workload's id), for every job object that changed; `events` are new ones, oldest first.
+    """
+
+    at: datetime
+    pods: tuple[ObservedPod, ...] = ()
+    jobs: Mapping[str, JobStatus] = field(default_factory=dict)
+    events: tuple[ClusterEvent, ...] = ()
+    readings: Mapping[str, PodStatusReason] = field(default_factory=dict)
+
+
+Handler: TypeAlias = Callable[[Cluster, Observation], None]
+
+_handlers: Final[list[Handler]] = []
+
+
+def register_handler(handler: Handler) -> None:
+    """Add a handler; once is enough, again changes nothing."""
+    if handler not in _handlers:
+        _handlers.append(handler)
+
+
+def handlers() -> tuple[Handler, ...]:
+    """In order of registration."""
+    return tuple(_handlers)
+
+
+JOB_KEYS: Final = frozenset(kind.key for kind in WORKLOAD_KINDS if kind.key != POD.key)
+CORE_KEYS: Final = frozenset({NODE.key, POD.key, EVENT.key})
+NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NEWEST: Final = "newest"  # beside the versions: that of all kinds together, where the cluster counts so
+POOLS: Final = "pools"  # and what the pools were when nodes were last put into them
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedChanges:
+    """What lists and watches brought, before anything is written.
+
+    `before`: the versions it builds on. `age`: how long ago every kind that is always watched had shown life; None:
+    one of them has not.
+    """
+
+    before: Mapping[str, Any]
+    looks: Mapping[str, WatchBatch] = field(default_factory=dict)
+    newest: str = ""
+    age: timedelta | None = timedelta()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to store."""
+        return all(each.is_empty for each in self.looks.values())
+
+    def versions(self) -> dict[str, Any]:
+        """Where the next look begins."""
+        begins = {key: newer(each.version, self.newest) for key, each in self.looks.items()}
+        return {**self.before, **begins, NEWEST: self.newest}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreResult:
+    """What became of it. `versions`: what is kept now; None when somebody else was faster and nothing was written."""
+
+    observation: Observation
+    versions: dict[str, Any] | None
+
+
+def lease_of(cluster: Cluster) -> ObserverLease:
+    """The cluster's lease row, with the versions that were seen last."""
+    return ObserverLease.objects.get_or_create(cluster=cluster, defaults={"holder": "", "expires_at": NEVER})[0]
+
+
+@transaction.atomic
+def store_changes(cluster: Cluster, seen: ObservedChanges) -> StoreResult:
+    """Rows of nodes, pods, objects and events; handlers in order; versions.
+
+    Raises whatever a handler raises, after everything was rolled back.
+    """
+    locked = ObserverLease.objects.select_for_update().annotate(now=Now()).get(cluster=cluster)
+    at: datetime = locked.now
+    if locked.versions != seen.before:
+        return StoreResult(Observation(at=at), None)
+    pools = list(cluster.node_pools.all())
+    kept = seen.versions() if seen.looks else dict(seen.before)
+    sorted_in = _fingerprint(pools)
+    moved = seen.before.get(POOLS) != sorted_in
+    with track_domain_changes(cluster, pools, seen.looks.get(NODE.key), moved=moved):
+        observation = Observation(at=at) if seen.is_empty else _store(cluster, seen.looks, pools, at)
+        if moved:
+            move_nodes(cluster, pools)
+            kept[POOLS] = sorted_in
+    if kept != seen.before:
+        locked.versions = kept
+        locked.save(update_fields=["versions"])
+    if seen.age is not None:
+        record_observed_at(cluster, at - seen.age)
+    return StoreResult(observation, kept)
+
+
+def record_observed_at(cluster: Cluster, at: datetime) -> None:
+    """What is on screen is of this moment. It never goes back."""
+    rows = Cluster.objects.filter(Q(observed_at=None) | Q(observed_at__lt=at), pk=cluster.pk)
+    rows.update(observed_at=at)
+
+
+def _fingerprint(pools: list[NodePool]) -> list[list[Any]]:
+    return [[pool.pk, pool.label_key, pool.label_value, pool.is_default] for pool in pools]
+
+
+def _store(cluster: Cluster, looks: Mapping[str, WatchBatch], pools: list[NodePool], at: datetime) -> Observation:
+    """Objects before events, so that an event that is seen together with its object finds it."""
+    drop_foreign_owners(cluster, looks)
+    if NODE.key in looks:
+        store_nodes(cluster, looks[NODE.key], pools, at=at)
+    pods = _pods(cluster, looks, pools, at)
+    jobs, fresh = _jobs(cluster, looks, pods)
+    for key, look in looks.items():
+        if key not in CORE_KEYS | JOB_KEYS | COMPANION_KEYS | EVENT_SOURCE_KEYS:
+            detect_foreign_changes(cluster, look)
+    events = adopt_events(cluster, [*pods.fresh, *fresh])
+    if EVENT.key in looks:
+        events += store_events(cluster, looks[EVENT.key], at=at)
+    events += store_scheduler_events(cluster, looks, at=at)
+    observation = Observation(at, tuple(pods.rows), jobs, tuple(events), pods.readings)
+    for handler in handlers():
+        handler(cluster, observation)
+    return observation
+
+
+def _pods(cluster: Cluster, looks: Mapping[str, WatchBatch], pools: list[NodePool], at: datetime) -> PodChanges:
+    if POD.key not in looks:
+        return PodChanges()
+    return PodStore(cluster, flavour_for(cluster.flavour), pools, at).store(looks[POD.key])
+
+
+def _jobs(
+    cluster: Cluster, looks: Mapping[str, WatchBatch], pods: PodChanges
+) -> tuple[dict[str, JobStatus], list[ObservedObject]]:
+    jobs, fresh = job_changes(cluster, [look for key, look in looks.items() if key in JOB_KEYS])
+    if POD.key in looks:
+        jobs |= bare_pod_changes(cluster, looks[POD.key], pods.rows)
+    return {**companion_changes(cluster, [look for key, look in looks.items() if key in COMPANION_KEYS]), **jobs}, fresh
+
+
+NeededPods: TypeAlias = Callable[[Sequence[ObservedPod]], set[int]]
+"""Given rows that are old enough to go, the primary keys of those that must stay."""
+
+_keepers: Final[list[NeededPods]] = []
+
+
+def register_keeper(keeper: NeededPods) -> None:
+    """Add a keeper; once is enough, again changes nothing."""
+    if keeper not in _keepers:
+        _keepers.append(keeper)
+
+
+def needed_pods(pods: Sequence[ObservedPod]) -> set[int]:
+    """The rows that somebody still needs."""
+    return set().union(*(keeper(pods) for keeper in _keepers))
+
+
+UNOWNED: Final = timedelta(hours=1)
+"""How long an event waits for the object it is about; API servers keep events as long."""
+PATIENCE: Final = 60.0
+"""Seconds after which the rest is left to the next time."""
+
+
+def prune() -> tuple[int, int]:
+    """Drop what is past its time by the database's clock; how many pods and events."""
+    deadline = time.monotonic() + PATIENCE
+    return _prune_pods(deadline), _prune_events(deadline)
+
+
+def _prune_pods(deadline: float) -> int:
+    """Gone for long and needed by nobody. Walks by key, so that rows which stay are not asked about twice."""
+    old = ObservedPod.objects.filter(gone_at__lt=Now() - timedelta(days=settings.RUNG_KEEP_PODS_DAYS)).order_by("pk")
+    last, dropped = 0, 0
+    while time.monotonic() < deadline and (rows := list(old.filter(pk__gt=last)[:CHUNK])):
+        last = rows[-1].pk
+        dropped += _delete_pods({row.pk for row in rows} - needed_pods(rows))
+    return dropped
+
+
+def _delete_pods(keys: set[int]) -> int:
+    return ObservedPod.objects.filter(pk__in=keys, gone_at__isnull=False).delete()[0]
+
+
+def _prune_events(deadline: float) -> int:
+    past = Q(at__lt=Now() - timedelta(days=settings.RUNG_KEEP_EVENTS_DAYS)) | Q(owner_id="", at__lt=Now() - UNOWNED)
+    keys_past = ClusterEvent.objects.filter(past).values_list("pk", flat=True)
+    dropped = 0
+    while time.monotonic() < deadline and (keys := list(keys_past[:CHUNK])):
+        dropped += ClusterEvent.objects.filter(pk__in=keys).delete()[0]
+    return dropped

@@ -1,0 +1,231 @@
+"""GPU usage read from Prometheus, and samples of every cluster once a minute.
+
+Silence is not idleness: a pod that was not measured for `LATE` has no idle time, and begins a new one when it is
+measured again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+from django.db.models import Avg, Count, FloatField, Max, Q, Sum
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.functions import Cast
+from django.utils import timezone
+
+from clusters.connection.models import MetricsSource
+from clusters.connection.services.gateways import gpu_readings_of, metrics_connection_of
+from clusters.inventory.models import Cluster, ClusterState, Node
+from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import GpuUtilization
+from clusters.watch.models import Average, GpuUse, ObservedPod, Sample
+from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, RESOLUTIONS, Figures, Metric, SampleOwner, samplers
+from portal.kit.db.periodic_lock import period_start
+from portal.kit.messaging.concurrency import map_concurrently, no_work
+
+LATE: Final = timedelta(minutes=5)
+READINGS_BATCH: Final = 1000
+CONCURRENT_SOURCES: Final = 8
+"""Sources asked at the same time: a slow one takes half a minute, and all of them have two."""
+SourceResult = list[GpuUtilization] | ClusterError
+
+
+def measure_all(*, now: datetime | None = None) -> None:
+    """One look at every source of a cluster that Rung works with; one that fails says so in its row."""
+    sources = list(MetricsSource.objects.filter(cluster__state=ClusterState.ACTIVE))
+    for source, said in map_concurrently(sources, _ask, threads=CONCURRENT_SOURCES, idle=no_work):
+        _take(source, said, now or timezone.now())
+
+
+def _ask(source: MetricsSource) -> SourceResult:
+    """In any thread: it asks no database."""
+    try:
+        return gpu_readings_of(metrics_connection_of(source), source.metric)
+    except ClusterError as error:
+        return error
+
+
+def _take(source: MetricsSource, said: SourceResult, now: datetime) -> None:
+    row = MetricsSource.objects.filter(pk=source.pk)
+    if isinstance(said, ClusterError):
+        row.update(error=said.message[:500])
+    else:
+        row.update(error="", read_at=now, pods=_keep(source.cluster_id, said, now))
+
+
+def idle_since(owners: Iterable[str], *, now: datetime) -> Mapping[str, datetime]:
+    """For owners (ids of workloads) whose GPU pods were all measured lately and all do nothing: since when."""
+    pods = ObservedPod.objects.filter(owner_id__in=owners, gone_at=None, ended_at=None, gpu_milli__gt=0)
+    found: dict[str, datetime] = {}
+    busy: set[str] = set()
+    for owner, since, at in pods.values_list("owner_id", "gpu_use__idle_since", "gpu_use__measured_at"):
+        if since is None or at < now - LATE:
+            busy.add(owner)
+        else:
+            found[owner] = max(since, found.get(owner, since))
+    return {owner: since for owner, since in found.items() if owner not in busy}
+
+
+def has_recent_readings(cluster: Cluster, *, now: datetime) -> bool:
+    """Was the use of its GPUs read lately?"""
+    return MetricsSource.objects.filter(cluster=cluster, read_at__gte=now - LATE).exists()
+
+
+@transaction.atomic
+def _keep(cluster_id: UUID, readings: Iterable[GpuUtilization], now: datetime) -> int:
+    percents = {(each.namespace, each.pod): each.percent for each in readings}
+    pods = ObservedPod.objects.filter(cluster_id=cluster_id, gone_at=None, ended_at=None, gpu_milli__gt=0)
+    rows = [
+        GpuUse(
+            pod_id=pk,
+            percent=percents[namespace, name],
+            idle_since=_idle_since(percents[namespace, name], since, at, now),
+            measured_at=now,
+        )
+        for pk, namespace, name, since, at in pods.values_list(
+            "pk", "namespace", "name", "gpu_use__idle_since", "gpu_use__measured_at"
+        )
+        if (namespace, name) in percents
+    ]
+    GpuUse.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["pod"],
+        update_fields=["percent", "idle_since", "measured_at"],
+        batch_size=READINGS_BATCH,
+    )
+    return len(rows)
+
+
+def _idle_since(percent: int, since: datetime | None, measured_at: datetime | None, now: datetime) -> datetime | None:
+    if percent:
+        return None
+    return since if since and measured_at and now - measured_at <= LATE else now
+
+
+log = structlog.get_logger(__name__)
+
+EVERY: Final = 60
+FRESH: Final = timedelta(minutes=2)
+"""A cluster that was not looked at for longer is not sampled: its rows say nothing about this minute."""
+SPANS: Final = {"day": (timedelta(days=1), 1), "week": (timedelta(days=7), 2), "month": (timedelta(days=30), 2)}
+"""How far back an average goes, and the grain it is made of, so that each moment weighs the same."""
+AVERAGED: Final = Metric.GPU_HELD
+BATCH: Final = 500
+
+
+def take_samples() -> int:
+    """One sample of each cluster that is being watched; how many rows. One that fails does not stop the others."""
+    now = timezone.now()
+    at, rows = period_start(now, EVERY), 0
+    for cluster in Cluster.objects.filter(observed_at__gte=now - FRESH):
+        try:
+            rows += sample_cluster(cluster, at=at)
+        except Exception:  # a sampler's fault: the others' minute counts all the same
+            log.exception("sample.failed", cluster=cluster.name)
+    return rows
+
+
+@transaction.atomic
+def sample_cluster(cluster: Cluster, *, at: datetime) -> int:
+    """What every sampler says of the cluster at that moment, in one INSERT. Again at the same moment adds nothing."""
+    found: defaultdict[SampleOwner, defaultdict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for sampler in (physical, *samplers()):
+        for owner, figures in sampler(cluster, at=at).items():
+            for pool, named in figures.items():
+                found[owner][pool] |= {str(name): number for name, number in named.items()}
+    grain = _grain(cluster, at)
+    rows = [
+        Sample(cluster=cluster, kind=owner.kind, owner=owner.id, at=at, grain=grain, figures=figures)
+        for owner, figures in found.items()
+    ]
+    Sample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=BATCH)
+    return len(rows)
+
+
+def _grain(cluster: Cluster, at: datetime) -> int:
+    """The coarsest grain whose period has no sample of this cluster yet."""
+    last = Sample.objects.filter(kind=CLUSTER, owner=str(cluster.pk)).aggregate(at=Max("at"))["at"]
+    if last is None:
+        return len(RESOLUTIONS) - 1
+    seconds = [int(grain.every.total_seconds()) for grain in RESOLUTIONS]
+    return max(number for number, size in enumerate(seconds) if not number or last < period_start(at, size))
+
+
+def physical(cluster: Cluster, /, *, at: datetime) -> Mapping[SampleOwner, Figures]:
+    """Nodes of each pool, and what pods hold there."""
+    pools = dict(cluster.node_pools.values_list("name", "pk"))
+    whole, found = _nothing(), {name: _nothing() for name in pools}
+    for name, figures in [*_nodes(cluster), *_held(cluster)]:
+        for target in (whole, *([found[name]] if name in found else [])):
+            for key, number in figures.items():
+                target[key] += number
+    owned: dict[SampleOwner, Figures] = {
+        SampleOwner(NODE_POOL, str(pools[name])): {ALL: each} for name, each in found.items()
+    }
+    return {SampleOwner(CLUSTER, str(cluster.pk)): {ALL: whole}, **owned}
+
+
+def _nothing() -> dict[str, float]:
+    return dict.fromkeys(_MEASURED, 0)
+
+
+_MEASURED: Final = (
+    Metric.GPU_NODES,
+    Metric.GPU_TOTAL,
+    Metric.CPU_TOTAL,
+    Metric.MEMORY_TOTAL,
+    Metric.GPU_HELD,
+    Metric.CPU_HELD,
+    Metric.MEMORY_HELD,
+)
+
+
+def _nodes(cluster: Cluster) -> Iterable[tuple[str, Mapping[Metric, float]]]:
+    rows = Node.objects.filter(cluster=cluster).values_list("pool__name").order_by()
+    counted = rows.annotate(
+        with_gpus=Count("pk", filter=Q(gpu_milli__gt=0)),
+        gpu=Sum("gpu_milli"),
+        cpu=Sum("cpu_milli"),
+        memory=Sum("memory_bytes"),
+    )
+    for name, *numbers in counted:
+        yield name or "", dict(zip(_MEASURED[:4], numbers, strict=True))
+
+
+def _held(cluster: Cluster) -> Iterable[tuple[str, Mapping[Metric, float]]]:
+    held = ObservedPod.objects.holding().filter(cluster=cluster)
+    rows = held.values_list("pool_name").order_by()
+    for name, *numbers in rows.annotate(gpu=Sum("gpu_milli"), cpu=Sum("cpu_milli"), memory=Sum("memory_bytes")):
+        yield name, dict(zip(_MEASURED[4:], numbers, strict=True))
+
+
+def thin() -> int:
+    """Drop samples that are past the time of their grain; how many."""
+    now = timezone.now()
+    past = (Sample.objects.filter(grain=number, at__lt=now - grain.kept) for number, grain in enumerate(RESOLUTIONS))
+    return sum(rows.delete()[0] for rows in past)
+
+
+def average() -> int:
+    """Averages of what is held, of every owner that was sampled; how many owners."""
+    now = timezone.now()
+    held = Avg(Cast(KeyTextTransform(AVERAGED.value, KeyTransform(ALL, "figures")), FloatField()))
+    found: defaultdict[tuple[UUID, str, str], dict[str, float]] = defaultdict(dict)
+    for field, (span, grain) in SPANS.items():
+        rows = Sample.objects.filter(grain__gte=grain, at__gte=now - span).order_by()
+        for cluster, kind, owner, number in rows.values_list("cluster_id", "kind", "owner").annotate(held=held):
+            if number is not None:
+                found[cluster, kind, owner][field] = number
+    made = [
+        Average(cluster_id=cluster, kind=kind, owner=owner, name=AVERAGED, at=now, **numbers)
+        for (cluster, kind, owner), numbers in found.items()
+    ]
+    with transaction.atomic():
+        Average.objects.filter(at__lt=now).delete()
+        Average.objects.bulk_create(made, batch_size=BATCH)
+    return len(made)

@@ -1,0 +1,290 @@
+"""What an admin asks of a connected cluster: beyond Run:ai, whose clusters look after themselves.
+
+Whatever takes time is a worker's: it is asked for (202), and what came of it stands in the list of syncs.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.connection.services.connection_test import ConnectionReport
+from clusters.connection.services.registration import try_stored
+from clusters.inventory.models import Cluster
+from clusters.inventory.services.inventory import pause, request_reconcile, set_pod_security, unpause
+from clusters.sync.models import Drift, SyncRun
+from clusters.sync.services.drift import adopt, repair, request_dry_run
+from clusters.web.api.clusters import ADMIN, cluster_by_id, managed_cluster
+from clusters.web.selectors import difference, drifts_of, runs_of
+from clusters.web.serializers.actions import (
+    ConnectionTestSchema,
+    DifferencesSchema,
+    NamedObject,
+    NamedObjectWithUid,
+    PauseChange,
+    PodSecurityChange,
+    SyncsSchema,
+    UnpauseChange,
+)
+from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.parsers import rfc3339
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, AcceptedSchema, ErrorSchema, validated_body
+from portal.kit.errors import NotFound
+from portal.kit.security.request_identity import actor_of
+from tenants.access.rules import Permission
+
+READ: Final = RoutePermission(at="cluster")
+ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+
+
+class Syncs(Route):
+    """What reconciles of a cluster did or would do; one more."""
+
+    access = {"GET": READ, "POST": ADMIN}
+
+    @extend_schema(
+        operation_id="get_cluster_syncs",
+        summary="List a cluster's syncs",
+        parameters=PAGES,
+        responses={200: SyncsSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """The newest first, each with the first objects that it changed: failures before the rest."""
+        page = part_of(runs_of(cluster_by_id(cluster_id)), request, order="-started_at")
+        return Response({"syncs": [_run_json(each) for each in page.rows], **page.ways_on})
+
+    @extend_schema(
+        operation_id="sync_cluster",
+        summary="Reconcile a cluster now",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """A worker makes the cluster equal to the database; 409 while it is paused."""
+        request_reconcile(managed_cluster(request, cluster_id), actor_of(request))
+        return _accepted(_("A worker reconciles the cluster; its run appears among the syncs."))
+
+
+class DryRuns(Route):
+    """What a reconcile would do."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="rehearse_cluster_sync",
+        summary="Find out what a reconcile would do",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """A worker finds out and writes nothing; 409 while the cluster is paused."""
+        request_dry_run(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))
+        return _accepted(_("A worker finds out what a reconcile would do; its dry run appears among the syncs."))
+
+
+class Differences(Route):
+    """How a cluster's objects differ from what is wanted."""
+
+    access = {"GET": READ}
+
+    @extend_schema(
+        operation_id="get_cluster_differences",
+        summary="List what differs in a cluster",
+        parameters=PAGES,
+        responses={200: DifferencesSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """By name, as the last look found them."""
+        page = part_of(drifts_of(cluster_by_id(cluster_id)), request, order="name")
+        return Response({"differences": [_difference_json(each) for each in page.rows], **page.ways_on})
+
+
+class Repairs(Route):
+    """An object of ours that somebody changed."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="repair_difference",
+        summary="Repair an object now",
+        request=NamedObject,
+        responses={202: AcceptedSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """The next run makes it as wanted; 404 where it does not differ, 409 where it is not Rung's to repair."""
+        cluster = managed_cluster(request, cluster_id)
+        repair(drift=_named(cluster, validated_body(NamedObject, request.data)), actor=actor_of(request))
+        return _accepted(_("The next run repairs it."))
+
+
+class Adoptions(Route):
+    """A foreign object in the place of a wanted one."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="adopt_object",
+        summary="Take a foreign object over",
+        request=NamedObjectWithUid,
+        responses={202: AcceptedSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """The next run marks it as Rung's own and makes it as wanted; 409 where another object is there by now."""
+        cluster = managed_cluster(request, cluster_id)
+        body = validated_body(NamedObjectWithUid, request.data)
+        adopt(drift=_named(cluster, body), uid=body["uid"], actor=actor_of(request))
+        return _accepted(_("The next run takes it over."))
+
+
+class ClusterPodSecurity(Route):
+    """What pods in project namespaces must satisfy."""
+
+    access = {"PUT": ADMIN}
+
+    @extend_schema(
+        operation_id="set_pod_security",
+        summary="Set the Pod Security of project namespaces",
+        request=PodSecurityChange,
+        responses={204: None, **ANSWERED},
+    )
+    def put(self, request: Request, cluster_id: UUID) -> Response:
+        """It holds for pods made from then on."""
+        cluster = managed_cluster(request, cluster_id)
+        body = validated_body(PodSecurityChange, request.data)
+        set_pod_security(cluster=cluster, level=body["podSecurity"], actor=actor_of(request))
+        return Response(status=204)
+
+
+class Pause(Route):
+    """A cluster left alone."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="pause_cluster",
+        summary="Leave a cluster alone",
+        request=PauseChange,
+        responses={204: None, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """Nothing is written to it until it is unpaused; what runs there goes on. Paused already changes nothing."""
+        cluster, actor = managed_cluster(request, cluster_id), actor_of(request)
+        pause(cluster=cluster, reason=validated_body(PauseChange, request.data or {}).get("reason", ""), actor=actor)
+        return Response(status=204)
+
+
+class Unpause(Route):
+    """A cluster worked with again."""
+
+    access = {"POST": ADMIN}
+
+    @extend_schema(
+        operation_id="unpause_cluster",
+        summary="Work with a cluster again",
+        request=UnpauseChange,
+        responses={204: None, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """Due at once. `adopt` takes over another cluster that answers at its address by now."""
+        cluster = managed_cluster(request, cluster_id)
+        unpause(
+            cluster=cluster, actor=actor_of(request), adopt=validated_body(UnpauseChange, request.data or {})["adopt"]
+        )
+        return Response(status=204)
+
+
+class ConnectionTest(Route):
+    """What the stored connection of a cluster reaches."""
+
+    access = {"POST": RoutePermission(Permission.MANAGE_CLUSTERS, "cluster", reads=True)}
+
+    @extend_schema(
+        operation_id="test_cluster_connection",
+        summary="Test a cluster's connection",
+        request=None,
+        responses={200: ConnectionTestSchema, **ANSWERED},
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """Asks the cluster now: who Rung is there, and which rights it lacks. 409 for one that has no connection."""
+        return Response(_report_json(try_stored(managed_cluster(request, cluster_id))))
+
+
+def _named(cluster: Cluster, body: Mapping[str, Any]) -> Drift:
+    found = difference(cluster, kind=body["kind"], namespace=body["namespace"], name=body["name"])
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _accepted(message: str) -> Response:
+    return Response({"code": 202, "message": message}, status=202)
+
+
+def _run_json(run: SyncRun) -> dict[str, Any]:
+    return {
+        "id": run.pk,
+        "state": run.state,
+        "trigger": run.trigger,
+        "dryRun": run.dry_run,
+        "owners": run.scope.splitlines(),
+        "generation": run.generation,
+        "startedAt": rfc3339(run.started_at),
+        "finishedAt": rfc3339(run.finished_at),
+        "listed": run.listed,
+        "written": run.written,
+        "failed": run.failed,
+        "code": run.error_code,
+        "message": run.error,
+        "objects": [
+            {
+                "action": each.action,
+                "kind": each.kind,
+                "namespace": each.namespace,
+                "name": each.name,
+                "ok": each.ok,
+                "code": each.code,
+                "message": each.message,
+            }
+            for each in run.first_outcomes  # type: ignore[attr-defined]  # by `runs_of`
+        ],
+    }
+
+
+def _difference_json(row: Drift) -> dict[str, Any]:
+    """`uid`: of the foreign object that may be taken over."""
+    return {
+        "category": row.category,
+        "kind": row.kind,
+        "namespace": row.namespace,
+        "name": row.name,
+        "owner": row.owner,
+        "message": row.message,
+        "changes": row.changes,
+        "uid": row.object_uid,
+        "seenAt": rfc3339(row.seen_at),
+    }
+
+
+def _report_json(report: ConnectionReport) -> dict[str, Any]:
+    return {
+        "works": report.works,
+        "code": report.code,
+        "message": report.error,
+        "uid": report.uid,
+        "version": report.version,
+        "username": report.username,
+        "milliseconds": report.milliseconds,
+        "missing": [
+            {"resources": list(gap.resources), "verbs": list(gap.missing), "unknown": list(gap.unknown), "why": gap.why}
+            for gap in report.gaps
+        ],
+        "excess": list(report.excess),
+        "schedulers": [each.name for each in report.schedulers],
+        "warnings": list(report.warnings),
+        "unserved": list(report.unserved),
+    }

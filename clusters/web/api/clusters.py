@@ -1,0 +1,306 @@
+"""REST of clusters: list, connect, change, disconnect, and how a cluster and its Prometheus are reached.
+
+Rung reaches a cluster itself, with a credential; nothing runs there that would dial home. So a cluster is not made
+empty and waited for: it is taken in with its connection.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.connection.models import METRIC, ClusterCredential, MetricsSource
+from clusters.connection.rules.connection_form_data import FORM, ConnectionFormData
+from clusters.connection.services.registration import (
+    ConnectionSource,
+    change_connection,
+    no_connection,
+    register_cluster,
+    remove_metrics_source,
+    set_metrics_source,
+)
+from clusters.inventory.models import Cluster
+from clusters.inventory.services.inventory import rename_cluster
+from clusters.sync.services.disconnect import disconnect_cluster
+from clusters.web.serializers.actions import (
+    ClusterCreate,
+    ConnectionSchema,
+    ConnectionUpdate,
+    MetricsSourceChange,
+    MetricsSourceSchema,
+)
+from clusters.web.serializers.inventory import ClusterSchema, ClusterUpdate, clusters_json
+from portal.kit.api.filters import flag_in
+from portal.kit.api.parsers import rfc3339
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, AcceptedSchema, ErrorSchema, map_pointers, validated_body
+from portal.kit.errors import BadRequest, NotFound, ValidationFailed
+from portal.kit.security.request_identity import actor_of
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import require
+
+ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
+
+
+def cluster_by_id(key: UUID) -> Cluster:
+    """The cluster. Raises NotFound."""
+    found = Cluster.objects.filter(pk=key).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def managed_cluster(request: Request, key: UUID) -> Cluster:
+    """The cluster, for who may manage it. Raises NotFound or Denied."""
+    cluster = cluster_by_id(key)
+    require(actor_of(request), Permission.MANAGE_CLUSTERS, cluster=cluster)
+    return cluster
+
+
+READ: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster", reads=True)
+ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+OWN: Final = ("/name", "/flavour", "/adopt")
+"""Fields beside the connection."""
+PARTS: Final = {pointer: "/tlsServerName" if pointer == "/tls_server_name" else pointer for pointer in FORM.values()}
+
+
+def source_in(body: Mapping[str, Any]) -> ConnectionSource | None:
+    """What a body says of a connection; None where it says nothing. Raises Refused for two ways at once."""
+    kubeconfig, server = body.get("kubeconfig", ""), body.get("server", "")
+    if kubeconfig and server:
+        raise ValidationFailed.at("/server", "two_ways", "Give a kubeconfig or the parts of a connection, not both.")
+    if kubeconfig:
+        return str(kubeconfig).encode("utf-8", "replace")
+    if not server:
+        return None
+    parts = {name: body.get(name, "") for name in ("ca", "token")}
+    name, insecure = body.get("tlsServerName", ""), body.get("insecure", False)
+    return ConnectionFormData(server=server, tls_server_name=name, insecure=insecure, **parts)
+
+
+@contextmanager
+def pointing_at_connection(source: ConnectionSource) -> Iterator[None]:
+    """A refusal points at the part that it is about; inside a kubeconfig its message names the place."""
+    names = {each: each for each in OWN}
+    with map_pointers(PARTS) if isinstance(source, ConnectionFormData) else map_pointers(names, else_at="/kubeconfig"):
+        yield
+
+
+class ClusterConnection(Route):
+    """How one cluster is reached."""
+
+    access = {"GET": READ, "PUT": ADMIN}
+
+    @extend_schema(
+        operation_id="get_cluster_connection",
+        summary="Read how a cluster is reached",
+        responses={200: ConnectionSchema, 409: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """Without any secret; 409 for a simulated cluster, which is reached without."""
+        return Response(_connection_json(_stored(managed_cluster(request, cluster_id))))
+
+    @extend_schema(
+        operation_id="set_cluster_connection",
+        summary="Reach a cluster another way",
+        request=ConnectionUpdate,
+        responses={200: ConnectionSchema, **ANSWERED},
+    )
+    def put(self, request: Request, cluster_id: UUID) -> Response:
+        """The cluster is asked who it is before anything is kept; 409 where another one answers."""
+        cluster = managed_cluster(request, cluster_id)
+        body = validated_body(ConnectionUpdate, request.data)
+        _stored(cluster)
+        source = source_in(body)
+        if source is None:
+            raise ValidationFailed.at("/server", "required", "A kubeconfig or the address of the API server is needed.")
+        with pointing_at_connection(source):
+            row = change_connection(cluster=cluster, source=source, actor=actor_of(request), adopt=body["adopt"])
+        return Response(_connection_json(row))
+
+
+class ClusterMetricsSource(Route):
+    """The Prometheus of one cluster."""
+
+    access = {"GET": READ, "PUT": ADMIN, "DELETE": ADMIN}
+
+    @extend_schema(
+        operation_id="get_cluster_metrics_source",
+        summary="Read where a cluster's Prometheus is",
+        responses={200: MetricsSourceSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """404 where none is named."""
+        row = MetricsSource.objects.filter(cluster=managed_cluster(request, cluster_id)).first()
+        if row is None:
+            raise NotFound
+        return Response(_metrics_json(row))
+
+    @extend_schema(
+        operation_id="set_cluster_metrics_source",
+        summary="Say where a cluster's Prometheus is",
+        request=MetricsSourceChange,
+        responses={200: MetricsSourceSchema, **ANSWERED},
+    )
+    def put(self, request: Request, cluster_id: UUID) -> Response:
+        """It is asked once before it is kept."""
+        cluster = managed_cluster(request, cluster_id)
+        body = {"metric": METRIC, **validated_body(MetricsSourceChange, request.data)}
+        return Response(_metrics_json(set_metrics_source(cluster=cluster, actor=actor_of(request), **body)))
+
+    @extend_schema(
+        operation_id="delete_cluster_metrics_source",
+        summary="Ask a cluster's Prometheus no more",
+        responses={204: None, **ANSWERED},
+    )
+    def delete(self, request: Request, cluster_id: UUID) -> Response:
+        """Idle limits do not act on this cluster from now on; without one nothing happens."""
+        remove_metrics_source(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))
+        return Response(status=204)
+
+
+def _stored(cluster: Cluster) -> ClusterCredential:
+    row = ClusterCredential.objects.filter(cluster=cluster).first()
+    if row is None:
+        raise no_connection(cluster)
+    return row
+
+
+def _connection_json(row: ClusterCredential) -> dict[str, Any]:
+    return {
+        "server": row.server,
+        "tlsServerName": row.tls_server_name,
+        "ownAuthority": bool(row.ca),
+        "insecure": row.insecure,
+        "kind": row.kind,
+        "expiresAt": rfc3339(row.expires_at),
+        "changedAt": rfc3339(row.changed_at),
+    }
+
+
+def _metrics_json(row: MetricsSource) -> dict[str, Any]:
+    return {
+        "server": row.server,
+        "ownAuthority": bool(row.ca),
+        "metric": row.metric,
+        "hasToken": bool(row.sealed),
+        "readAt": rfc3339(row.read_at),
+        "pods": row.pods,
+        "error": row.error,
+    }
+
+
+CLUSTER_ERRORS: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+NEEDED: Final = (
+    "Rung reaches a cluster itself and needs its address and a credential: a kubeconfig, or server, ca and token, "
+    "here or on the page Clusters."
+)
+VERBOSITIES: Final = ("full", "metadata")
+VERBOSITY: Final = OpenApiParameter("verbosity", str, enum=VERBOSITIES)
+
+
+class Clusters(Route):
+    """Every cluster."""
+
+    access = {"GET": RoutePermission(), "POST": RoutePermission(Permission.MANAGE_CLUSTERS, "installation")}
+
+    @extend_schema(
+        operation_id="get_clusters",
+        summary="List clusters",
+        parameters=[VERBOSITY, OpenApiParameter("includeRequestedForDelete", bool)],
+        responses={200: ClusterSchema(many=True), **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """By name; those that are being left only if asked for."""
+        full = _is_full(request)
+        rows = clusters_json(Cluster.objects.order_by("name"), full=full)
+        if not flag_in(request.query_params, "includeRequestedForDelete"):
+            rows = [row for row in rows if row["deleteRequestedAt"] is None]
+        return Response(rows)
+
+    @extend_schema(
+        operation_id="create_cluster",
+        summary="Connect a cluster",
+        request=ClusterCreate,
+        responses={201: ClusterSchema, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def post(self, request: Request) -> Response:
+        """Beyond Run:ai it needs a kubeconfig, or server, CA and token; the cluster is asked before it is kept.
+
+        It starts paused where Rung's account lacks rights there.
+        """
+        actor = actor_of(request)
+        require(actor, Permission.MANAGE_CLUSTERS)
+        body = validated_body(ClusterCreate, request.data)
+        source = source_in(body)
+        if source is None:
+            raise ValidationFailed.at("/kubeconfig", "connection_needed", _(NEEDED))
+        with pointing_at_connection(source):
+            cluster, _report = register_cluster(name=body["name"], flavour=body["flavour"], source=source, actor=actor)
+        return Response(clusters_json([cluster], full=True)[0], status=201)
+
+
+class ClusterDetail(Route):
+    """A cluster by id."""
+
+    access = {"GET": RoutePermission(at="cluster"), "PUT": ADMIN, "DELETE": ADMIN}
+
+    @extend_schema(
+        operation_id="get_cluster_by_uuid",
+        summary="Read a cluster",
+        parameters=[VERBOSITY],
+        responses={200: ClusterSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """The cluster."""
+        return Response(clusters_json([cluster_by_id(cluster_id)], full=_is_full(request))[0])
+
+    @extend_schema(
+        operation_id="update_cluster",
+        summary="Rename a cluster",
+        request=ClusterUpdate,
+        responses={204: None, **CLUSTER_ERRORS},
+    )
+    def put(self, request: Request, cluster_id: UUID) -> Response:
+        """Its name here; nothing changes in the cluster."""
+        actor = actor_of(request)
+        cluster = managed_cluster(request, cluster_id)
+        body = validated_body(ClusterUpdate, request.data)
+        rename_cluster(cluster=cluster, name=body["name"], actor=actor)
+        return Response(status=204)
+
+    @extend_schema(
+        operation_id="delete_cluster",
+        summary="Leave a cluster",
+        parameters=[OpenApiParameter("force", bool, description="Forget it and leave there what Rung made.")],
+        responses={202: AcceptedSchema, 204: None, **CLUSTER_ERRORS},
+    )
+    def delete(self, request: Request, cluster_id: UUID) -> Response:
+        """First a worker deletes what Rung made there (202); asked again after that, the cluster is forgotten (204),
+        unless Rung was let at it again meanwhile.
+
+        409 while departments, projects or records name it. With `force` it is forgotten at once.
+        """
+        actor = actor_of(request)
+        cluster, force = managed_cluster(request, cluster_id), flag_in(request.query_params, "force")
+        if disconnect_cluster(cluster=cluster, actor=actor, force=force):
+            return Response(status=204)
+        return Response(_accepted(cluster), status=202)
+
+
+def _accepted(cluster: Cluster) -> dict[str, Any]:
+    text = _("A worker deletes what Rung made in %(name)s; delete it again when that is done to forget it.")
+    return {"code": 202, "message": text % {"name": cluster.name}}
+
+
+def _is_full(request: Request) -> bool:
+    """Their client sends an enum's member by its name."""
+    plain = request.query_params.get("verbosity", "").rpartition(".")[2].lower()
+    if plain not in {"", *VERBOSITIES}:
+        raise BadRequest.at("/verbosity", "out_of_range", "verbosity is full or metadata.", allowed=VERBOSITIES)
+    return plain != "metadata"

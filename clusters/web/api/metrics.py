@@ -1,0 +1,189 @@
+"""Metrics of clusters, node pools, nodes, departments and projects, from what was sampled every minute."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, Metric, SampleOwner, SeriesPoint, series_of
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.errors import NotFound
+from portal.kit.security.actors import Actor
+from portal.kit.security.request_identity import actor_of
+from tenants.access.selectors.permissions import visible_departments, visible_projects
+from tenants.usage.api import METRIC_RESPONSES, node_pool_in
+from tenants.usage.selectors import DEPARTMENT, PROJECT
+from tenants.usage.serializers import (
+    NOT_GROUPED,
+    POOL,
+    Group,
+    MetricsQuery,
+    Types,
+    metric_parameters,
+    metrics,
+    parse_metrics_query,
+    parse_words,
+    scaled,
+)
+
+
+def _unallocated(figures: Any) -> float | None:
+    if Metric.GPU_TOTAL not in figures:
+        return None
+    return float(max(figures[Metric.GPU_TOTAL] - figures.get(Metric.GPU_HELD, 0), 0)) / 1000
+
+
+def _average_wait(figures: Any) -> float | None:
+    """Seconds that those that wait have waited so far; None while nobody waits."""
+    return float(figures[Metric.WAITED] / figures[Metric.WAITING]) if figures.get(Metric.WAITING) else None
+
+
+PHYSICAL: Final[Types] = {
+    "TOTAL_GPU_NODES": scaled(Metric.GPU_NODES),
+    "GPU_UTILIZATION": None,
+    "GPU_UTILIZATION_DISTRIBUTION": None,
+    "GPU_MEMORY_UTILIZATION": None,
+    "CPU_UTILIZATION": None,
+    "CPU_MEMORY_UTILIZATION": None,
+    "TOTAL_GPU": scaled(Metric.GPU_TOTAL, 1000),
+    "GPU_QUOTA": scaled(Metric.GPU_DESERVED, 1000),
+    "ALLOCATED_GPU": scaled(Metric.GPU_HELD, 1000),
+    "UNALLOCATED_GPU": _unallocated,
+    "AVG_WORKLOAD_WAIT_TIME": _average_wait,
+    "WORKLOADS_COUNT": scaled(Metric.WORKLOADS),
+}
+_PER_GPU: Final = (
+    "GPU_UTILIZATION",
+    "GPU_MEMORY_UTILIZATION",
+    "GPU_MEMORY_USAGE_BYTES",
+    "GPU_ALLOCATION",
+    "GPU_MEMORY_ALLOCATION_BYTES",
+    "GPU_IDLE_TIME_SECONDS",
+    "GPU_OOMKILL_BURST_COUNT",
+    "GPU_OOMKILL_IDLE_COUNT",
+    "GPU_OOMKILL_SWAP_OUT_OF_RAM_COUNT",
+    "GPU_GRAPHICS_ENGINE_ACTIVITY",
+    "GPU_SM_ACTIVITY",
+    "GPU_SM_OCCUPANCY",
+    "GPU_TENSOR_ACTIVITY",
+    "GPU_FP64_ENGINE_ACTIVITY",
+    "GPU_FP32_ENGINE_ACTIVITY",
+    "GPU_FP16_ENGINE_ACTIVITY",
+    "GPU_MEMORY_BANDWIDTH_UTILIZATION",
+    "GPU_NVLINK_TRANSMITTED_BANDWIDTH",
+    "GPU_NVLINK_RECEIVED_BANDWIDTH",
+    "GPU_PCIE_TRANSMITTED_BANDWIDTH",
+    "GPU_PCIE_RECEIVED_BANDWIDTH",
+    "NVLINK_BANDWIDTH_TOTAL",
+)
+_PER_NODE: Final = (
+    "GPU_UTILIZATION",
+    "GPU_MEMORY_UTILIZATION",
+    "GPU_MEMORY_USAGE_BYTES",
+    "CPU_USAGE_CORES",
+    "CPU_UTILIZATION",
+    "CPU_MEMORY_USAGE_BYTES",
+    "CPU_MEMORY_UTILIZATION",
+    "NVLINK_BANDWIDTH_TOTAL",
+)
+OF_NODES: Final[Types] = dict.fromkeys((*_PER_NODE, *(f"{name}_PER_GPU" for name in _PER_GPU)))
+"""What an exporter on the node would measure; Rung reads none."""
+GROUPS: Final = ("Category", "Nodepool", "Project", "Department")
+GROUPED: Final = OpenApiParameter("groupBy", str, enum=GROUPS, description="By Category nothing was sampled.")
+
+
+class ClusterMetrics(Route):
+    """A cluster over time."""
+
+    access = {"GET": RoutePermission(at="cluster")}
+
+    @extend_schema(
+        operation_id="get_cluster_metrics",
+        summary="Read a cluster's metrics",
+        parameters=metric_parameters(PHYSICAL, POOL, GROUPED),
+        responses=METRIC_RESPONSES,
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """The whole cluster or one node pool, or one measurement per pool, project or department you may see."""
+        cluster, query = _cluster(cluster_id), request.query_params
+        asked, pool = parse_metrics_query(query, PHYSICAL), node_pool_in(request, cluster)
+        group = parse_words(query, "groupBy", GROUPS, most=1)
+        if not group:
+            return metrics(asked, PHYSICAL, [(NOT_GROUPED, _points(_of(pool or cluster), asked))])
+        if group == ("Category",):
+            return Response(metrics(asked, PHYSICAL, []).data, status=207)
+        return metrics(asked, PHYSICAL, _grouped(group[0], actor_of(request), cluster, pool, asked))
+
+
+class PoolMetrics(Route):
+    """A node pool over time."""
+
+    access = {"GET": RoutePermission(at="cluster")}
+
+    @extend_schema(
+        operation_id="get_nodepool_metrics",
+        summary="Read a node pool's metrics",
+        parameters=metric_parameters(PHYSICAL),
+        responses=METRIC_RESPONSES,
+    )
+    def get(self, request: Request, cluster_id: UUID, pool_name: str) -> Response:
+        """One measurement per type."""
+        pool = _cluster(cluster_id).node_pools.filter(name=pool_name).first()
+        if pool is None:
+            raise NotFound
+        asked = parse_metrics_query(request.query_params, PHYSICAL)
+        return metrics(asked, PHYSICAL, [(NOT_GROUPED, _points(_of(pool), asked))])
+
+
+class NodeMetrics(Route):
+    """A node over time: Rung measures nothing of what Run:ai's exporters do."""
+
+    access = {"GET": RoutePermission(at="cluster")}
+
+    @extend_schema(
+        operation_id="get_node_metrics",
+        summary="Read a node's metrics",
+        parameters=metric_parameters(OF_NODES),
+        responses=METRIC_RESPONSES,
+    )
+    def get(self, request: Request, node_id: int) -> Response:
+        """Always partial, and empty."""
+        if not Node.objects.filter(pk=node_id).exists():
+            raise NotFound
+        return metrics(parse_metrics_query(request.query_params, OF_NODES), OF_NODES, [])
+
+
+def _cluster(key: UUID) -> Cluster:
+    found = Cluster.objects.filter(pk=key).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _of(thing: Cluster | NodePool) -> SampleOwner:
+    return SampleOwner(CLUSTER if isinstance(thing, Cluster) else NODE_POOL, str(thing.pk))
+
+
+def _points(owner: SampleOwner, asked: MetricsQuery) -> Sequence[SeriesPoint]:
+    return series_of([owner], asked.window).get(owner, [])
+
+
+def _grouped(
+    by: str, actor: Actor, cluster: Cluster, pool: NodePool | None, asked: MetricsQuery
+) -> Iterable[tuple[Sequence[Group], Sequence[SeriesPoint]]]:
+    """By name. What is not the caller's to see is not among them."""
+    if by == "Nodepool":
+        named = {_of(each): each.name for each in ([pool] if pool else cluster.node_pools.order_by("name"))}
+        part = ALL
+    else:
+        kind = PROJECT if by == "Project" else DEPARTMENT
+        rows = visible_projects(actor) if by == "Project" else visible_departments(actor)
+        pairs = rows.filter(cluster=cluster).order_by("name").values_list("pk", "name")
+        named = {SampleOwner(kind, str(pk)): name for pk, name in pairs}
+        part = pool.name if pool else ALL
+    found = series_of(list(named), asked.window, pool=part)
+    return [([{"key": by, "value": name}], found.get(owner, [])) for owner, name in named.items()]

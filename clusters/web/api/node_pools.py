@@ -1,0 +1,276 @@
+"""Node pools as Run:ai's clients read, make and change them. What their client always sends is taken."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.db.models import Case, CharField, Count, Prefetch, Q, QuerySet, Value, When
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.flavours.objects import MOST_LEVELS
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Node, NodePool
+from clusters.inventory.services.inventory import create_node_pool, delete_node_pool, update_node_pool
+from clusters.web.serializers.inventory import NodePoolCreate, NodePoolUpdate, PoolSchema, PoolsSchema
+from portal.kit.api.filters import Column, as_time, as_uuid, filters, ordering
+from portal.kit.api.pagination import without_cursor
+from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import (
+    ERROR_RESPONSES,
+    FILTERS,
+    PAGES,
+    CountSchema,
+    ErrorSchema,
+    map_pointers,
+    validated_body,
+)
+from portal.kit.errors import NotFound, ValidationFailed
+from portal.kit.security.request_identity import actor_of
+from tenants.access.api.filter_values import CLUSTER_ID
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import require
+from tenants.organisation.api.org_units import cluster_of
+
+ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
+COLUMNS: Final = {
+    "name": Column("name"),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
+    "phase": Column("phase"),
+    "createdAt": Column("created_at", as_time),
+    "updatedAt": Column("updated_at", as_time),
+}
+POINTERS: Final = {
+    "/label_key": "/labelKey",
+    "/label_value": "/labelValue",
+    "/is_default": "/isDefault",
+    "/gpu_placement": "/schedulingConfiguration/placementStrategy/gpu",
+    "/topology_levels": "/topologyLevels",
+    **{f"/topology_levels/{index}": f"/topologyLevels/{index}" for index in range(MOST_LEVELS + 1)},
+}
+NO_TIME: Final = frozenset({"", "0", "0s"})
+
+
+class NodePools(Route):
+    """Node pools of every cluster; new ones."""
+
+    access = {"GET": RoutePermission(), "POST": ADMIN}
+
+    @extend_schema(
+        operation_id="get_nodepools",
+        summary="List node pools",
+        parameters=[*PAGES, *FILTERS],
+        responses={200: PoolsSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        path = ordering(request.query_params, COLUMNS, "name")
+        rows = _wanted(request).order_by(path, "-pk" if path.startswith("-") else "pk")
+        page = without_cursor(rows, request).rows
+        return Response({"nodepools": [pool_json(each) for each in page]})
+
+    @extend_schema(
+        operation_id="create_nodepool",
+        summary="Make a node pool",
+        request=NodePoolCreate,
+        responses={201: PoolSchema, **ANSWERED},
+    )
+    def post(self, request: Request) -> Response:
+        """The nodes that carry one label, from now on scheduled apart."""
+        actor, body = actor_of(request), validated_body(NodePoolCreate, request.data)
+        cluster = cluster_of(body["clusterId"])
+        require(actor, Permission.MANAGE_CLUSTERS, cluster=cluster)
+        refuse_unsupported(body)
+        with map_pointers(POINTERS):
+            pool = create_node_pool(
+                cluster=cluster,
+                name=body["name"],
+                label_key=body["labelKey"],
+                label_value=body["labelValue"],
+                gpu_placement=_placement(body),
+                topology_levels=body.get("topologyLevels") or (),
+                is_default=bool(body.get("isDefault")),
+                actor=actor,
+            )
+        return Response(pool_json(_pool(pool.pk)), status=201)
+
+
+class NodePoolCount(Route):
+    """How many the same filter finds."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="count_nodepools",
+        summary="Count node pools",
+        parameters=FILTERS,
+        responses={200: CountSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """The number of node pools the filter finds."""
+        return Response({"count": _wanted(request).count()})
+
+
+class NodePoolDetail(Route):
+    """A node pool by id."""
+
+    access = {"GET": RoutePermission(), "PUT": ADMIN, "PATCH": ADMIN, "DELETE": ADMIN}
+
+    @extend_schema(
+        operation_id="get_nodepool", summary="Read a node pool", responses={200: PoolSchema, **ERROR_RESPONSES}
+    )
+    def get(self, request: Request, pool_id: int) -> Response:
+        """The node pool."""
+        return Response(pool_json(_pool(pool_id)))
+
+    @extend_schema(
+        operation_id="update_nodepool",
+        summary="Change a node pool",
+        request=NodePoolUpdate,
+        responses={200: PoolSchema, **ANSWERED},
+    )
+    def put(self, request: Request, pool_id: int) -> Response:
+        """What is absent stays: every field is optional here too."""
+        return _change(request, pool_id)
+
+    @extend_schema(
+        operation_id="patch_nodepool",
+        summary="Change parts of a node pool",
+        request=NodePoolUpdate,
+        responses={200: PoolSchema, **ANSWERED},
+    )
+    def patch(self, request: Request, pool_id: int) -> Response:
+        """What is absent stays."""
+        return _change(request, pool_id)
+
+    @extend_schema(operation_id="delete_nodepool", summary="Delete a node pool", responses={204: None, **ANSWERED})
+    def delete(self, request: Request, pool_id: int) -> Response:
+        """Gone; 409 while quotas name it, and for the default beside others."""
+        actor, pool = actor_of(request), _pool(pool_id)
+        require(actor, Permission.MANAGE_CLUSTERS, cluster=pool.cluster)
+        delete_node_pool(pool=pool, actor=actor)
+        return Response(status=204)
+
+
+def _change(request: Request, pool_id: int) -> Response:
+    actor, pool = actor_of(request), _pool(pool_id)
+    require(actor, Permission.MANAGE_CLUSTERS, cluster=pool.cluster)
+    body = validated_body(NodePoolUpdate, request.data)
+    refuse_unsupported(body)
+    with map_pointers(POINTERS):
+        update_node_pool(
+            pool=pool,
+            actor=actor,
+            label_key=body.get("labelKey"),
+            label_value=body.get("labelValue"),
+            gpu_placement=_placement(body),
+            topology_levels=body.get("topologyLevels"),
+            is_default=body.get("isDefault"),
+        )
+    return Response(pool_json(_pool(pool_id)))
+
+
+def _wanted(request: Request) -> QuerySet[NodePool]:
+    return _pools().filter(filters(request.query_params.get("filterBy", ""), COLUMNS, actor_of(request)))
+
+
+def _pools() -> QuerySet[NodePool]:
+    takes = Q(nodes__ready=True, nodes__unschedulable=False)
+    nodes = Prefetch("nodes", queryset=Node.objects.only("name", "pool_id").order_by("name"))
+    counted = (
+        NodePool.objects.select_related("cluster")
+        .prefetch_related(nodes)
+        .annotate(there=Count("nodes"), usable=Count("nodes", filter=takes))
+    )
+    return counted.annotate(
+        phase=Case(
+            When(there=0, then=Value("Empty")),
+            When(usable=0, then=Value("Unschedulable")),
+            default=Value("Ready"),
+            output_field=CharField(),
+        )
+    )
+
+
+def _pool(key: int) -> NodePool:
+    found = _pools().filter(pk=key).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def pool_json(pool: NodePool) -> dict[str, Any]:
+    """Nodepool. The placement is told where the scheduler has one for each pool."""
+    settings: dict[str, Any] = {}
+    if flavour_for(pool.cluster.flavour).traits.places_by_pool:
+        settings["schedulingConfiguration"] = {"placementStrategy": {"gpu": pool.gpu_placement}}
+    phase: str = getattr(pool, "phase", "Empty")
+    return {
+        "id": str(pool.pk),
+        "name": pool.name,
+        "labelKey": pool.label_key,
+        "labelValue": pool.label_value,
+        "clusterId": str(pool.cluster_id),
+        "clusterName": pool.cluster.name,
+        "tenantId": TENANT_ID,
+        "isDefault": pool.is_default,
+        "phase": phase,
+        "phaseMessage": PHASES[phase],
+        "createdBy": pool.created_by,
+        "createdAt": rfc3339(pool.created_at),
+        "updatedBy": pool.updated_by,
+        "updatedAt": rfc3339(pool.updated_at),
+        **settings,
+        "topologyLevels": pool.topology_levels,
+        "status": {**settings, "conditions": [], "nodes": [node.name for node in pool.nodes.all()]},
+    }
+
+
+PHASES: Final[Mapping[str, str]] = {
+    "Empty": "No node carries its label.",
+    "Unschedulable": "None of its nodes takes pods now.",
+    "Ready": "",
+}
+
+
+def _placement(body: Mapping[str, Any]) -> str | None:
+    """The strategy by its newer or its older name. ValidationFailed where they differ, or CPUs ask for their own."""
+    ways = {
+        "/schedulingConfiguration/placementStrategy": (body.get("schedulingConfiguration") or {}).get(
+            "placementStrategy"
+        ),
+        "/placementStrategy": body.get("placementStrategy"),
+    }
+    said = {pointer: way for pointer, way in ways.items() if way}
+    for pointer, way in said.items():
+        if way.get("cpu") == "spread":
+            text = _("Rung places by GPUs only; leave the strategy of CPUs empty.")
+            raise ValidationFailed.at(f"{pointer}/cpu", "unsupported", text)
+    found = {str(way["gpu"]) for way in said.values() if way.get("gpu")}
+    if len(found) > 1:
+        raise ValidationFailed.at("/placementStrategy/gpu", "contradiction", _("The two strategies for GPUs differ."))
+    return found.pop() if found else None
+
+
+def refuse_unsupported(body: Mapping[str, Any]) -> None:
+    """What would be lost without a word."""
+    optimization = body.get("gpuResourceOptimization") or {}
+    told = (body.get("schedulingConfiguration") or {}).get("minGuaranteedRuntime") or ""
+    bad = {
+        "/overProvisioningRatio": body.get("overProvisioningRatio") not in {None, 1},
+        "/gpuNetworkAccelerationDetection": body.get("gpuNetworkAccelerationDetection") == "Use",
+        "/gpuNetworkAccelerationLabelKey": bool(body.get("gpuNetworkAccelerationLabelKey")),
+        "/gpuResourceOptimization/swapEnabled": bool(optimization.get("swapEnabled")),
+        "/gpuResourceOptimization/nodeLevelSchedulerEnabled": bool(optimization.get("nodeLevelSchedulerEnabled")),
+    }
+    for pointer in (name for name, wrong in bad.items() if wrong):
+        raise ValidationFailed.at(pointer, "unsupported", _("Rung does not do this; leave it out."))
+    if body.get("networkTopologyId"):
+        text = _("A node pool says the levels of its topology itself: in topologyLevels.")
+        raise ValidationFailed.at("/networkTopologyId", "unsupported", text)
+    if told not in NO_TIME:
+        text = _("A guaranteed run time is set for a department or a project, not for a node pool.")
+        raise ValidationFailed.at("/schedulingConfiguration/minGuaranteedRuntime", "unsupported", text)

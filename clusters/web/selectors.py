@@ -1,0 +1,211 @@
+"""What the cluster pages show, read in a constant number of queries: room per pool, nodes, runs, drift."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
+
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.sync.models import Drift, DriftKind, OrphanedObject, SyncOutcome, SyncRun
+from clusters.sync.selectors import Comparison, comparison_of
+from clusters.watch.models import ObservedPod
+
+MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node and what is held on it. Amounts in GPU thousandths."""
+
+    node: Node
+    held: int
+    non_preemptible: int
+
+    @property
+    def usable(self) -> bool:
+        """Takes new pods."""
+        return self.node.ready and not self.node.unschedulable
+
+    @property
+    def free(self) -> int:
+        return max(self.node.gpu_milli - self.held, 0) if self.usable else 0
+
+    @property
+    def cells(self) -> list[str]:
+        """One word per GPU: fixed (non-preemptible), used, free or away."""
+        count = -(-self.node.gpu_milli // MILLI)
+        fixed, held = -(-self.non_preemptible // MILLI), -(-self.held // MILLI)
+        rest = "free" if self.usable else "away"
+        return ["fixed" if at < fixed else "used" if at < held else rest for at in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A node pool in figures. `largest`: the most GPUs that one pod can get now."""
+
+    name: str
+    nodes: int
+    total: int
+    held: int
+    free: int
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """A topology level of a pool as its nodes carry it: how many domains there are, and nodes that are in none."""
+
+    key: str
+    domains: int
+    without: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """One line of the list. Amounts in GPU thousandths; free counts only nodes that take pods."""
+
+    cluster: Cluster
+    nodes: int
+    total: int
+    held: int
+    free: int
+    drifts: int
+    last_run: SyncRun | None
+
+    @property
+    def comparison(self) -> "Comparison":
+        """What the last complete comparison says now."""
+        return comparison_of(self.cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerScheduler:
+    """A former scheduler of which something may still be there, and how many workloads were made for it."""
+
+    title: str
+    left_at: datetime
+    workloads: int
+
+
+def former_schedulers_of(cluster: Cluster) -> list[FormerScheduler]:
+    """What is still being left, oldest first."""
+    behind = OrphanedObject.objects.filter(cluster=cluster).values_list("flavour").annotate(Count("id"))
+    counts = dict(behind.order_by())
+    rows = cluster.former_flavours.filter(cleared_at=None)
+    return [FormerScheduler(flavour_for(row.flavour).title, row.left_at, counts.get(row.flavour, 0)) for row in rows]
+
+
+def unanswered_kinds(cluster: Cluster) -> list[tuple[str, datetime]]:
+    """Kinds of workload of which no controller answered, by name, each with since when."""
+    return [
+        (kind.partition(".")[0], datetime.fromisoformat(since)) for kind, since in sorted(cluster.silent_kinds.items())
+    ]
+
+
+def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tuple[int, int]]:
+    """(all, non-preemptible) GPU thousandths of bound pods that have not gone, per cluster and node."""
+    rows = (
+        ObservedPod.objects.holding()
+        .filter(cluster__in=list(clusters))
+        .values_list("cluster_id", "node_name")
+        .annotate(held=Sum("gpu_milli"), fixed=Sum("gpu_milli", filter=Q(preemptible=False)))
+    )
+    return {(cluster, node): (held or 0, fixed or 0) for cluster, node, held, fixed in rows.order_by()}
+
+
+def node_rows(cluster: Cluster) -> list[NodeRow]:
+    """Every node with GPUs first, by pool and name."""
+    held = held_by_node([cluster])
+    nodes = cluster.nodes.select_related("pool").order_by(
+        F("pool__is_default").desc(nulls_last=True), "pool__name", "name"
+    )
+    return [NodeRow(node, *held.get((cluster.pk, node.name), (0, 0))) for node in nodes]
+
+
+def pool_rows(nodes: Iterable[NodeRow]) -> list[PoolRow]:
+    """The same nodes per pool."""
+    pools: dict[str, list[NodeRow]] = defaultdict(list)
+    for row in nodes:
+        pools[row.node.pool.name if row.node.pool else ""].append(row)
+    return [
+        PoolRow(
+            name,
+            len(rows),
+            sum(row.node.gpu_milli for row in rows),
+            sum(row.held for row in rows),
+            sum(row.free for row in rows),
+            max(row.free for row in rows),
+        )
+        for name, rows in pools.items()
+    ]
+
+
+def level_rows(pools: Iterable[NodePool]) -> Mapping[int, list[LevelRow]]:
+    """The levels of each pool by its id, widest first."""
+    named = [pool for pool in pools if pool.topology_levels]
+    labels: dict[int, list[Mapping[str, str]]] = defaultdict(list)
+    for pool_id, found in Node.objects.filter(pool__in=named).values_list("pool_id", "labels"):
+        labels[pool_id].append(found)
+    return {pool.pk: [_level(key, labels[pool.pk]) for key in pool.topology_levels] for pool in named}
+
+
+def _level(key: str, nodes: Iterable[Mapping[str, str]]) -> LevelRow:
+    values = [labels.get(key) for labels in nodes]
+    return LevelRow(key, len({*values} - {None}), values.count(None))
+
+
+def cluster_rows() -> list[ClusterRow]:
+    """The list of clusters, each with its figures and its latest run."""
+    newest = (
+        SyncRun.objects.filter(cluster=OuterRef("pk"), dry_run=False).order_by("-started_at", "-id").values("pk")[:1]
+    )
+    clusters = list(Cluster.objects.annotate(drift_count=Count("drifts", distinct=True), newest_run=Subquery(newest)))
+    runs = {run.cluster_id: run for run in SyncRun.objects.filter(pk__in=[each.newest_run for each in clusters])}
+    nodes = _nodes_by_cluster(clusters)
+    return [
+        ClusterRow(
+            cluster=each,
+            nodes=len(nodes[each.pk]),
+            total=sum(row.node.gpu_milli for row in nodes[each.pk]),
+            held=sum(row.held for row in nodes[each.pk]),
+            free=sum(row.free for row in nodes[each.pk]),
+            drifts=each.drift_count,
+            last_run=runs.get(each.pk),
+        )
+        for each in clusters
+    ]
+
+
+def _nodes_by_cluster(clusters: Iterable[Cluster]) -> Mapping[object, list[NodeRow]]:
+    held = held_by_node(clusters)
+    rows: dict[object, list[NodeRow]] = defaultdict(list)
+    fields = ("cluster_id", "name", "gpu_milli", "ready", "unschedulable")
+    for node in Node.objects.filter(cluster__in=list(clusters)).only(*fields):
+        rows[node.cluster_id].append(NodeRow(node, *held.get((node.cluster_id, node.name), (0, 0))))
+    return rows
+
+
+def runs_of(cluster: Cluster, *, outcomes: int = 20) -> QuerySet[SyncRun]:
+    """Its runs, newest first, each with what happened to its first objects, failures before the rest."""
+    shown = Prefetch("outcomes", queryset=SyncOutcome.objects.order_by("ok", "id")[:outcomes], to_attr="first_outcomes")
+    return cluster.sync_runs.prefetch_related(shown)
+
+
+def outcomes_of(run: SyncRun) -> QuerySet[SyncOutcome]:
+    """What happened to each object, in the order in which it did."""
+    return run.outcomes.all()
+
+
+def drifts_of(cluster: Cluster) -> QuerySet[Drift]:
+    """What differs now."""
+    return cluster.drifts.all()
+
+
+def difference(cluster: Cluster, *, kind: str, namespace: str, name: str) -> Drift | None:
+    """How one object of ours differs now. Rows are rewritten at every look: an object is found by what it is called."""
+    rows = cluster.drifts.filter(kind=kind, namespace=namespace, name=name)
+    return rows.exclude(category=DriftKind.STALE).select_related("cluster").first()

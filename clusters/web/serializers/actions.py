@@ -1,0 +1,281 @@
+"""Bodies of the actions on a cluster: connection, sync, differences, pause, scheduler switch."""
+
+from typing import Any, Final
+
+from rest_framework import serializers
+
+from clusters.web.serializers.inventory import ClusterUpdate
+from portal.kit.api.pagination import ListSchema
+
+LONGEST_TEXT: Final = 256 * 1024
+
+
+class SecretField(serializers.CharField):
+    """A text that is only ever taken: its spaces are its own."""
+
+    def __init__(self, **about: Any) -> None:
+        super().__init__(
+            write_only=True, required=False, allow_blank=True, trim_whitespace=False, max_length=LONGEST_TEXT, **about
+        )
+
+
+class ConnectionChange(serializers.Serializer[Any]):
+    """How a cluster is reached: a kubeconfig, or its parts."""
+
+    kubeconfig = SecretField(help_text="With one context and its data inside; instead of all parts.")
+    server = serializers.CharField(required=False, max_length=500)
+    ca = serializers.CharField(
+        required=False, allow_blank=True, trim_whitespace=False, max_length=LONGEST_TEXT, help_text="PEM."
+    )
+    token = SecretField(help_text="Without it the stored credential stays, as long as the address does.")
+    tlsServerName = serializers.CharField(required=False, allow_blank=True, max_length=253)
+    insecure = serializers.BooleanField(required=False, help_text="Only where the operator allows it.")
+
+
+class ConnectionUpdate(ConnectionChange):
+    """Another way to a known cluster."""
+
+    adopt = serializers.BooleanField(
+        required=False, default=False, help_text="Another cluster, made anew in its place, is taken for it."
+    )
+
+
+class ClusterCreate(ConnectionChange, ClusterUpdate):
+    """What Run:ai takes of a new cluster; beyond it, its scheduler and how it is reached, which Rung needs."""
+
+    domain = serializers.CharField(max_length=253, required=False, allow_null=True, allow_blank=True)
+    version = serializers.CharField(max_length=63, required=False, allow_null=True, allow_blank=True)
+    flavour = serializers.CharField(max_length=40, required=False, default="kube", help_text="Its scheduler.")
+
+
+class ConnectionSchema(serializers.Serializer[Any]):
+    """What may be told of a connection."""
+
+    server = serializers.CharField()
+    tlsServerName = serializers.CharField(allow_blank=True)
+    ownAuthority = serializers.BooleanField()
+    insecure = serializers.BooleanField()
+    kind = serializers.CharField(help_text="Of its credential: token or certificate.")
+    expiresAt = serializers.DateTimeField(allow_null=True)
+    changedAt = serializers.DateTimeField()
+
+
+class MetricsSourceChange(serializers.Serializer[Any]):
+    """Where a cluster's Prometheus is."""
+
+    server = serializers.CharField(max_length=500)
+    ca = serializers.CharField(
+        required=False, default="", allow_blank=True, trim_whitespace=False, max_length=LONGEST_TEXT, help_text="PEM."
+    )
+    token = SecretField(help_text="Without it the stored one stays, as long as the address does.")
+    metric = serializers.CharField(max_length=128, required=False, help_text="Percent per GPU, labelled with its pod.")
+
+
+class MetricsSourceSchema(serializers.Serializer[Any]):
+    """A cluster's Prometheus, and how it answered last."""
+
+    server = serializers.CharField()
+    ownAuthority = serializers.BooleanField()
+    metric = serializers.CharField()
+    hasToken = serializers.BooleanField()
+    readAt = serializers.DateTimeField(allow_null=True)
+    pods = serializers.IntegerField(help_text="For how many pods it knew GPUs then.")
+    error = serializers.CharField(allow_blank=True)
+
+
+class SyncObjectSchema(serializers.Serializer[Any]):
+    """What happened to one object."""
+
+    action = serializers.CharField()
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    name = serializers.CharField()
+    ok = serializers.BooleanField()
+    code = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+
+
+class SyncSchema(serializers.Serializer[Any]):
+    """One reconcile, or a rehearsal of one."""
+
+    id = serializers.IntegerField()
+    state = serializers.CharField(help_text="running, succeeded, partial or failed.")
+    trigger = serializers.CharField()
+    dryRun = serializers.BooleanField()
+    owners = serializers.ListField(child=serializers.CharField(), help_text="Whose objects; empty: everybody's.")
+    generation = serializers.IntegerField()
+    startedAt = serializers.DateTimeField()
+    finishedAt = serializers.DateTimeField(allow_null=True)
+    listed = serializers.IntegerField()
+    written = serializers.IntegerField()
+    failed = serializers.IntegerField()
+    code = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    objects = SyncObjectSchema(many=True)
+
+
+class SyncsSchema(ListSchema):
+    """A page of syncs."""
+
+    syncs = SyncSchema(many=True)
+
+
+class DifferenceSchema(serializers.Serializer[Any]):
+    """How one object differs."""
+
+    category = serializers.CharField(help_text="missing, changed, extra, conflict or stale.")
+    kind = serializers.CharField()
+    namespace = serializers.CharField(allow_blank=True)
+    name = serializers.CharField()
+    owner = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    changes = serializers.ListField(child=serializers.JSONField())
+    uid = serializers.CharField(allow_blank=True, help_text="Of the foreign object that may be taken over.")
+    seenAt = serializers.DateTimeField()
+
+
+class DifferencesSchema(ListSchema):
+    """A page of differences."""
+
+    differences = DifferenceSchema(many=True)
+
+
+class NamedObject(serializers.Serializer[Any]):
+    """One object, as the list of differences calls it."""
+
+    kind = serializers.CharField(max_length=128)
+    namespace = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
+    name = serializers.CharField(max_length=253)
+
+
+class NamedObjectWithUid(NamedObject):
+    """One foreign object, as it was shown."""
+
+    uid = serializers.CharField(max_length=64)
+
+
+class PodSecurityChange(serializers.Serializer[Any]):
+    """`restricted` or `baseline`."""
+
+    podSecurity = serializers.CharField(max_length=40)
+
+
+class PauseChange(serializers.Serializer[Any]):
+    """Why."""
+
+    reason = serializers.CharField(max_length=500, required=False)
+
+
+class UnpauseChange(serializers.Serializer[Any]):
+    """Whether another cluster at its address is taken over."""
+
+    adopt = serializers.BooleanField(required=False, default=False)
+
+
+class MissingSchema(serializers.Serializer[Any]):
+    """Rights that are lacking for one purpose."""
+
+    resources = serializers.ListField(child=serializers.CharField())
+    verbs = serializers.ListField(child=serializers.CharField())
+    unknown = serializers.ListField(child=serializers.CharField(), help_text="Verbs that could not be asked.")
+    why = serializers.CharField()
+
+
+class ConnectionTestSchema(serializers.Serializer[Any]):
+    """What a test of the stored connection found."""
+
+    works = serializers.BooleanField()
+    code = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    uid = serializers.CharField(allow_blank=True)
+    version = serializers.CharField(allow_blank=True)
+    username = serializers.CharField(allow_blank=True)
+    milliseconds = serializers.IntegerField()
+    missing = MissingSchema(many=True)
+    excess = serializers.ListField(child=serializers.CharField())
+    schedulers = serializers.ListField(child=serializers.CharField())
+    warnings = serializers.ListField(child=serializers.CharField())
+    unserved = serializers.ListField(child=serializers.CharField())
+
+
+class SchedulerChoice(serializers.Serializer[Any]):
+    """A scheduler that might be there instead."""
+
+    flavour = serializers.CharField(max_length=40)
+
+
+class SchedulerChange(SchedulerChoice):
+    """Another scheduler, as planned."""
+
+    generation = serializers.IntegerField(
+        min_value=0, max_value=2**63 - 1, help_text="Of the plan: refused where the cluster has moved on since."
+    )
+
+
+class KindPlanSchema(serializers.Serializer[Any]):
+    """What becomes of Rung's objects of one kind."""
+
+    kind = serializers.CharField()
+    created = serializers.IntegerField()
+    updated = serializers.IntegerField()
+    replaced = serializers.IntegerField()
+    deleted = serializers.IntegerField()
+    kept = serializers.IntegerField(help_text="They go once the last workload made for them has ended.")
+    inConflict = serializers.IntegerField()
+    samples = serializers.ListField(child=serializers.CharField())
+
+
+class GuaranteeChangeSchema(serializers.Serializer[Any]):
+    """A promise that the two schedulers keep differently."""
+
+    code = serializers.CharField()
+    title = serializers.CharField()
+    before = serializers.CharField(help_text="yes, partly or no.")
+    after = serializers.CharField(help_text="yes, partly or no.")
+    explanation = serializers.CharField()
+    remedy = serializers.CharField(allow_blank=True)
+
+
+class WorkloadSampleSchema(serializers.Serializer[Any]):
+    """How many workloads, and the first of them."""
+
+    count = serializers.IntegerField()
+    names = serializers.ListField(child=serializers.CharField())
+
+
+class SwitchEffectSchema(serializers.Serializer[Any]):
+    """What becomes of the work there."""
+
+    stays = WorkloadSampleSchema()
+    anew = WorkloadSampleSchema()
+    unexpressed = WorkloadSampleSchema()
+    unmanaged = WorkloadSampleSchema(help_text="Of kinds that the new scheduler is configured to leave alone.")
+    evicted = WorkloadSampleSchema(
+        allow_null=True,
+        help_text="Of what stays, what the new scheduler's model evicts for others; null: no model.",
+    )
+    uncountedGpus = serializers.FloatField(help_text="GPUs of what stays, which the new quotas do not count.")
+
+
+class SchedulerPlanSchema(serializers.Serializer[Any]):
+    """What a switch would do: an estimate of one moment."""
+
+    before = serializers.CharField()
+    after = serializers.CharField()
+    generation = serializers.IntegerField()
+    askedAt = serializers.DateTimeField()
+    observedAt = serializers.DateTimeField(allow_null=True)
+    possible = serializers.BooleanField()
+    hindered = serializers.CharField(allow_blank=True, help_text="What forbids it.")
+    rights = serializers.CharField(
+        allow_blank=True, help_text="Where rights are missing: YAML that grants those of both schedulers."
+    )
+    uncompared = serializers.ListField(
+        child=serializers.CharField(), help_text="Kinds that could not be listed: what is needed of them counts as new."
+    )
+    warnings = serializers.ListField(child=serializers.CharField())
+    conflicts = serializers.ListField(child=serializers.CharField())
+    unchanged = serializers.IntegerField()
+    kinds = KindPlanSchema(many=True)
+    promises = GuaranteeChangeSchema(many=True)
+    work = SwitchEffectSchema()

@@ -1,0 +1,260 @@
+"""Clusters, nodes and node pools as JSON: schemas of the routes, and clusters in Run:ai's form."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.utils import timezone
+from rest_framework import serializers
+
+from clusters.inventory.models import Cluster, ClusterState
+from clusters.sync.models import SyncRun, SyncState
+from clusters.sync.selectors import STALE_AFTER, comparison_of
+from clusters.sync.services.disconnect import TRIGGER
+from portal.kit.api.parsers import TENANT_ID, rfc3339
+
+STRATEGY = r"^(spread|binpack)$"
+
+
+class StatusSchema(serializers.Serializer[Any]):
+    """How Rung stands with a cluster."""
+
+    state = serializers.ChoiceField(
+        choices=["WaitingToConnect", "Connected", "Disconnected", "MissingPrerequisites", "ServiceIssues", "Unknown"]
+    )
+    conditions = serializers.ListField(child=serializers.DictField())
+    platform = serializers.DictField()
+
+
+class ClusterSchema(serializers.Serializer[Any]):
+    """A cluster. Beyond Run:ai: its scheduler (`flavour`), and whether it is simulated."""
+
+    uuid = serializers.UUIDField()
+    tenantId = serializers.IntegerField()
+    name = serializers.CharField()
+    createdAt = serializers.DateTimeField()
+    lastLiveness = serializers.DateTimeField(allow_null=True, required=False)
+    deleteRequestedAt = serializers.DateTimeField(allow_null=True, required=False)
+    flavour = serializers.CharField()
+    simulated = serializers.BooleanField()
+    status = StatusSchema(required=False)
+
+
+class ClusterUpdate(serializers.Serializer[Any]):
+    """A cluster's new name."""
+
+    name = serializers.CharField(max_length=63)
+
+
+class NodeSchema(serializers.Serializer[Any]):
+    """A node as it was last observed."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    status = serializers.ChoiceField(choices=["Ready", "NotReady", "Unknown"])
+    nodePool = serializers.CharField(allow_blank=True)
+    clusterUuid = serializers.UUIDField()
+    createdAt = serializers.DateTimeField()
+    updatedAt = serializers.DateTimeField()
+    conditions = serializers.ListField(child=serializers.DictField())
+    taints = serializers.ListField(child=serializers.DictField())
+    gpuInfo = serializers.DictField(required=False)
+
+
+class NodesSchema(serializers.Serializer[Any]):
+    """One page."""
+
+    nodes = NodeSchema(many=True)
+
+
+class PlacementSchema(serializers.Serializer[Any]):
+    """Where the next pod goes. Rung chooses by GPUs."""
+
+    cpu = serializers.RegexField(STRATEGY, required=False, allow_null=True)
+    gpu = serializers.RegexField(STRATEGY, required=False, allow_null=True)
+
+
+class SchedulingSchema(serializers.Serializer[Any]):
+    """How a pool is scheduled."""
+
+    placementStrategy = PlacementSchema(required=False, allow_null=True)
+    minGuaranteedRuntime = serializers.CharField(
+        max_length=40, required=False, allow_null=True, allow_blank=True, help_text="Departments and projects have it."
+    )
+
+
+class OptimizationSchema(serializers.Serializer[Any]):
+    """What Run:ai's own runtime does on nodes; not supported: leave it off."""
+
+    swapEnabled = serializers.BooleanField(required=False, allow_null=True)
+    cpuSwapMemorySize = serializers.CharField(max_length=40, required=False, allow_null=True)
+    reservedGpuMemoryForSwapOperations = serializers.CharField(max_length=40, required=False, allow_null=True)
+    nodeLevelSchedulerEnabled = serializers.BooleanField(required=False, allow_null=True)
+
+
+class NodePoolUpdate(serializers.Serializer[Any]):
+    """What may be changed of a node pool."""
+
+    labelKey = serializers.CharField(max_length=317, required=False)
+    labelValue = serializers.CharField(max_length=63, required=False)
+    overProvisioningRatio = serializers.IntegerField(required=False, allow_null=True, help_text="Always 1.")
+    placementStrategy = PlacementSchema(required=False, allow_null=True, help_text="Deprecated.")
+    schedulingConfiguration = SchedulingSchema(required=False, allow_null=True)
+    gpuResourceOptimization = OptimizationSchema(required=False, allow_null=True)
+    gpuNetworkAccelerationDetection = serializers.ChoiceField(
+        choices=["Use", "DontUse", "Auto"], required=False, allow_null=True
+    )
+    gpuNetworkAccelerationLabelKey = serializers.CharField(max_length=317, required=False, allow_null=True)
+    networkTopologyId = serializers.CharField(
+        max_length=64, required=False, allow_null=True, help_text="A pool says its levels itself: `topologyLevels`."
+    )
+    topologyLevels = serializers.ListField(
+        child=serializers.CharField(max_length=317),
+        max_length=100,
+        required=False,
+        allow_null=True,
+        help_text="Beyond Run:ai: keys of node labels, widest first; a gang may ask for one value. [] takes them away.",
+    )
+    isDefault = serializers.BooleanField(
+        required=False, allow_null=True, help_text="Beyond Run:ai: it is used where nobody names a pool."
+    )
+
+
+class NodePoolCreate(NodePoolUpdate):
+    """A node pool: the nodes that carry one label."""
+
+    name = serializers.CharField(max_length=63)
+    clusterId = serializers.UUIDField()
+    labelKey = serializers.CharField(max_length=317)
+    labelValue = serializers.CharField(max_length=63)
+
+
+class PoolSchema(serializers.Serializer[Any]):
+    """A node pool."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    labelKey = serializers.CharField()
+    labelValue = serializers.CharField()
+    clusterId = serializers.UUIDField()
+    clusterName = serializers.CharField()
+    tenantId = serializers.IntegerField()
+    isDefault = serializers.BooleanField()
+    phase = serializers.ChoiceField(choices=["Empty", "Unschedulable", "Ready"])
+    phaseMessage = serializers.CharField(allow_blank=True)
+    createdBy = serializers.CharField(allow_blank=True)
+    createdAt = serializers.DateTimeField()
+    updatedBy = serializers.CharField(allow_blank=True)
+    updatedAt = serializers.DateTimeField()
+    schedulingConfiguration = SchedulingSchema(required=False)
+    topologyLevels = serializers.ListField(
+        child=serializers.CharField(), help_text="Beyond Run:ai: keys of node labels, widest first."
+    )
+    status = serializers.DictField()
+
+
+class PoolsSchema(serializers.Serializer[Any]):
+    """One page."""
+
+    nodepools = PoolSchema(many=True)
+
+
+LACKS_RIGHTS: Final = "Its account lacks rights"
+
+
+def clusters_json(clusters: Iterable[Cluster], *, full: bool) -> list[dict[str, Any]]:
+    """DisplayedCluster, with two keys of Rung's own: its scheduler, and whether it is simulated. Two queries."""
+    chosen = list(clusters)
+    removals = _removals(chosen)
+    return [_cluster(each, removals.get(each.pk), full=full) for each in chosen]
+
+
+def _removals(clusters: Iterable[Cluster]) -> Mapping[UUID, datetime]:
+    """When the removal that goes on, or is done, was asked for."""
+    runs = SyncRun.objects.filter(cluster__in=clusters, trigger=TRIGGER).order_by("started_at", "id")
+    latest = {run.cluster_id: run for run in runs}
+    wanted = {SyncState.RUNNING, SyncState.SUCCEEDED}
+    return {key: run.started_at for key, run in latest.items() if run.state in wanted}
+
+
+def _cluster(cluster: Cluster, removal: datetime | None, *, full: bool) -> dict[str, Any]:
+    leaves = cluster.state == ClusterState.PAUSED
+    return {
+        "uuid": str(cluster.pk),
+        "tenantId": TENANT_ID,
+        "name": cluster.name,
+        "createdAt": rfc3339(cluster.created_at),
+        "lastLiveness": rfc3339(cluster.observed_at),
+        "deleteRequestedAt": rfc3339(removal) if leaves else None,
+        "flavour": cluster.flavour,
+        "simulated": cluster.is_simulated,
+        **({"status": _status(cluster)} if full else {}),
+    }
+
+
+def _status(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "state": state_of(cluster),
+        "conditions": [_observed(cluster), _synced(cluster), *_paused(cluster), *_takes_no_work(cluster)],
+        "platform": {"kubeVersion": cluster.version or None},
+    }
+
+
+def state_of(cluster: Cluster) -> str:
+    """One of Run:ai's words for how Rung stands with the cluster."""
+    if cluster.state == ClusterState.PAUSED:
+        return "MissingPrerequisites" if cluster.paused_reason.startswith(LACKS_RIGHTS) else "Disconnected"
+    if cluster.observed_at is None:
+        return "WaitingToConnect"
+    if not _is_seen(cluster):
+        return "Disconnected"
+    return "ServiceIssues" if cluster.failures or cluster.breaker_reason else "Connected"
+
+
+def _is_seen(cluster: Cluster) -> bool:
+    return cluster.observed_at is not None and timezone.now() - cluster.observed_at <= STALE_AFTER
+
+
+def _observed(cluster: Cluster) -> dict[str, Any]:
+    """Since when is not kept: its time is the last moment that is on record."""
+    seen = _is_seen(cluster)
+    at = cluster.observed_at or cluster.created_at
+    text = "" if seen else "Nobody has seen it since." if cluster.observed_at else "It was not seen yet."
+    return _condition("Observed", "Seen" if seen else "NotSeen", text, at, is_true=seen)
+
+
+def _synced(cluster: Cluster) -> dict[str, Any]:
+    """Unknown where the last complete comparison says nothing of now. Its time is that comparison's."""
+    compared = comparison_of(cluster)
+    text = f"{cluster.failures} runs in a row did not succeed." if cluster.failures else compared.why
+    at = compared.at or cluster.created_at
+    if compared.state == "unknown":
+        return _condition("Synced", "NotCompared", text, at, is_true=None)
+    done = compared.state == "synced"
+    return _condition("Synced", "HoldsWhatIsWanted" if done else "ChangesAreDue", text, at, is_true=done)
+
+
+def _paused(cluster: Cluster) -> list[dict[str, Any]]:
+    if cluster.state != ClusterState.PAUSED:
+        return []
+    at = cluster.observed_at or cluster.created_at
+    return [_condition("Paused", "Paused", cluster.paused_reason, at, is_true=True)]
+
+
+def _takes_no_work(cluster: Cluster) -> list[dict[str, Any]]:
+    """Why no work is sent to it, while its circuit breaker is open."""
+    if not cluster.breaker_reason:
+        return []
+    at = cluster.breaker_since or cluster.created_at
+    return [_condition("TakesWork", "TriedAgain", cluster.breaker_reason, at, is_true=False)]
+
+
+def _condition(name: str, reason: str, message: str, at: datetime, *, is_true: bool | None) -> dict[str, Any]:
+    return {
+        "type": name,
+        "status": "Unknown" if is_true is None else str(is_true),
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": rfc3339(at),
+    }

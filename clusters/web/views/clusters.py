@@ -1,0 +1,311 @@
+"""Pages of clusters: list, detail, differences, sync runs, scheduler switch and node pools."""
+
+from typing import Any, Final
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from clusters.connection.services.scheduler_config import configuration_warnings, guarantees_on, shard_warnings
+from clusters.flavours.registry import FLAVOURS, flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.services.inventory import (
+    create_node_pool,
+    delete_node_pool,
+    request_reconcile,
+    set_pod_security,
+    update_node_pool,
+)
+from clusters.ports.errors import ClusterError
+from clusters.sync.models import Drift, SyncRun
+from clusters.sync.selectors import comparison_of
+from clusters.sync.services.drift import REPAIRABLE, adopt, repair, request_dry_run
+from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
+from clusters.watch.services.visibility_poller import job_rejection_of
+from clusters.web.forms import LEVELS, NodePoolChangeForm, NodePoolForm
+from clusters.web.selectors import (
+    cluster_rows,
+    difference,
+    drifts_of,
+    former_schedulers_of,
+    level_rows,
+    node_rows,
+    outcomes_of,
+    pool_rows,
+    runs_of,
+    unanswered_kinds,
+)
+from clusters.web.views.api_equivalents import (
+    cluster_action_request,
+    create_pool_request,
+    delete_pool_request,
+    object_action_request,
+    update_pool_request,
+)
+from portal.kit.db.keyset_pagination import page_of
+from portal.kit.errors import RungError
+from portal.kit.pages.api_snippets import action_snippet, form_snippets
+from portal.kit.pages.forms import form_data
+from portal.kit.pages.htmx import render_page
+from portal.kit.security.request_identity import actor_of
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import can, require
+
+RUNS: Final = 10
+"""The newest runs on a page."""
+DRIFTS: Final = 50
+"""Differences on a page."""
+TABS: Final = {
+    "nodes": gettext_lazy("Nodes"),
+    "sync": gettext_lazy("Sync runs"),
+    "drift": gettext_lazy("Drift"),
+    "promises": gettext_lazy("What it enforces"),
+}
+
+
+@login_required
+@require_safe
+def cluster_list(request: HttpRequest) -> HttpResponse:
+    """Every cluster with its figures."""
+    titles = {name: flavour.title for name, flavour in FLAVOURS.items()}
+    may_connect = can(actor_of(request), Permission.MANAGE_CLUSTERS)
+    context = {"rows": cluster_rows(), "titles": titles, "may_connect": may_connect}
+    return render_page(request, "clusters/list.html", context, parts=("clusters",))
+
+
+@login_required
+@require_safe
+def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
+    """One cluster: nodes, runs, drift, and what its scheduler cannot enforce."""
+    cluster = get_object_or_404(Cluster, name=name)
+    flavour, nodes = flavour_for(cluster.flavour), node_rows(cluster)
+    tab = request.GET.get("tab", "")
+    context = {
+        "cluster": cluster,
+        "compared": comparison_of(cluster),
+        "flavour": flavour,
+        "promises": guarantees_on(cluster),
+        "configured_by": flavour.traits.configuration,
+        "warnings": configuration_warnings(flavour, cluster.configured),
+        "silent_kinds": unanswered_kinds(cluster),
+        "shard_warnings": shard_warnings(cluster),
+        "nodes": nodes,
+        "pools": pool_rows(nodes),
+        "runs": runs_of(cluster)[:RUNS],
+        "drifts": page_of(drifts_of(cluster), column="name", after=request.GET.get("after", ""), size=DRIFTS),
+        "leavings": former_schedulers_of(cluster),
+        "door": job_rejection_of(cluster),
+        "tab": tab if tab in TABS else "nodes",
+        "tabs": TABS.items(),
+        "may_reconcile": can(actor_of(request), Permission.MANAGE_CLUSTERS),
+    }
+    return render_page(request, "clusters/detail.html", context, parts=("cluster",))
+
+
+@login_required
+@require_POST
+def pod_security(request: HttpRequest, name: str) -> HttpResponse:
+    """Choose what pods in project namespaces must satisfy."""
+    actor = actor_of(request)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    cluster, level = get_object_or_404(Cluster, name=name), request.POST.get("level", "")
+    if copied := action_snippet(
+        request, cluster_action_request(cluster, "pod-security", {"podSecurity": level}, verb="PUT")
+    ):
+        return copied
+    set_pod_security(cluster=cluster, level=level, actor=actor)
+    messages.success(request, _("Project namespaces of %(name)s are brought to this level.") % {"name": cluster.name})
+    return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=promises")
+
+
+@login_required
+@require_POST
+def reconcile_now(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask for a reconcile now; a worker does it."""
+    actor = actor_of(request)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    cluster = get_object_or_404(Cluster, name=name)
+    if copied := action_snippet(request, cluster_action_request(cluster, "syncs")):
+        return copied
+    request_reconcile(cluster, actor)
+    messages.success(request, _("Asked for a reconcile of %(name)s. Its run appears below.") % {"name": cluster.name})
+    return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=sync")
+
+
+OUTCOMES: Final = 100
+"""Objects of a run on a page."""
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def show_difference(request: HttpRequest, name: str) -> HttpResponse:
+    """One object's difference with what may be done about it; POST does it."""
+    drift = _named(request, name)
+    actor = actor_of(request)
+    if request.method != "POST":
+        may = can(actor, Permission.MANAGE_CLUSTERS)
+        context = {"cluster": drift.cluster, "drift": drift, "may": may, "repairable": drift.category in REPAIRABLE}
+        return render(request, "clusters/sync/difference.html", context)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    adopted = request.POST.get("uid", "") if request.POST.get("act") == "adopt" else None
+    if copied := action_snippet(request, object_action_request(drift, adopted=adopted)):
+        return copied
+    if adopted is not None:
+        adopt(drift=drift, uid=adopted, actor=actor)
+        messages.success(request, _("Asked to take over %(name)s. The next run does it.") % {"name": drift.name})
+    else:
+        repair(drift=drift, actor=actor)
+        messages.success(request, _("Asked to repair %(name)s. The next run does it.") % {"name": drift.name})
+    return redirect(f"{reverse('clusters:detail', args=[name])}?tab=drift")
+
+
+@login_required
+@require_POST
+def start_dry_run(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask what a reconcile would do; a worker finds out."""
+    actor = actor_of(request)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    cluster = get_object_or_404(Cluster, name=name)
+    if copied := action_snippet(request, cluster_action_request(cluster, "sync-rehearsals")):
+        return copied
+    request_dry_run(cluster=cluster, actor=actor)
+    messages.success(request, _("Asked what a reconcile would do. The dry run appears below within seconds."))
+    return redirect(f"{reverse('clusters:detail', args=[name])}?tab=sync")
+
+
+@login_required
+@require_safe
+def show_run(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Every object of a run, page by page."""
+    found = get_object_or_404(SyncRun.objects.select_related("cluster"), pk=number, cluster__name=name)
+    page = page_of(outcomes_of(found), column="id", after=request.GET.get("after", ""), size=OUTCOMES)
+    return render(request, "clusters/sync/run.html", {"cluster": found.cluster, "run": found, "page": page})
+
+
+def _named(request: HttpRequest, name: str) -> Drift:
+    """Absent once the object is as it should be."""
+    cluster = get_object_or_404(Cluster, name=name)
+    kind, namespace, called = (request.GET.get(part, "") for part in ("kind", "namespace", "name"))
+    drift = difference(cluster, kind=kind, namespace=namespace, name=called)
+    if drift is None:
+        raise Http404
+    return drift
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def scheduler(request: HttpRequest, name: str) -> HttpResponse:
+    """Choose another scheduler, see what it would do (`to`), and do it (POST)."""
+    actor = actor_of(request)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    cluster = get_object_or_404(Cluster, name=name)
+    refusal = ""
+    if request.method == "POST":
+        flavour, generation = request.POST.get("to", ""), _generation_in(request)
+        change = {"flavour": flavour, "generation": generation}
+        if copied := action_snippet(request, cluster_action_request(cluster, "scheduler", change, verb="PUT")):
+            return copied
+        try:
+            switch_flavour(cluster=cluster, flavour=flavour, generation=generation, actor=actor)
+            return _switched(request, cluster)
+        except (RungError, ClusterError) as error:
+            refusal = error.message
+    chosen = request.POST.get("to") or request.GET.get("to", "")
+    context = {
+        "cluster": cluster,
+        "flavour": flavour_for(cluster.flavour),
+        "choices": [each for each in FLAVOURS.values() if each.name != cluster.flavour],
+        "chosen": chosen,
+        "leavings": former_schedulers_of(cluster),
+        "refusal": refusal,
+        **_planned(cluster, chosen),
+    }
+    return render(request, "clusters/sync/scheduler_switch.html", context, status=409 if refusal else 200)
+
+
+def _planned(cluster: Cluster, chosen: str) -> dict[str, Any]:
+    """Nothing chosen yet: nothing planned."""
+    if not chosen or chosen == cluster.flavour:
+        return {}
+    try:
+        return {"plan": plan_switch(cluster=cluster, flavour=chosen)}
+    except (RungError, ClusterError) as error:
+        return {"unplanned": error.message}
+
+
+def _generation_in(request: HttpRequest) -> int:
+    """That of the plan; what is no number is no plan's."""
+    said = request.POST.get("generation", "")
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 19 else -1
+
+
+def _switched(request: HttpRequest, cluster: Cluster) -> HttpResponse:
+    text = _("%(name)s has another scheduler: %(title)s. The next run makes its objects, then takes the old ones away.")
+    messages.success(request, text % {"name": cluster.name, "title": flavour_for(cluster.flavour).title})
+    return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=sync")
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def node_pools(request: HttpRequest, name: str) -> HttpResponse:
+    """The pools, and one more."""
+    actor = actor_of(request)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    cluster = get_object_or_404(Cluster, name=name)
+    form = NodePoolForm(form_data(request), flavour=flavour_for(cluster.flavour))
+    if shown := form_snippets(request, form, lambda: create_pool_request(cluster, form.cleaned_data)):
+        return shown
+    if request.method == "POST" and form.is_valid():
+        try:
+            pool = create_node_pool(cluster=cluster, actor=actor, **form.cleaned_data)
+        except RungError as error:
+            form.show(error, LEVELS)
+        else:
+            messages.success(request, _("The node pool %(name)s is there.") % {"name": pool.name})
+            return redirect("clusters:pools", name=cluster.name)
+    rows = list(cluster.node_pools.all())
+    levels = level_rows(rows)
+    context = {"cluster": cluster, "pools": [(each, levels.get(each.pk, [])) for each in rows], "form": form}
+    return render(request, "clusters/inventory/node_pools.html", context, status=422 if form.errors else 200)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def change_node_pool(request: HttpRequest, name: str, pool: str) -> HttpResponse:
+    """The label that makes a pool, its topology levels, whether it is the default."""
+    actor = actor_of(request)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    row = get_object_or_404(NodePool.objects.select_related("cluster"), cluster__name=name, name=pool)
+    form = NodePoolChangeForm(form_data(request), pool=row, flavour=flavour_for(row.cluster.flavour))
+    if shown := form_snippets(request, form, lambda: update_pool_request(row, form.cleaned_data)):
+        return shown
+    levels = level_rows([row]).get(row.pk, [])
+    if request.method == "POST" and form.is_valid():
+        try:
+            update_node_pool(pool=row, actor=actor, **form.cleaned_data)
+        except RungError as error:
+            form.show(error, LEVELS)
+        else:
+            messages.success(request, _("The node pool %(name)s is changed.") % {"name": row.name})
+            return redirect("clusters:pools", name=name)
+    context = {"cluster": row.cluster, "pool": pool, "form": form, "levels": levels}
+    return render(request, "clusters/inventory/node_pool.html", context, status=422 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def remove_node_pool(request: HttpRequest, name: str, pool: str) -> HttpResponse:
+    """Remove a pool that no quota names."""
+    actor = actor_of(request)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    row = get_object_or_404(NodePool, cluster__name=name, name=pool)
+    if copied := action_snippet(request, delete_pool_request(row)):
+        return copied
+    delete_node_pool(pool=row, actor=actor)
+    messages.success(request, _("The node pool %(name)s is removed.") % {"name": pool})
+    return redirect("clusters:pools", name=name)

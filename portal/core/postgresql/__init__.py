@@ -1,1 +1,0 @@
-"""The database backend for PostgreSQL; Django looks for its `base` module."""

@@ -1,0 +1,212 @@
+"""Run:ai's list parameters: `filterBy`, `sortBy`, `sortOrder`, `offset` and `limit`.
+
+A route names its columns once; what is not named is 400, never ignored. So is the name or id of something that is not
+there, or not the caller's to see: an empty list would say that it is there and has nothing.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from functools import reduce
+from operator import and_
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.utils.dateparse import parse_datetime
+
+from portal.kit.errors import BadRequest, RungError
+from portal.kit.security.actors import Actor
+
+LARGEST_PAGE: Final = 500
+PAGE: Final = 50
+LARGEST_OFFSET: Final = 10**9
+LONGEST_NUMBER: Final = 18
+YEARS: Final = range(1900, 3000)
+MOST_NAMES: Final = 2000
+LONGEST_NAME: Final = 100
+
+# Operator -> (lookup, negated). The longest match wins, so the order does not matter.
+OPERATORS: Final[Mapping[str, tuple[str, bool]]] = {
+    "==": ("", False),
+    "!=": ("", True),
+    "<=": ("__lte", False),
+    ">=": ("__gte", False),
+    "=@": ("__icontains", False),
+    "!@": ("__icontains", True),
+    "=^": ("__istartswith", False),
+    "=$": ("__iendswith", False),
+}
+_CLAUSE = re.compile(r"^(?P<field>[A-Za-z0-9_]+)(?P<operator>==|!=|<=|>=|=@|!@|=\^|=\$)(?P<value>.+)$", re.DOTALL)
+
+
+def as_text(value: str) -> str:
+    """Text columns take the value as it is, without NUL, which no database stores."""
+    if "\x00" in value:
+        raise ValueError(value)
+    return value
+
+
+def as_number(value: str) -> int:
+    """Whole numbers of a size the database knows."""
+    if not re.fullmatch(r"-?\d{1,18}", value):
+        raise ValueError(value)
+    return int(value)
+
+
+def as_uuid(value: str) -> UUID:
+    """An id as clusters and workloads have it."""
+    return UUID(value)
+
+
+def as_time(value: str) -> datetime:
+    """ISO 8601; a time without a zone is UTC. None near the ends of the calendar, which other zones do not have."""
+    found = parse_datetime(value.replace(" ", "+"))
+    if found is None or found.year not in YEARS:
+        raise ValueError(value)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRows:
+    """What a column may be compared with for equality: a field of the rows that an actor may know of."""
+
+    rows: Callable[[Actor], QuerySet[Any]]
+    field: str = "name"
+
+    def has(self, actor: Actor, value: Any) -> bool:
+        """Is there such a row?"""
+        return self.rows(actor).filter(**{self.field: value}).exists()
+
+    def names(self, actor: Actor) -> Collection[str]:
+        """What could have been meant: names, as ids resemble each other without meaning it."""
+        return list(self.rows(actor).values_list("name", flat=True)[:MOST_NAMES]) if self.field == "name" else ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWords:
+    """The same for a closed list of words."""
+
+    words: Collection[str]
+
+    def has(self, _actor: Actor, value: Any) -> bool:
+        """Is it one of them?"""
+        return value in self.words
+
+    def names(self, _actor: Actor) -> Collection[str]:
+        """All of them."""
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a public field name means in the database, how its values are read, and which there are."""
+
+    path: str
+    read: Callable[[str], Any] = as_text
+    known: KnownRows | KnownWords | None = None
+
+
+Columns = Mapping[str, Column]
+
+
+def filters(text: str, columns: Columns, actor: Actor) -> Q:
+    """`name=@llm,phase==Running` as one condition; all parts must hold. Raises BadRequest naming the part."""
+    clauses = [clause for clause in text.split(",") if clause]
+    return reduce(and_, (_condition(clause, columns, actor) for clause in clauses), Q())
+
+
+def closest_name(value: str, names: Iterable[str]) -> str | None:
+    """The name that is most like the value, whatever its case; None: none is."""
+    plain = {name.lower(): name for name in names}
+    found = get_close_matches(value[:LONGEST_NAME].lower(), plain, n=1)
+    return plain[found[0]] if found else None
+
+
+def _condition(clause: str, columns: Columns, actor: Actor) -> Q:
+    match = _CLAUSE.match(clause)
+    if match is None or match["field"] not in columns:
+        raise _bad("filterBy", f"Cannot filter by {clause[:80]!r}.", columns)
+    column = columns[match["field"]]
+    lookup, negated = OPERATORS[match["operator"]]
+    try:
+        value = column.read(match["value"])
+    except ValueError:
+        raise _bad("filterBy", f"{match['value'][:80]!r} is no value of {match['field']}.", columns) from None
+    if lookup.startswith("__i") and not isinstance(value, str):
+        raise _bad("filterBy", f"{match['operator']} looks into texts, and {match['field']} is none.", columns)
+    if not lookup and column.known and not column.known.has(actor, value):
+        raise _unknown(match["field"], match["value"], column.known.names(actor))
+    condition = Q(**{column.path + lookup: value})
+    return ~condition if negated else condition
+
+
+def descending(query: Mapping[str, str], *, default: bool = True) -> bool:
+    """`sortOrder` of a list with one order. Enum names such as `Order.DESC` are understood."""
+    asked = query.get("sortOrder", "").rpartition(".")[2].lower()
+    if asked not in {"", "asc", "desc"}:
+        raise BadRequest.at("/sortOrder", "out_of_range", "sortOrder is asc or desc.", allowed=("asc", "desc"))
+    return asked == "desc" if asked else default
+
+
+def ordering(query: Mapping[str, str], columns: Columns, default: str) -> str:
+    """The database path to sort by, with a minus for `desc`. Enum names such as `Fields.NAME` are understood."""
+    wanted = query.get("sortBy", "")
+    if not wanted:
+        return default
+    plain = wanted.rpartition(".")[2].replace("_", "").lower()
+    path = next((column.path for name, column in columns.items() if name.replace("_", "").lower() == plain), None)
+    if path is None:
+        raise _bad("sortBy", f"Cannot sort by {wanted[:80]!r}.", columns)
+    return f"-{path}" if descending(query, default=False) else path
+
+
+def number_in(query: Mapping[str, str], name: str, default: int, lowest: int, highest: int) -> int:
+    """A bounded whole number of the query string. Raises BadRequest with the bounds."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or not lowest <= int(text) <= highest:
+        message = f"{name} is a whole number from {lowest} to {highest}."
+        raise BadRequest.at(f"/{name}", "out_of_range", message)
+    return int(text)
+
+
+def id_number(text: str) -> int | None:
+    """The number that an id is; None for a text that is none, or one longer than any."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER else None
+
+
+def time_in(query: Mapping[str, str], name: str) -> datetime:
+    """A time that the query string must name. Raises BadRequest."""
+    try:
+        return as_time(query.get(name, ""))
+    except ValueError:
+        raise BadRequest.at(f"/{name}", "not_a_time", f"{name} is a time as ISO 8601 writes it.") from None
+
+
+def flag_in(query: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """`true` or `false` of the query string."""
+    text = query.get(name, "").lower()
+    if text not in {"", "true", "false"}:
+        raise BadRequest.at(f"/{name}", "not_a_boolean", f"{name} is true or false.", allowed=("true", "false"))
+    return text == "true" if text else default
+
+
+def _unknown(field: str, value: str, names: Collection[str]) -> RungError:
+    close = closest_name(value, names)
+    hint = f" The nearest is {close!r}." if close else ""
+    return BadRequest.at(
+        "/filterBy",
+        "unknown_name",
+        f"There is no {field} {value[:80]!r} that you may see.{hint}",
+        allowed=[close] if close else [],
+    )
+
+
+def _bad(name: str, message: str, columns: Columns) -> BadRequest:
+    return BadRequest(
+        message, code="bad_filter", problems=BadRequest.at(f"/{name}", "bad_filter", message, allowed=columns).problems
+    )

@@ -1,0 +1,117 @@
+"""How REST bodies are read and written: strict JSON in, JSON out, whatever the headers say."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import IO, Any
+from urllib.parse import parse_qsl
+
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+
+from portal.kit.errors import BadRequest, PayloadTooLarge, ValidationFailed
+
+LARGEST_BODY = 512 * 1024
+TENANT_ID = 1
+"""Run:ai's number of the tenant; an installation is one."""
+
+
+def rfc3339(moment: datetime | None) -> str | None:
+    """RFC 3339 in UTC, or null."""
+    return moment.isoformat().replace("+00:00", "Z") if moment else None
+
+
+class StrictJSONParser(BaseParser):
+    """JSON whatever the content type says; an absent body is `{}`. Repeated keys, NaN and huge numbers are refused."""
+
+    media_type = "*/*"
+
+    def parse(
+        self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The body as plain values. Raises PayloadTooLarge, BadRequest or ValidationFailed."""
+        body = stream.read(LARGEST_BODY + 1)
+        if len(body) > LARGEST_BODY:
+            raise PayloadTooLarge(f"Up to {LARGEST_BODY} bytes are read.")
+        return strict_json(body) if body.strip() else {}
+
+
+class StrictFormParser(BaseParser):
+    """A form whatever the content type says; an absent body is an empty one. A field twice is refused."""
+
+    media_type = "*/*"
+
+    def parse(
+        self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> dict[str, str]:
+        """The fields as text; of what cannot be read nothing."""
+        body = stream.read(LARGEST_BODY + 1)
+        if len(body) > LARGEST_BODY:
+            raise PayloadTooLarge(f"Up to {LARGEST_BODY} bytes are read.")
+        try:
+            pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=20, errors="strict")
+        except ValueError:
+            return {}
+        fields = dict(pairs)
+        return fields if len(fields) == len(pairs) else {}
+
+
+def strict_json(body: bytes) -> Any:
+    """Parse JSON text; a JSON string that holds JSON is parsed once more, as an asynchronous Run:ai client sends it."""
+    try:
+        value = _loads(body.decode("utf-8"))
+        return _loads(value) if isinstance(value, str) and value[:1] in {"{", "["} else value
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"Not UTF-8 at byte {error.start}.", code="not_utf8") from None
+    except json.JSONDecodeError as error:
+        raise BadRequest(f"Not JSON: {error.msg} at line {error.lineno}.", code="json_syntax") from None
+    except RecursionError:
+        raise ValidationFailed("Nested too deeply.", code="too_deep") from None
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant, parse_int=_whole)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValidationFailed.at(f"/{twice[:100]}", "repeated_key", "This key stands twice in one object.")
+    return members
+
+
+def _no_constant(written: str) -> Any:
+    raise ValidationFailed.at("", "not_a_number", f"{written} is no JSON number.")
+
+
+def _whole(written: str) -> int:
+    if len(written) > 19:
+        raise ValidationFailed.at(
+            "", "number_too_large", f"An integer of {len(written)} digits is more than any field takes."
+        )
+    return int(written)
+
+
+class JSONOnlyNegotiation(BaseContentNegotiation):
+    """JSON for every caller, whatever its Accept header says; browsers typing an address get it too."""
+
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser:
+        """The one parser."""
+        return next(iter(parsers))
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """The view's first renderer."""
+        renderer = next(iter(renderers))
+        return renderer, renderer.media_type or ""
+
+
+class PlainJSONRenderer(JSONRenderer):
+    """JSON for every caller; clients of Run:ai send no Accept header."""
+
+    charset = "utf-8"

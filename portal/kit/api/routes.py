@@ -1,0 +1,158 @@
+"""What every REST route is: a view that says who may ask, rehearses a write on request, and answers a retry once.
+
+- `access` names the right each method needs and where; the matrix of routes is generated from it, and a route without
+  it fails the build. The services ask for the same right; this is the promise, they are the lock.
+- `?dryRun=true` on any write runs it whole and takes everything back: the answer is what it would have been, as 200.
+- `Idempotency-Key` on a POST: see `portal.kit.api.idempotency`.
+- A read-only credential is refused every method that writes.
+- A query parameter that the route's document does not name is 400: `?dryrun=true` must not write.
+- A write that its actor may not do is kept for the audit trail.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, ClassVar, Final, Literal
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.kit.api import idempotency
+from portal.kit.api.filters import closest_name, flag_in
+from portal.kit.api.idempotency import validate_key
+from portal.kit.db.transactions import rollback_scope, with_external_calls
+from portal.kit.errors import BadRequest, Forbidden
+from portal.kit.security.denials import READING, note_denial
+from portal.kit.security.request_identity import actor_of
+
+WRAPPED: Final = "rung_wrapped"
+DRY_RUN_HEADER: Final = "Rung-Dry-Run"
+REPLAYED_HEADER: Final = "Idempotent-Replayed"
+Handler = Callable[..., Response]
+Where = Literal["nowhere", "self", "somewhere", "installation", "cluster", "department", "project"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePermission:
+    """The right that one method of a route needs.
+
+    `verb`: a value of `tenants.access.selectors.permissions.Permission`, empty where every signed-in subject may ask.
+    `at`: what the path or the body names and the right must reach; `self` for one's own things, `somewhere` where
+    holding the right anywhere is enough (lists show what it reaches), `nowhere` where nobody needs to be signed in.
+    `reads`: True for a POST that changes nothing: a read-only key may send it, and it is neither rehearsed nor kept.
+    """
+
+    verb: str = ""
+    at: Where = "somewhere"
+    reads: bool = False
+
+
+class Route(APIView):
+    """Base of every REST view."""
+
+    access: ClassVar[Mapping[str, RoutePermission]] = {}
+    own_repeats: ClassVar[bool] = False
+    """True where the service itself keeps the idempotency key beside what it made."""
+    shown_once: ClassVar[tuple[str, ...]] = ()
+    """Keys of the answer that are never kept: a repeated request is answered without them."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """After the subject is known: a read-only credential ends here."""
+        super().initial(request, *args, **kwargs)
+        check_parameters(request.query_params, documented_parameters(self, str(request.method)))
+        if self._writes(request) and getattr(request.auth, "read_only", False):
+            raise Forbidden(_("This access key only reads."), code="read_only_key")
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Whatever a service refuses, for a whole request, comes by here, outside of every transaction."""
+        if self._writes(self.request):
+            note_denial(self.request, exc)
+        return super().handle_exception(exc)
+
+    def _writes(self, request: Request) -> bool:
+        return request.method not in READING and not self.access.get(str(request.method), RoutePermission()).reads
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Every writing method is wrapped once, here, so that none can forget it, whichever class brings it along."""
+        super().__init_subclass__(**kwargs)
+        for name in ("post", "put", "patch", "delete"):
+            method = getattr(cls, name, None)
+            if method is not None and not hasattr(method, WRAPPED):
+                setattr(cls, name, _writing(method))
+
+
+def documented_parameters(view: APIView, method: str) -> frozenset[str]:
+    """The query parameters that the OpenAPI document names for a method of this view."""
+    return _read_documented(view, "GET" if method == "HEAD" else method)
+
+
+def check_parameters(query: Mapping[str, str], known: Collection[str]) -> None:
+    """400 at the first parameter that is not known, with the one that may be meant."""
+    for name in query:
+        if name not in known:
+            close = closest_name(name, known)
+            hint = _(" The nearest is %(name)s.") % {"name": close} if close else ""
+            message = _("This request has no parameter %(name)s.") % {"name": name[:80]} + hint
+            raise BadRequest.at(f"/{name[:80]}", "unknown_parameter", message, allowed=sorted(known))
+
+
+def _read_documented(view: APIView, method: str) -> frozenset[str]:
+    key = (type(view), method)
+    if key not in _NAMED:
+        made = getattr(getattr(view, method.lower(), None), "kwargs", {}).get("schema")
+        schema: Any = made() if made else view.schema
+        schema.view, schema.method = view, method
+        named = schema.get_override_parameters()
+        _NAMED[key] = frozenset(each.name for each in named if each.location == OpenApiParameter.QUERY)
+    return _NAMED[key]
+
+
+_NAMED: Final[dict[tuple[type[APIView], str], frozenset[str]]] = {}
+
+
+def _writing(method: Handler) -> Handler:
+    @wraps(method)
+    def handler(self: Route, request: Request, *args: Any, **kwargs: Any) -> Response:
+        work = partial(method, self, request, *args, **kwargs)
+        if self.access.get(str(request.method), RoutePermission()).reads:
+            return work()
+        if flag_in(request.query_params, "dryRun"):
+            return with_external_calls(lambda: _dry_run(work))
+        key = request.headers.get("Idempotency-Key")
+        if key is None or request.method != "POST" or self.own_repeats or not actor_of(request).id:
+            return work()
+        return with_external_calls(lambda: _idempotent(work, request, validate_key(key), self.shown_once))
+
+    setattr(handler, WRAPPED, True)
+    return handler
+
+
+def _dry_run(work: Callable[[], Response]) -> Response:
+    """Do it and take it back: nothing that waits for the commit is called. A refusal stays counted and recorded."""
+    with rollback_scope():
+        response = work()
+        transaction.set_rollback(True)
+    body = response.data
+    if body is None:
+        body = {"code": 200, "message": _("This would be done; nothing was changed.")}
+    return Response(body, status=200, headers={DRY_RUN_HEADER: "true"})
+
+
+def _idempotent(work: Callable[[], Response], request: Request, key: str, shown_once: tuple[str, ...]) -> Response:
+    def answer() -> idempotency.StatusAndBody:
+        response = work()
+        return response.status_code, response.data
+
+    actor = actor_of(request)
+    (status, body), again = idempotency.replay_or_run(
+        answer,
+        subject=f"{actor.kind}:{actor.id}",
+        key=key,
+        fingerprint=idempotency.fingerprint_of(request.method, request.path, request.data),
+        shown_once=shown_once,
+    )
+    return Response(body, status=status, headers={REPLAYED_HEADER: "true"} if again else None)

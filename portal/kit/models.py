@@ -1,0 +1,65 @@
+"""Rows of the shared kit: claimed periods, heartbeats, counted tries, version of settings, answers kept for retries."""
+
+from django.db import models
+
+
+class Period(models.Model):
+    """One run of a periodic job. The unique (job, start) makes every period happen once, with any number of beats."""
+
+    job = models.CharField(max_length=100)
+    start = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "start"], name="core_period_once")]
+
+    def __str__(self) -> str:
+        return f"{self.job} at {self.start:%Y-%m-%d %H:%M:%S}"
+
+
+class Heartbeat(models.Model):
+    """The last time a kind of process proved that it works: a task consumed, a beat fired, a cluster observed."""
+
+    name = models.CharField(max_length=100, primary_key=True)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+class LimiterBucket(models.Model):
+    """Tries counted for one key in its current window. The key is a hash: no user name or address is kept."""
+
+    key = models.CharField(max_length=64, primary_key=True)
+    started_at = models.DateTimeField()
+    ends_at = models.DateTimeField(db_index=True)
+    count = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.count} since {self.started_at:%H:%M:%S}"
+
+
+class SettingsVersion(models.Model):
+    """One row; triggers give it a new random version with every change of settings, for `portal.kit.db.read_cache`."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    version = models.UUIDField()
+
+    def __str__(self) -> str:
+        return str(self.version)
+
+
+class StoredResponse(models.Model):
+    """What a POST with an idempotency key was answered; see `portal.kit.api.idempotency`."""
+
+    subject = models.CharField(max_length=80)
+    key = models.CharField(max_length=200)
+    fingerprint = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(default=0)
+    body = models.JSONField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subject", "key"], name="core_one_answer_per_key")]
+
+    def __str__(self) -> str:
+        return f"{self.status} at {self.created_at:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,71 @@
+"""Logging: one structlog pipeline for our lines and those of libraries; secrets are redacted before it writes."""
+
+import logging
+from typing import Any
+
+import structlog
+
+from portal.kit.security.redaction import redact_event
+
+SHARED: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    redact_event,
+]
+
+
+class WithoutHealthChecks(logging.Filter):
+    """Drops the lines about health checks, which come every few seconds and say themselves what is wrong."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """True for lines to keep."""
+        said = f"{record.msg} {record.args}"
+        return "/readyz" not in said and "/healthz" not in said
+
+
+def configure_structlog() -> None:
+    """Send structlog through the standard library, whose handlers `dict_config` describes."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *SHARED,
+            structlog.processors.StackInfoRenderer(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def dict_config(*, level: str, as_json: bool) -> dict[str, Any]:
+    """Django's LOGGING: everything to standard error, as JSON lines or as plain key=value text."""
+    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
+    formatter = {
+        "()": structlog.stdlib.ProcessorFormatter,
+        "processors": [
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            redact_event,
+            renderer,
+        ],
+        "foreign_pre_chain": SHARED,
+    }
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"rung": formatter},
+        "filters": {"health": {"()": WithoutHealthChecks}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "rung", "filters": ["health"]}},
+        "root": {"handlers": ["stderr"], "level": level},
+        "loggers": {
+            "django": {"handlers": ["stderr"], "level": level, "propagate": False},
+            "django.request": {"level": "ERROR"},
+            "django_structlog": {"level": "WARNING"},
+            "celery.beat": {"level": "WARNING"},
+            "celery.app.trace": {"level": "WARNING"},
+            "celery.worker.strategy": {"level": "WARNING"},
+            "uvicorn.access": {"level": "WARNING"},
+        },
+    }

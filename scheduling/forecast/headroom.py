@@ -1,0 +1,196 @@
+"""How many GPUs one queue could start now in many small pods: what binds them, and what others could have to give back.
+
+In closed form, since pages ask for every project and pool at once; `tests/scheduling/forecast/test_headroom.py` holds
+it and the rules of every scheduler together. Only GPUs are counted: CPU, memory, gangs and topology are for a
+forecast.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from scheduling.forecast.cycle import Flavour
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Queue
+from scheduling.rules.kueue.quota import ENDLESS, tree_of
+
+
+class Bound(StrEnum):
+    """What stops a queue first. Of equal ones the first of these: room comes free by itself, a limit is changed."""
+
+    PROJECT_LIMIT = "ProjectLimit"
+    DEPARTMENT_LIMIT = "DepartmentLimit"
+    LENDABLE = "LendableQuota"
+    FREE = "FreeGpus"
+
+
+class Sharing(StrEnum):
+    """What happens to what a queue deserves and does not use.
+
+    taken: anybody takes it, and nothing goes back. reclaimed: it goes back from what may be evicted, compared where the
+    paths of two queues part. reclaimed by queues: compared by the queues alone. lent: as quota, back from any borrower.
+    """
+
+    TAKEN = "taken"
+    RECLAIMED = "reclaimed"
+    RECLAIMED_BY_QUEUES = "reclaimed by queues"
+    LENT = "lent"
+
+
+SHARING: Final = {
+    Flavour.KUBE: Sharing.TAKEN,
+    Flavour.KUBE_GANGS: Sharing.TAKEN,
+    Flavour.KAI: Sharing.RECLAIMED,
+    Flavour.VOLCANO: Sharing.RECLAIMED_BY_QUEUES,
+    Flavour.KUEUE: Sharing.LENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHolding:
+    """What a queue holds, in GPU thousandths, and the part of it that is never evicted."""
+
+    all: int = 0
+    fixed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """GPU thousandths that may start now: `inside` the deserved quota and `over` it. largest: of one pod.
+
+    back: how many more within quota others could have to give back, at most. bound: what stops it; allowed, used: the
+    bound and what counts against it, where it is a limit.
+    """
+
+    inside: int
+    over: int
+    largest: int
+    back: int
+    bound: Bound
+    allowed: int | None = None
+    used: int = 0
+
+    @property
+    def now(self) -> int:
+        return self.inside + self.over
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCapacity:
+    """Free GPU thousandths of a node pool, and of its emptiest node."""
+
+    free: int
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A queue or department: what it deserves, may use and uses. None: no bound."""
+
+    name: str
+    deserved: int | None
+    limit: int | None
+    used: int
+    fixed: int
+
+    @property
+    def below(self) -> int:
+        """What is left below its limit; negative where it is exceeded."""
+        return ENDLESS if self.limit is None else self.limit - self.used
+
+    @property
+    def left(self) -> int:
+        """Below what it deserves."""
+        return ENDLESS if self.deserved is None else max(self.deserved - self.used, 0)
+
+    @property
+    def above(self) -> int:
+        """Over what it deserves."""
+        return 0 if self.deserved is None else max(self.used - self.deserved, 0)
+
+
+class Headrooms:
+    """Of all queues of one node pool. holdings: by queue, without what is about to end."""
+
+    def __init__(
+        self, queues: Iterable[Queue], holdings: Mapping[str, QueueHolding], room: PoolCapacity, *, sharing: Sharing
+    ) -> None:
+        rows = {row.name: row for row in queues}
+        self._room, self._sharing = room, sharing
+        self._parents = {name: row.parent for name, row in rows.items()}
+        self._shares = tree_of(rows.values()) if sharing is Sharing.LENT else {}
+        used, fixed = Counter[str](), Counter[str]()
+        for name, held in holdings.items():
+            if name in self._shares:
+                self._shares[name].charge(Resources(held.all))
+            for step in self._path(name):
+                used[step] += held.all
+                fixed[step] += held.fixed
+        self._levels = {name: self._level(row, used[name], fixed[name]) for name, row in rows.items()}
+        leaves = rows.keys() - set(self._parents.values())
+        self._given: Counter[str | None] = Counter()
+        for name, level in self._levels.items():
+            if sharing is not Sharing.RECLAIMED_BY_QUEUES or name in leaves:
+                self._given[self._beside(name)] += self._gives(level)
+
+    def _path(self, name: str) -> Iterator[str]:
+        """The queue and those above it, as far as they have a row."""
+        step: str | None = name
+        while step in self._parents:
+            yield step
+            step = self._parents[step]
+
+    def _beside(self, name: str) -> str | None:
+        """What tells with whom a queue is compared: its parent, or all queues together."""
+        return None if self._sharing is Sharing.RECLAIMED_BY_QUEUES else self._parents[name]
+
+    def _level(self, row: Queue, used: int, fixed: int) -> _Level:
+        deserved, limit = row.deserved.gpu, row.limit.gpu
+        if self._sharing is Sharing.LENT:
+            deserved = self._shares[row.name].nominal.gpu
+            limit = None if limit is None else max(limit, deserved)
+        return _Level(row.name, deserved, limit, used, fixed)
+
+    def of(self, queue: str) -> Headroom:
+        """Of a queue that has no others below it. KeyError: there is none of that name."""
+        path = [self._levels[queue], *(self._levels[name] for name in self._path(queue) if name != queue)]
+        limits = dict(zip((Bound.PROJECT_LIMIT, Bound.DEPARTMENT_LIMIT), path, strict=False))
+        bounds = {bound: max(level.below, 0) for bound, level in limits.items()}
+        if self._sharing is Sharing.LENT:
+            bounds[Bound.LENDABLE] = max(self._shares[queue].free().gpu, 0)
+        bounds[Bound.FREE] = self._room.free
+        bound = min(bounds, key=lambda each: bounds[each])  # the first of equal ones
+        now = bounds[bound]
+        inside = min(now, path[0].left)
+        level = limits.get(bound)
+        return Headroom(
+            inside=inside,
+            over=now - inside,
+            largest=min(now, self._room.largest),
+            back=min(path[0].left - inside, self._owed(path, now)),
+            bound=bound,
+            allowed=level.limit if level else None,
+            used=level.used if level else 0,
+        )
+
+    def _owed(self, path: Iterable[_Level], now: int) -> int:
+        """What others hold above what they deserve and may lose, once `now` more are in use.
+
+        Two queues are compared where their paths part: what comes from beside a level changes nothing above it, so
+        limits count up to there.
+        """
+        owed, wall = 0, ENDLESS
+        for level in path:
+            wall = min(wall, level.below - now)
+            others = self._given[self._beside(level.name)] - self._gives(level)
+            owed += max(min(others, level.left - now, wall), 0)
+            if self._sharing is Sharing.RECLAIMED_BY_QUEUES:
+                break
+        return owed
+
+    def _gives(self, level: _Level) -> int:
+        if self._sharing is Sharing.TAKEN:
+            return 0
+        return level.above if self._sharing is Sharing.LENT else min(level.above, level.used - level.fixed)

@@ -1,0 +1,77 @@
+"""What a scheduler admits by quota alone, and the nodes have no room for: free quota in pieces that are too small.
+
+Kueue lets a job go without a look at nodes where their pool has no topology; its pods then look for some, each for
+itself, and hold the quota meanwhile.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from scheduling.model.decisions import Evict
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
+from scheduling.state.cluster_state import SchedulingState
+from scheduling.state.refusals import pods_without_node
+from scheduling.state.shortage import Shortage
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedPods:
+    """`pods` of `of` that wait find no node. asked: what the largest of those needs; free: of the pool, in sum; short:
+    what there is too little of.
+
+    later: each finds one once pods that are ending have left.
+    """
+
+    pods: int
+    of: int
+    asked: Resources
+    free: Resources
+    short: Shortage
+    later: bool = False
+
+
+def unplaced_pods(
+    snapshot: Snapshot, group: PodGroup, evicted: Iterable[Evict] = (), *, last: bool = False
+) -> UnplacedPods | None:
+    """None: each of its pods finds a node once the evicted are gone, or no node of its pool has been seen.
+
+    Admitted pods that wait for a node and come before its own take theirs first: by priority, then by age. last: all
+    of them do, since room that comes free bit by bit is enough for smaller pods sooner.
+    """
+    known = _without(snapshot, evicted)
+    board = SchedulingState(known, default=Strategy.BINPACK)
+    if not board.nodes[group.pool]:
+        return None
+    for earlier in sorted(_before(known, group, last=last), key=_turn):
+        _seat(board, earlier)
+    without = pods_without_node(board, group)
+    later = not without
+    if later and not (without := pods_without_node(board, group, now=True)):
+        return None
+    short = board.shortage(group, group.waiting, now=later)
+    free, _largest = board.rooms.free(group)
+    return UnplacedPods(len(without), len(group.waiting), without[0].requests, free, short, later)
+
+
+def _turn(group: PodGroup) -> tuple[int, int]:
+    return (-group.priority, group.created)
+
+
+def _before(snapshot: Snapshot, group: PodGroup, *, last: bool) -> Iterator[PodGroup]:
+    admitted = (each for each in snapshot.groups if each.started is not None and each.pool == group.pool)
+    return (each for each in admitted if each.waiting and (last or _turn(each) < _turn(group)))
+
+
+def _seat(board: SchedulingState, group: PodGroup) -> None:
+    """Each of its waiting pods where it fits; now, or on room that is on its way."""
+    for pod in group.waiting:
+        now = board.rooms.find(pod.requests, group, Strategy.BINPACK, now=True)
+        if room := now or board.rooms.find(pod.requests, group, Strategy.BINPACK, now=False):
+            board.place(group, pod, room, now=now is not None)
+
+
+def _without(snapshot: Snapshot, evicted: Iterable[Evict]) -> Snapshot:
+    going = {name for evict in evicted for name in evict.pods}
+    groups = (replace(each, pods=tuple(pod for pod in each.pods if pod.name not in going)) for each in snapshot.groups)
+    return replace(snapshot, groups=tuple(each for each in groups if each.pods))

@@ -1,0 +1,114 @@
+"""What comes of an eviction where the scheduler forgets for whom it was: further cycles, until the candidate is placed.
+
+KAI decides again in every cycle. While the evicted end, the group whose turn is first by then gets the room that they
+leave; the candidate evicts once more, or waits though others went for it.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.reasons import PendingReason
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot
+
+MOST: Final = 8
+"""Cycles after the first; what is not settled by then is reported as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionSequel:
+    """victims: all that go for the candidate, the first ones included. waiting: how many of its pods find no place.
+
+    pend: why those wait. first: who else takes room that was made for it.
+    """
+
+    victims: tuple[Evict, ...]
+    waiting: int
+    pend: PendingReason | None
+    first: tuple[PodGroup, ...]
+
+
+def sequel(
+    snapshot: Snapshot,
+    own: Collection[str],
+    first: Sequence[Decision],
+    decide: Callable[[Snapshot], Sequence[Decision]],
+) -> EvictionSequel:
+    """After this first cycle of the snapshot, in which some are evicted for the groups of these names."""
+    hoped = _placeless(snapshot, own, first)
+    evicts = [each for each in first if isinstance(each, Evict)]
+    state, decided = _after(snapshot, first), first
+    takers: dict[str, PodGroup] = {}
+    for _ in range(MOST):
+        decided = decide(state)
+        more = [each for each in decided if isinstance(each, Evict)]
+        if _placeless(state, own, decided) <= hoped and not any(each.for_group in own for each in more):
+            break
+        takers |= {each.name: each for each in _taking(decided, _made(evicts, own)) if each.name not in own}
+        evicts += more
+        following = _following(state, decided)
+        if following is None:
+            break
+        state = following
+    helped = {each.for_group for each in evicts}
+    return EvictionSequel(
+        victims=tuple(each for each in evicts if each.for_group in own),
+        waiting=_placeless(state, own, decided),
+        pend=next((each.pend for each in decided if isinstance(each, Wait) and each.group.name in own), None),
+        first=tuple(group for name, group in takers.items() if name not in helped),
+    )
+
+
+def _made(evicts: Sequence[Evict], own: Collection[str]) -> frozenset[str]:
+    """The nodes on which room is made for the candidate."""
+    return frozenset(node for each in evicts if each.for_group in own for node in each.nodes.values())
+
+
+def _taking(decided: Sequence[Decision], nodes: Collection[str]) -> Iterator[PodGroup]:
+    for each in decided:
+        places = each.placements if isinstance(each, Start) else each.nominated if isinstance(each, Wait) else {}
+        if not isinstance(each, Evict) and not set(nodes).isdisjoint(places.values()):
+            yield each.group
+
+
+def _placeless(state: Snapshot, own: Collection[str], decided: Sequence[Decision]) -> int:
+    """How many of its pods neither have a node nor are promised one."""
+    waiting = {pod.name for name in own for pod in state.group_by_name[name].waiting}
+    for each in decided:
+        if not isinstance(each, Evict):
+            waiting -= (each.placements if isinstance(each, Start) else each.nominated).keys()
+    return len(waiting)
+
+
+def _following(state: Snapshot, decided: Sequence[Decision]) -> Snapshot | None:
+    """Before the next cycle in which anything changes; None: nothing does any more."""
+    if not all(isinstance(each, Wait) for each in decided):
+        return _after(state, decided)
+    if not any(pod.terminating for group in state.groups for pod in group.pods):
+        return None
+    left = (replace(group, pods=tuple(pod for pod in group.pods if not pod.terminating)) for group in state.groups)
+    return replace(state, groups=tuple(group for group in left if group.pods))
+
+
+def _after(state: Snapshot, decided: Sequence[Decision]) -> Snapshot:
+    """Who was to start has started, and who was to go is about to; their controllers make others later than that."""
+    nodes: dict[str, str] = {}
+    going: set[str] = set()
+    for each in decided:
+        if isinstance(each, Start):
+            nodes |= each.placements
+        elif isinstance(each, Evict):
+            going.update(each.pods)
+
+    def moved(pod: Pod) -> Pod:
+        return replace(pod, node=nodes.get(pod.name, pod.node), terminating=pod.terminating or pod.name in going)
+
+    def stepped(group: PodGroup) -> PodGroup:
+        starts = group.started is None and any(pod.name in nodes for pod in group.pods)
+        started = state.now if starts else group.started
+        return replace(group, pods=tuple(map(moved, group.pods)), started=started)
+
+    names = nodes.keys() | going
+    groups = (stepped(each) if any(pod.name in names for pod in each.pods) else each for each in state.groups)
+    return replace(state, groups=tuple(groups))

@@ -1,0 +1,248 @@
+"""KAI: every node pool on its own; allocate, consolidate, then reclaim across queues, then preempt inside a queue.
+
+Source: KAI 0.17 and recorded decisions of it (docs/model.md).
+
+- Reclaim comes before preempt and ignores priority; preempt takes strictly lower, preemptible work of its own queue.
+- A queue at its limit evicts to get below it; non-preemptible work over quota never evicts.
+- Work younger than its queue's min guaranteed runtime is not taken (`scheduling.state.min_runtime`).
+- preemptionPolicy is ignored.
+- Consolidation makes room in one piece for preemptible work where enough GPUs are free in all: preemptible work of any
+  queue and priority is moved if all of it finds room elsewhere. Of more than 17 groups KAI tries 17 by chance; here it
+  is those that reclaim would take first.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from typing import Final
+
+from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.rules.kai.failure_memo import FailureMemo, VictimSearchMemo
+from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue
+from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
+from scheduling.rules.kai.scenarios import Unit
+from scheduling.rules.kai.solver import Solution, Solver, by_unit
+from scheduling.state.cluster_state import PlacedPods, SchedulingState
+from scheduling.state.min_runtime import MinRuntimeProtection
+from scheduling.state.queue_usage import fits_quota
+from scheduling.state.refusals import impossible, no_room
+from scheduling.state.victims import evictions
+
+MOST_MOVED: Final = 17
+MANY_VICTIMS: Final = 200
+"""Above this, queues that would be served before the candidate anyway are not searched."""
+
+
+@dataclass(slots=True)
+class _KaiCandidate:
+    """One waiting pod group on its way through the actions of a cycle."""
+
+    group: PodGroup
+    left: list[Pod]
+    placements: dict[str, str] = field(default_factory=dict)
+    nominated: dict[str, str] = field(default_factory=dict)
+    evicts: list[Evict] = field(default_factory=list)
+    over_quota: bool = False
+    pend: PendingReason | None = None
+
+    def accept(self, placed: PlacedPods) -> None:
+        (self.placements if placed.now else self.nominated).update(placed.nodes)
+        self.left = [pod for pod in self.left if pod.name not in placed.nodes]
+        self.pend = None
+
+    @property
+    def open(self) -> bool:
+        """Still without any room, and not for a reason that eviction cannot cure."""
+        return bool(self.left) and self.pend is not None and not self.evicts
+
+
+class KaiRules:
+    """Rules of the flavour `kai`."""
+
+    def decide(self, snapshot: Snapshot) -> list[Decision]:
+        """One shard per node pool; queues and pods of other pools are never looked at."""
+        shards = [snapshot.shard(pool) for pool in snapshot.pools] if len(snapshot.pools) > 1 else [snapshot]
+        return [decision for shard in shards for decision in _KaiCycle(shard).run()]
+
+
+class _KaiCycle:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.board = SchedulingState(snapshot, default=Strategy.BINPACK)
+        self.standing = KaiQueueShares(snapshot, self.board)
+        self.cases = {
+            group.name: _KaiCandidate(group, list(group.waiting)) for group in snapshot.groups if group.waiting
+        }
+        self._victim_groups: dict[str, list[PodGroup]] = {}
+        self._protection = MinRuntimeProtection(snapshot, self.board.ledger.path)
+        self._leaves: dict[str, dict[int, Leaf[Unit]]] = {}
+        self._moves: dict[str, Leaf[Unit]] | None = None
+        self._line: dict[str, Leaf[PodGroup]] | None = None
+        for group in snapshot.groups:
+            if group.preemptible and group.queue in snapshot.queue_by_name:
+                self._victim_groups.setdefault(group.queue, []).append(group)
+
+    def run(self) -> Iterator[Decision]:
+        """All actions, then the decisions in the order of the snapshot."""
+        for case in self.cases.values():
+            case.pend = self._nowhere(case)
+        ready = [case for case in self.cases.values() if case.pend is None]
+        self._allocate(ready)
+        for cause in (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT):
+            if cause not in self.snapshot.leaves_out:
+                self._evict(ready, cause)
+        for case in self.cases.values():
+            yield from self._decisions(case)
+
+    def _nowhere(self, case: _KaiCandidate) -> PendingReason | None:
+        """A pool without nodes, no leaf of a complete tree of queues, or pods still to come: nothing is even tried."""
+        needed = total(tuple(case.left))
+        if not self.board.nodes.get(case.group.pool):
+            return PendingReason(Reason.NO_SUCH_POOL, needed, pool=case.group.pool)
+        path = self.board.ledger.path(case.group.queue)
+        if not path or path[-1].parent is not None or case.group.queue in self.snapshot.parents:
+            return PendingReason(Reason.QUEUE_MISSING, needed, queue=case.group.queue)
+        incomplete = self.board.active[case.group.name] + len(case.left) < case.group.min_member
+        return PendingReason(Reason.GANG_INCOMPLETE, needed, pool=case.group.pool) if incomplete else None
+
+    def _chunk(self, case: _KaiCandidate) -> tuple[Pod, ...]:
+        """What must be placed together next: the rest of the minimum, then pod by pod."""
+        return tuple(case.left[: max(case.group.min_member - self.board.active[case.group.name], 1)])
+
+    def _turns(self, cases: list[_KaiCandidate]) -> ScheduleOrder[PodGroup]:
+        waiting = [(case.group, total(self._chunk(case))) for case in cases]
+        return ScheduleOrder(self.standing, groups_by_queue(self.standing, waiting))
+
+    def _allocate(self, cases: list[_KaiCandidate]) -> None:
+        turns = self._turns(cases)
+        for group, _asked in turns:
+            case = self.cases[group.name]
+            chunk = self._chunk(case)
+            case.pend = self._refusal(group, chunk)
+            placed = None if case.pend else self.board.place_all(group, chunk)
+            if placed is None:
+                case.pend = case.pend or no_room(self.board, group, chunk)
+                continue
+            case.accept(placed)
+            case.over_quota = case.over_quota or self.board.over_quota(group)
+            if case.left:
+                turns.push(group.queue, group, total(self._chunk(case)))
+
+    def _refusal(self, group: PodGroup, chunk: tuple[Pod, ...]) -> PendingReason | None:
+        """Limits and quotas first, as KAI does; a pod too big for any node is said as well."""
+        never = impossible(self.board, group, chunk)
+        pend = self.board.refusal(group, total(chunk))
+        return replace(pend, also=(never.reason,)) if pend and never else pend or never
+
+    def _evict(self, cases: list[_KaiCandidate], cause: Cause) -> None:
+        hopeless, failed = VictimSearchMemo(), FailureMemo(across_queues=cause is Cause.CONSOLIDATE)
+        for group, asked in self._turns([case for case in cases if case.open and self._takes_part(case.group, cause)]):
+            case = self.cases[group.name]
+            chunk = self._chunk(case)
+            eligible = self._eligible(group, asked, cause)
+            if (cause is Cause.RECLAIM and not eligible) or failed.covers(group, case.left):
+                continue
+            if not eligible or hopeless.covers(group, chunk):
+                failed.add(group, case.left)
+            elif not self.board.refusal(group, asked) and (placed := self.board.place_all(group, chunk)):
+                case.accept(PlacedPods(placed.nodes, now=False))
+                self._line = None
+            elif solution := self._solver(group, asked, cause).solve(group, chunk):
+                self._adopt(case, solution, cause)
+            else:
+                hopeless.add(group, chunk)
+                failed.add(group, case.left)
+
+    def _takes_part(self, group: PodGroup, cause: Cause) -> bool:
+        return group.preemptible or cause is not Cause.CONSOLIDATE
+
+    def _eligible(self, group: PodGroup, asked: Resources, cause: Cause) -> bool:
+        if cause is Cause.CONSOLIDATE:
+            return self._enough(asked) and not self.board.refusal(group, asked)
+        if cause is Cause.RECLAIM:
+            return may_reclaim(self.standing, group, asked)
+        pend = fits_quota(
+            self.board.ledger.path(group.queue), self.board.ledger.uses, asked, preemptible=group.preemptible
+        )
+        return pend is None or pend.reason is Reason.OVER_LIMIT
+
+    def _enough(self, asked: Resources) -> bool:
+        """Are there that many GPUs free in all, now or once who is leaving is gone?"""
+        return asked.gpu <= self.board.rooms.future_gpus()
+
+    def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver:
+        waiting = self._in_line()
+        if cause is Cause.CONSOLIDATE:
+            return Solver(self.standing, self._movable(group), lambda _asked, gone: not gone, waiting)
+        if cause is Cause.PREEMPT:
+            return Solver(self.standing, self._weaker(group), lambda _asked, _gone: True, waiting)
+        reclaim = ReclaimCheck(self.standing, group)
+        return Solver(self.standing, self._others(group, asked, reclaim), reclaim.accepts, waiting)
+
+    def _in_line(self) -> dict[str, Leaf[PodGroup]]:
+        """Whoever still waits for room, by queue; until somebody finds some."""
+        if self._line is None:
+            left = [(each.group, total(self._chunk(each))) for each in self.cases.values() if each.left]
+            self._line = groups_by_queue(self.standing, left)
+        return self._line
+
+    def _weaker(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
+        """Preempt: same queue, preemptible, strictly lower priority."""
+        own = self._evictable(group.queue, group.queue, Cause.PREEMPT)
+        return {group.queue: [item for item in own if item[0][0].group.priority < group.priority]}
+
+    def _others(self, group: PodGroup, asked: Resources, reclaim: ReclaimCheck) -> dict[str, Leaf[Unit]]:
+        """Reclaim: preemptible work of queues that may lose something; of many, of those that would not come first."""
+        names = (name for name in self._victim_groups if name != group.queue and reclaim.may_lose(name, asked))
+        others = {name: self._evictable(name, group.queue, Cause.RECLAIM) for name in names}
+        if sum(map(len, others.values())) <= MANY_VICTIMS:
+            return others
+        return {name: leaf for name, leaf in others.items() if leaf and not reclaim.comes_first(name, asked)}
+
+    def _movable(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
+        """Consolidation: some preemptible work of any queue; until somebody goes."""
+        if self._moves is None:
+            running = (each for groups in self._victim_groups.values() for each in groups if self._runs(each))
+            chosen: dict[str, list[PodGroup]] = {}
+            for each in nsmallest(MOST_MOVED, running, key=lambda each: (each.priority, -each.created, each.name)):
+                chosen.setdefault(each.queue, []).append(each)
+            self._moves = {name: by_unit(self.board, found, spares=_nobody) for name, found in chosen.items()}
+        return {name: [unit for unit in leaf if unit[0][0].group is not group] for name, leaf in self._moves.items()}
+
+    def _runs(self, group: PodGroup) -> bool:
+        return self.board.active[group.name] > 0
+
+    def _evictable(self, queue: str, taker: str, cause: Cause) -> Leaf[Unit]:
+        """A queue's preemptible work in victim order, by how long it must have run; until the queue loses something."""
+        least = self._protection.least(queue, taker, cause)
+        kept = self._leaves.setdefault(queue, {})
+        if least not in kept:
+            groups = self._victim_groups.get(queue, ())
+            kept[least] = by_unit(
+                self.board, groups, spares=lambda group: self._protection.spares(group.started, least)
+            )
+        return kept[least]
+
+    def _adopt(self, case: _KaiCandidate, solution: Solution, cause: Cause) -> None:
+        case.accept(PlacedPods(solution.nominated, now=False))
+        self._moves = self._line = None
+        for seat in solution.victims:
+            self._leaves.pop(seat.group.queue, None)
+        case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
+
+    def _decisions(self, case: _KaiCandidate) -> Iterator[Decision]:
+        if case.placements:
+            yield Start(case.group, case.placements, case.over_quota)
+        yield from case.evicts
+        if case.nominated:
+            coming = tuple(pod for pod in case.group.waiting if pod.name in case.nominated)
+            case.pend = no_room(self.board, case.group, coming, Reason.EVICTING)
+        if case.pend is not None:
+            yield Wait(case.group, case.pend, case.nominated)
+
+
+def _nobody(_group: PodGroup) -> bool:
+    return False

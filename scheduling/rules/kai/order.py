@@ -1,0 +1,232 @@
+"""In which order KAI looks at queues and pod groups: whose turn it is, and whose victims go first.
+
+Source: KAI's queue and job order. Between queues: not over fair share first, then inside deserved quota with the job at
+hand, higher rank, no use without a share, smaller dominant share with and without that job, smaller share, older.
+Inside a queue: higher priority, gangs below their minimum first, older. Victims come in exactly the reverse order.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, TypeVar
+
+from scheduling.model.resources import MILLI, ZERO, Resources
+from scheduling.model.snapshot import PodGroup, Queue, Snapshot
+from scheduling.state.cluster_state import SchedulingState
+from scheduling.state.fair_share import fair_shares
+from scheduling.state.queue_usage import UNUSED
+
+NO_SHARE_PENALTY: Final = 1000
+ENDLESS: Final = float("inf")
+
+Head = tuple[bool, bool, int, bool]
+Tail = tuple[float, tuple[float, ...], int, str]
+QueueKey = tuple[bool, bool, int, bool, float, float, tuple[float, ...], int, str]
+JobKey = tuple[int, int, int, str]
+
+
+class KaiQueueShares:
+    """Queues, their fair shares of this cycle and their use of this moment."""
+
+    def __init__(self, snapshot: Snapshot, board: SchedulingState) -> None:
+        self.board = board
+        self.queues: Mapping[str, Queue] = snapshot.queue_by_name
+        self.total = board.rooms.capacity()
+        requested = {name: use.requested for name, use in board.ledger.uses.items()}
+        self.fair = fair_shares(snapshot.queues, requested, self.total)
+        self._allocatable = {queue.name: self._may_use(queue) for queue in snapshot.queues}
+
+    def allocated(self, name: str) -> Resources:
+        return self.board.ledger.uses.get(name, UNUSED).allocated
+
+    def _may_use(self, queue: Queue) -> tuple[int | None, int | None, int | None]:
+        """The larger of deserved quota and fair share, inside the limit; None is unlimited."""
+        fair = self.fair.get(queue.name, ZERO)
+        return (
+            _allocatable(queue.deserved.gpu, fair.gpu, queue.limit.gpu),
+            _allocatable(queue.deserved.cpu, fair.cpu, queue.limit.cpu),
+            _allocatable(queue.deserved.memory, fair.memory, queue.limit.memory),
+        )
+
+    def over_allocatable(self, queue: Queue, amount: Resources) -> bool:
+        """Is `amount` more than deserved quota and fair share allow?"""
+        used = (amount.gpu, amount.cpu, amount.memory)
+        bounds = zip(used, self._allocatable[queue.name], strict=True)
+        return any(bound is not None and part > bound for part, bound in bounds)
+
+    def key(self, queue: Queue, *, job: Resources = ZERO) -> QueueKey:
+        """Smaller is served first. `job` is what would start next."""
+        with_job = self.allocated(queue.name) + job
+        return (*self.head(queue, with_job), self.dominant(queue, with_job), *self.tail(queue))
+
+    def head(self, queue: Queue, with_job: Resources) -> Head:
+        """The first part of the key."""
+        used = self.allocated(queue.name)
+        fair = self.fair.get(queue.name, ZERO)
+        return (
+            fair.gpu < used.gpu and fair.cpu < used.cpu and fair.memory < used.memory,
+            not with_job.within(queue.deserved),
+            -queue.rank,
+            self._without_share(queue, with_job),
+        )
+
+    def tail(self, queue: Queue) -> Tail:
+        """The last part of the key: without the job at hand."""
+        share = tuple(ENDLESS if bound is None else float(bound) for bound in self._allocatable[queue.name])
+        return (self.dominant(queue, self.allocated(queue.name)), share, queue.created, queue.name)
+
+    def _without_share(self, queue: Queue, used: Resources) -> bool:
+        parts = zip((used.gpu, used.cpu, used.memory), self._allocatable[queue.name], strict=True)
+        return any(bound == 0 and part > 0 for part, bound in parts)
+
+    def dominant(self, queue: Queue, used: Resources) -> float:
+        """The largest part of its share that the queue uses in any dimension."""
+        gpu, cpu, memory = self._allocatable[queue.name]
+        return max(
+            0.0,
+            _part(used.gpu, self.total.gpu if gpu is None else gpu, NO_SHARE_PENALTY / MILLI),
+            _part(used.cpu, self.total.cpu if cpu is None else cpu, NO_SHARE_PENALTY),
+            _part(used.memory, self.total.memory if memory is None else memory, NO_SHARE_PENALTY),
+        )
+
+    def job_key(self, group: PodGroup) -> JobKey:
+        """Smaller is served first; the largest is the first victim."""
+        above = self.board.active[group.name] - group.min_member
+        state = (above >= 0) + (above > 0)
+        return (-group.priority, state, group.created, group.name)
+
+
+def _allocatable(deserved: int | None, fair: int, limit: int | None) -> int | None:
+    if deserved is None:
+        return limit
+    share = max(deserved, fair)
+    return share if limit is None else min(limit, share)
+
+
+def _part(used: int, share: int, penalty: float) -> float:
+    return used / share if share else used * penalty
+
+
+Payload = TypeVar("Payload")
+Leaf = list[tuple[Payload, Resources]]
+
+
+class ScheduleOrder(Generic[Payload]):
+    """Walks over the tree of queues. Each leaf holds what waits there and its amount; its next is its last item."""
+
+    def __init__(self, standing: KaiQueueShares, leaves: Mapping[str, Leaf[Payload]]) -> None:
+        self._standing = standing
+        self._paths = standing.board.ledger.path
+        self._leaves = {name: list(waiting) for name, waiting in leaves.items() if waiting}
+        self._children: dict[str | None, set[str]] = {}
+        self._keys: dict[str, tuple[QueueKey, str]] = {}
+        for leaf in self._leaves:
+            self._open(leaf)
+
+    def __iter__(self) -> Iterator[tuple[Payload, Resources]]:
+        while self._children.get(None):
+            leaf = self._best(None)[1]
+            item = self._leaves[leaf].pop()
+            self._popped(leaf, item[1])
+            self._close(leaf)
+            yield item
+
+    def push(self, leaf: str, payload: Payload, amount: Resources) -> None:
+        """Put something back in front of its queue."""
+        self._leaves[leaf].append((payload, amount))
+        self._open(leaf)
+
+    def _open(self, leaf: str) -> None:
+        for queue in self._paths(leaf):
+            self._children.setdefault(queue.parent, set()).add(queue.name)
+            self._keys.pop(queue.name, None)
+
+    def _close(self, leaf: str) -> None:
+        """Its place and that of its ancestors has changed; empty ones are done."""
+        for queue in self._paths(leaf):
+            self._keys.pop(queue.name, None)
+            if not self._leaves.get(queue.name) and not self._children.get(queue.name):
+                self._children[queue.parent].discard(queue.name)
+
+    def _popped(self, leaf: str, amount: Resources) -> None:
+        """Called before the next turn is found."""
+
+    def _best(self, parent: str | None) -> tuple[QueueKey, str]:
+        """The key of the child whose turn it is, and the leaf below it."""
+        return min([self._keys.get(name) or self._key(name) for name in self._children[parent]])
+
+    def _key(self, name: str) -> tuple[QueueKey, str]:
+        """A queue is compared by what is next below it."""
+        leaf = name if self._leaves.get(name) else self._best(name)[1]
+        self._keys[name] = (self._compare(self._standing.queues[name], leaf), leaf)
+        return self._keys[name]
+
+    def _compare(self, queue: Queue, leaf: str) -> QueueKey:
+        return self._standing.key(queue, job=self._leaves[leaf][-1][1])
+
+
+class VictimOrder(ScheduleOrder[Payload]):
+    """The other way round: the queue served last loses first, counting what it would have lost by then."""
+
+    def __init__(self, standing: KaiQueueShares, leaves: Mapping[str, Leaf[Payload]]) -> None:
+        self._taken: dict[str, Resources] = {}
+        self._frames: dict[str, tuple[Head, Tail]] = {}
+        super().__init__(standing, leaves)
+
+    def _popped(self, leaf: str, amount: Resources) -> None:
+        self._taken[leaf] = self._taken.get(leaf, ZERO) + amount
+
+    def _best(self, parent: str | None) -> tuple[QueueKey, str]:
+        return max([self._keys.get(name) or self._key(name) for name in self._children[parent]])
+
+    def _compare(self, queue: Queue, leaf: str) -> QueueKey:
+        used = self._standing.allocated(queue.name)
+        if queue.name not in self._frames:
+            self._frames[queue.name] = (self._standing.head(queue, used), self._standing.tail(queue))
+        head, tail = self._frames[queue.name]
+        gone = self._taken.get(leaf, ZERO) + self._leaves[leaf][-1][1]
+        return (*head, self._standing.dominant(queue, used - gone), *tail)
+
+
+def groups_by_queue(
+    standing: KaiQueueShares, waiting: Iterable[tuple[PodGroup, Resources]]
+) -> dict[str, Leaf[PodGroup]]:
+    """Pod groups by queue, the next one last."""
+    leaves: dict[str, Leaf[PodGroup]] = {}
+    for item in sorted(waiting, key=lambda item: standing.job_key(item[0]), reverse=True):
+        leaves.setdefault(item[0].queue, []).append(item)
+    return leaves
+
+
+def with_waiting(
+    standing: KaiQueueShares, leaves: Mapping[str, Leaf[PodGroup]], waiting: Mapping[str, Leaf[PodGroup]]
+) -> Mapping[str, Leaf[PodGroup]]:
+    """The same with those that wait and whose turn decides when these have theirs.
+
+    That is so below the queues in which the paths of the leaves part. Where several that wait for as much follow each
+    other, one is enough: a queue's place depends on the amount that is next.
+    """
+    paths = {name: standing.board.ledger.path(name)[::-1] for name in leaves}
+    parted = {found[0].name for found in _below_the_common(list(paths.values())) if found}
+    if len(parted) < 2:
+        return leaves
+    result = dict(leaves)
+    for name, others in waiting.items():
+        if not any(queue.name in parted for queue in standing.board.ledger.path(name)):
+            continue
+        mine = leaves.get(name, [])
+        known = {group.name for group, _amount in mine}
+        every = [*mine, *(each for each in others if each[0].name not in known)]
+        every.sort(key=lambda item: standing.job_key(item[0]), reverse=True)
+        result[name] = [
+            each
+            for each, before in zip(every, [None, *every], strict=False)
+            if not before or each[0].name in known or before[0].name in known or each[1] != before[1]
+        ]
+    return result
+
+
+def _below_the_common(paths: list[Sequence[Queue]]) -> list[Sequence[Queue]]:
+    """What is left of each path, from the top, without what all of them begin with."""
+    depth = 0
+    while all(len(path) > depth and path[depth] is paths[0][depth] for path in paths):
+        depth += 1
+    return [path[depth:] for path in paths]

@@ -1,0 +1,266 @@
+"""How KAI looks for victims: one more at a time, tried with others near it, unneeded ones given back.
+
+Source: KAI's job solver. Potential victims are added in order. After each some scenarios of them are tried
+(`kai_scenarios`): they are taken away and everybody is placed again in the usual order: the candidate must fit; victims
+that fit stay where they were, or move where there is room at once. The first such scenario that the action accepts is
+the solution. So victims need not be the weakest ones.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Pod, PodGroup, total
+from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, VictimOrder, groups_by_queue, with_waiting
+from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims, Unit
+from scheduling.state.cluster_state import Assignment, SchedulingState
+from scheduling.state.node_capacity import NodeCapacity
+from scheduling.state.victims import held
+
+GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (
+    (PotentialVictims.around, None),
+    (PotentialVictims.across, MOST_TRIES),
+)
+"""In their order, and how many scenarios of each are tried at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Who goes, where the candidate's pods will start, and where moved victims were found room.
+
+    parcels: those together with whom they were taken away, also where these keep their room in the end.
+    """
+
+    victims: tuple[Assignment, ...]
+    nominated: dict[str, str]
+    moves: dict[Assignment, str]
+    parcels: tuple[Unit, ...]
+
+
+def by_unit(board: SchedulingState, groups: Iterable[PodGroup], *, spares: Callable[[PodGroup], bool]) -> Leaf[Unit]:
+    """What the groups of one queue lose at a time, the first victim last. Of those that are spared: extra pods only.
+
+    Lowest priority first; extra pods one by one before whole gangs; then the youngest.
+    """
+    keyed: list[tuple[tuple[int, int, int, str, int], Unit]] = []
+    for group in groups:
+        seats = [seat for seat in board.seats_of[group.name] if not seat.leaving]
+        core = min(group.min_member, len(seats))
+        pieces: list[Unit] = [tuple(seats[:core])] if seats else []
+        pieces += [(seat,) for seat in seats[core:]]
+        for index, piece in enumerate(pieces):
+            if not index and spares(group):
+                continue
+            keyed.append(((-group.priority, min(index, 1), group.created, group.name, index), piece))
+    keyed.sort(key=lambda item: item[0])
+    return [(piece, held(piece)) for _key, piece in keyed]
+
+
+class Solver:
+    """Searches on the board. A solution is left in place; a failed search leaves nothing."""
+
+    def __init__(
+        self,
+        standing: KaiQueueShares,
+        victims: Mapping[str, Leaf[Unit]],
+        accepts: Callable[[Resources, Sequence[Assignment]], bool],
+        waiting: Mapping[str, Leaf[PodGroup]],
+    ) -> None:
+        self._standing = standing
+        self._board = standing.board
+        self._victims = _Replay(unit for unit, _amount in VictimOrder(standing, victims))
+        self._accepts = accepts
+        self._waiting = waiting
+        self._failed: set[tuple[int, int, frozenset[Assignment]]] = set()
+        self._hopeful = False
+
+    def solve(self, group: PodGroup, pods: tuple[Pod, ...]) -> Solution | None:
+        """Find room for all these pods, first with the victims of one node at a time, then of several."""
+        for generator, most in GENERATORS:
+            found = self._search(group, pods, generator, most)
+            if found or not self._hopeful:
+                return found
+        return None
+
+    def _search(
+        self, group: PodGroup, pods: tuple[Pod, ...], generator: Generator, most: int | None
+    ) -> Solution | None:
+        """For as many pods as find room, by doubling and halving their number; whom that takes goes for all of them."""
+        recorded: tuple[Unit, ...] = ()
+        solved, failed, count = 0, len(pods) + 1, 1
+        while failed - solved > 1:
+            start = self._board.mark()
+            found = self._solve(group, pods[:count], recorded, generator, most)
+            self._board.undo(start)
+            if found:
+                recorded, solved = found.parcels, count
+            else:
+                failed = count
+            doubled = min(2 * count, len(pods))
+            count = doubled if failed > len(pods) else (solved + failed) // 2
+        return self._solve(group, pods, recorded, generator, most) if solved else None
+
+    def _solve(
+        self,
+        group: PodGroup,
+        pods: tuple[Pod, ...],
+        recorded: tuple[Unit, ...],
+        generator: Generator,
+        most: int | None,
+    ) -> Solution | None:
+        if recorded and (solution := self._attempt(group, pods, recorded)):
+            return solution
+        potential = PotentialVictims(self._board, group, pods, [seat for parcel in recorded for seat in parcel])
+        for parcels in islice(self._scenarios(potential, recorded, generator), most):
+            if solution := self._attempt(group, pods, (*recorded, *parcels)):
+                return solution
+        return None
+
+    def _scenarios(
+        self, potential: PotentialVictims, recorded: tuple[Unit, ...], generator: Generator
+    ) -> Iterator[list[Unit]]:
+        known = {seat for parcel in recorded for seat in parcel}
+        for unit in self._victims:
+            if known.isdisjoint(unit) and potential.add(unit):
+                self._hopeful = True
+                yield from generator(potential)
+
+    def _attempt(self, group: PodGroup, pods: tuple[Pod, ...], parcels: tuple[Unit, ...]) -> Solution | None:
+        """Take these away and place everybody again."""
+        counted = [seat for parcel in parcels for seat in parcel]
+        removed = list(dict.fromkeys(counted))
+        scenario = (len(pods), len(counted), frozenset(removed))
+        if scenario in self._failed:
+            return None
+        start = self._board.mark()
+        for seat in removed:
+            self._board.evict(seat)
+        trial = _Trial(self._standing, group, pods, removed, self._waiting)
+        if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
+            gone = trial.gone()
+            needed = tuple(parcel for parcel in parcels if not set(gone).isdisjoint(parcel))
+            return Solution(tuple(gone), trial.nominated, trial.moves, needed)
+        self._failed.add(scenario)
+        self._board.undo(start)
+        return None
+
+
+class _Replay:
+    """The victims in order, found once for all pods of the candidate: each pod's search starts from the first."""
+
+    def __init__(self, victims: Iterator[Unit]) -> None:
+        self._coming = victims
+        self._seen: list[Unit] = []
+
+    def __iter__(self) -> Iterator[Unit]:
+        yield from self._seen
+        for unit in self._coming:
+            self._seen.append(unit)
+            yield unit
+
+
+class _Trial:
+    """Everybody is placed again: the candidate and the removed groups, in KAI's order.
+
+    Others that wait are not placed, but a queue's turn is that of whoever is next in it.
+    """
+
+    def __init__(
+        self,
+        standing: KaiQueueShares,
+        group: PodGroup,
+        pods: tuple[Pod, ...],
+        removed: Sequence[Assignment],
+        waiting: Mapping[str, Leaf[PodGroup]],
+    ) -> None:
+        self._standing = standing
+        self._board = standing.board
+        self._group = group
+        self._pods = pods
+        self._removed = removed
+        self._waiting = waiting
+        self._among = frozenset[str]()
+        self.nominated: dict[str, str] = {}
+        self.moves: dict[Assignment, str] = {}
+        if any(each.topology for each in (group, *(seat.group for seat in removed))):
+            self._among = frozenset(room.node.name for room in self._board.rooms.with_gpus(group, 1))
+
+    def gone(self) -> list[Assignment]:
+        """Seats that stay removed, moved ones included."""
+        return [seat for seat in self._removed if seat.leaving]
+
+    def run(self) -> bool:
+        """True when the candidate got all its room."""
+        gone = set(self._removed)
+        names = dict.fromkeys(seat.group.name for seat in self._removed)
+        returning = {name: [seat for seat in self._board.seats_of[name] if seat in gone] for name in names}
+        offers = {name: _offer(self._board, seats) for name, seats in returning.items()}
+        entries = [(seats[0].group, held(offers[name])) for name, seats in returning.items()]
+        leaves = groups_by_queue(self._standing, [(self._group, total(self._pods)), *entries])
+        left = {self._group.name, *offers}
+        turns = iter(ScheduleOrder(self._standing, with_waiting(self._standing, leaves, self._waiting)))
+        while left:
+            group, _amount = next(turns)
+            if group is self._group:
+                if not self._place_candidate():
+                    return False
+            elif group.name in left:
+                self._put_back(group, offers[group.name])
+            left.discard(group.name)
+        return True
+
+    def _place_candidate(self) -> bool:
+        if self._board.refusal(self._group, total(self._pods)):
+            return False
+        return any(self._place_in(domain) for domain in self._domains(self._group, total(self._pods)))
+
+    def _domains(self, group: PodGroup, asked: Resources) -> list[PodGroup]:
+        """Among the nodes that had any room once everybody was taken away."""
+        return self._board.domains(group, asked, among=self._among)
+
+    def _place_in(self, domain: PodGroup) -> bool:
+        """All of the candidate's pods in one domain of its topology, or none."""
+        start = self._board.mark()
+        found: dict[str, str] = {}
+        for pod in self._pods:
+            room = self._room(domain, pod.requests)
+            if room is None:
+                self._board.undo(start)
+                return False
+            self._board.place(domain, pod, room, now=False)
+            found[pod.name] = room.node.name
+        self.nominated = found
+        return True
+
+    def _put_back(self, group: PodGroup, seats: Sequence[Assignment]) -> None:
+        """All of them or none: back on their own node, or moved to another one; in one domain where they want one."""
+        if not self._board.refusal(group, held(seats)):
+            any(self._put_into(domain, seats) for domain in self._domains(group, held(seats)))
+
+    def _put_into(self, domain: PodGroup, seats: Sequence[Assignment]) -> bool:
+        start = self._board.mark()
+        moves: dict[Assignment, str] = {}
+        for seat in seats:
+            room = self._room(domain, seat.pod.requests)
+            if room is None:
+                self._board.undo(start)
+                return False
+            if room is seat.room:
+                self._board.keep(seat)
+            else:
+                self._board.place(domain, seat.pod, room, now=False)
+                moves[seat] = room.node.name
+        self.moves |= moves
+        return True
+
+    def _room(self, group: PodGroup, asked: Resources) -> NodeCapacity | None:
+        """A node with room at once is preferred to one that is being emptied."""
+        return self._board.find(group, asked, now=True) or self._board.find(group, asked, now=False)
+
+
+def _offer(board: SchedulingState, seats: Sequence[Assignment]) -> Sequence[Assignment]:
+    """What KAI places again of a group: up to its minimum, or one more pod."""
+    group = seats[0].group
+    return seats[: max(group.min_member - board.active[group.name], 1)]

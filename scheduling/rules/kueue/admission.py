@@ -1,0 +1,246 @@
+"""Kueue: admission by quota, all pods of a workload or none; no nodes are looked at but in pools with topology levels.
+
+Source: Kueue 0.19 with fair sharing off, checked against recorded decisions (docs/model.md).
+
+- A pod group that has started, or has a pod on a node, is admitted and counts whole. Preemptibility and
+  preemptionPolicy mean nothing. Where its pods go is decided later, by another scheduler: a start names no nodes.
+- In a pool with topology levels it is admitted to places on nodes, which a start names (`kueue_nodes`). Who has quota
+  and no places evicts for them as for quota, whatever its queue deserves, unless not even all of Kueue's work there
+  would leave it some.
+- In rounds: every queue's first, by priority and age, is looked at on the same state; those that need not borrow go
+  first, then higher priority, then age. Who finds its victims taken, or its room, is looked at again in the next round.
+- More than queue and cohorts could ever give waits for good. More than the queue's whole quota evicts nobody, not even
+  in its own queue, unless a cohort below the root could hold it. (`kueue_victims`: whom the others evict.)
+- Who fits once the evicted of this round are gone waits for that and takes the room.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.resources import ZERO, Resources
+from scheduling.model.snapshot import PodGroup, Queue, QueuePreemptionPolicy, Snapshot
+from scheduling.rules.kueue.preemption import (
+    AdmittedWorkload,
+    PreemptingWorkload,
+    PreemptionTarget,
+    VictimSearch,
+    without_targets,
+)
+from scheduling.rules.kueue.quota import QuotaShare, beyond, bounds, tree_of
+from scheduling.rules.kueue.topology import TopologyCapacity
+
+
+@dataclass(frozen=True, slots=True)
+class _KueueCandidate:
+    """A waiting pod group and its queue."""
+
+    group: PodGroup
+    queue: Queue
+    share: QuotaShare
+    needed: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What would happen to it on the state of this moment. level: how far up the tree it borrows.
+
+    lack: what it has not, where that is not quota, while it waits for others to end.
+    """
+
+    case: _KueueCandidate
+    now: bool = False
+    targets: tuple[PreemptionTarget, ...] = ()
+    pend: PendingReason | None = None
+    level: int = 0
+    lack: PendingReason | None = None
+
+    @property
+    def order(self) -> tuple[int, int, int, str]:
+        return (self.level, *_turn(self.case.group))
+
+
+class KueueRules:
+    """Rules of the flavour `kueue`."""
+
+    def decide(self, snapshot: Snapshot) -> list[Decision]:
+        """Rounds of admission until everything that waits has its answer."""
+        return list(_KueueCycle(snapshot).run())
+
+
+class _KueueCycle:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._rows = {name: row for name, row in snapshot.queue_by_name.items() if name not in snapshot.parents}
+        self._shares: Final = tree_of(snapshot.queues)
+        self._places: Final = TopologyCapacity(snapshot)
+        self._claims: Final[dict[tuple[str, bool], list[AdmittedWorkload]]] = defaultdict(list)
+        self._lines: Final[dict[str, list[_KueueCandidate]]] = {name: [] for name in self._rows}
+        self._homeless: Final[list[PodGroup]] = []
+        for group in sorted(snapshot.groups, key=_turn, reverse=True):
+            if group.queue in self._rows:
+                self._enter(group)
+            elif not admitted(group):
+                self._homeless.append(group)
+        for claims in self._claims.values():
+            claims.sort(key=lambda claim: claim.order)
+
+    def _enter(self, group: PodGroup) -> None:
+        share = self._shares[group.queue]
+        if admitted(group):
+            share.charge(group.total)
+            claim = AdmittedWorkload(group, group.total, share, _leaving(group), self._places)
+            self._claims[claim.line].append(claim)
+        else:
+            self._lines[group.queue].append(_KueueCandidate(group, self._rows[group.queue], share, group.total))
+
+    def run(self) -> Iterator[Decision]:
+        """Every waiting group is answered once."""
+        for group in self._homeless:
+            yield Wait(group, PendingReason(Reason.QUEUE_MISSING, group.total, queue=group.queue))
+        while heads := [line[-1] for line in self._lines.values() if line]:
+            plans = [self._plan(case) for case in heads]
+            for plan in sorted(plans, key=lambda plan: plan.order):
+                if plan.pend is not None or self._still_holds(plan):
+                    self._lines[plan.case.queue.name].pop()
+                    yield from self._carry_out(plan)
+
+    def _plan(self, case: _KueueCandidate) -> _Plan:
+        share, needed = case.share, case.needed
+        if not needed.served_by(share.capacity()):
+            return _Plan(case, pend=_never(case))
+        short = beyond(needed, share.free()).dimensions
+        if not short and (placed := self._places.find(case.group)):
+            free = needed.served_by(share.free(now=True))
+            lack = self._places.refusal(case.group) if free and not placed.now else None
+            return _Plan(case, now=free and placed.now, level=_level(case), lack=lack)
+        if not all(_may_evict(case, each) for each in short):
+            return _Plan(case, pend=_short(case, Reason.LARGER_THAN_DESERVED))
+        lack = None if short else self._places.refusal(case.group)
+        targets = self._victims(case, short)
+        if not targets:
+            return _Plan(case, pend=lack or _short(case))
+        return _Plan(case, targets=tuple(targets), level=_level(case, targets), lack=lack)
+
+    def _victims(self, case: _KueueCandidate, short: tuple[str, ...]) -> list[PreemptionTarget]:
+        """For places on nodes whoever uses anything that it asks for may have to go."""
+        if self._places.matter(case.group):
+            if not self._could_have_places(case.group):
+                return []
+            short = case.needed.dimensions
+        taker = PreemptingWorkload(case.group, case.queue, case.share, case.needed, short, self._places)
+        return VictimSearch(taker, self._claims).victims()
+
+    def _could_have_places(self, group: PodGroup) -> bool:
+        """If all of Kueue's work were gone from there."""
+        claims = [claim for line in self._claims.values() for claim in line if claim.group.pool == group.pool]
+        with without_targets(claims):
+            return self._places.suffice(group)
+
+    def _still_holds(self, plan: _Plan) -> bool:
+        """Are its victims still there, and is there quota and room once they are gone?"""
+        case, claims = plan.case, [target.claim for target in plan.targets]
+        if any(claim not in self._claims[claim.line] for claim in claims):
+            return False
+        with without_targets(claims):
+            placed = self._places.find(case.group) if case.needed.served_by(case.share.free()) else None
+        if placed is None or not plan.now:
+            return placed is not None
+        return placed.now and case.needed.served_by(case.share.free(now=True))
+
+    def _carry_out(self, plan: _Plan) -> Iterator[Decision]:
+        case = plan.case
+        if plan.pend is not None:
+            yield Wait(case.group, plan.pend)
+            return
+        over_quota = not case.share.deserves(case.needed)
+        for target in plan.targets:
+            claim = target.claim
+            claim.share.charge(ZERO - claim.amount, leaving=claim.amount)
+            self._places.leave(claim.group)
+            self._claims[claim.line].remove(claim)
+            if not claim.leaving:
+                yield _evict(target, case.group)
+        case.share.charge(case.needed, leaving=ZERO if plan.now else ZERO - case.needed)
+        placed = self._places.take(case.group)
+        if placed and plan.now:
+            yield Start(case.group, placed.nodes, over_quota)
+        else:
+            yield Wait(case.group, _coming(case, plan.lack))
+
+
+def admitted(group: PodGroup) -> bool:
+    """Does it hold quota: has it started, or got a node for one of its pods?"""
+    return group.started is not None or any(pod.node is not None for pod in group.pods)
+
+
+def _leaving(group: PodGroup) -> bool:
+    """Is it being evicted as a whole?"""
+    return any(pod.terminating for pod in group.pods) and not group.holding
+
+
+def _turn(group: PodGroup) -> tuple[int, int, str]:
+    return (-group.priority, group.created, group.name)
+
+
+def _may_evict(case: _KueueCandidate, dimension: str) -> bool:
+    """May it evict anybody at all for what is short in this dimension?"""
+    asked = case.needed.only((dimension,))
+    if case.queue.reclaims_over_quota is not QueuePreemptionPolicy.NEVER or asked.served_by(case.share.nominal):
+        return True
+    found = case.share.smallest_that_deserves(asked)
+    return found is not None and found.parent is not None
+
+
+def _level(case: _KueueCandidate, targets: Sequence[PreemptionTarget] = ()) -> int:
+    """How far up the tree it borrows once the victims are gone; 0 within the queue's own quota."""
+    with without_targets([target.claim for target in targets]):
+        found = case.share.smallest_that_deserves(case.needed)
+    return (found or list(case.share.path())[-1]).height
+
+
+def _evict(target: PreemptionTarget, group: PodGroup) -> Evict:
+    """The whole workload goes."""
+    victim = target.claim.group
+    staying = tuple(pod for pod in victim.pods if not pod.terminating)
+    return Evict(
+        victim=victim,
+        pods=tuple(pod.name for pod in staying),
+        cause=target.cause,
+        for_group=group.name,
+        nodes={pod.name: pod.node for pod in staying if pod.node is not None},
+    )
+
+
+def _coming(case: _KueueCandidate, lack: PendingReason | None) -> PendingReason:
+    """It has its turn once others have ended."""
+    pend = PendingReason(Reason.EVICTING, case.needed, pool=case.group.pool)
+    return pend if lack is None else replace(pend, also=(lack.reason,), fitting=lack.fitting)
+
+
+def _never(case: _KueueCandidate) -> PendingReason:
+    """More than its queue could ever have, even of what others lend."""
+    most = case.share.capacity()
+    return PendingReason(
+        Reason.EXCEEDS_MAX_QUOTA,
+        case.needed,
+        queue=case.queue.name,
+        allowed=bounds(most),
+        used=case.share.used,
+        missing=beyond(case.needed, most),
+    )
+
+
+def _short(case: _KueueCandidate, *also: Reason) -> PendingReason:
+    """Not enough unused quota, and nobody to evict."""
+    return PendingReason(
+        Reason.WAITING_FOR_QUOTA,
+        case.needed,
+        queue=case.queue.name,
+        allowed=case.queue.deserved,
+        used=case.share.used,
+        missing=beyond(case.needed, case.share.free()),
+        also=also,
+    )

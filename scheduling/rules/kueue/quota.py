@@ -1,0 +1,124 @@
+"""Kueue's quotas: a tree of cohorts with queues as leaves, and what every part of it uses.
+
+Source: Kueue 0.19. A queue's nominalQuota is `Queue.deserved` (at most its limit), its borrowingLimit what the limit
+has over that, its cohort `Queue.parent`. A department's row is a cohort and says its total; the cohort's own
+nominalQuota is what that total has over the sum of its children, and never negative. A parent without a row is a cohort
+without quota of its own, as in Kueue. There are no lending limits: whatever is unused is lent, so use counts at every
+level.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
+from scheduling.model.snapshot import Queue
+
+ENDLESS: Final = 2**80
+"""More than any sum of amounts: stands for "unlimited" in sums and differences."""
+
+
+class QuotaShare:
+    """One queue or cohort. nominal: what it and everything below it deserve. Changed through `charge` only.
+
+    used: counts what is on its way out no longer and what waits for that already; leaving: the difference.
+    """
+
+    __slots__ = ("children", "leaving", "limit", "name", "nominal", "parent", "used")
+
+    def __init__(self, name: str, queue: Queue | None) -> None:
+        self.limit = _amounts(queue.limit if queue else UNLIMITED)
+        self.name = name
+        self.nominal = _each(min, _amounts(queue.deserved), self.limit) if queue else ZERO
+        self.parent: QuotaShare | None = None
+        self.children: list[QuotaShare] = []
+        self.used = ZERO
+        self.leaving = ZERO
+
+    def path(self) -> Iterator["QuotaShare"]:
+        """Itself and its cohorts, the root last."""
+        step: QuotaShare | None = self
+        while step is not None:
+            yield step
+            step = step.parent
+
+    def charge(self, amount: Resources, *, leaving: Resources = ZERO) -> None:
+        """Count `amount` as in use on every level; a refund is negative."""
+        for share in self.path():
+            share.used += amount
+            share.leaving += leaving
+
+    def free(self, *, now: bool = False) -> Resources:
+        """What may still be used here; negative where too much is. now: beside what is still on its way out."""
+        return self._rest(lambda share: share.used + share.leaving if now else share.used)
+
+    def capacity(self) -> Resources:
+        """The most that could ever be used here."""
+        return self._rest(lambda _share: ZERO)
+
+    def _rest(self, used: Callable[["QuotaShare"], Resources]) -> Resources:
+        found = Resources(ENDLESS, ENDLESS, ENDLESS)
+        for share in self.path():
+            most = _each(max, share.nominal, share.limit) if share.parent else share.nominal
+            found = _each(min, found, most - used(share))
+        return found
+
+    def deserves(self, needed: Resources) -> bool:
+        """Does `needed` more stay inside its nominal quota, in the dimensions that are asked for?"""
+        return needed.served_by(self.nominal - self.used)
+
+    def over_quota(self, dimensions: Iterable[str]) -> bool:
+        """Does it borrow in one of these dimensions?"""
+        return any(getattr(self.used, each) > getattr(self.nominal, each) for each in dimensions)
+
+    def smallest_that_deserves(self, needed: Resources) -> "QuotaShare | None":
+        """Itself or the nearest cohort whose quota could hold `needed` more; None when not even the root's could."""
+        return next((share for share in self.path() if share.deserves(needed)), None)
+
+    @property
+    def height(self) -> int:
+        """Levels of the tree below it."""
+        return max((child.height + 1 for child in self.children), default=0)
+
+
+def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
+    """Every queue and cohort by name. A loop of parents is cut where it closes."""
+    rows = {queue.name: queue for queue in queues}
+    parents = (queue.parent for queue in rows.values() if queue.parent is not None)
+    shares = {name: QuotaShare(name, rows.get(name)) for name in dict.fromkeys((*rows, *parents))}
+    for name, row in rows.items():
+        parent = shares.get(row.parent or "")
+        if parent is not None and shares[name] not in parent.path():
+            shares[name].parent = parent
+            parent.children.append(shares[name])
+    for root in [share for share in shares.values() if share.parent is None]:
+        _add_up(root)
+    return shares
+
+
+def beyond(needed: Resources, free: Resources) -> Resources:
+    """The part of what is asked for that is not free."""
+    return _each(min, _each(max, needed - free, ZERO), needed)
+
+
+def bounds(amounts: Resources) -> Limit:
+    """Amounts as they are shown: endless is unlimited, a debt is nothing."""
+    shown = [None if each >= ENDLESS // 2 else max(each, 0) for each in (amounts.gpu, amounts.cpu, amounts.memory)]
+    return Limit(*shown)
+
+
+def _add_up(share: QuotaShare) -> None:
+    """A cohort's quota: its children's, and what its own row has over them."""
+    for child in share.children:
+        _add_up(child)
+    children = sum((child.nominal for child in share.children), ZERO)
+    share.nominal = _each(max, share.nominal, children)
+
+
+def _amounts(limit: Limit) -> Resources:
+    parts = (limit.gpu, limit.cpu, limit.memory)
+    return Resources(*(ENDLESS if each is None else each for each in parts))
+
+
+def _each(pick: Callable[[int, int], int], one: Resources, other: Resources) -> Resources:
+    """The smaller or larger part in every dimension."""
+    return Resources(pick(one.gpu, other.gpu), pick(one.cpu, other.cpu), pick(one.memory, other.memory))

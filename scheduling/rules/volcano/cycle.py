@@ -1,0 +1,319 @@
+"""Volcano: allocate over all queues, then preempt inside a queue, then reclaim across queues.
+
+Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and the plugins priority, gang (not asked
+about preemption), conformance, predicates, capacity, nodeorder, binpack; and recorded decisions of it (docs/model.md).
+Domains: its plugin network-topology-aware.
+What a cluster's configuration does not have (as shipped: preempt and reclaim) the snapshot leaves out, and preemption
+below the minimum where the plugin gang is asked about it. It also says from which of the two the plugin cdp keeps what
+is younger than the min guaranteed runtime that it carries.
+
+- A gang gets its minimum or nothing; what it is refused in one action it asks for in the next. Only the minimum evicts.
+- Preempt: strictly lower, preemptible work of the same queue, also to get below the queue's limit. Node by node in the
+  scheduler's own order of nodes: the first on which there is enough to take, not the one with the least loss.
+- Reclaim: within the queue's own deserved, from queues over theirs just before each victim; job priority plays no part.
+  What departments have given out already is not looked at: somebody may go for what then still waits at their limit.
+  Nodes in their plain order, and only those that have something to take: room that is free, or that the gang's own
+  victims leave, does not count elsewhere.
+- Nothing is given back: whoever was taken in turn goes, though a later one alone would have done.
+- Gangs are not protected: one pod of a gang may go.
+- A gang of one domain starts in one, and is never preempted for. Reclaim does not look at domains, and goes on in the
+  next cycle where they are several: more may go than it needs, or somebody for what then still waits.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from scheduling.model.decisions import Cause, Decision, Start, Wait
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.rules.volcano.order import VolcanoOrder
+from scheduling.state.cluster_state import Assignment, SchedulingState
+from scheduling.state.node_capacity import NodeCapacity, matches
+from scheduling.state.refusals import impossible, no_room
+from scheduling.state.victims import evictions, held
+
+
+@dataclass(slots=True)
+class _VolcanoCandidate:
+    """One waiting pod group on its way through the actions of a cycle."""
+
+    group: PodGroup
+    left: list[Pod]
+    untried: list[Pod]
+    placements: dict[str, str] = field(default_factory=dict)
+    nominated: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    victims: list[Assignment] = field(default_factory=list)
+    cause: Cause = Cause.PREEMPT
+    over_quota: bool = False
+    pend: PendingReason | None = None
+
+    def promise(self, rooms: dict[str, str]) -> None:
+        """These pods have room that is on its way."""
+        self.nominated |= rooms
+        self.left = [pod for pod in self.left if pod.name not in rooms]
+
+    def start(self, rooms: dict[str, str]) -> None:
+        """These pods have room now."""
+        self.placements |= rooms
+        self.left = [pod for pod in self.left if pod.name not in rooms]
+
+
+Serve = Callable[[_VolcanoCandidate, Pod], tuple[NodeCapacity, list[Assignment]] | None]
+Fits = Callable[[PodGroup, Pod, NodeCapacity], bool]
+
+
+class VolcanoRules:
+    """Rules of the flavour `volcano`."""
+
+    def decide(self, snapshot: Snapshot) -> list[Decision]:
+        """All actions over everything that waits, then the decisions in the order of the snapshot."""
+        return list(_VolcanoCycle(snapshot).run())
+
+
+class _VolcanoCycle:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.board = SchedulingState(snapshot, default=Strategy.SPREAD)
+        self.standing = VolcanoOrder(snapshot, self.board)
+
+    def run(self) -> Iterator[Decision]:
+        cases = [
+            _VolcanoCandidate(group, list(group.waiting), list(group.waiting))
+            for group in self.snapshot.groups
+            if group.waiting
+        ]
+        for case in cases:
+            case.pend = self._nowhere(case)
+        ready = [case for case in cases if case.pend is None]
+        self._allocate(ready)
+        for queue_cases in self._by_queue(self._hungry(ready, Cause.PREEMPT)):
+            for case in queue_cases:
+                self._evict_for(case, Cause.PREEMPT, self._preempt)
+            for case in queue_cases:
+                self._fill(case)
+        for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM)):
+            for case in queue_cases:
+                self._reclaim_for(case)
+        for case in cases:
+            yield from self._decisions(case)
+
+    def _hungry(self, cases: list[_VolcanoCandidate], action: Cause) -> list[_VolcanoCandidate]:
+        """Whom an action is for; nobody where the configuration leaves it out. Preempt: nobody of one domain."""
+        if action in self.snapshot.leaves_out:
+            return []
+        rigid = action is Cause.PREEMPT
+        return [case for case in cases if self._starving(case) and not (rigid and case.group.topology)]
+
+    def _nowhere(self, case: _VolcanoCandidate) -> PendingReason | None:
+        """A pool without nodes, no queue, or pods still to come: nothing is even tried."""
+        group, needed = case.group, total(tuple(case.left))
+        if not self.board.nodes.get(group.pool):
+            return PendingReason(Reason.NO_SUCH_POOL, needed, pool=group.pool)
+        if group.queue not in self.snapshot.queue_by_name:
+            return PendingReason(Reason.QUEUE_MISSING, needed, queue=group.queue)
+        incomplete = self.board.active[group.name] + len(case.left) < group.min_member
+        return PendingReason(Reason.GANG_INCOMPLETE, needed, pool=group.pool) if incomplete else None
+
+    def _starving(self, case: _VolcanoCandidate) -> bool:
+        return not self.standing.ready(case.group)
+
+    def _by_queue(self, cases: list[_VolcanoCandidate]) -> Iterator[list[_VolcanoCandidate]]:
+        """The cases of one queue after the other, each time of the queue whose turn it is by then."""
+        waiting = {case.group.queue for case in cases}
+        while waiting:
+            queue = min(waiting, key=self.standing.order.turn)
+            waiting.remove(queue)
+            mine = [case for case in cases if case.group.queue == queue]
+            yield sorted(mine, key=lambda case: self.standing.job_turn(case.group))
+
+    def _allocate(self, cases: list[_VolcanoCandidate]) -> None:
+        """One group at a time: the minimum together, then pod by pod, the queue chosen anew each time."""
+        waiting: dict[str, list[_VolcanoCandidate]] = {}
+        for case in cases:
+            waiting.setdefault(case.group.queue, []).append(case)
+        while waiting:
+            queue = min(waiting, key=self.standing.order.turn)
+            case = min(waiting[queue], key=lambda case: self.standing.job_turn(case.group))
+            if not (self._place(case) and case.untried):
+                waiting[queue].remove(case)
+            if not waiting[queue]:
+                del waiting[queue]
+
+    def _place(self, case: _VolcanoCandidate) -> bool:
+        """Place up to the minimum, or one more pod. True when the group may start now.
+
+        In the first domain in which it may, where it wants one; else in the first that has room on its way.
+        """
+        domains, untried = self.board.domains(case.group), list(case.untried)
+        for at_once in (True, False) if len(domains) > 1 else (False,):
+            for domain in domains:
+                case.untried = list(untried)
+                if (startable := self._place_in(case, domain, at_once=at_once)) is not None:
+                    return startable
+        return False
+
+    def _place_in(self, case: _VolcanoCandidate, domain: PodGroup, *, at_once: bool) -> bool | None:
+        """The same in one domain. None: not there, or not `at_once`."""
+        mark, now, later = self.board.mark(), dict[str, str](), dict[str, str]()
+        startable = False
+        while case.untried and not startable:
+            pod = case.untried.pop(0)
+            if room := self._room(case, domain, pod):
+                fits = room.fits(pod.requests, now=True)
+                self.board.place(case.group, pod, room, now=fits)
+                (now if fits else later)[pod.name] = room.node.name
+                coming = len(case.nominated) + len(later)
+                startable = self.board.active[case.group.name] - coming >= case.group.min_member
+        if self._starving(case) or (at_once and not startable):
+            self.board.undo(mark)
+            return None
+        if startable:
+            case.start(now)
+            case.promise(later)
+            case.over_quota = case.over_quota or self.board.over_quota(case.group)
+        else:
+            case.promise(now | later)
+        return startable
+
+    def _room(self, case: _VolcanoCandidate, domain: PodGroup, pod: Pod) -> NodeCapacity | None:
+        """The node the pod was nominated to, else the best with room now, else the best with room on its way."""
+        group, asked = case.group, pod.requests
+        pend = self.board.ledger.refusal(group.queue, asked, preemptible=True)
+        if pend := pend or impossible(self.board, group, (pod,)):
+            case.pend = case.pend or pend
+            return None
+        promised = self.board.rooms.get(pod.nominated)
+        if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
+            return promised
+        found = self._with_room(domain, asked)
+        return self._best([room for room in found if room.fits(asked, now=True)] or found, asked)
+
+    def _with_room(self, group: PodGroup, asked: Resources) -> list[NodeCapacity]:
+        """Nodes that have room now or on its way."""
+        rooms = self.board.rooms
+        found = rooms.with_gpus(group, asked.gpu) if asked.gpu else rooms.matching(group)
+        return [room for room in found if room.fits(asked, now=False)]
+
+    def _best(self, rooms: list[NodeCapacity], asked: Resources) -> NodeCapacity | None:
+        return min(rooms, key=lambda room: (-self.standing.score(room, asked), room.index), default=None)
+
+    def _evict_for(self, case: _VolcanoCandidate, cause: Cause, serve: Serve) -> None:
+        """NodeCapacity for the rest of the minimum, or nothing."""
+        mark, rooms, victims = self.board.mark(), dict[str, str](), list[Assignment]()
+        for pod in case.left:
+            if pod.name not in case.kept and self._starving(case) and (served := serve(case, pod)):
+                rooms[pod.name] = served[0].node.name
+                victims += served[1]
+        missed = self._starving(case)
+        if missed or case.group.never_preempts:
+            self.board.undo(mark)
+        if not missed and case.group.never_preempts:
+            case.pend = no_room(self.board, case.group, tuple(case.left), Reason.PREEMPTION_NEVER)
+        elif not missed:
+            case.promise(rooms | case.kept)
+            waits_on = not victims or self.standing.order.is_beyond(case.group.queue)
+            case.victims, case.cause, case.pend = victims, cause, case.pend if waits_on else None
+
+    def _reclaim_for(self, case: _VolcanoCandidate) -> None:
+        if case.group.topology and not case.group.never_preempts:
+            self._reclaim_until_near(case)
+        else:
+            self._evict_for(case, Cause.RECLAIM, self._reclaim)
+
+    def _reclaim_until_near(self, case: _VolcanoCandidate) -> None:
+        """For a gang of one domain: cycle after cycle, since what was reclaimed anywhere does not let it start.
+
+        It ends when a domain has room, or as soon as a cycle finds nobody to take. Who went by then is gone.
+        """
+        while self._starving(case):
+            mark, gone = self.board.mark(), list[Assignment]()
+            for pod in case.left:
+                if self._starving(case) and (served := self._reclaim(case, pod)):
+                    gone += served[1]
+            missed = self._starving(case)
+            self.board.undo(mark)
+            if missed or not gone:
+                break
+            for seat in gone:
+                self.board.evict(seat)
+            case.victims, case.cause = [*case.victims, *gone], Cause.RECLAIM
+            case.untried, case.pend = list(case.left), None
+            self._place(case)
+
+    def _preempt(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
+        weaker = self.standing.weaker(case.group)
+        usable = {*weaker, *self._with_room(case.group, pod.requests)}
+        best_first = sorted(usable, key=lambda room: (-self.standing.score(room, pod.requests), room.index))
+        made = ((room, self._make_room(case, pod, room, weaker.get(room, []), self._fits)) for room in best_first)
+        return next(((room, victims) for room, victims in made if victims is not None), None)
+
+    def _fill(self, case: _VolcanoCandidate) -> None:
+        """Who still waits keeps free room while the next action looks for the rest. Nothing starts by that."""
+        for pod in () if case.group.never_preempts else tuple(case.left):
+            room = self._best(self._with_room(case.group, pod.requests), pod.requests)
+            if room is None or not self._fits(case.group, pod, room):
+                break
+            self.board.place(case.group, pod, room, now=False)
+            case.kept[pod.name] = room.node.name
+        if not self._starving(case):
+            case.promise(case.kept)
+
+    def _reclaim(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
+        if not self.standing.may_reclaim(case.group.queue, pod.requests):
+            return None
+        for room in self.board.rooms.matching(case.group):
+            found = self.standing.reclaimable(room, case.group, pod.requests)
+            victims = None if found is None else self._make_room(case, pod, room, found, _has_room)
+            if victims is not None:
+                return room, victims
+        return None
+
+    def _make_room(
+        self, case: _VolcanoCandidate, pod: Pod, room: NodeCapacity, victims: list[Assignment], fits: Fits
+    ) -> list[Assignment] | None:
+        """Evict in turn until the pod fits, then place it; None: nothing has changed."""
+        if not pod.requests.served_by(room.future + held(victims)):
+            return None
+        mark, gone, turns = self.board.mark(), list[Assignment](), self.standing.in_turn(victims, case.group.queue)
+        while not fits(case.group, pod, room):
+            seat = next(turns, None)
+            if seat is None:
+                self.board.undo(mark)
+                return None
+            self.board.evict(seat)
+            gone.append(seat)
+        self.board.place(case.group, pod, room, now=False)
+        return gone
+
+    def _fits(self, group: PodGroup, pod: Pod, room: NodeCapacity) -> bool:
+        """Within every limit and on the node."""
+        allowed = self.board.ledger.refusal(group.queue, pod.requests, preemptible=True) is None
+        return allowed and _has_room(group, pod, room)
+
+    def _decisions(self, case: _VolcanoCandidate) -> Iterator[Decision]:
+        group = case.group
+        if case.placements:
+            yield Start(group, case.placements, case.over_quota)
+        yield from evictions(case.victims, case.cause, group)
+        if case.nominated:
+            coming = tuple(pod for pod in group.waiting if pod.name in case.nominated)
+            pend = case.pend or no_room(self.board, group, coming, Reason.EVICTING)
+            yield Wait(group, pend, case.nominated)
+        elif case.left:
+            short = group.min_member - self.board.active[group.name] + len(case.kept)
+            least = tuple(case.left[: max(short, 1)])
+            yield Wait(group, case.pend or self._why(case, least))
+
+    def _why(self, case: _VolcanoCandidate, least: tuple[Pod, ...]) -> PendingReason:
+        """A queue that has too little for all of them says no before nodes do: more room alone would not help."""
+        group = case.group
+        more = total(tuple(pod for pod in least if pod.name not in case.kept))
+        over = self.board.ledger.refusal(group.queue, more, preemptible=True)
+        return over or impossible(self.board, group, least) or no_room(self.board, group, least)
+
+
+def _has_room(_group: PodGroup, pod: Pod, room: NodeCapacity) -> bool:
+    """On the node, whatever departments have given out already: reclaim does not look at that."""
+    return room.fits(pod.requests, now=False)

@@ -1,0 +1,198 @@
+"""Where pods fit: rooms on nodes, searched by bin-pack or spread.
+
+A room knows two amounts: `idle`, free this moment, and `future`, free once everything on its way out is gone and every
+newcomer that waits for it has moved in. A pod starts now where both suffice; where only the future does, it waits.
+What a pod does not ask for never keeps it out, however overfull the node is.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from scheduling.model.resources import ZERO, Resources
+from scheduling.model.snapshot import PodGroup, SnapshotNode, Strategy
+from scheduling.model.taints import Toleration, welcome
+from scheduling.state.gpu_devices import ENTIRE, SharedGpus, is_gpu_fraction
+
+NO_LIMIT: Final = 2**31
+
+Selection = tuple[str, tuple[tuple[str, str], ...], tuple[Toleration, ...]]
+
+
+class NodeCapacity:
+    """The free part of one node. `pods_left`: how many more pods its kubelet takes. Changed by `NodeCapacities` only.
+
+    shared: its GPUs of which pods have parts; what these leave of them is free, but for parts alone.
+    """
+
+    __slots__ = ("future", "idle", "index", "node", "pods_left", "shared", "version")
+
+    def __init__(self, node: SnapshotNode, index: int) -> None:
+        self.node = node
+        self.index = index
+        self.idle = node.capacity
+        self.future, self.pods_left = empty(node)
+        self.shared = SharedGpus()
+        self.version = 0
+
+    @property
+    def open(self) -> Resources:
+        """Free this moment and promised to no newcomer."""
+        one, other = self.idle, self.future
+        if one == other:
+            return one
+        return Resources(min(one.gpu, other.gpu), min(one.cpu, other.cpu), min(one.memory, other.memory))
+
+    def fits(self, asked: Resources, *, now: bool) -> bool:
+        if not (self.pods_left > 0 and asked.served_by(self.future) and (not now or asked.served_by(self.idle))):
+            return False
+        part = is_gpu_fraction(asked.gpu)
+        if not part and not self.shared:
+            return True
+        if part and self.shared.device_for(asked.gpu, now=now) is not None:
+            return True
+        entire = ENTIRE if part else asked.gpu
+        return entire <= self.entire(now=False) and (not now or entire <= self.entire(now=True))
+
+    def entire(self, *, now: bool) -> int:
+        """GPU thousandths that are free without what shared GPUs have left."""
+        return (self.idle.gpu if now else self.future.gpu) - self.shared.left(now=now)
+
+    def free(self, *, now: bool = True, part: bool = False) -> Resources:
+        """What may be had, now or in the future; as part: also of GPUs that are shared already, for one pod."""
+        amount = self.open if now else self.future
+        if not self.shared:
+            return amount
+        entire = min(self.entire(now=True), self.entire(now=False)) if now else self.entire(now=False)
+        if part:
+            return amount if entire >= ENTIRE else replace(amount, gpu=self.shared.most(now=now))
+        return replace(amount, gpu=entire)
+
+    def device_for(self, gpu: int, *, now: bool) -> str:
+        """On which shared GPU a part would be, maybe one that becomes so; empty: it is no part."""
+        return (self.shared.device_for(gpu, now=now) or self.shared.new()) if is_gpu_fraction(gpu) else ""
+
+
+class NodeCapacities:
+    """The ready nodes, indexed by free GPUs so that a full cluster is not searched node by node."""
+
+    def __init__(self, nodes: Iterable[SnapshotNode]) -> None:
+        ready = sorted((node for node in nodes if node.ready), key=lambda node: node.order)
+        self._rooms = [NodeCapacity(node, index) for index, node in enumerate(ready)]
+        self._by_name = {room.node.name: room for room in self._rooms}
+        self._fullest = sorted((room.future.gpu, room.index) for room in self._rooms)
+        self._emptiest = sorted((-room.future.gpu, room.index) for room in self._rooms)
+        self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
+        self._free: dict[tuple[Selection, bool], tuple[int, tuple[Resources, Resources]]] = {}
+        self.changes: list[NodeCapacity] = []
+
+    def get(self, name: str | None) -> NodeCapacity | None:
+        return None if name is None else self._by_name.get(name)
+
+    def change(self, room: NodeCapacity, *, idle: Resources = ZERO, future: Resources = ZERO, pods: int = 0) -> None:
+        """Add to what is free, and to the pods that may still come; negative amounts take."""
+        if future.gpu:
+            gpu, index = room.future.gpu, room.index
+            del self._fullest[bisect_left(self._fullest, (gpu, index))]
+            del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
+            insort(self._fullest, (gpu + future.gpu, index))
+            insort(self._emptiest, (-gpu - future.gpu, index))
+        room.idle += idle
+        room.future += future
+        room.pods_left += pods
+        room.version += 1
+        self.changes.append(room)
+
+    def share(self, room: NodeCapacity, device: str, *, now: int = 0, later: int = 0) -> None:
+        """Beside such a change: whose part of which GPU it is. No device: of none."""
+        if device:
+            room.shared.change(device, now=now, later=later)
+
+    def matching(self, group: PodGroup) -> list[NodeCapacity]:
+        """Ready nodes of the group's pool that it may use."""
+        return self._match(group)[0]
+
+    def _match(self, group: PodGroup) -> tuple[list[NodeCapacity], frozenset[int]]:
+        key = selection(group)
+        if key not in self._matching:
+            found = [room for room in self._rooms if matches(room.node, group)]
+            self._matching[key] = (found, frozenset(room.index for room in found))
+        return self._matching[key]
+
+    def find(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> NodeCapacity | None:
+        """The best node that fits. Bin-pack: the fullest; spread: the emptiest; ties by node order."""
+        return next(self.fitting(asked, group, strategy, now=now), None)
+
+    def fitting(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Iterator[NodeCapacity]:
+        """The nodes that fit, best first."""
+        spread = strategy is Strategy.SPREAD
+        rooms = self.with_gpus(group, asked.gpu, spread=spread) if asked.gpu else self.matching(group)
+        found = (room for room in rooms if room.fits(asked, now=now))
+        if is_gpu_fraction(asked.gpu):
+            return iter(sorted(found, key=lambda room: room.shared.device_for(asked.gpu, now=now) is None))
+        if asked.gpu:
+            return found
+        sign = -1 if spread else 1
+        return iter(sorted(found, key=lambda room: (sign * room.future.cpu, room.index)))
+
+    def with_gpus(self, group: PodGroup, gpu: int, *, spread: bool = False) -> Iterator[NodeCapacity]:
+        """Matching rooms whose future has that many GPUs, fullest first; with `spread`, emptiest first."""
+        allowed = self._match(group)[1]
+        if spread:
+            found = self._emptiest[: bisect_left(self._emptiest, (1 - gpu, -1))]
+        else:
+            found = self._fullest[bisect_left(self._fullest, (gpu, -1)) :]
+        return (self._rooms[index] for _gpu, index in found if index in allowed)
+
+    def free(self, group: PodGroup) -> tuple[Resources, Resources]:
+        """What may be had now in sum, and on the emptiest node."""
+        part = wants_part(group)
+        key, age = (selection(group), part), len(self.changes)
+        known = self._free.get(key)
+        if known is None or known[0] != age:
+            idle = [room.free(part=part).floor() for room in self.matching(group)]
+            known = (age, (sum(idle, ZERO), max(idle, key=by_size, default=ZERO)))
+            self._free[key] = known
+        return known[1]
+
+    def future_gpus(self) -> int:
+        """Free now or in the future, in sum; an overfull node counts as nothing."""
+        return sum(gpu for gpu, _index in self._fullest[bisect_left(self._fullest, (1, -1)) :])
+
+    def capacity(self) -> Resources:
+        """Everything the ready nodes have."""
+        return sum((room.node.capacity for room in self._rooms), ZERO)
+
+
+def matches(node: SnapshotNode, group: PodGroup) -> bool:
+    """True when the node is in the group's pool, carries every label it selects, and has no taint it does not bear."""
+    if node.pool != group.pool or not welcome(node.taints, group.tolerations):
+        return False
+    return all(node.labels.get(key) == value for key, value in group.node_selector.items())
+
+
+def wants_part(group: PodGroup) -> bool:
+    """Does any of its pods want a part of a GPU? Then what shared ones have left is free for it."""
+    return any(is_gpu_fraction(pod.requests.gpu) for pod in group.pods)
+
+
+def empty(node: SnapshotNode) -> tuple[Resources, int]:
+    """What the node has, and how many pods it takes, while it runs none."""
+    return node.capacity, NO_LIMIT if node.max_pods is None else node.max_pods
+
+
+def slots(free: Resources, asked: Resources) -> int:
+    """How many times `asked` fits; asking for nothing fits once."""
+    parts = ((free.gpu, asked.gpu), (free.cpu, asked.cpu), (free.memory, asked.memory))
+    return max(0, min((left // part for left, part in parts if part), default=1))
+
+
+def by_size(amount: Resources) -> tuple[int, int, int]:
+    """GPUs first, then CPU, then memory."""
+    return (amount.gpu, amount.cpu, amount.memory)
+
+
+def selection(group: PodGroup) -> Selection:
+    """What decides which nodes a group may use."""
+    return (group.pool, tuple(sorted(group.node_selector.items())), group.tolerations)

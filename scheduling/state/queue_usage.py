@@ -1,0 +1,103 @@
+"""May a queue take more? Limit for every workload, deserved quota for work that is never evicted.
+
+Source: Run:ai over-quota rules, KAI capacity policy: a workload must pass at its project and at every department above
+it; limits are looked at before quotas; a dimension that is not asked for never refuses.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.resources import ZERO, Limit, Resources
+from scheduling.model.snapshot import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUsage:
+    """What counts against a queue: in use now, the never-evicted part of it, and in use plus waiting."""
+
+    allocated: Resources = ZERO
+    non_preemptible: Resources = ZERO
+    requested: Resources = ZERO
+
+
+UNUSED: Final = QueueUsage()
+
+
+def over_limit(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReason | None:
+    """None when `needed` more stays inside the queue's limit."""
+    bound = _asked_for(needed, queue.limit)
+    if over := (use.allocated + needed).beyond(bound):
+        return PendingReason(Reason.OVER_LIMIT, needed, queue.name, queue.limit, use.allocated, over)
+    return None
+
+
+def over_guarantee(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReason | None:
+    """None when `needed` more non-preemptible work stays inside the queue's deserved quota."""
+    bound = _asked_for(needed, queue.deserved)
+    if over := (use.non_preemptible + needed).beyond(bound):
+        reason = Reason.NON_PREEMPTIBLE_OVER_QUOTA
+        return PendingReason(reason, needed, queue.name, queue.deserved, use.non_preemptible, over)
+    return None
+
+
+def fits_quota(
+    path: Iterable[Queue], uses: Mapping[str, QueueUsage], needed: Resources, *, preemptible: bool
+) -> PendingReason | None:
+    """Walk from the project's queue up to its department. None when everything fits, else the first refusal."""
+    queues = tuple(path)
+    for queue in queues:
+        if pend := over_limit(queue, uses.get(queue.name, UNUSED), needed):
+            return pend
+    if preemptible:
+        return None
+    for queue in queues:
+        if pend := over_guarantee(queue, uses.get(queue.name, UNUSED), needed):
+            return pend
+    return None
+
+
+def _asked_for(needed: Resources, bound: Limit) -> Limit:
+    return Limit(
+        bound.gpu if needed.gpu else None,
+        bound.cpu if needed.cpu else None,
+        bound.memory if needed.memory else None,
+    )
+
+
+class QueueUsageTracker:
+    """Use per queue, kept as pods come and go: every change counts for the queue and all its ancestors."""
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        self._queues = {queue.name: queue for queue in queues}
+        self._paths: dict[str, tuple[Queue, ...]] = {}
+        self.uses: dict[str, QueueUsage] = dict.fromkeys(self._queues, UNUSED)
+
+    def path(self, name: str) -> tuple[Queue, ...]:
+        """The queue and its ancestors, leaf first; empty when unknown. A loop of parents ends where it closes."""
+        if name not in self._paths:
+            found: dict[str, Queue] = {}
+            step: str | None = name
+            while step is not None and step not in found and (queue := self._queues.get(step)):
+                found[step] = queue
+                step = queue.parent
+            self._paths[name] = tuple(found.values())
+        return self._paths[name]
+
+    def charge(self, name: str, amount: Resources, *, preemptible: bool) -> None:
+        """Count `amount` as in use; a refund is a negative amount."""
+        for queue in self.path(name):
+            use = self.uses[queue.name]
+            fixed = use.non_preemptible if preemptible else use.non_preemptible + amount
+            self.uses[queue.name] = QueueUsage(use.allocated + amount, fixed, use.requested)
+
+    def request(self, name: str, amount: Resources) -> None:
+        """Count `amount` as asked for."""
+        for queue in self.path(name):
+            use = self.uses[queue.name]
+            self.uses[queue.name] = QueueUsage(use.allocated, use.non_preemptible, use.requested + amount)
+
+    def refusal(self, name: str, needed: Resources, *, preemptible: bool) -> PendingReason | None:
+        """`fits_quota` along the queue's path with the use of this moment."""
+        return fits_quota(self.path(name), self.uses, needed, preemptible=preemptible)

@@ -1,0 +1,119 @@
+"""The refusals every flavour shares: no such queue or pool, larger than any node, no room at the moment."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from scheduling.model.decisions import Start
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.resources import ZERO, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.state.cluster_state import SchedulingState
+from scheduling.state.node_capacity import NodeCapacity, by_size, empty
+from scheduling.state.shortage import Shortage, measured, shortage
+
+OF_ROOM: Final = frozenset({Reason.NO_ROOM, Reason.PREEMPTION_NEVER})
+OF_QUOTA: Final = frozenset({Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.WAITING_FOR_QUOTA})
+
+
+def impossible(board: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason | None:
+    """Could these pods run on the empty node pool? None when each fits a node and all fit the pool."""
+    needed = total(pods)
+    if not board.nodes.get(group.pool):
+        return PendingReason(Reason.NO_SUCH_POOL, needed, pool=group.pool)
+    capacities, whole = board.sizes(group)
+    fits_nodes = all(any(pod.requests.fits_in(capacity) for capacity in capacities) for pod in pods)
+    if fits_nodes and needed.fits_in(whole):
+        return None
+    return never_fits(board, group, pods)
+
+
+def never_fits(board: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason:
+    """Too large even for empty nodes: with what they have in sum, and the largest of them."""
+    found = shortage([[empty(node) for node in board.usable(group)]], [pod.requests for pod in pods])
+    whole = board.sizes(group)[1]
+    return replace(_lacking(found, Reason.NEVER_FITS, pods), pool=group.pool, free=whole)
+
+
+def no_room(
+    board: SchedulingState, group: PodGroup, pods: tuple[Pod, ...], reason: Reason = Reason.NO_ROOM
+) -> PendingReason:
+    """Nothing can be evicted for them and they do not fit: with what is short, and how much of it is free.
+
+    Evicting: they have their place, and nothing is short.
+    """
+    free, largest = board.rooms.free(group)
+    found = Shortage(largest=largest) if reason is Reason.EVICTING else board.shortage(group, pods)
+    pend = replace(_lacking(found, reason, pods), pool=group.pool, free=free)
+    return pend if group.topology is None else _in_no_domain(board, group, pend)
+
+
+def _lacking(found: Shortage, reason: Reason, pods: tuple[Pod, ...]) -> PendingReason:
+    return PendingReason(reason, total(pods), largest_free=found.largest, lacking=found.names, beside=found.beside)
+
+
+def _in_no_domain(board: SchedulingState, group: PodGroup, pend: PendingReason) -> PendingReason:
+    """The same for a gang of one domain: with the one that has most room, and whether the largest could ever do."""
+    domains = board.domains(group)
+    rooms = {board.domain_of(each): board.rooms.free(each)[0] for each in domains}
+    best = max(rooms, key=lambda name: (by_size(rooms[name].only(pend.short)), by_size(rooms[name])), default="")
+    never = not any(pend.needed.fits_in(board.sizes(each)[1]) for each in domains)
+    return replace(
+        pend,
+        reason=Reason.NO_DOMAIN if pend.reason is Reason.NO_ROOM else pend.reason,
+        topology=group.topology,
+        domain=best,
+        largest_domain=rooms.get(best, ZERO),
+        also=(Reason.NEVER_FITS,) if never else (),
+    )
+
+
+def board_with(snapshot: Snapshot, starts: Iterable[Start]) -> SchedulingState:
+    """The snapshot once these have started."""
+    board = SchedulingState(snapshot, default=Strategy.BINPACK)
+    for start in starts:
+        for pod in start.pods:
+            if room := board.rooms.get(start.placements.get(pod.name)):
+                board.place(start.group, pod, room, now=True)
+    return board
+
+
+def of_whole(
+    pend: PendingReason, candidates: Sequence[PodGroup], placed: Sequence[Pod], board: SchedulingState
+) -> PendingReason:
+    """Why a part waits, with the numbers of the whole: what all ask for, and what there was before some had a place."""
+    wanted, given = total(tuple(pod for each in candidates for pod in each.waiting)), total(tuple(placed))
+    if pend.reason in OF_ROOM:
+        whole, pods = candidates[0], [pod.requests for each in candidates for pod in each.waiting]
+        found = measured(board.spaces(whole), pods, pend.lacking)
+        free, largest = board.rooms.free(whole)[0], found.largest
+        return replace(pend, needed=wanted, free=free, largest_free=largest, beside=found.beside)
+    if pend.reason in OF_QUOTA:
+        missing = _more(pend.missing, wanted - given - pend.needed)
+        return replace(pend, needed=wanted, used=pend.used - given, missing=missing)
+    return pend
+
+
+def _more(missing: Resources, more: Resources) -> Resources:
+    """So much more is missing of what already is."""
+    return Resources(
+        missing.gpu and missing.gpu + more.gpu,
+        missing.cpu and missing.cpu + more.cpu,
+        missing.memory and missing.memory + more.memory,
+    )
+
+
+def pods_without_node(board: SchedulingState, group: PodGroup, *, now: bool = False) -> list[Pod]:
+    """Those that find none, the largest first, each where it fits best. The board is left as it was."""
+    without: list[Pod] = []
+    taken: list[tuple[NodeCapacity, Resources]] = []
+    for pod in sorted(group.waiting, key=lambda pod: by_size(pod.requests), reverse=True):
+        room = board.rooms.find(pod.requests, group, Strategy.BINPACK, now=now)
+        if room is None:
+            without.append(pod)
+        else:
+            taken.append((room, pod.requests))
+            board.rooms.change(room, idle=ZERO - pod.requests, future=ZERO - pod.requests, pods=-1)
+    for room, asked in taken:
+        board.rooms.change(room, idle=asked, future=asked, pods=1)
+    return without

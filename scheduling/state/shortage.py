@@ -1,0 +1,82 @@
+"""Which dimension is short: the fewest without which pods would fit, so that more of these alone lets them start."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from scheduling.model.resources import ZERO, Resources
+from scheduling.state.node_capacity import by_size, slots
+
+PODS: Final = "pods"
+"""The dimension of a node that runs as many pods as its kubelet takes."""
+ORDER: Final = ("cpu", "memory", "gpu", PODS)
+"""Which to name where more of either would do: what lacks beside free GPUs."""
+
+Space = tuple[Resources, int]
+"""What a node has free, and how many more pods it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """names: what is short; empty where no node may be used at all. largest: of the nodes that have room for the rest
+    of the largest pod, the one with most of it. beside: other nodes would have enough of it, but not of the rest.
+    """
+
+    names: tuple[str, ...] = ()
+    largest: Resources = ZERO
+    beside: bool = False
+
+
+def shortage(domains: Sequence[Sequence[Space]], pods: Sequence[Resources]) -> Shortage:
+    """Of pods that do not fit together into any of these domains."""
+    spaces = [space for domain in domains for space in domain]
+    names = next((each for each in _candidates(spaces, pods) if any(_fit(d, pods, each) for d in domains)), ())
+    return measured(spaces, pods, names)
+
+
+def measured(spaces: Sequence[Space], pods: Sequence[Resources], names: tuple[str, ...]) -> Shortage:
+    """How much of these dimensions one node has for the largest of the pods."""
+    asked = max(pods, key=by_size)
+    most = [free for free, left in spaces if left > 0 and asked.without(names).served_by(free)]
+    largest = max(most, key=lambda free: by_size(free.only(names)), default=ZERO)
+    lacking = asked.only(names)
+    beside = not lacking.served_by(largest) and any(lacking.served_by(free) for free, _left in spaces)
+    return Shortage(names, largest, beside)
+
+
+def _candidates(spaces: Sequence[Space], pods: Sequence[Resources]) -> Iterator[tuple[str, ...]]:
+    """Single dimensions before several, and first those of which the nodes have too little by themselves."""
+    needed = sum(pods, ZERO)
+    full = any(left < len(pods) for _free, left in spaces)
+    names = [name for name in ORDER if name in needed.dimensions or (name == PODS and full)]
+    scarce = {name for name in names if len(names) > 1 and _scarce(name, spaces, pods)}
+    for number in range(1, len(names) + 1):
+        yield from sorted(combinations(names, number), key=lambda each: len(set(each) - scarce))
+
+
+def _scarce(name: str, spaces: Sequence[Space], pods: Sequence[Resources]) -> bool:
+    if name == PODS:
+        return sum(max(left, 0) for _free, left in spaces) < len(pods)
+    free: list[int] = [max(getattr(amount, name), 0) for amount, _left in spaces]
+    asked: list[int] = [getattr(amount, name) for amount in pods]
+    return sum(free) < sum(asked) or max(free, default=0) < max(asked)
+
+
+def _fit(spaces: Sequence[Space], pods: Sequence[Resources], without: tuple[str, ...]) -> bool:
+    """Would they, if they asked for nothing of these? The largest first, each on the first node that takes it."""
+    asked = [pod.without(without) for pod in pods]
+    left = [(free, len(pods)) for free, _more in spaces] if PODS in without else list(spaces)
+    if len(set(asked)) == 1:
+        return sum(_slots(free, more, asked[0]) for free, more in left) >= len(pods)
+    for each in sorted(asked, key=by_size, reverse=True):
+        found = next((index for index, (free, more) in enumerate(left) if more > 0 and each.served_by(free)), None)
+        if found is None:
+            return False
+        free, more = left[found]
+        left[found] = (free - each, more - 1)
+    return True
+
+
+def _slots(free: Resources, more: int, asked: Resources) -> int:
+    return max(min(slots(free, asked), more) if asked else more, 0)

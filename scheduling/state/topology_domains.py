@@ -1,0 +1,117 @@
+"""Domains of close nodes: which there are for a group that wants one, and in which order they are tried.
+
+Without levels a domain is a value of a label. With them it is a path of values, from the widest level to the wanted
+one, of nodes that carry all the labels; the order, and what is not found, are KAI's (its plugin `topology`): level by
+level the domain that the newcomer fills most, then by name; and no domain at all where every node that is looked at is
+in one and the same domain *below* the wanted level, since KAI then counts the room of that one only. Kueue's order
+(its topology-aware scheduling) is that of `TightDomains`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from scheduling.model.resources import ZERO, Resources
+from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode
+from scheduling.state.node_capacity import NodeCapacity, by_size, slots
+
+NO_ROOM: Final = 1000.0
+"""What KAI takes for the part of nothing that is asked for."""
+
+Path = tuple[str, ...]
+
+
+class Domains:
+    """The nodes of a snapshot, each with a label more for every level: the path to its domain."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._levels = snapshot.levels
+        self._paths = {node.name: self._path(node) for node in snapshot.nodes}
+        self._pool = {node.name: node.pool for node in snapshot.nodes}
+        self.nodes = tuple(map(self._marked, snapshot.nodes))
+
+    def _path(self, node: SnapshotNode) -> Path:
+        levels = self._levels.get(node.pool, ())
+        return tuple(node.labels[level] for level in levels) if all(map(node.labels.get, levels)) else ()
+
+    def _marked(self, node: SnapshotNode) -> SnapshotNode:
+        path, levels = self._paths[node.name], self._levels.get(node.pool, ())
+        if not path:
+            return node
+        marks = {_mark(level): _name(path[:depth]) for depth, level in enumerate(levels, start=1)}
+        return replace(node, labels={**node.labels, **marks})
+
+    def key(self, group: PodGroup) -> str:
+        """The label by which nodes of one domain are told from others, for this group."""
+        level = str(group.topology)
+        return _mark(level) if level in self._levels.get(group.pool, ()) else level
+
+    def ordered(
+        self, group: PodGroup, asked: Resources, rooms: Iterable[NodeCapacity], among: Collection[str] | None
+    ) -> list[str]:
+        """Names of the domains, as the key's values, in the order in which they are tried."""
+        key, levels = self.key(group), self._levels.get(group.pool, ())
+        free: dict[str, Resources] = {}
+        for room in rooms:
+            if (name := room.node.labels.get(key)) is not None:
+                free[name] = free.get(name, ZERO) + room.future
+        if key == group.topology:
+            return sorted(free, key=lambda name: (by_size(free[name]), name))
+        depth = levels.index(str(group.topology)) + 1
+        if self._common(group.pool, among) > depth:
+            return []
+        return self._by_level(free, asked, depth)
+
+    def _common(self, pool: str, among: Collection[str] | None) -> int:
+        """How many levels deep these nodes are together."""
+        names = (name for name, its in self._pool.items() if its == pool and (among is None or name in among))
+        paths = [self._paths[name] for name in names if self._paths[name]]
+        depth = 0
+        for values in zip(*paths, strict=True):
+            if len(set(values)) > 1:
+                break
+            depth += 1
+        return depth
+
+    @staticmethod
+    def _by_level(free: Mapping[str, Resources], asked: Resources, depth: int) -> list[str]:
+        """The fullest first on each level, from the widest."""
+        paths = {name: tuple(name.split(SEPARATOR)) for name in free}
+        sums: dict[Path, Resources] = {}
+        for name, path in paths.items():
+            for end in range(1, depth + 1):
+                sums[path[:end]] = sums.get(path[:end], ZERO) + free[name]
+        keys = {path: (-_part(asked, amount), ".".join(path)) for path, amount in sums.items()}
+        return sorted(free, key=lambda name: [keys[paths[name][:end]] for end in range(1, depth + 1)])
+
+
+class TightDomains(Domains):
+    """The domain first that has room for fewest of its pods (so the first that takes all fits best), then by name."""
+
+    def ordered(
+        self, group: PodGroup, asked: Resources, rooms: Iterable[NodeCapacity], among: Collection[str] | None
+    ) -> list[str]:
+        key, fitting = self.key(group), Counter[str]()
+        each = max((pod.requests for pod in group.waiting), key=by_size, default=asked)
+        for name, room in [(room.node.labels[key], room) for room in rooms if key in room.node.labels]:
+            fitting[name] += min(slots(room.future, each), max(room.pods_left, 0))
+        return sorted(fitting, key=lambda name: (fitting[name], name.split(SEPARATOR)))
+
+
+SEPARATOR: Final = "/"
+
+
+def _mark(level: str) -> str:
+    """No key of a label has a space."""
+    return f"domain of {level}"
+
+
+def _name(path: Path) -> str:
+    return SEPARATOR.join(path)
+
+
+def _part(asked: Resources, free: Resources) -> float:
+    """The largest part of what is free that is asked for, in any dimension."""
+    pairs = ((asked.gpu, free.gpu), (asked.cpu, free.cpu), (asked.memory, free.memory))
+    return max((part / left if left > 0 else NO_ROOM for part, left in pairs if part), default=0.0)

@@ -1,0 +1,221 @@
+"""REST of roles, permission sets and the caller's permissions."""
+
+from typing import Any, Final
+
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.errors import NotFound, ValidationFailed
+from portal.kit.security.request_identity import actor_of
+from tenants.access.models import AccessRole
+from tenants.access.rules import ACTIONS, NEEDS, SETS, WIDE
+from tenants.access.selectors.permissions import EVERYTHING, access_for
+from tenants.access.serializers.access_rules import (
+    PermissionSchema,
+    PermissionSetSchema,
+    PermittedScopesSchema,
+    RoleCreate,
+    RoleV1Schema,
+    RoleV2Schema,
+    ScopesQuery,
+    permissions_json,
+    role_v1,
+    role_v2,
+    scopes_json,
+    set_json,
+)
+from tenants.access.services import roles
+
+PERMISSIONS: Final = PermissionSchema(many=True)
+PERMISSION_SETS: Final = PermissionSetSchema(many=True)
+
+
+class OwnPermissions(Route):
+    """The caller's permissions, wherever they hold."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="get_permissions",
+        summary="List what you may do",
+        description="Resource types and actions that you may somewhere; for a platform admin all that Rung has.",
+        responses={200: PERMISSIONS, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """A summary of the caller's permissions."""
+        standing = access_for(actor_of(request))
+        return Response(permissions_json(standing.verbs, standing.verbs_in()))
+
+
+class PermissionSets(Route):
+    """What roles are made of."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="get_permission_sets",
+        summary="List permission sets",
+        description="Run:ai's since 2.24; its Python client has no method for it. The ids go into custom roles.",
+        responses={200: PERMISSION_SETS, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Every permission set with its permissions."""
+        return Response([set_json(each) for each in SETS.values()])
+
+
+class PermissionSetDetail(Route):
+    """A permission set by id."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="get_permission_set",
+        summary="Read a permission set",
+        responses={200: PermissionSetSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, set_id: str) -> Response:
+        """The set with its permissions."""
+        if set_id not in SETS:
+            raise NotFound
+        return Response(set_json(SETS[set_id]))
+
+
+class PermittedScopes(Route):
+    """Where something is permitted."""
+
+    access = {"POST": RoutePermission(reads=True)}
+
+    @extend_schema(
+        operation_id="get_permitted_scopes",
+        summary="Ask where you may do something",
+        description="For all four actions, whichever is asked about. A scope includes what is below it. What Rung does "
+        "not have is permitted nowhere.",
+        request=ScopesQuery,
+        responses={200: PermittedScopesSchema, 422: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def post(self, request: Request) -> Response:
+        """The caller's scopes per action."""
+        kind, standing = validated_body(ScopesQuery, request.data)["resourceType"], access_for(actor_of(request))
+        reaching = [each for each in standing.grants if each.everywhere or kind not in WIDE]
+        found = {}
+        for action in ACTIONS:
+            needed = NEEDS.get((kind, action))
+            grants = [] if needed is None else [each for each in reaching if needed <= each.verbs]
+            found[action] = scopes_json([EVERYTHING] if needed == frozenset() else grants)
+        return Response(found)
+
+
+WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+LIST_V1: Final = RoleV1Schema(many=True)
+LIST_V2: Final = RoleV2Schema(many=True)
+
+
+class RolesV1(Route):
+    """Every role, for everybody: whoever gives roles needs to know them."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(operation_id="get_roles_v1", summary="List roles", responses={200: LIST_V1, **ERROR_RESPONSES})
+    def get(self, request: Request) -> Response:
+        """Those that come with Rung, then custom ones."""
+        return Response([role_v1(each) for each in AccessRole.objects.all()])
+
+
+class RoleDetailV1(Route):
+    """A role by id."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(operation_id="get_role_v1", summary="Read a role", responses={200: RoleV1Schema, **ERROR_RESPONSES})
+    def get(self, request: Request, role_id: int) -> Response:
+        """The role with its permissions."""
+        return Response(role_v1(_role(role_id)))
+
+
+class RolesV2(Route):
+    """Every role; new ones."""
+
+    access = {"GET": RoutePermission(), "POST": RoutePermission("manage_access", "installation")}
+
+    @extend_schema(
+        operation_id="get_roles_v2",
+        summary="List roles with their permission sets",
+        description="Run:ai's since 2.24; its Python client has no method for it.",
+        responses={200: LIST_V2, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Those that come with Rung, then custom ones."""
+        return Response([role_v2(each) for each in AccessRole.objects.all()])
+
+    @extend_schema(
+        operation_id="create_role_v2",
+        summary="Make a custom role",
+        description="Run:ai's since 2.24; its Python client has no method for it. Nobody makes a role of more than "
+        "they hold everywhere.",
+        request=RoleCreate,
+        responses={201: RoleV2Schema, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """A role made of permission sets."""
+        made = roles.create_role(**_role_fields(request), actor=actor_of(request))
+        return Response(role_v2(made), status=201)
+
+
+class RoleDetailV2(Route):
+    """A role by id."""
+
+    access = {
+        "GET": RoutePermission(),
+        **dict.fromkeys(("PUT", "DELETE"), RoutePermission("manage_access", "installation")),
+    }
+
+    @extend_schema(
+        operation_id="get_role_v2",
+        summary="Read a role with its permission sets",
+        responses={200: RoleV2Schema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, role_id: int) -> Response:
+        """The role with its permission sets and what they come to."""
+        return Response(role_v2(_role(role_id)))
+
+    @extend_schema(
+        operation_id="update_role_v2",
+        summary="Change a custom role",
+        description="The whole role anew. Whoever has it has the new rights from their next request on.",
+        request=RoleCreate,
+        responses={200: RoleV2Schema, **WRITES},
+    )
+    def put(self, request: Request, role_id: int) -> Response:
+        """Another name, other sets, enabled or not."""
+        role = _role(role_id)
+        return Response(role_v2(roles.update_role(role=role, **_role_fields(request), actor=actor_of(request))))
+
+    @extend_schema(operation_id="delete_role_v2", summary="Delete a custom role", responses={204: None, **WRITES})
+    def delete(self, request: Request, role_id: int) -> Response:
+        """Gone; 409 while an access rule gives it."""
+        roles.delete_role(role=_role(role_id), actor=actor_of(request))
+        return Response(status=204)
+
+
+def _role(role_id: int) -> AccessRole:
+    found = AccessRole.objects.filter(pk=role_id).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _role_fields(request: Request) -> dict[str, Any]:
+    body = validated_body(RoleCreate, request.data)
+    if body.get("kubernetesPermissions"):
+        text = _("Roles give no rights inside of a cluster; leave this out.")
+        raise ValidationFailed.at("/kubernetesPermissions", "unsupported", text)
+    return {
+        "name": body["name"],
+        "description": body["description"],
+        "enabled": body["enabled"] is not False,
+        "permission_sets": [each["id"] for each in body["permissionSets"]],
+    }

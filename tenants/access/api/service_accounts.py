@@ -1,0 +1,142 @@
+"""Service accounts, as Run:ai's clients ask for them: for those who look at access and those who manage it."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.errors import NotFound
+from portal.kit.security.actors import Actor
+from portal.kit.security.request_identity import actor_of
+from tenants.access.models import ServiceAccount
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import require
+from tenants.access.serializers.subjects import (
+    AccountChange,
+    AccountCreated,
+    AccountSchema,
+    SecretCreated,
+    SubjectCreate,
+)
+from tenants.access.services import service_accounts
+
+WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+ADMINS: Final = RoutePermission("manage_access", "installation")
+LOOKING: Final = RoutePermission("view_access", "installation")
+
+
+class ServiceAccounts(Route):
+    """Every service account; new ones."""
+
+    access = {"GET": LOOKING, "POST": ADMINS}
+    shown_once = ("clientSecret",)
+
+    @extend_schema(
+        operation_id="get_service_accounts",
+        summary="List service accounts",
+        responses={200: AccountSchema(many=True), **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """All of them, by name."""
+        require(actor_of(request), Permission.VIEW_ACCESS)
+        return Response([account_json(each) for each in ServiceAccount.objects.all()])
+
+    @extend_schema(
+        operation_id="create_service_account",
+        summary="Make a service account",
+        request=SubjectCreate,
+        responses={201: AccountCreated, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """Without roles; its secret is shown this once."""
+        actor = actor_of(request)
+        require(actor, Permission.MANAGE_ACCESS)
+        body = validated_body(SubjectCreate, request.data)
+        account, secret = service_accounts.create(name=body["name"], expires_at=body.get("expiresAt"), actor=actor)
+        told = {"id": str(account.pk), "name": account.name, "clientId": account.client_id}
+        return Response({**told, self.shown_once[0]: secret}, status=201)
+
+
+class ServiceAccountDetail(Route):
+    """A service account by id."""
+
+    access = {"GET": LOOKING, "PATCH": ADMINS, "DELETE": ADMINS}
+
+    @extend_schema(
+        operation_id="get_service_account",
+        summary="Read a service account",
+        responses={200: AccountSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, account_id: UUID) -> Response:
+        """The account without its secret."""
+        return Response(account_json(_account(actor_of(request), account_id, Permission.VIEW_ACCESS)))
+
+    @extend_schema(
+        operation_id="update_service_account",
+        summary="Let a service account in or shut it out",
+        request=AccountChange,
+        responses={200: None, **WRITES},
+    )
+    def patch(self, request: Request, account_id: UUID) -> Response:
+        """It counts from its next request on."""
+        actor = actor_of(request)
+        account = _account(actor, account_id)
+        enabled = validated_body(AccountChange, request.data)["enabled"]
+        service_accounts.set_enabled(account=account, enabled=enabled, actor=actor)
+        return Response()
+
+    @extend_schema(
+        operation_id="delete_service_account", summary="Remove a service account", responses={204: None, **WRITES}
+    )
+    def delete(self, request: Request, account_id: UUID) -> Response:
+        """Gone with its roles, and every token with it."""
+        actor = actor_of(request)
+        service_accounts.delete(account=_account(actor, account_id), actor=actor)
+        return Response(status=204)
+
+
+class ServiceAccountSecret(Route):
+    """The secret of a service account."""
+
+    access = {"POST": ADMINS}
+    shown_once = ("clientSecret",)
+
+    @extend_schema(
+        operation_id="regenerate_service_account_secret",
+        summary="Give a service account another secret",
+        request=None,
+        responses={200: SecretCreated, **WRITES},
+    )
+    def post(self, request: Request, account_id: UUID) -> Response:
+        """The new secret, shown this once; the old one and its tokens stop working."""
+        actor = actor_of(request)
+        return Response({self.shown_once[0]: service_accounts.rotate(account=_account(actor, account_id), actor=actor)})
+
+
+def account_json(account: ServiceAccount) -> dict[str, Any]:
+    """The account without its secret."""
+    return {
+        "id": str(account.pk),
+        "name": account.name,
+        "clientId": account.client_id,
+        "createdBy": account.created_by,
+        "enabled": account.enabled,
+        "createdAt": rfc3339(account.created_at),
+        "updatedAt": rfc3339(account.updated_at),
+        "lastLogin": rfc3339(account.last_login),
+        "expiresAt": rfc3339(account.expires_at),
+        "tenantId": str(TENANT_ID),
+    }
+
+
+def _account(actor: Actor, account_id: UUID, verb: Permission = Permission.MANAGE_ACCESS) -> ServiceAccount:
+    require(actor, verb)
+    found = ServiceAccount.objects.filter(pk=account_id).first()
+    if found is None:
+        raise NotFound
+    return found

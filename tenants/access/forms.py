@@ -1,0 +1,115 @@
+"""Forms of access keys, sign-in and account security."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+from django import forms
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from portal.kit.pages.forms import PageForm
+from tenants.access.models import ACCOUNT_NAME, User
+from tenants.access.selectors.permissions import Access
+from tenants.organisation.models import Department, Project
+
+LIFETIMES: Final = (
+    ("7", _("7 days")),
+    ("30", _("30 days")),
+    ("90", _("90 days")),
+    ("365", _("a year")),
+    ("", _("until it is revoked")),
+)
+
+
+class AccessKeyForm(PageForm):
+    """A name, an end, and how far it reaches; never further than its owner."""
+
+    name = forms.CharField(
+        max_length=63,
+        validators=[ACCOUNT_NAME],
+        label=_("Name"),
+        help_text=_("What will use it, such as nightly-training or laptop."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
+    )
+    lasts = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label=_("It works for"))
+    reach = forms.ChoiceField(required=False, label=_("It works in"))
+    read_only = forms.BooleanField(
+        required=False, label=_("It only reads"), help_text=_("It can list and look, and change nothing.")
+    )
+
+    def __init__(self, *args: Any, standing: Access, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._projects = {f"project {each.pk}": each for each in standing.projects().order_by("name")}
+        self._departments = {f"department {each.pk}": each for each in standing.departments().order_by("name")}
+        reach = cast("forms.ChoiceField", self.fields["reach"])
+        reach.choices = [
+            ("", _("everything that you reach")),
+            (_("One department only"), [(key, each.name) for key, each in self._departments.items()]),
+            (_("One project only"), [(key, each.name) for key, each in self._projects.items()]),
+        ]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Arguments of the service."""
+        given = self.cleaned_data
+        named = {"name": given["name"], "read_only": given["read_only"], "expires_at": self.expires_at}
+        return {**named, "project": self.project, "department": self.department}
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When it ends; None for never."""
+        days = self.cleaned_data["lasts"]
+        return timezone.now() + timedelta(days=int(days)) if days else None
+
+    @property
+    def project(self) -> Project | None:
+        """The only project where it works, if there is one."""
+        return self._projects.get(self.cleaned_data["reach"])
+
+    @property
+    def department(self) -> Department | None:
+        """The only department where it works, if there is one."""
+        return self._departments.get(self.cleaned_data["reach"])
+
+
+DIGITS: Final = {"autocomplete": "one-time-code", "inputmode": "numeric", "spellcheck": "false"}
+LONGEST_PASSWORD: Final = 4096
+
+
+class CodeForm(PageForm):
+    """A code of the app, or a recovery code."""
+
+    code = forms.CharField(
+        label=_("Code"), max_length=40, widget=forms.TextInput({**DIGITS, "inputmode": "text", "autofocus": True})
+    )
+
+
+class ProofForm(PageForm):
+    """That it is really the owner who asks: the password again, or for people without one a code."""
+
+    proof = forms.CharField(max_length=LONGEST_PASSWORD, strip=False)
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if user.has_usable_password():
+            self._ask(_("Your password"), forms.PasswordInput({"autocomplete": "current-password"}))
+        else:
+            self._ask(_("A code of your authenticator app"), forms.TextInput(dict(DIGITS)))
+
+    def _ask(self, label: Any, widget: forms.Widget) -> None:
+        field = self.fields["proof"]
+        field.label = label
+        field.widget = widget
+        field.widget.attrs |= {"class": "form-control", "maxlength": str(LONGEST_PASSWORD)}
+
+
+class SetUpForm(ProofForm):
+    """The first code of a new app, and the password of who has one."""
+
+    code = forms.CharField(label=_("Code that the app shows"), max_length=10, widget=forms.TextInput(dict(DIGITS)))
+    field_order = ("code", "proof")
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, user=user, **kwargs)
+        if not user.has_usable_password():
+            del self.fields["proof"]

@@ -1,0 +1,275 @@
+"""Who may do what where: one place that pages, REST, admin console and commands ask.
+
+A role reaches down: from the installation to its clusters, from a cluster to its departments and projects, from a
+department to its projects. Rows are read at every question, or once within `cached_reads`: a removed membership, a
+changed role or a disabled account counts from the next request on. What roles allow is the table of
+`tenants.access.rules`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils.translation import gettext as _
+
+from clusters.inventory.models import Cluster
+from portal.kit.db.read_cache import cached_read
+from portal.kit.errors import Forbidden, NotFound
+from portal.kit.security.actors import Actor, ActorKind, CredentialLimits
+from tenants.access.models import SCOPES, AccessRole, Membership, Role, User
+from tenants.access.rules import (
+    ALL_PERMISSIONS,
+    PREDEFINED,
+    READ_PERMISSIONS,
+    Permission,
+    Permissions,
+    permissions_of_role,
+)
+from tenants.organisation.models import Department, Project
+
+PREDEFINED_PERMISSIONS: Final[dict[Role, Permissions]] = {role: permissions_of_role(role.value) for role in Role}
+"""What the roles that come with Rung may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one membership allows, and where: every place it names must be the one asked about; without any, all are."""
+
+    verbs: Permissions
+    project_id: int | None = None
+    department_id: int | None = None
+    cluster_id: UUID | None = None
+    role: str = ""
+    """How the role is called: the key of one that comes with Rung, the name of a custom one."""
+
+    @property
+    def place(self) -> tuple[int | None, int | None, UUID | None]:
+        """Project, department and cluster."""
+        return self.project_id, self.department_id, self.cluster_id
+
+    @property
+    def everywhere(self) -> bool:
+        """True without a scope."""
+        return self.place == _EVERYWHERE
+
+    def reaches(self, place: Sequence[object]) -> bool:
+        """True where it covers the project, the department as such, or the cluster as such."""
+        return all(own is None or own == there for own, there in zip(self.place, place, strict=True))
+
+    def narrowed(self, limits: CredentialLimits) -> "Grant":
+        """What is left of it under a credential's limits; nothing where they contradict each other."""
+        verbs = self.verbs & READ_PERMISSIONS if limits.read_only else self.verbs
+        project_id, department_id = self.project_id or limits.project_id, self.department_id or limits.department_id
+        inside = limits.project_id in {None, project_id} and limits.department_id in {None, department_id}
+        return replace(self, verbs=verbs if inside else frozenset(), project_id=project_id, department_id=department_id)
+
+
+_EVERYWHERE: Final = (None, None, None)
+EVERYTHING: Final = Grant(ALL_PERMISSIONS, role=Role.PLATFORM_ADMIN.value)
+
+
+def _place_of(
+    project: Project | None = None, department: Department | None = None, cluster: Cluster | None = None
+) -> tuple[object, object, object]:
+    """The smallest one named, with what it is in."""
+    if project is not None:
+        return project.pk, project.department_id, project.cluster_id
+    if department is not None:
+        return None, department.pk, department.cluster_id
+    return None, None, cluster.pk if cluster is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Everything a subject has been granted, read once. Empty for unknown and disabled subjects."""
+
+    grants: tuple[Grant, ...] = ()
+
+    @property
+    def is_platform_admin(self) -> bool:
+        """True for superusers and for whoever holds every right without scope."""
+        return any(grant.everywhere and grant.verbs == ALL_PERMISSIONS for grant in self.grants)
+
+    @property
+    def verbs(self) -> Permissions:
+        """All that is allowed somewhere."""
+        return frozenset[Permission]().union(*(grant.verbs for grant in self.grants))
+
+    def verbs_in(
+        self, *, project: Project | None = None, department: Department | None = None, cluster: Cluster | None = None
+    ) -> Permissions:
+        """All that is allowed there; without a place: in the whole installation."""
+        place = _place_of(project, department, cluster)
+        return frozenset[Permission]().union(*(grant.verbs for grant in self.grants if grant.reaches(place)))
+
+    def can(
+        self,
+        verb: Permission,
+        *,
+        project: Project | None = None,
+        department: Department | None = None,
+        cluster: Cluster | None = None,
+    ) -> bool:
+        """Does some role there allow the verb?"""
+        place = _place_of(project, department, cluster)
+        return any(verb in grant.verbs and grant.reaches(place) for grant in self.grants)
+
+    def holds(self, verb: Permission) -> bool:
+        """Is the verb allowed anywhere at all?"""
+        return any(verb in grant.verbs for grant in self.grants)
+
+    def granting(self, verb: Permission) -> list[Grant]:
+        """The grants that allow the verb."""
+        return [grant for grant in self.grants if verb in grant.verbs]
+
+    def projects(self, verb: Permission = Permission.VIEW_PROJECT) -> QuerySet[Project]:
+        """Projects where the verb is allowed."""
+        return _reached(Project.objects.all(), self.granting(verb), ("pk", "department", "cluster"))
+
+    def departments(self, verb: Permission = Permission.VIEW_DEPARTMENT) -> QuerySet[Department]:
+        """Departments where the verb is allowed."""
+        return _reached(Department.objects.all(), self.granting(verb), ("pk", "cluster"))
+
+    def clusters(self, verb: Permission) -> QuerySet[Cluster]:
+        """Clusters where the verb is allowed."""
+        return _reached(Cluster.objects.all(), self.granting(verb), ("pk",))
+
+    def narrowed(self, limits: CredentialLimits | None) -> "Access":
+        """What a credential with limits leaves of it."""
+        if limits is None:
+            return self
+        return Access(tuple(left for grant in self.grants if (left := grant.narrowed(limits)).verbs))
+
+
+def _reached(rows: QuerySet[Any], grants: Iterable[Grant], columns: Sequence[str]) -> QuerySet[Any]:
+    """Rows in the places of the grants. Each column is listed once, so that indexes can serve it."""
+    listed: dict[str, list[object]] = {column: [] for column in columns}
+    rest = Q(pk__in=())
+    for grant in grants:
+        smaller, place = grant.place[: -len(columns)], grant.place[-len(columns) :]
+        if any(part is not None for part in smaller):
+            continue
+        named = {column: value for column, value in zip(columns, place, strict=True) if value is not None}
+        if not named:
+            return rows
+        if len(named) > 1:
+            rest |= Q(**named)
+        else:
+            (column, value), *_none = named.items()
+            listed[column].append(value)
+    for column, values in listed.items():
+        rest |= Q(**{f"{column}__in": values})
+    return rows.filter(rest)
+
+
+def access_for(actor: Actor) -> Access:
+    """What the subject holds now, in one query at most, as far as its credential goes. The system may do everything."""
+    return _access_for(actor.kind, actor.id).narrowed(actor.limits)
+
+
+@cached_read
+def _access_for(kind: ActorKind, subject_id: str) -> Access:
+    if kind is ActorKind.SYSTEM:
+        return Access((EVERYTHING,))
+    if not subject_id:
+        return Access()
+    return _access_of_user(subject_id) if kind is ActorKind.USER else _access_of_account(subject_id)
+
+
+_GRANT: Final = (
+    "role__key",
+    "role__name",
+    "role__enabled",
+    "role__permission_sets",
+    "project_id",
+    "department_id",
+    "cluster_id",
+)
+
+
+def _grant(row: Sequence[Any]) -> Grant | None:
+    """The columns of `_GRANT`; None for a disabled role and for empty columns."""
+    key, name, enabled, sets, project, department, cluster = row
+    if not enabled:
+        return None
+    return Grant(
+        permissions_of_role(key, tuple(sets)), project, department, cluster, key if key in PREDEFINED else name
+    )
+
+
+def _access_of_account(account_id: str) -> Access:
+    rows = Membership.objects.filter(service_account__pk=account_id, service_account__enabled=True).order_by()
+    return Access(tuple(grant for row in rows.values_list(*_GRANT) if (grant := _grant(row))))
+
+
+def _access_of_user(user_id: str) -> Access:
+    """One row per membership, one's own and those of one's groups, and rows with empty columns where there are none."""
+    person = User.objects.filter(pk=user_id, is_active=True)
+    own, shared = (
+        person.values_list("is_superuser", *(f"{path}__{column}" for column in _GRANT))
+        for path in ("memberships", "groups__memberships")
+    )
+    rows = list(own.union(shared, all=True))
+    grants = [grant for _su, *row in rows if (grant := _grant(row))]
+    return Access((EVERYTHING, *grants) if any(row[0] for row in rows) else tuple(grants))
+
+
+def has_platform_admin(*, using: str = DEFAULT_DB_ALIAS) -> bool:
+    """Can anybody sign in who may do everything: a superuser, or a person with such a role, directly or by a group?
+
+    The same as `Standing.is_platform_admin`, of all people at once.
+    """
+    if User.objects.using(using).filter(is_active=True, is_superuser=True).exists():
+        return True
+    everywhere = Membership.objects.using(using).filter(SCOPES["installation"], role=OuterRef("key"))
+    held = everywhere.filter(Q(user__is_active=True) | Q(group__user__is_active=True))
+    roles = AccessRole.objects.using(using).filter(Exists(held), enabled=True)
+    return any(role.verbs == ALL_PERMISSIONS for role in roles)
+
+
+def can(
+    actor: Actor,
+    verb: Permission,
+    *,
+    project: Project | None = None,
+    department: Department | None = None,
+    cluster: Cluster | None = None,
+) -> bool:
+    """May the actor do this there? Without a place: in the whole installation."""
+    return access_for(actor).can(verb, project=project, department=department, cluster=cluster)
+
+
+def require(
+    actor: Actor,
+    verb: Permission,
+    *,
+    project: Project | None = None,
+    department: Department | None = None,
+    cluster: Cluster | None = None,
+) -> None:
+    """Raise unless allowed: Absent for what the actor may not even see, else Denied."""
+    standing = access_for(actor)
+    if standing.can(verb, project=project, department=department, cluster=cluster):
+        return
+    if project is not None and not standing.can(Permission.VIEW_PROJECT, project=project):
+        raise NotFound
+    if (
+        project is None
+        and department is not None
+        and not standing.can(Permission.VIEW_DEPARTMENT, department=department)
+    ):
+        raise NotFound
+    raise Forbidden(_("You may not do this here: it needs “%(verb)s”.") % {"verb": verb.value.replace("_", " ")})
+
+
+def visible_projects(actor: Actor) -> QuerySet[Project]:
+    """Projects that the actor may see."""
+    return access_for(actor).projects()
+
+
+def visible_departments(actor: Actor) -> QuerySet[Department]:
+    """Departments where the actor has a role of their own; a member of a project sees only the department's name."""
+    return access_for(actor).departments()

@@ -1,1 +1,0 @@
-"""The REST door of the tenants: tokens, and who is behind a request."""

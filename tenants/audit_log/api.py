@@ -1,0 +1,149 @@
+"""The audit trail as Run:ai's clients read it: by time, filtered, paged, or as a file."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.audit.models import AuditRecord
+from portal.kit.api.csv_export import csv_response, csv_text
+from portal.kit.api.filters import filters, number_in, ordering, time_in
+from portal.kit.api.pagination import AFTER, ListSchema, part_of, without_cursor
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES
+from portal.kit.api.serializers import FILTERS as FILTERED
+from portal.kit.errors import BadRequest
+from portal.kit.security.request_identity import actor_of
+from tenants.audit_log.selectors import readable_records
+from tenants.audit_log.serializers import (
+    ACTIONS,
+    FIELDS,
+    FILTERS,
+    METHODS,
+    SORTS,
+    UPDATE,
+    csv_row,
+    log_json,
+    with_audit_columns,
+)
+
+SAMPLES: Final = 20
+MOST_SAMPLES: Final = 1000
+KINDS: Final = ("CSV", "JSON")
+PERIOD: Final = [
+    OpenApiParameter("start", OpenApiTypes.DATETIME, required=True),
+    OpenApiParameter("end", OpenApiTypes.DATETIME, required=True),
+    OpenApiParameter("numberOfSamples", int, description="How many at most: 0 to 1000, by default 20."),
+]
+
+
+class AuditLogSchema(serializers.Serializer[Any]):
+    """One record. Names are Run:ai's: here with underscores."""
+
+    id = serializers.CharField()
+    timestamp = serializers.DateTimeField()
+    tenant_id = serializers.CharField()
+    subject = serializers.CharField()
+    subject_type = serializers.ChoiceField(choices=["User", "App"])
+    source_ip = serializers.CharField(allow_null=True)
+    http_method = serializers.ChoiceField(
+        choices=METHODS, allow_null=True, help_text="Of the request; null: none asked."
+    )
+    url = serializers.CharField(allow_null=True, help_text="Path of the request, without its query string.")
+    action = serializers.ChoiceField(choices=[*ACTIONS, UPDATE])
+    result = serializers.ChoiceField(choices=["Succeeded", "Failed"])
+    entity_type = serializers.CharField()
+    entity_name = serializers.CharField(allow_blank=True)
+    entity_id = serializers.CharField(allow_null=True)
+    request_id = serializers.CharField(allow_null=True)
+    metadata = serializers.DictField(child=serializers.CharField(allow_blank=True))
+
+
+class AuditLogsSchema(ListSchema):
+    """One page."""
+
+    audit_logs = AuditLogSchema(many=True)
+    total = serializers.IntegerField()
+
+
+class AuditLogs(Route):
+    """What the caller may read: a platform admin all of it, an owner their projects' part, everybody their own."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="get_audit_logs",
+        summary="Read the audit log",
+        parameters=[*PERIOD, OpenApiParameter("offset", int), AFTER, *FILTERED],
+        responses={200: AuditLogsSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Newest first unless `sortBy` says otherwise."""
+        query = request.query_params
+        rows, size, order = _wanted(request), _samples(query), ordering(query, SORTS, "-at")
+        if order in {"at", "-at"}:
+            part = part_of(rows, request, order=order, size=size)
+        else:
+            part = without_cursor(_sorted(rows, query), request, size=size)
+        return Response({"audit_logs": [log_json(row) for row in part.rows], "total": rows.count(), **part.ways_on})
+
+
+class AuditFile(Route):
+    """The same as a file."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="download_audit_logs",
+        summary="Download the audit log",
+        parameters=[
+            *PERIOD,
+            OpenApiParameter("fileType", str, enum=KINDS, description="By default CSV."),
+            OpenApiParameter("file_type", str, enum=KINDS, description="The same."),
+            FILTERED[0],
+        ],
+        responses={
+            (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR),
+            (200, "application/json"): AuditLogSchema(many=True),
+            **ERROR_RESPONSES,
+        },
+    )
+    def get(self, request: Request) -> Response | HttpResponse:
+        """Records as rows of a table, or as a JSON array."""
+        query = request.query_params
+        kind = _kind(query)
+        rows = _sorted(_wanted(request), query)[: _samples(query)]
+        if kind == "JSON":
+            headers = {"Content-Disposition": 'attachment; filename="audit-log.json"'}
+            return Response([log_json(row) for row in rows], headers=headers)
+        return csv_response(csv_text(FIELDS, (csv_row(row) for row in rows)), name="audit-log")
+
+
+def _wanted(request: Request) -> QuerySet[AuditRecord]:
+    """Readable records of the period, as the query narrows them."""
+    query = request.query_params
+    rows = with_audit_columns(readable_records(actor_of(request), {}))
+    rows = rows.filter(at__gte=time_in(query, "start"), at__lte=time_in(query, "end"))
+    return rows.filter(filters(query.get("filterBy", ""), FILTERS, actor_of(request)))
+
+
+def _sorted(rows: QuerySet[AuditRecord], query: Mapping[str, str]) -> QuerySet[AuditRecord]:
+    return rows.order_by(ordering(query, SORTS, "-at"), "-id")
+
+
+def _samples(query: Mapping[str, str]) -> int:
+    return number_in(query, "numberOfSamples", SAMPLES, 0, MOST_SAMPLES)
+
+
+def _kind(query: Mapping[str, str]) -> str:
+    """Their client says `fileType`, their documents `file_type`."""
+    asked = (query.get("fileType") or query.get("file_type") or KINDS[0]).rpartition(".")[2].upper()
+    if asked not in KINDS:
+        raise BadRequest.at("/fileType", "out_of_range", "fileType is CSV or JSON.", allowed=KINDS)
+    return asked

@@ -1,0 +1,178 @@
+"""Departments as Run:ai's clients read, make and change them."""
+
+from django.db import transaction
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.kit.api.filters import filters
+from portal.kit.api.pagination import PAGES
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, CountSchema, ignored_parameters, validated_body
+from portal.kit.errors import NotFound
+from portal.kit.security.actors import Actor
+from portal.kit.security.request_identity import actor_of
+from tenants.access.selectors.permissions import visible_departments
+from tenants.organisation import services as organisation_services
+from tenants.organisation.api.org_units import (
+    COLUMNS,
+    ENTRIES,
+    WRITES,
+    check_supported,
+    cluster_of,
+    page,
+    set_quotas_and_limits,
+    with_figures,
+)
+from tenants.organisation.models import Department
+from tenants.organisation.serializers import (
+    DepartmentCreate,
+    DepartmentsSchema,
+    OrgUnitChange,
+    OrgUnitSchema,
+    departments_json,
+)
+from tenants.quotas.services.pool_quotas import set_resources
+
+
+class Departments(Route):
+    """Departments where the caller has a role; new ones."""
+
+    access = {"GET": RoutePermission(), "POST": RoutePermission("manage_organisation", "installation")}
+
+    @extend_schema(
+        operation_id="get_departments",
+        summary="List departments",
+        parameters=[*PAGES, *FILTERS, *ignored_parameters("verbosity")],
+        responses={200: DepartmentsSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        part = page(_wanted(request), request, COLUMNS)
+        return Response({"departments": departments_json(part.rows), **part.ways_on})
+
+    @extend_schema(
+        operation_id="create_department",
+        summary="Make a department",
+        request=DepartmentCreate,
+        responses={201: OrgUnitSchema, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """The department with its quotas and rules: all of it or nothing."""
+        actor, body = actor_of(request), validated_body(DepartmentCreate, request.data)
+        check_supported(body, pools=False)
+        with transaction.atomic():
+            made = organisation_services.create_department(
+                cluster=cluster_of(body["clusterId"]),
+                name=body["name"],
+                actor=actor,
+                description=body.get("description") or "",
+            )
+            set_quotas_and_limits(made, body, actor)
+        return Response(departments_json([_department(actor, made.pk)])[0], status=201)
+
+
+class DepartmentDetail(Route):
+    """A department by id."""
+
+    access = {
+        "GET": RoutePermission("view_department", "department"),
+        "PUT": RoutePermission("manage_department", "department"),
+        "DELETE": RoutePermission("manage_organisation", "installation"),
+    }
+
+    @extend_schema(
+        operation_id="get_department", summary="Read a department", responses={200: OrgUnitSchema, **ERROR_RESPONSES}
+    )
+    def get(self, request: Request, unit_id: int) -> Response:
+        """The department; 404 if it is absent or not yours."""
+        return Response(departments_json([_department(actor_of(request), unit_id)])[0])
+
+    @extend_schema(
+        operation_id="update_department",
+        summary="Change a department",
+        request=OrgUnitChange,
+        responses={200: OrgUnitSchema, **WRITES},
+    )
+    def put(self, request: Request, unit_id: int) -> Response:
+        """Every quota anew; what else is absent stays."""
+        actor = actor_of(request)
+        row, body = _department(actor, unit_id), validated_body(OrgUnitChange, request.data)
+        check_supported(body, pools=False)
+        with transaction.atomic():
+            said = body.get("description", row.description) or ""
+            organisation_services.update_department(
+                department=row, actor=actor, description=said, enforce_deserved=row.enforce_deserved
+            )
+            set_quotas_and_limits(row, body, actor)
+        return Response(departments_json([_department(actor, unit_id)])[0])
+
+    @extend_schema(operation_id="delete_department", summary="Delete a department", responses={204: None, **WRITES})
+    def delete(self, request: Request, unit_id: int) -> Response:
+        """Gone; 409 while it has projects."""
+        actor = actor_of(request)
+        organisation_services.delete_department(department=_department(actor, unit_id), actor=actor)
+        return Response(status=204)
+
+
+class DepartmentResources(Route):
+    """A department's quotas."""
+
+    access = dict.fromkeys(("PUT", "PATCH"), RoutePermission("manage_department_quota", "department"))
+
+    @extend_schema(
+        operation_id="update_department_resources",
+        summary="Set a department's quotas",
+        request=ENTRIES,
+        responses={200: ENTRIES, **WRITES},
+    )
+    def put(self, request: Request, unit_id: int) -> Response:
+        """Every quota anew: pools that are not named have none."""
+        return _set(request, unit_id, whole=True)
+
+    @extend_schema(
+        operation_id="patch_department_resources",
+        summary="Change a department's quotas",
+        request=ENTRIES,
+        responses={200: ENTRIES, **WRITES},
+    )
+    def patch(self, request: Request, unit_id: int) -> Response:
+        """Pool by pool: absent keys keep their value, null clears it."""
+        return _set(request, unit_id, whole=False)
+
+
+class DepartmentCount(Route):
+    """How many departments the same filter finds."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="count_departments",
+        summary="Count departments",
+        parameters=FILTERS,
+        responses={200: CountSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """The number of departments the filter finds."""
+        return Response({"count": _wanted(request).count()})
+
+
+def _wanted(request: Request) -> QuerySet[Department]:
+    """What the caller may see, as the query narrows it."""
+    query = request.query_params
+    rows = with_figures(visible_departments(actor_of(request)), query)
+    return rows.filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request))).select_related("cluster")
+
+
+def _department(actor: Actor, key: int) -> Department:
+    found = visible_departments(actor).select_related("cluster").filter(pk=key).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _set(request: Request, unit_id: int, *, whole: bool) -> Response:
+    actor = actor_of(request)
+    set_resources(owner=_department(actor, unit_id), entries=request.data or [], actor=actor, whole=whole)
+    return Response(departments_json([_department(actor, unit_id)])[0]["resources"])

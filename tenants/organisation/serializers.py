@@ -1,0 +1,264 @@
+"""Request and response bodies of departments and projects. Unknown values are null or absent."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rest_framework import serializers
+
+from clusters.inventory.models import Cluster, NodePool
+from clusters.watch.models import Average
+from clusters.watch.selectors import averages_of
+from portal.kit.api.pagination import ListSchema
+from portal.kit.api.parsers import rfc3339
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import IdleLimit, Quota, RuntimeLimit, TimeLimit
+from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, startable_rows_of
+from tenants.quotas.selectors.runtime_rules import allowances
+from tenants.quotas.serializers import MEGABYTE, use_json
+from tenants.quotas.services.pool_quotas import entry_json
+from tenants.quotas.services.runtime_rules import RuleKey, rules_json
+from tenants.usage.selectors import DEPARTMENT, PROJECT, Usage
+
+NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+
+class EntrySchema(serializers.Serializer[Any]):
+    """The quota in one node pool: GPUs in devices, CPU in millicores, memory in its `units`; -1 or null is no limit."""
+
+    nodePool = serializers.DictField(help_text="`id` and `name`.")
+    gpu = serializers.DictField(required=False, help_text="`deserved`, `limit`, `overQuotaWeight`.")
+    cpu = serializers.DictField(required=False, allow_null=True)
+    memory = serializers.DictField(required=False, allow_null=True, help_text="Also `units`: Mib, MB or GB.")
+    priority = serializers.CharField(required=False, allow_null=True, help_text="The rank, by its older name.")
+    rank = serializers.CharField(required=False, allow_null=True)
+
+
+class OrgUnitChange(serializers.Serializer[Any]):
+    """What may be changed of both. `resources` replaces every quota."""
+
+    resources = serializers.ListField(child=serializers.DictField(), help_text="One entry per node pool.")
+    description = serializers.CharField(required=False, allow_blank=True, allow_null=True, max_length=2000)
+    schedulingRules = serializers.DictField(required=False, allow_null=True)
+    defaultNodePools = serializers.ListField(
+        child=serializers.CharField(max_length=63), required=False, allow_null=True, max_length=100
+    )
+    nodeTypes = serializers.DictField(required=False, allow_null=True, help_text="Not supported; leave it empty.")
+
+
+class DepartmentCreate(OrgUnitChange):
+    """A department."""
+
+    name = serializers.RegexField(NAME, max_length=50)
+    clusterId = serializers.UUIDField()
+    overtimeData = serializers.DictField(required=False, allow_null=True, help_text="Not read.")
+
+
+class ProjectChange(OrgUnitChange):
+    """A project's change."""
+
+    enforceRunaiScheduler = serializers.BooleanField(required=False, default=True, help_text="Always true.")
+
+
+class ProjectCreate(ProjectChange):
+    """A project; without `parentId` it goes into the only department of its cluster."""
+
+    name = serializers.RegexField(NAME, max_length=50)
+    clusterId = serializers.UUIDField()
+    parentId = serializers.CharField(required=False, allow_null=True, max_length=20)
+    requestedNamespace = serializers.CharField(required=False, allow_null=True, max_length=63)
+
+
+class OrgUnitSchema(serializers.Serializer[Any]):
+    """A department or a project; further fields as Run:ai has them."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    clusterId = serializers.UUIDField()
+    description = serializers.CharField(allow_blank=True)
+    resources = EntrySchema(many=True)
+    totalResources = serializers.DictField()
+    schedulingRules = serializers.DictField()
+    status = serializers.DictField()
+    createdAt = serializers.DateTimeField()
+    updatedAt = serializers.DateTimeField()
+
+
+class ProjectsSchema(ListSchema):
+    """One page."""
+
+    projects = OrgUnitSchema(many=True)
+
+
+class DepartmentsSchema(ListSchema):
+    """One page."""
+
+    departments = OrgUnitSchema(many=True)
+
+
+KINDS: Final[tuple[type[RuntimeLimit], ...]] = (TimeLimit, IdleLimit)
+
+
+def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
+    """Projects with their quotas, what holds after inheritance, and their use now, in a constant number of queries.
+
+    Needs cluster and department selected.
+    """
+    rows, own = startable_rows_of(projects), _own_limits(project__in=projects)
+    averages = averages_of(PROJECT, [each.pk for each in projects])
+    minutes: defaultdict[int, dict[RuleKey, int]] = defaultdict(dict)
+    for kind in KINDS:
+        for (project_id, category), found in allowances(projects, kind).items():
+            minutes[project_id][kind, category] = int(found.lasts.total_seconds()) // 60
+    return [
+        _project(each, rows[each.pk], own[each.pk], minutes[each.pk]) | _overtime(averages.get(str(each.pk)))
+        for each in projects
+    ]
+
+
+def _project(
+    project: Project, pools: Sequence[PoolQuota], own: Mapping[RuleKey, int], effective: Mapping[RuleKey, int]
+) -> dict[str, Any]:
+    return {
+        **_described(project),
+        "parentId": str(project.department_id),
+        "parent": {"id": str(project.department_id), "name": project.department.name, "parent": None},
+        "requestedNamespace": project.namespace,
+        "enforceRunaiScheduler": True,
+        "defaultNodePools": project.default_node_pools or None,
+        "schedulingRules": rules_json(own),
+        "resources": [entry_json(row.quota, row.pool) for row in pools],
+        "totalResources": _totals(row.quota for row in pools),
+        "effective": {
+            "schedulingRules": rules_json(effective),
+            "defaultNodePools": project.default_node_pools or [row.pool.name for row in pools],
+            "nodeTypes": None,
+        },
+        "status": {
+            "namespace": project.namespace,
+            "phase": _phase(project.cluster),
+            "phaseMessage": "",
+            "lastUpdatedTime": rfc3339(project.cluster.synced_at),
+            "quotaStatus": use_json(sum((row.usage for row in pools), Usage())),
+            "nodePoolQuotaStatuses": [_pool_use(row.pool, row.usage) | startable_json(row) for row in pools],
+        },
+    }
+
+
+STARTABLE: Final = ("gpus", "withinQuota", "overQuota", "largestPod", "takeBack", "bound")
+
+
+def startable_json(row: PoolQuota) -> dict[str, Any]:
+    """What could start now, in GPUs; beyond Run:ai. The sentence says it all, the rest is null while it is unknown."""
+    found = row.headroom
+    numbers = found and {
+        "gpus": found.now / 1000,
+        "withinQuota": found.inside / 1000,
+        "overQuota": found.over / 1000,
+        "largestPod": found.largest / 1000,
+        "takeBack": found.back / 1000,
+        "bound": str(found.bound),
+    }
+    return {"startable": {"sentence": row.sentence, **(numbers or dict.fromkeys(STARTABLE))}}
+
+
+def departments_json(departments: Sequence[Department]) -> list[dict[str, Any]]:
+    """Departments with quotas, projects, and what these deserve and use, in a constant number of queries."""
+    rows, own = department_rows_of(departments), _own_limits(department__in=departments)
+    children: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for pk, name, parent in Project.objects.filter(department__in=departments).values_list(
+        "pk", "name", "department_id"
+    ):
+        children[parent].append({"id": str(pk), "name": name, "children": []})
+    averages = averages_of(DEPARTMENT, [each.pk for each in departments])
+    return [
+        _department(each, rows[each.pk], own[each.pk], children[each.pk]) | _overtime(averages.get(str(each.pk)))
+        for each in departments
+    ]
+
+
+def _department(
+    department: Department,
+    pools: Sequence[DepartmentPool],
+    own: Mapping[RuleKey, int],
+    children: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    return {
+        **_described(department),
+        "children": children,
+        "defaultNodePools": None,
+        "schedulingRules": rules_json(own),
+        "resources": [entry_json(row.quota, row.pool) for row in pools],
+        "totalResources": _totals(row.quota for row in pools),
+        "projectsAggregatedResources": [_aggregated(row) for row in pools],
+        "status": {"quotaStatus": use_json(sum((row.usage for row in pools), Usage()))},
+    }
+
+
+def _aggregated(row: DepartmentPool) -> dict[str, Any]:
+    together = row.projects_deserved
+    return {
+        "nodePool": {"id": str(row.pool.pk), "name": row.pool.name},
+        "gpu": {"deserved": together.gpu / 1000},
+        "cpu": {"deserved": together.cpu},
+        "memory": {"deserved": together.memory / MEGABYTE, "units": "MB"},
+    }
+
+
+def _overtime(average: Average | None) -> dict[str, Any]:
+    """What was held on average, as far as it was sampled. Nothing measures utilization."""
+    if average is None:
+        return {"overtimeData": None}
+    spans = {"range24hData": average.day, "range7dData": average.week, "range30dData": average.month}
+    return {"overtimeData": {name: _range(held, average) for name, held in spans.items()}}
+
+
+def _range(held: float | None, average: Average) -> dict[str, Any] | None:
+    if held is None:
+        return None
+    return {
+        "averageGpuAllocation": held / 1000,
+        "averageGpuUtilization": None,
+        "averageGpuMemoryUtilization": None,
+        "updatedAt": rfc3339(average.at),
+    }
+
+
+def _own_limits(**owners: object) -> defaultdict[int, dict[RuleKey, int]]:
+    """Minutes of each limit by the owner's id."""
+    found: defaultdict[int, dict[RuleKey, int]] = defaultdict(dict)
+    for kind in KINDS:
+        for rule in kind._default_manager.filter(**owners):
+            found[rule.project_id or rule.department_id or 0][kind, rule.category] = rule.minutes
+    return found
+
+
+def _described(owner: Department | Project) -> dict[str, Any]:
+    return {
+        "id": str(owner.pk),
+        "name": owner.name,
+        "clusterId": str(owner.cluster_id),
+        "description": owner.description,
+        "nodeTypes": None,
+        "createdAt": rfc3339(owner.created_at),
+        "createdBy": owner.created_by,
+        "updatedAt": rfc3339(owner.updated_at),
+    }
+
+
+def _phase(cluster: Cluster) -> str:
+    """Updating until the cluster holds what was decided last."""
+    return "Ready" if cluster.synced_generation >= cluster.generation else "Updating"
+
+
+def _totals(quotas: Iterable[Quota]) -> Mapping[str, float]:
+    rows = list(quotas)
+    return {
+        "gpuQuota": sum(row.gpu_deserved for row in rows) / 1000,
+        "cpuQuota": sum(row.cpu_deserved or 0 for row in rows),
+        "memoryQuota": sum(row.memory_deserved or 0 for row in rows) / MEGABYTE,
+    }
+
+
+def _pool_use(pool: NodePool, usage: Usage) -> dict[str, Any]:
+    return {"nodePoolName": pool.name, "nodePoolId": str(pool.pk), **use_json(usage)}

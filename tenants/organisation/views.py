@@ -1,0 +1,118 @@
+"""Pages of the projects: quotas per pool, members, caps, and who changed a quota and why."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from clusters.connection.services.scheduler_config import guarantee_on
+from clusters.flavours.registry import flavour_for
+from clusters.ports.flavour import MIN_RUNTIME
+from clusters.watch.services.usage import has_recent_readings
+from portal.kit.pages.api_snippets import ApiRequest, ApiSnippet, portal_address, rung_text, snippets_for, yaml_text
+from portal.kit.security.request_identity import actor_of
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import access_for, visible_projects
+from tenants.organisation.models import Project
+from tenants.quotas.models import IdleLimit
+from tenants.quotas.selectors.quota_rows import PoolQuota, quota_changes, startable_rows, startable_rows_of
+from tenants.quotas.selectors.runtime_rules import guarantee_of, limits_of
+from tenants.quotas.services.pool_quotas import entry_json
+from tenants.usage.selectors import SPANS, TITLES, trend_of
+
+
+@login_required
+@require_safe
+def project_list(request: HttpRequest) -> HttpResponse:
+    """Every project that I may see, with its quota bars."""
+    projects = list(visible_projects(actor_of(request)).select_related("department", "cluster").order_by("name"))
+    rows = startable_rows_of(projects)
+    return render(
+        request, "tenants/organisation/projects.html", {"projects": [(each, rows[each.pk]) for each in projects]}
+    )
+
+
+@login_required
+@require_safe
+def project_detail(request: HttpRequest, name: str) -> HttpResponse:
+    """One project. A foreign one is absent."""
+    standing = access_for(actor_of(request))
+    project = standing.projects().select_related("department", "cluster").filter(name=name).first()
+    if project is None:
+        raise Http404
+    flavour = flavour_for(project.cluster.flavour)
+    span = request.GET.get("span", "")
+    span = span if span in SPANS else next(iter(SPANS))
+    rows = startable_rows(project)
+    context = {
+        "project": project,
+        "trend": trend_of(project, span=span, now=timezone.now()),
+        "span": span,
+        "spans": TITLES.items(),
+        "back": _("%(span)s ago") % {"span": TITLES[span]},
+        "rows": rows,
+        "recipes": _snippets(request, project, rows)
+        if standing.can(Permission.MANAGE_PROJECT, project=project)
+        else [],
+        "members": project.memberships.select_related("user", "service_account", "group", "role"),
+        "caps": project.priority_caps.all(),
+        "limits": limits_of(project),
+        "idle_limits": limits_of(project, IdleLimit),
+        "gpus_measured": has_recent_readings(project.cluster, now=timezone.now()),
+        "guarantee": guarantee_of(project),
+        "scheduler": flavour.title,
+        "kept": guarantee_on(project.cluster, MIN_RUNTIME),
+        "changes": quota_changes(project),
+        "may_submit": standing.can(Permission.SUBMIT, project=project),
+    }
+    return render(request, "tenants/organisation/project.html", context)
+
+
+def _snippets(request: HttpRequest, project: Project, rows: Sequence[PoolQuota]) -> list[ApiSnippet]:
+    """For whoever changes quotas by program, or keeps them in files."""
+    document = yaml_text([project_document(project, rows)])
+    command = rung_text(["apply", "-f", "-", "--plan"], document)
+    return snippets_for(
+        portal_address(request), [update_project_request(project, rows)], document=document, command=command
+    )
+
+
+PROJECTS: Final = "/api/v1/org-unit/projects"
+
+
+def update_project_request(project: Project, rows: Sequence[PoolQuota]) -> ApiRequest:
+    """The project with its quotas as they are now, ready to be changed. Its limits of time are left out: they stay."""
+    body = {
+        "description": project.description,
+        "defaultNodePools": project.default_node_pools or None,
+        "resources": [entry_json(row.quota, row.pool) for row in _rows_with_quota(rows)],
+    }
+    return ApiRequest("PUT", f"{PROJECTS}/{project.pk}", body)
+
+
+def project_document(project: Project, rows: Sequence[PoolQuota]) -> dict[str, Any]:
+    """The same as a document that `rung apply` takes."""
+    place = {"name": project.name, "cluster": project.cluster.name, "department": project.department.name}
+    quotas = {row.pool.name: _quota_document(entry_json(row.quota, row.pool)) for row in _rows_with_quota(rows)}
+    said = {"description": project.description, "nodePools": project.default_node_pools, "quotas": quotas}
+    return {"apiVersion": "rung.dev/v1", "kind": "Project", "metadata": place, "spec": said}
+
+
+def _rows_with_quota(rows: Sequence[PoolQuota]) -> list[PoolQuota]:
+    """Without node pools where the project has nothing and never had."""
+    return [row for row in rows if row.quota.pk]
+
+
+def _quota_document(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A quota without its node pool, which names it there, and without what says nothing."""
+    found: dict[str, Any] = {}
+    for name in ("gpu", "cpu", "memory"):
+        amounts = {way: entry[name][way] for way in ("deserved", "limit") if entry[name].get(way) is not None}
+        if amounts:
+            found[name] = {**amounts, **({"units": entry[name]["units"]} if name == "memory" else {})}
+    return {**found, "overQuotaWeight": entry["gpu"]["overQuotaWeight"], "rank": entry["rank"]}

@@ -1,0 +1,205 @@
+"""Import and export quotas as CSV, all rows or none, after a dry run."""
+
+from abc import ABCMeta, abstractmethod
+from typing import Any, ClassVar
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from import_export.admin import ImportExportMixin
+from import_export.declarative import ModelDeclarativeMetaclass
+from import_export.fields import Field
+from import_export.formats.base_formats import CSV
+from import_export.resources import ModelResource
+from import_export.widgets import ForeignKeyWidget, Widget
+
+from clusters.inventory.models import NodePool
+from portal.kit.errors import RungError
+from portal.kit.security.actors import Actor
+from tenants.access.admin.service_admin import admin_actor, problem_text, request_access
+from tenants.access.rules import Permission
+from tenants.organisation.models import Department, Project
+from tenants.quotas import rules as quotas_rules
+from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
+from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.services.quotas import QuotaChange, set_department_quota, set_project_quota
+
+
+class WholeImportMixin(ImportExportMixin):
+    """CSV in and out for people who hold the page's verb; every line goes through the resource's service."""
+
+    verb: ClassVar[Permission]
+    formats: ClassVar[list[type[CSV]]] = [CSV]
+    skip_export_form = True
+    show_change_form_export = False
+
+    def has_import_permission(self, request: HttpRequest) -> bool:
+        return request_access(request).can(self.verb)
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        return request_access(request).can(self.verb)
+
+    def get_import_resource_kwargs(self, request: HttpRequest, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_import_resource_kwargs(request, **kwargs), "actor": admin_actor(request)}
+
+    def get_import_data_kwargs(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_import_data_kwargs(**kwargs), "rollback_on_validation_errors": True}
+
+    def import_action(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """The upload, then the dry run with everything that the file would bring with it."""
+        answer: HttpResponse = super().import_action(request, **kwargs)
+        result = (getattr(answer, "context_data", None) or {}).get("result")
+        for text in getattr(result, "warnings", ()):
+            messages.warning(request, text)
+        return answer
+
+    def process_import(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """The confirmed import; a file that is gone (another server, an old tab) must be uploaded again."""
+        try:
+            answer: HttpResponse = super().process_import(request, **kwargs)
+        except OSError:
+            return self._again(request, _("The uploaded file is gone. Upload it again."))
+        return answer
+
+    def process_result(self, result: Any, request: HttpRequest) -> HttpResponse:
+        """Say so when something moved since the dry run: then nothing was imported."""
+        if result.has_errors() or result.has_validation_errors():
+            return self._again(request, _("Nothing was imported: things have changed since the dry run."))
+        answer: HttpResponse = super().process_result(result, request)
+        return answer
+
+    def _again(self, request: HttpRequest, text: str) -> HttpResponse:
+        messages.error(request, text)
+        return HttpResponseRedirect(reverse("admin:{}_{}_import".format(*self.get_model_info())))
+
+
+AMOUNTS = ["gpu_deserved", "gpu_limit", "cpu_deserved", "cpu_limit", "memory_deserved", "memory_limit"]
+REST = ["over_quota_weight", "rank"]
+
+
+class AmountWidget(Widget):
+    """One dimension, as `tenants.quotas.rules` reads and writes it."""
+
+    def __init__(self, dimension: str) -> None:
+        super().__init__()
+        self.dimension = dimension
+
+    def clean(self, value: Any, row: Any = None, **_kwargs: Any) -> int | None:
+        """Text to a whole number of the unit. Raises ValueError."""
+        return quotas_rules.parse_amount(self.dimension, str(value or "")[:50])
+
+    def render(self, value: Any, obj: Any = None, **_kwargs: Any) -> str:
+        """And back."""
+        return quotas_rules.format_amount(self.dimension, value)
+
+
+class PoolOfProject(ForeignKeyWidget):
+    """A node pool by its name in the project's cluster."""
+
+    def get_queryset(self, value: Any, row: Any, *_args: Any, **_kwargs: Any) -> QuerySet[NodePool]:
+        return NodePool.objects.filter(cluster__projects__name=row.get("project"))
+
+
+class OfCluster(ForeignKeyWidget):
+    """A row by its name in the cluster that the line names."""
+
+    def get_queryset(self, value: Any, row: Any, *_args: Any, **_kwargs: Any) -> QuerySet[Any]:
+        rows: QuerySet[Any] = self.model._default_manager.filter(cluster__name=row.get("cluster"))
+        return rows
+
+
+def amount_fields() -> dict[str, Field]:
+    """One column per amount; the same for both kinds of quota."""
+    return {name: Field(name, name, AmountWidget(name.split("_")[0])) for name in AMOUNTS}
+
+
+class _AbstractResource(ABCMeta, ModelDeclarativeMetaclass):
+    """Abstract methods for imports."""
+
+
+class QuotaResource(ModelResource, metaclass=_AbstractResource):
+    """What both kinds share. A line whose reason is empty is refused, a line that changes nothing is skipped.
+
+    Exports carry the empty column too: they are the template of the next import.
+    """
+
+    reason = Field(column_name="reason")
+
+    def __init__(self, actor: Actor | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.actor = actor
+        self.warnings: list[str] = []
+        self.fields.update(amount_fields())
+
+    def save_instance(self, instance: Any, is_create: bool, row: Any, **kwargs: Any) -> None:  # noqa: FBT001 - the library's signature
+        """Through the service. A refusal is shown at its line."""
+        reason = str(row.get("reason") or "").strip()
+        if not reason:
+            raise ValidationError(_("Give a reason in the column “reason”."))
+        if self.actor is None:
+            raise ValidationError(_("Nobody has signed in."))
+        try:
+            change = self.set_quota(instance, QuotaValues.of(instance), actor=self.actor, reason=reason)
+        except RungError as error:
+            raise ValidationError([problem_text(problem) for problem in error.problems] or error.message) from None
+        instance.pk = change.quota.pk
+        self.warnings += [f"{instance}: {problem_text(warning)}" for warning in change.warnings]
+
+    def after_import(self, dataset: Any, result: Any, **kwargs: Any) -> None:
+        """What the file would bring with it is shown with the dry run."""
+        result.warnings = self.warnings
+
+    @abstractmethod
+    def set_quota(self, row: Any, values: QuotaValues, *, actor: Actor, reason: str) -> QuotaChange:
+        """Call the service of this kind of quota."""
+
+    def get_queryset(self) -> QuerySet[Quota]:
+        """With the names that the columns show."""
+        return super().get_queryset().select_related("node_pool")  # type: ignore[no-any-return]  # untyped library
+
+
+class ProjectQuotaResource(QuotaResource):
+    """Quotas of projects."""
+
+    project = Field("project", "project", ForeignKeyWidget(Project, "name"))
+    node_pool = Field("node_pool", "node_pool", PoolOfProject(NodePool, "name"))
+
+    class Meta:
+        model = ProjectQuota
+        fields = ("project", "node_pool", *AMOUNTS, *REST, "reason")
+        import_order = fields
+        export_order = fields
+        import_id_fields = ("project", "node_pool")
+        skip_unchanged = True
+        report_skipped = True
+
+    def set_quota(self, row: ProjectQuota, values: QuotaValues, *, actor: Actor, reason: str) -> QuotaChange:
+        """Of a project."""
+        return set_project_quota(
+            project=row.project, node_pool=row.node_pool, values=values, actor=actor, reason=reason
+        )
+
+
+class DepartmentQuotaResource(QuotaResource):
+    """Quotas of departments, whose names are unique in their cluster only."""
+
+    cluster = Field("department__cluster__name", "cluster", readonly=True)
+    department = Field("department", "department", OfCluster(Department, "name"))
+    node_pool = Field("node_pool", "node_pool", OfCluster(NodePool, "name"))
+
+    class Meta:
+        model = DepartmentQuota
+        fields = ("cluster", "department", "node_pool", *AMOUNTS, *REST, "reason")
+        export_order = fields
+        import_id_fields = ("department", "node_pool")
+        skip_unchanged = True
+        report_skipped = True
+
+    def set_quota(self, row: DepartmentQuota, values: QuotaValues, *, actor: Actor, reason: str) -> QuotaChange:
+        """Of a department."""
+        return set_department_quota(
+            department=row.department, node_pool=row.node_pool, values=values, actor=actor, reason=reason
+        )

@@ -1,0 +1,273 @@
+"""Admin console of quotas and GPU caps: amounts with units, a reason for every change, CSV."""
+
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.db import transaction
+from django.db.models import Q
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from simple_history.admin import SimpleHistoryAdmin
+
+from portal.kit.errors import RungError
+from portal.kit.pages.formatting import gpu_text
+from portal.kit.security.actors import Actor
+from scheduling.model.resources import Limit
+from tenants.access.admin.service_admin import (
+    FROM_CONSOLE,
+    SaveResult,
+    ServiceAdmin,
+    ServiceForm,
+    admin_actor,
+    problem_text,
+    reason_field,
+)
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import Access
+from tenants.quotas import rules as quotas_rules
+from tenants.quotas.admin.csv_import import DepartmentQuotaResource, ProjectQuotaResource, WholeImportMixin
+from tenants.quotas.admin.history import FormattedAmountsHistory
+from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
+from tenants.quotas.services.quota_values import QuotaValues, value_problems
+from tenants.quotas.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
+
+HELP = {
+    "gpu": _("In GPUs, such as 6 or 0.5."),
+    "cpu": _("In cores, such as 64 or 500m."),
+    "memory": _("With its unit, such as 512Gi."),
+}
+
+
+class AmountField(forms.CharField):
+    """An amount of one dimension; empty text is None."""
+
+    def __init__(self, dimension: str, *, empty: str = "", **kwargs: Any) -> None:
+        self.dimension = dimension
+        help_text = f"{HELP[dimension]} {empty}".strip()
+        super().__init__(max_length=50, strip=True, help_text=help_text, **kwargs)
+
+    def to_python(self, value: Any) -> Any:
+        """The amount as an exact whole number of its unit."""
+        text = super().to_python(value)
+        try:
+            return quotas_rules.parse_amount(self.dimension, text or "")
+        except ValueError as error:
+            raise forms.ValidationError(str(error), code="invalid") from None
+
+    def run_validators(self, value: Any) -> None:
+        """Length was bounded by the widget's text; the number needs none."""
+
+    def clean(self, value: Any) -> Any:
+        """Bound the text before anything reads it."""
+        if isinstance(value, str) and len(value) > 50:
+            raise forms.ValidationError(_("This is too long for an amount."), code="max_length")
+        return super().clean(value)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Stored numbers become text; what somebody typed stays."""
+        return quotas_rules.format_amount(self.dimension, value) if isinstance(value, int) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Compare amounts, not texts: 1.0 is 1."""
+        try:
+            return bool(self.to_python(data) != initial)
+        except forms.ValidationError:
+            return True
+
+
+UNLIMITED = _("Empty: unlimited.")
+UNCOUNTED = _("Empty: not counted.")
+AMOUNTS = ["gpu_deserved", "gpu_limit", "cpu_deserved", "cpu_limit", "memory_deserved", "memory_limit"]
+REST = ["over_quota_weight", "rank"]
+
+
+class QuotaForm(ServiceForm):
+    """What a quota says, and why it is changed."""
+
+    gpu_deserved = AmountField("gpu", label=_("GPUs deserved"))
+    gpu_limit = AmountField("gpu", label=_("GPU limit"), empty=str(UNLIMITED), required=False)
+    cpu_deserved = AmountField("cpu", label=_("CPU deserved"), empty=str(UNCOUNTED), required=False)
+    cpu_limit = AmountField("cpu", label=_("CPU limit"), empty=str(UNLIMITED), required=False)
+    memory_deserved = AmountField("memory", empty=str(UNCOUNTED), required=False)
+    memory_limit = AmountField("memory", empty=str(UNLIMITED), required=False)
+    reason = reason_field(required=True)
+    field_at = {
+        **{f"/{name.replace('_', '/')}": name for name in AMOUNTS},
+        "/overQuotaWeight": "over_quota_weight",
+        "/rank": "rank",
+        "/nodePool": "node_pool",
+        "/reason": "reason",
+    }
+
+    def values(self) -> QuotaValues:
+        """The cleaned fields as values."""
+        data = self.cleaned_data
+        return QuotaValues(
+            Limit(data["gpu_deserved"], data["cpu_deserved"], data["memory_deserved"]),
+            Limit(data["gpu_limit"], data["cpu_limit"], data["memory_limit"]),
+            data["over_quota_weight"],
+            data["rank"],
+        )
+
+    def clean(self) -> dict[str, Any]:
+        """Amounts that contradict each other, at their field and with both numbers."""
+        if not self.errors:
+            for problem in value_problems(self.values()):
+                self.add_error(self.field_at[problem.pointer], problem_text(problem))
+        return self.cleaned_data
+
+
+class ProjectQuotaForm(QuotaForm):
+    """Of a project."""
+
+    class Meta:
+        model = ProjectQuota
+        fields = ["project", "node_pool", *AMOUNTS, *REST]
+
+
+class DepartmentQuotaForm(QuotaForm):
+    """Of a department."""
+
+    class Meta:
+        model = DepartmentQuota
+        fields = ["department", "node_pool", *AMOUNTS, *REST]
+
+
+class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
+    """What both kinds of quota share. The mixin order matters: import and export wrap the list, history the rows."""
+
+    ordering = ["node_pool", "pk"]
+    list_filter = [("node_pool", admin.RelatedOnlyFieldListFilter), "rank"]
+
+    @admin.display(description=_("GPUs deserved"), ordering="gpu_deserved")
+    def gpu_deserved_text(self, obj: Quota) -> str:
+        return gpu_text(obj.gpu_deserved)
+
+    @admin.display(description=_("GPU limit"), ordering="gpu_limit")
+    def gpu_limit_text(self, obj: Quota) -> str:
+        return "unlimited" if obj.gpu_limit is None else gpu_text(obj.gpu_limit)
+
+    def remove(self, actor: Actor, obj: ProjectQuota | DepartmentQuota) -> None:
+        reset_quota(quota=obj, actor=actor, reason=FROM_CONSOLE)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
+        """Django's confirmation, with what the removal would bring with it. What would be refused is, on the click."""
+        row = self.get_object(request, unquote(object_id)) if request.method == "GET" else None
+        if row is not None:
+            with suppress(RungError), transaction.atomic():
+                for warning in reset_quota(quota=row, actor=admin_actor(request), reason=FROM_CONSOLE):
+                    self.message_user(request, warning.message, messages.WARNING)
+                transaction.set_rollback(True)
+        return super().delete_view(request, object_id, extra_context)
+
+    def get_historical_record_context_helper(
+        self, request: HttpRequest, historical_record: Any
+    ) -> FormattedAmountsHistory:
+        return FormattedAmountsHistory(self.model, historical_record)
+
+
+@admin.register(ProjectQuota)
+class ProjectQuotaAdmin(QuotaAdmin):
+    """Quotas of projects."""
+
+    verb = Permission.MANAGE_PROJECT_QUOTA
+    form = ProjectQuotaForm
+    resource_classes: ClassVar[list[type[Any]]] = [ProjectQuotaResource]
+    fixed_fields = ("project", "node_pool")
+    list_display = ["project", "node_pool", "gpu_deserved_text", "gpu_limit_text", "over_quota_weight", "rank"]
+    list_select_related = ["project", "node_pool"]
+    search_fields = ["project__name", "project__department__name"]
+
+    def reached(self, held: Access) -> Q:
+        return Q(project__in=held.projects(self.verb))
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
+        """Set it."""
+        row = form.instance
+        outcome = set_project_quota(
+            project=row.project,
+            node_pool=row.node_pool,
+            values=form.values(),
+            actor=admin_actor(request),
+            reason=form.cleaned_data["reason"],
+        )
+        return SaveResult(outcome.quota, outcome.warnings)
+
+
+@admin.register(DepartmentQuota)
+class DepartmentQuotaAdmin(QuotaAdmin):
+    """Quotas of departments."""
+
+    verb = Permission.MANAGE_DEPARTMENT_QUOTA
+    form = DepartmentQuotaForm
+    resource_classes: ClassVar[list[type[Any]]] = [DepartmentQuotaResource]
+    fixed_fields = ("department", "node_pool")
+    list_display = ["department", "node_pool", "gpu_deserved_text", "gpu_limit_text", "over_quota_weight", "rank"]
+    list_select_related = ["department", "node_pool"]
+    search_fields = ["department__name"]
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
+        """Set it."""
+        row = form.instance
+        outcome = set_department_quota(
+            department=row.department,
+            node_pool=row.node_pool,
+            values=form.values(),
+            actor=admin_actor(request),
+            reason=form.cleaned_data["reason"],
+        )
+        return SaveResult(outcome.quota, outcome.warnings)
+
+
+class PriorityCapForm(ServiceForm):
+    """At most so many GPUs of one priority in a project."""
+
+    gpu_limit = AmountField("gpu", label=_("GPU limit"))
+    reason = reason_field(required=True)
+    field_at = {"/priority": "priority", "/gpuLimit": "gpu_limit", "/reason": "reason"}
+
+    class Meta:
+        model = PriorityCap
+        fields = ["project", "priority", "gpu_limit"]
+
+
+@admin.register(PriorityCap)
+class PriorityCapAdmin(ServiceAdmin, SimpleHistoryAdmin):
+    """GPU caps of priorities."""
+
+    verb = Permission.MANAGE_PROJECT_QUOTA
+    form = PriorityCapForm
+    fixed_fields = ("project", "priority")
+    list_display = ["project", "priority", "gpu_limit_text"]
+    list_select_related = ["project"]
+    search_fields = ["project__name", "priority"]
+
+    def reached(self, held: Access) -> Q:
+        return Q(project__in=held.projects(self.verb))
+
+    def get_historical_record_context_helper(
+        self, request: HttpRequest, historical_record: Any
+    ) -> FormattedAmountsHistory:
+        return FormattedAmountsHistory(self.model, historical_record)
+
+    @admin.display(description=_("GPUs at most"), ordering="gpu_limit")
+    def gpu_limit_text(self, obj: PriorityCap) -> str:
+        return gpu_text(obj.gpu_limit)
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
+        """Set it."""
+        row, data = form.instance, form.cleaned_data
+        cap = set_priority_cap(
+            project=row.project,
+            priority=row.priority,
+            gpu_limit=data["gpu_limit"],
+            actor=admin_actor(request),
+            reason=data["reason"],
+        )
+        return SaveResult(cap or row)
+
+    def remove(self, actor: Actor, obj: PriorityCap) -> None:
+        set_priority_cap(project=obj.project, priority=obj.priority, gpu_limit=None, actor=actor, reason=FROM_CONSOLE)

@@ -1,0 +1,208 @@
+"""Quota and use of departments and projects, one row per node pool; and the ranks that quotas may have."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from django.db.models import Case, F, IntegerField, OuterRef, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.flavours.objects import RANK_TO_PRIORITY
+from portal.kit.api.filters import Column, as_number, as_uuid, filters, ordering
+from portal.kit.api.pagination import NAME_SEARCH, without_cursor
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, PAGES, CountSchema
+from portal.kit.security.request_identity import actor_of
+from tenants.access.api.filter_values import CLUSTER_ID, DEPARTMENT_ID, POOL_ID, POOL_NAME
+from tenants.access.selectors.permissions import visible_departments, visible_projects
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
+from tenants.quotas.rules import gpu_milli
+from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, quota_rows_of
+from tenants.quotas.serializers import PoolResourcesPageSchema, RanksSchema, use_json
+from tenants.quotas.services.pool_quotas import RANKS, entry_json
+
+Unit = Project | Department
+Units = QuerySet[Project] | QuerySet[Department]
+ORDER: Final = tuple(Rank)
+_PLAIN: Final = {word.lower(): ORDER.index(Rank(name)) for name, word in RANKS.items()}
+
+
+def _as_rank(value: str) -> int:
+    """A rank by its place, so that higher ones compare greater."""
+    plain = value.replace("-", "").replace("_", "").lower()
+    if plain not in _PLAIN:
+        raise ValueError(value)
+    return _PLAIN[plain]
+
+
+COLUMNS: Final = {
+    "nodePoolName": Column("pool_called", known=POOL_NAME),
+    "nodePoolId": Column("pool", as_number, POOL_ID),
+    "orgUnitId": Column("pk", as_number),
+    "orgUnitName": Column("name"),
+    "rank": Column("standing", _as_rank),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
+}
+OF_PROJECTS: Final = {**COLUMNS, "parentId": Column("department_id", as_number, DEPARTMENT_ID)}
+OF_DEPARTMENTS: Final = {
+    **COLUMNS,
+    "gpuDeserved": Column("deserved", gpu_milli),
+    "gpuOverQuotaWeight": Column("weight", as_number),
+}
+
+
+class Ranks(Route):
+    """Ranks of queues: who gets surplus first."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(operation_id="get_priorities", summary="List ranks", responses={200: RanksSchema, **ERROR_RESPONSES})
+    def get(self, request: Request) -> Response:
+        """The lowest first, each with the number that KAI's queues carry."""
+        default = ProjectQuota._meta.get_field("rank").default
+        ranks = [
+            {"name": RANKS[rank.value], "value": RANK_TO_PRIORITY[rank.value], "isDefault": rank.value == default}
+            for rank in Rank
+        ]
+        return Response({"priorities": ranks})
+
+
+class ProjectPools(Route):
+    """Projects that the caller may see, each in every node pool."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="get_projects_node_pool_resources",
+        summary="List projects' quotas by node pool",
+        parameters=[*PAGES, *FILTERS, NAME_SEARCH],
+        responses={200: PoolResourcesPageSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        return _page(_projects(request), request, OF_PROJECTS, _project_rows)
+
+
+class ProjectPoolCount(Route):
+    """How many rows the same filter finds."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="count_projects_node_pool_resources",
+        summary="Count projects' quotas by node pool",
+        parameters=[*FILTERS, NAME_SEARCH],
+        responses={200: CountSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """The number of rows the filter finds."""
+        return Response({"count": _projects(request).count()})
+
+
+class DepartmentPools(Route):
+    """Departments where the caller has a role, each in every node pool."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="get_departments_node_pool_resources",
+        summary="List departments' quotas by node pool",
+        parameters=[*PAGES, *FILTERS, NAME_SEARCH],
+        responses={200: PoolResourcesPageSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        return _page(_departments(request), request, OF_DEPARTMENTS, _department_rows)
+
+
+class DepartmentPoolCount(Route):
+    """How many rows the same filter finds."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="count_departments_node_pool_resources",
+        summary="Count departments' quotas by node pool",
+        parameters=[*FILTERS, NAME_SEARCH],
+        responses={200: CountSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """The number of rows the filter finds."""
+        return Response({"count": _departments(request).count()})
+
+
+def _projects(request: Request) -> QuerySet[Project]:
+    rows = visible_projects(actor_of(request)).select_related("cluster", "department")
+    quotas = ProjectQuota.objects.filter(project=OuterRef("pk"), node_pool=OuterRef("cluster__node_pools"))
+    return cast("QuerySet[Project]", _wanted(rows, quotas, request, OF_PROJECTS))
+
+
+def _departments(request: Request) -> QuerySet[Department]:
+    rows = visible_departments(actor_of(request)).select_related("cluster")
+    quotas = DepartmentQuota.objects.filter(department=OuterRef("pk"), node_pool=OuterRef("cluster__node_pools"))
+    return cast("QuerySet[Department]", _wanted(rows, quotas, request, OF_DEPARTMENTS))
+
+
+def _wanted(
+    rows: Units,
+    quotas: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota],
+    request: Request,
+    columns: Mapping[str, Column],
+) -> Units:
+    """A row per unit and pool of its cluster, with what its quota there says, or its defaults."""
+    query, plain = request.query_params, ProjectQuota()
+    place = Case(
+        *(When(rank=rank, then=Value(number)) for number, rank in enumerate(ORDER)), output_field=IntegerField()
+    )
+    found = rows.annotate(pool=F("cluster__node_pools"), pool_called=F("cluster__node_pools__name")).exclude(pool=None)
+    found = found.annotate(
+        standing=Coalesce(Subquery(quotas.annotate(place=place).values("place")[:1]), ORDER.index(Rank(plain.rank))),
+        deserved=Coalesce(Subquery(quotas.values("gpu_deserved")[:1]), 0),
+        weight=Coalesce(Subquery(quotas.values("over_quota_weight")[:1]), plain.over_quota_weight),
+    )
+    found = found.filter(filters(query.get("filterBy", ""), columns, actor_of(request)))
+    search = query.get("search", "").replace("\x00", "")
+    return found.filter(name__icontains=search) if search else found
+
+
+Read = Callable[[Sequence[Any]], Mapping[tuple[int, int], PoolQuota | DepartmentPool]]
+
+
+def _page(rows: Units, request: Request, columns: Mapping[str, Column], read: Read) -> Response:
+    path = ordering(request.query_params, columns, "name")
+    units: QuerySet[Any] = rows.order_by(path, "pk", "cluster__node_pools__name")
+    part = without_cursor(units, request)
+    found = read(list({unit.pk: unit for unit in part.rows}.values()))
+    told = [_row(unit, found[unit.pk, unit.pool]) for unit in part.rows]
+    return Response({"nodePoolResources": told, "next": part.next})
+
+
+def _project_rows(units: Sequence[Project]) -> Mapping[tuple[int, int], PoolQuota]:
+    return {(unit, row.pool.pk): row for unit, rows in quota_rows_of(units).items() for row in rows}
+
+
+def _department_rows(units: Sequence[Department]) -> Mapping[tuple[int, int], DepartmentPool]:
+    return {(unit, row.pool.pk): row for unit, rows in department_rows_of(units).items() for row in rows}
+
+
+def _row(unit: Unit, row: PoolQuota | DepartmentPool) -> dict[str, Any]:
+    entry = entry_json(_quota(row), row.pool)
+    return {
+        "id": f"{unit.pk}-{row.pool.pk}",
+        "orgUnitId": str(unit.pk),
+        "orgUnitName": unit.name,
+        "parentId": str(unit.department_id) if isinstance(unit, Project) else None,
+        "clusterId": str(unit.cluster_id),
+        "nodePoolId": str(row.pool.pk),
+        "nodePoolName": row.pool.name,
+        "rank": entry["rank"],
+        "resources": {name: entry[name] for name in ("gpu", "cpu", "memory")},
+        "quotaStatus": use_json(row.usage),
+    }
+
+
+def _quota(row: PoolQuota | DepartmentPool) -> Quota:
+    return row.quota

@@ -1,0 +1,203 @@
+"""How many GPUs a project can start now in each node pool, and the sentence that explains it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db.models import Q, Sum
+from django.utils.translation import gettext as _
+
+from clusters.connection.services.scheduler_config import missing_causes
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.watch.models import ObservedPod
+from clusters.watch.selectors import free_by_pool
+from portal.kit.pages.formatting import gpu_text, gpus_text
+from scheduling.forecast.cycle import Flavour
+from scheduling.forecast.headroom import SHARING, Bound, Headroom, Headrooms, QueueHolding, Sharing
+from scheduling.model.decisions import Cause
+from scheduling.model.resources import Limit
+from scheduling.model.snapshot import Queue
+from tenants.organisation.models import Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
+from tenants.quotas.selectors.desired_state import Quotas, quotas_in
+
+
+@dataclass(frozen=True, slots=True)
+class HeadroomContext:
+    """Where: names for people. all_pools: its limits hold for all node pools together. stopped: why nothing starts."""
+
+    pool: str
+    department: str
+    all_pools: bool = False
+    stopped: str = ""
+
+
+def headroom_sentence(found: Headroom | None, place: HeadroomContext) -> str:
+    """How much, within quota and over it, what binds it, and what others could have to give back."""
+    if place.stopped:
+        return _("Nothing starts in %(pool)s now: %(why)s") % {"pool": place.pool, "why": place.stopped}
+    if found is None:
+        return _("What can start in %(pool)s is unknown: no node of it has been seen.") % {"pool": place.pool}
+    return " ".join(_parts(found, place))
+
+
+def _parts(found: Headroom, place: HeadroomContext) -> Iterator[str]:
+    yield _amount(found) % {
+        "inside": gpus_text(found.inside),
+        "over": gpu_text(found.over),
+        "all": gpus_text(found.now),
+        "pool": place.pool,
+    }
+    if found.largest < found.now:
+        yield _("One pod gets at most %(largest)s.") % {"largest": gpus_text(found.largest)}
+    yield _bound(found, place)
+    if found.back:
+        text = _("Within quota, up to %(back)s more can be taken back from others that are over theirs.")
+        yield text % {"back": gpus_text(found.back)}
+
+
+def _amount(found: Headroom) -> str:
+    if not found.now:
+        return _("You can start nothing now in %(pool)s without an eviction.")
+    if not found.inside:
+        return _("You can start %(all)s now in %(pool)s, all over quota: preemptible only.")
+    if found.over:
+        return _("You can start %(inside)s now in %(pool)s within quota; %(over)s more over quota, preemptible only.")
+    return _("You can start %(inside)s now in %(pool)s within quota.")
+
+
+def _bound(found: Headroom, place: HeadroomContext) -> str:
+    if found.bound is Bound.FREE:
+        return _("No more GPUs are free.") if found.now else _("No GPU is free.")
+    if found.bound is Bound.LENDABLE:
+        return _("No more quota is left to borrow.") if found.now else _("No quota is left, nor any to borrow.")
+    words = {
+        "limit": gpus_text(found.allowed or 0),
+        "used": gpu_text(found.used),
+        "department": place.department,
+        "pools": _(" over all node pools") if place.all_pools else "",
+    }
+    if found.bound is Bound.DEPARTMENT_LIMIT:
+        return _("The limit of department %(department)s is %(limit)s, %(used)s in use.") % words
+    return _("The project's limit is %(limit)s%(pools)s, %(used)s in use.") % words
+
+
+ROOT: Final = "all departments"
+Key = tuple[int, int]
+"""(project id, node pool id)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A project as its queue needs it."""
+
+    pk: int
+    cluster_id: Any
+    namespace: str
+    department_id: int
+
+    @property
+    def queue(self) -> str:
+        return f"project {self.pk}"
+
+    @property
+    def parent(self) -> str:
+        return f"department {self.department_id}"
+
+
+def headrooms_of(projects: Collection[Project], pools: Sequence[NodePool]) -> Mapping[Key, Headroom]:
+    """Of these projects in the pools of their clusters, where a node was seen. Queries do not grow with either."""
+    asked = {project.pk for project in projects}
+    rooms = free_by_pool(pools)
+    reading = _HeadroomInputs(pools)
+    found: dict[Key, Headroom] = {}
+    for pool in pools:
+        rows = reading.rows[pool.cluster_id]
+        if pool.pk in rooms and asked & {row.pk for row in rows}:
+            queues, holdings = reading.queues(pool), reading.holdings(pool)
+            headrooms = Headrooms(queues, holdings, rooms[pool.pk], sharing=_sharing(pool.cluster))
+            found |= {(row.pk, pool.pk): headrooms.of(row.queue) for row in rows if row.pk in asked}
+    return found
+
+
+def _sharing(cluster: Cluster) -> Sharing:
+    """How its scheduler shares, as it is configured."""
+    return Sharing.TAKEN if Cause.RECLAIM in missing_causes(cluster) else SHARING[Flavour(cluster.flavour)]
+
+
+class _HeadroomInputs:
+    """Quotas of all projects of some clusters, and what their pods hold. Four queries."""
+
+    def __init__(self, pools: Sequence[NodePool]) -> None:
+        clusters = {pool.cluster_id for pool in pools}
+        self._pools = pools
+        self._projects: Quotas = quotas_in(ProjectQuota.objects.filter(node_pool__in=pools))
+        self._departments: Quotas = quotas_in(DepartmentQuota.objects.filter(node_pool__in=pools))
+        self._pods = _pods(clusters)
+        self.rows: defaultdict[Any, list[_Row]] = defaultdict(list)
+        found = Project.objects.filter(cluster__in=clusters).order_by("pk")
+        for row in found.values_list("pk", "cluster_id", "namespace", "department_id"):
+            self.rows[row[1]].append(_Row(*row))
+
+    def queues(self, pool: NodePool) -> Iterator[Queue]:
+        """As the scheduler of the pool's cluster has them: kube-scheduler one per namespace, for all pools together."""
+        rows, traits = self.rows[pool.cluster_id], flavour_for(pool.cluster.flavour).traits
+        if not traits.queues_by_pool:
+            yield from (Queue(row.queue, deserved=amounts[0], limit=amounts[1]) for row, amounts in self._sums(pool))
+            return
+        root = ROOT if traits.root_above else None
+        for parent, number in {row.parent: row.department_id for row in rows}.items():
+            yield _queue(parent, root, self._departments, (number, pool.pk))
+        for row in rows:
+            yield _queue(row.queue, row.parent, self._projects, (row.pk, pool.pk))
+
+    def _sums(self, pool: NodePool) -> Iterator[tuple[_Row, tuple[Limit, Limit]]]:
+        """Deserved and limit over all pools; one without a limit leaves the sum without one."""
+        pools = [each.pk for each in self._pools if each.cluster_id == pool.cluster_id]
+        for row in self.rows[pool.cluster_id]:
+            quotas = [self._projects.get((row.pk, pk)) for pk in pools]
+            deserved = _sum(quota.deserved.gpu if quota else 0 for quota in quotas)
+            limit = _sum(quota.limit.gpu if quota else None for quota in quotas)
+            yield row, (Limit(gpu=deserved), Limit(gpu=limit))
+
+    def holdings(self, pool: NodePool) -> Mapping[str, QueueHolding]:
+        """Where quota counts from the moment that a pod exists, pods without a node count, too."""
+        traits = flavour_for(pool.cluster.flavour).traits
+        created = traits.queues_jobs or not traits.queues_by_pool
+        names = [pool.name] if traits.queues_by_pool else None
+        return {row.queue: self._held(row, names, created=created) for row in self.rows[pool.cluster_id]}
+
+    def _held(self, row: _Row, pools: Collection[str] | None, *, created: bool) -> QueueHolding:
+        by_pool = self._pods.get((row.cluster_id, row.namespace), {})
+        found = [amounts for name, amounts in by_pool.items() if pools is None or name in pools]
+        return QueueHolding(
+            sum(each["created" if created else "held"] for each in found), sum(each["fixed"] for each in found)
+        )
+
+
+def _queue(name: str, parent: str | None, quotas: Quotas, key: Key) -> Queue:
+    quota = quotas.get(key)
+    if quota is None:
+        return Queue(name, parent)
+    return Queue(name, parent, deserved=Limit(gpu=quota.deserved.gpu), limit=Limit(gpu=quota.limit.gpu))
+
+
+def _sum(amounts: Iterable[int | None]) -> int | None:
+    known = list(amounts)
+    return None if None in known else sum(each or 0 for each in known)
+
+
+def _pods(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Mapping[str, Counter[str]]]:
+    """GPUs by (cluster, namespace) and pool: of pods that exist, that are on nodes and stay, and never evicted ones."""
+    found: defaultdict[tuple[Any, str], dict[str, Counter[str]]] = defaultdict(dict)
+    stays = ~Q(node_name="") & Q(deletion_at=None)
+    rows = ObservedPod.objects.live().filter(cluster__in=clusters).values_list("cluster_id", "namespace", "pool_name")
+    for cluster, namespace, pool, created, held, fixed in rows.order_by().annotate(
+        created=Sum("gpu_milli"),
+        held=Sum("gpu_milli", filter=stays, default=0),
+        fixed=Sum("gpu_milli", filter=stays & Q(preemptible=False), default=0),
+    ):
+        found[cluster, namespace][pool] = Counter(created=created, held=held, fixed=fixed)
+    return found

@@ -1,0 +1,236 @@
+"""Read and write quotas as Run:ai's entries, one per node pool; set all of a project or department at once.
+
+Source: Run:ai's `Resources` and `ResourcesNullable` (2.24). GPUs are devices, CPU is millicores, memory has a unit;
+`-1` and null are no limit. Run:ai keeps the over-quota weight per resource, Rung per pool: it is said once, or alike.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from clusters.inventory.models import Cluster, NodePool
+from portal.kit.db.validation import raise_problems
+from portal.kit.errors import Conflict, Problem, ValidationFailed
+from portal.kit.security.actors import Actor
+from scheduling.model.resources import Limit
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import require
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
+from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues
+from tenants.quotas.services.quotas import reset_quota, set_department_quota, set_project_quota
+
+UNITS: Final = {"Mib": 2**20, "MB": 10**6, "GB": 10**9}
+WAYS: Final = {"deserved", "limit", "overQuotaWeight"}
+RANKS: Final = {rank.value: "".join(word.capitalize() for word in rank.value.split("-")) for rank in Rank}
+"""Rung's names and Run:ai's spelling of them."""
+
+
+def entry_json(quota: Quota, pool: NodePool) -> dict[str, Any]:
+    """A quota as an entry. What Rung does not count, and what has no limit, is null."""
+    weight, rank = quota.over_quota_weight, RANKS[quota.rank]
+    sizes = {"gpu": 1000, "cpu": 1, "memory": _unit_of(quota)[1]}
+    found: dict[str, Any] = {
+        dimension: {
+            "deserved": _shown(getattr(quota.deserved, dimension), size),
+            "limit": _shown(getattr(quota.limit, dimension), size),
+            "overQuotaWeight": weight,
+        }
+        for dimension, size in sizes.items()
+    }
+    found["memory"]["units"] = _unit_of(quota)[0]
+    return {"nodePool": {"id": str(pool.pk), "name": pool.name}, **found, "priority": rank, "rank": rank}
+
+
+def _unit_of(quota: Quota) -> tuple[str, int]:
+    """Mib where both amounts are whole ones, else MB."""
+    whole = all(not (amount or 0) % UNITS["Mib"] for amount in (quota.memory_deserved, quota.memory_limit))
+    return ("Mib", UNITS["Mib"]) if whole else ("MB", UNITS["MB"])
+
+
+def _shown(amount: int | None, size: int) -> float | int | None:
+    if amount is None:
+        return None
+    return amount // size if amount % size == 0 else float(Decimal(amount) / size)
+
+
+def parse_entry(entry: Mapping[str, Any], *, pointer: str, before: QuotaValues | None = None) -> QuotaValues:
+    """What an entry says; absent keys keep the values `before`. Raises Refused with a pointer at each bad field."""
+    problems: list[Problem] = []
+    kept = before or QuotaValues()
+    amounts = {
+        (dimension, kind): _amount(entry, dimension, kind, kept, pointer, problems)
+        for dimension in DIMENSIONS
+        for kind in ("deserved", "limit")
+    }
+    weight = _weight(entry, kept.over_quota_weight, pointer, problems)
+    rank = _rank(entry, kept.rank, pointer, problems)
+    if problems:
+        raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
+    deserved, limit = (Limit(*(amounts[dimension, kind] for dimension in DIMENSIONS)) for kind in ("deserved", "limit"))
+    return QuotaValues(deserved, limit, weight, rank)
+
+
+def _amount(
+    entry: Mapping[str, Any], dimension: str, kind: str, kept: QuotaValues, pointer: str, problems: list[Problem]
+) -> int | None:
+    part = entry.get(dimension, {})
+    if part is None:  # null clears the whole resource
+        part = dict.fromkeys(("deserved", "limit"))
+    if kind not in part:
+        found: int | None = getattr(getattr(kept, kind), dimension)
+        return found
+    said, at = part[kind], f"{pointer}/{dimension}/{kind}"
+    if said is None or (kind == "limit" and said == -1):
+        return 0 if (dimension, kind) == ("gpu", "deserved") else None
+    size = {"gpu": 1000, "cpu": 1, "memory": UNITS.get(part.get("units", ""), 0)}[dimension]
+    if not size:
+        problems.append(Problem(f"{pointer}/memory/units", "unknown_unit", _("Say the unit."), allowed=tuple(UNITS)))
+        return None
+    exact = _whole(said, size)
+    if exact is None:
+        problems.append(Problem(at, "not_exact", _("A number from 0, at most in thousandths; -1 is no limit.")))
+    return exact
+
+
+def _whole(said: object, size: int) -> int | None:
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return None
+    try:
+        found = Decimal(str(said)) * size
+        return int(found) if found == found.to_integral_value() and 0 <= found < 10**18 else None
+    except (InvalidOperation, OverflowError):
+        return None
+
+
+def _weight(entry: Mapping[str, Any], kept: int, pointer: str, problems: list[Problem]) -> int:
+    said = {part["overQuotaWeight"] for name in DIMENSIONS if "overQuotaWeight" in (part := entry.get(name) or {})}
+    said.discard(None)
+    if not said:
+        return kept
+    wanted = said.pop()
+    exact = _whole(wanted, 1)
+    if said or exact is None:
+        text = _("One whole number for the pool: GPU, CPU and memory share it.")
+        problems.append(Problem(f"{pointer}/gpu/overQuotaWeight", "one_weight", text))
+        return kept
+    return exact
+
+
+def _rank(entry: Mapping[str, Any], kept: str, pointer: str, problems: list[Problem]) -> str:
+    """`rank` in the newer documents, `priority` in the client."""
+    said = [(name, entry[name]) for name in ("rank", "priority") if entry.get(name) is not None]
+    if not said:
+        return kept
+    by_word = {_word(name): name for name in RANKS}
+    found = {by_word.get(_word(value)) for _name, value in said}
+    rank = found.pop()
+    if found or rank is None:
+        text = _("There is no such rank.")
+        problems.append(Problem(f"{pointer}/{said[0][0]}", "unknown_rank", text, allowed=tuple(RANKS.values())))
+        return kept
+    return rank
+
+
+def _word(text: object) -> str:
+    return str(text).replace("-", "").replace("_", "").replace(" ", "").lower()
+
+
+def shape_problems(entries: object) -> Iterator[Problem]:
+    """What is wrong with the shape of a list of entries, before any of them is read."""
+    if not isinstance(entries, list):
+        yield Problem("/resources", "not_a_list", _("A list with one entry per node pool."))
+        return
+    for number, entry in enumerate(entries):
+        yield from _entry_shape_problems(f"/resources/{number}", entry)
+
+
+def _entry_shape_problems(at: str, entry: object) -> Iterator[Problem]:
+    if not isinstance(entry, dict):
+        yield Problem(at, "not_an_object", _("An object with nodePool, gpu, cpu and memory."))
+        return
+    pool = entry.get("nodePool")
+    if not isinstance(pool, dict) or not isinstance(pool.get("id"), str):
+        yield Problem(f"{at}/nodePool/id", "required", _("Name the node pool by its id."))
+    known = {"nodePool", "priority", "rank", *DIMENSIONS}
+    for name in entry.keys() - known:
+        yield Problem(f"{at}/{name[:100]}", "unknown_field", _("No such field here."), allowed=tuple(sorted(known)))
+    for name in DIMENSIONS:
+        part = entry.get(name)
+        if part is None:
+            continue
+        if not isinstance(part, dict) or part.keys() - WAYS - ({"units"} if name == "memory" else set()):
+            yield Problem(f"{at}/{name}", "malformed", _("deserved, limit, overQuotaWeight; for memory also units."))
+
+
+@transaction.atomic
+def set_resources(*, owner: Department | Project, entries: object, actor: Actor, whole: bool, reason: str = "") -> None:
+    """Set the quota of every pool that is named. `whole`: others lose theirs; otherwise absent keys keep their value.
+
+    Refused or Conflict as the single quota is, with the pointer of the entry.
+    """
+    _permit(owner, actor)
+    raise_problems(shape_problems(entries))
+    named: Sequence[Mapping[str, Any]] = entries if isinstance(entries, list) else []
+    rows = _rows(owner)
+    seen: set[int] = set()
+    for number, entry in enumerate(named):
+        at = f"/resources/{number}"
+        pool = _pool(owner.cluster, entry["nodePool"]["id"], f"{at}/nodePool/id", seen)
+        row = rows.get(pool.pk)
+        before = QuotaValues.of(row) if row is not None and not whole else None
+        with _within(at):
+            _set(owner, pool, parse_entry(entry, pointer="", before=before), actor=actor, reason=reason)
+    if whole:
+        for pool_id, row in rows.items():
+            if pool_id not in seen:
+                reset_quota(quota=row, actor=actor, reason=reason)
+
+
+def _permit(owner: Department | Project, actor: Actor) -> None:
+    """Also where nothing is named."""
+    if isinstance(owner, Project):
+        require(actor, Permission.MANAGE_PROJECT_QUOTA, project=owner)
+    else:
+        require(actor, Permission.MANAGE_DEPARTMENT_QUOTA, department=owner)
+
+
+def _rows(owner: Department | Project) -> Mapping[int, ProjectQuota | DepartmentQuota]:
+    if isinstance(owner, Project):
+        return {row.node_pool_id: row for row in ProjectQuota.objects.filter(project=owner).select_related("node_pool")}
+    rows = DepartmentQuota.objects.filter(department=owner).select_related("node_pool")
+    return {row.node_pool_id: row for row in rows}
+
+
+def _pool(cluster: Cluster, said: str, pointer: str, seen: set[int]) -> NodePool:
+    pools = {str(pool.pk): pool for pool in cluster.node_pools.all()}
+    found = pools.get(said)
+    if found is None:
+        text = _("%(cluster)s has no such node pool.") % {"cluster": cluster.name}
+        raise ValidationFailed.at(pointer, "unknown_node_pool", text, allowed=tuple(pools))
+    if found.pk in seen:
+        raise ValidationFailed.at(pointer, "repeated", _("This node pool stands here twice."))
+    seen.add(found.pk)
+    return found
+
+
+def _set(owner: Department | Project, pool: NodePool, values: QuotaValues, *, actor: Actor, reason: str) -> None:
+    if isinstance(owner, Project):
+        set_project_quota(project=owner, node_pool=pool, values=values, actor=actor, reason=reason)
+    else:
+        set_department_quota(department=owner, node_pool=pool, values=values, actor=actor, reason=reason)
+
+
+@contextmanager
+def _within(pointer: str) -> Iterator[None]:
+    """What is refused inside points at its entry."""
+    try:
+        yield
+    except (ValidationFailed, Conflict) as error:
+        problems = [replace(each, pointer=pointer + each.pointer) for each in error.problems]
+        raise type(error)(error.message, code=error.code, problems=problems) from None

@@ -1,0 +1,165 @@
+"""A quota as values, and the rules about it. Pure: rows are read and written elsewhere.
+
+Source of the rules: Run:ai's quota page. Deserved is guaranteed and holds all non-preemptible work; limit caps deserved
+and over-quota; a department bounds its projects; more than the physical GPUs may be promised, but never silently.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from django.utils.translation import gettext as _
+
+from portal.kit.errors import Problem
+from portal.kit.pages.formatting import gpus_text
+from scheduling.model.resources import LARGEST, Limit, Resources
+from tenants.quotas.models import Quota, Rank
+
+DIMENSIONS: Final = ("gpu", "cpu", "memory")
+HEAVIEST: Final = 1_000_000
+NOTHING_DESERVED: Final = Limit(gpu=0)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaValues:
+    """What a quota says. Units: GPU thousandths, CPU millicores, memory bytes; None: not counted, or no limit."""
+
+    deserved: Limit = NOTHING_DESERVED
+    limit: Limit = field(default_factory=Limit)
+    over_quota_weight: int = 2
+    rank: str = Rank.MEDIUM_LOW.value
+
+    @classmethod
+    def of(cls, quota: Quota) -> "QuotaValues":
+        """The values of a row."""
+        return cls(quota.deserved, quota.limit, quota.over_quota_weight, quota.rank)
+
+    def as_fields(self) -> dict[str, object]:
+        """The same as columns of a row."""
+        amounts = {
+            f"{dimension}_{kind}": getattr(getattr(self, kind), dimension)
+            for kind in ("deserved", "limit")
+            for dimension in DIMENSIONS
+        }
+        return {**amounts, "over_quota_weight": self.over_quota_weight, "rank": self.rank}
+
+
+def amount_text(dimension: str, amount: int) -> str:
+    """An amount with its unit: "6 GPUs", "4 CPU", "16Gi memory"."""
+    return gpus_text(amount) if dimension == "gpu" else str(Resources(**{dimension: amount}))
+
+
+def value_problems(values: QuotaValues) -> Iterator[Problem]:
+    """What is wrong with the values themselves."""
+    if values.deserved.gpu is None:
+        yield Problem("/gpu/deserved", "required", _("Say how many GPUs are deserved; 0 guarantees nothing."))
+    for kind in ("deserved", "limit"):
+        for dimension in DIMENSIONS:
+            amount = getattr(getattr(values, kind), dimension)
+            if amount is not None and not 0 <= amount <= LARGEST:
+                yield Problem(f"/{dimension}/{kind}", "out_of_range", _("This amount is out of range."))
+    if not 0 <= values.over_quota_weight <= HEAVIEST:
+        text = _("The weight is a whole number from 0 to %(most)s.") % {"most": HEAVIEST}
+        yield Problem("/overQuotaWeight", "out_of_range", text)
+    if values.rank not in Rank.values:
+        yield Problem("/rank", "unknown_rank", _("There is no such rank."), allowed=tuple(Rank.values))
+    yield from _limits_below_deserved(values)
+
+
+def _limits_below_deserved(values: QuotaValues) -> Iterator[Problem]:
+    for dimension in DIMENSIONS:
+        deserved, limit = getattr(values.deserved, dimension), getattr(values.limit, dimension)
+        if deserved is not None and limit is not None and limit < deserved:
+            yield _compare(
+                f"/{dimension}/limit",
+                "limit_below_deserved",
+                _("The limit of %(limit)s is below the deserved %(deserved)s."),
+                dimension,
+                limit=limit,
+                deserved=deserved,
+            )
+
+
+def held_beyond(values: QuotaValues, held: Resources) -> Iterator[Problem]:
+    """Where the quota would fall below what non-preemptible work holds: that work cannot be evicted to make it true."""
+    for dimension in DIMENSIONS:
+        for kind in ("deserved", "limit"):
+            bound, now = getattr(getattr(values, kind), dimension), getattr(held, dimension)
+            if bound is not None and now > bound:
+                yield _compare(
+                    f"/{dimension}/{kind}",
+                    "below_non_preemptible_use",
+                    _("Non-preemptible workloads hold %(held)s now; %(asked)s would be less. Stop some of them first."),
+                    dimension,
+                    asked=bound,
+                    held=now,
+                )
+                break
+
+
+def sum_beyond(total: Resources, parent: Limit, *, department: str, pool: str) -> Iterator[Problem]:
+    """Where the projects' deserved quotas add up to more than their department's."""
+    for dimension in DIMENSIONS:
+        bound, together = getattr(parent, dimension), getattr(total, dimension)
+        if bound is not None and together > bound:
+            yield _compare(
+                f"/{dimension}/deserved",
+                "sum_over_department",
+                _("In %(pool)s the projects of %(department)s deserve %(sum)s together, the department %(own)s."),
+                dimension,
+                words={"department": department, "pool": pool},
+                sum=together,
+                own=bound,
+            )
+
+
+def over_parent_limit(values: QuotaValues, parent: Limit) -> Iterator[Problem]:
+    """Where a project deserves more than its department may ever use."""
+    for dimension in DIMENSIONS:
+        bound, deserved = getattr(parent, dimension), getattr(values.deserved, dimension)
+        if bound is not None and deserved is not None and deserved > bound:
+            yield _compare(
+                f"/{dimension}/deserved",
+                "over_department_limit",
+                _("The department's limit is %(limit)s: %(deserved)s can never be used."),
+                dimension,
+                limit=bound,
+                deserved=deserved,
+            )
+
+
+def over_physical(promised: int, physical: int | None, *, pool: str) -> Iterator[Problem]:
+    """Where all deserved quotas of a pool add up to more GPUs than were last observed in it."""
+    if physical is not None and promised > physical:
+        yield _compare(
+            "/gpu/deserved",
+            "over_physical",
+            _("Deserved quotas in %(pool)s add up to %(promised)s; it has %(physical)s."),
+            "gpu",
+            words={"pool": pool},
+            promised=promised,
+            physical=physical,
+        )
+
+
+def limit_below_use(values: QuotaValues, allocated: Resources) -> Iterator[Problem]:
+    """Where the limit falls below what runs now: nothing is evicted for it, but nothing more starts."""
+    for dimension in DIMENSIONS:
+        bound, now = getattr(values.limit, dimension), getattr(allocated, dimension)
+        if bound is not None and now > bound:
+            yield _compare(
+                f"/{dimension}/limit",
+                "limit_below_use",
+                _("%(used)s are in use; with a limit of %(limit)s nothing is evicted, but nothing more starts."),
+                dimension,
+                used=now,
+                limit=bound,
+            )
+
+
+def _compare(
+    pointer: str, code: str, text: str, dimension: str, *, words: dict[str, str] | None = None, **amounts: int
+) -> Problem:
+    """A problem whose amounts stand both in its sentence and, as numbers with their unit, beside it."""
+    numbers = {name: amount_text(dimension, amount) for name, amount in amounts.items()}
+    return Problem(pointer, code, text % {**numbers, **(words or {})}, numbers=numbers)

@@ -1,0 +1,327 @@
+"""Set quotas and GPU caps with a reason; refuse what does not add up, warn about what becomes reclaimable."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import F, QuerySet, Sum
+from django.utils.translation import gettext as _
+
+from clusters.connection.services.scheduler_config import guarantee_on
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Node, NodePool
+from clusters.inventory.services.inventory import mark_dirty
+from portal.audit.services import record
+from portal.kit.db.validation import MAX_REASON_LENGTH, raise_problems, unique_or_conflict, validate_text
+from portal.kit.errors import Conflict, NotFound, Problem, ValidationFailed
+from portal.kit.security.actors import Actor
+from scheduling.model.resources import LARGEST, Limit, Resources
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import require
+from tenants.access.services.change_author import set_change_author
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota
+from tenants.quotas.services.quota_values import (
+    DIMENSIONS,
+    QuotaValues,
+    amount_text,
+    held_beyond,
+    limit_below_use,
+    over_parent_limit,
+    over_physical,
+    sum_beyond,
+    value_problems,
+)
+from tenants.usage.selectors import EvictableWork, Usage, preemptible_work, priority_names, usage_by_queue, usage_of
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChange:
+    """A quota that was accepted, with what its author should know about it."""
+
+    quota: ProjectQuota | DepartmentQuota
+    warnings: tuple[Problem, ...] = ()
+
+
+@transaction.atomic
+def set_project_quota(
+    *, project: Project, node_pool: NodePool, values: QuotaValues, actor: Actor, reason: str = ""
+) -> QuotaChange:
+    """Set a project's quota in a pool.
+
+    1. refuse malformed values (422), then wait for other writers of the same department
+    2. Conflict when it would fall below what non-preemptible workloads hold now
+    3. the department's sum: refused where it is enforced, else a warning, as is anything over the physical GPUs
+    4. write the row with author and reason, the audit record, and wake the cluster's reconcile
+    """
+    require(actor, Permission.MANAGE_PROJECT_QUOTA, project=project)
+    raise_problems(value_problems(values))
+    _check_pool(node_pool, project.cluster_id)
+    department = _locked(project.department_id)
+    use = usage_of(project, node_pool.name)
+    raise_problems(held_beyond(values, use.non_preemptible), Conflict)
+    beyond = tuple(_beyond_department(project, department, node_pool, values))
+    if department.enforce_deserved:
+        raise_problems(beyond)
+    row = ProjectQuota.objects.filter(project=project, node_pool=node_pool).first()
+    quota = row or ProjectQuota(project=project, node_pool=node_pool)
+    reclaimable = newly_reclaimable(
+        node_pool=node_pool,
+        projects=[project.pk],
+        allocated=use.allocated,
+        before=quota.deserved,
+        after=values.deserved,
+    )
+    warnings = (*beyond, *_project_warnings(quota, department, values, use), *reclaimable)
+    _write(quota, values, actor=actor, reason=reason, owner=project, project_id=str(project.pk))
+    return QuotaChange(quota, warnings)
+
+
+@transaction.atomic
+def set_department_quota(
+    *, department: Department, node_pool: NodePool, values: QuotaValues, actor: Actor, reason: str = ""
+) -> QuotaChange:
+    """Set a department's quota in a pool. The same rules, seen from above: use and sums are those of its projects."""
+    require(actor, Permission.MANAGE_DEPARTMENT_QUOTA, department=department)
+    raise_problems(value_problems(values))
+    _check_pool(node_pool, department.cluster_id)
+    locked = _locked(department.pk)
+    use = department_usage(locked, node_pool)
+    raise_problems(held_beyond(values, use.non_preemptible), Conflict)
+    together = deserved_by_projects(locked, node_pool)
+    beyond = tuple(sum_beyond(together, values.deserved, department=locked.name, pool=node_pool.name))
+    if locked.enforce_deserved:
+        raise_problems(beyond)
+    row = DepartmentQuota.objects.filter(department=locked, node_pool=node_pool).first()
+    quota = row or DepartmentQuota(department=locked, node_pool=node_pool)
+    others = deserved_sum(DepartmentQuota.objects.filter(node_pool=node_pool).exclude(department=locked))
+    promised = others.gpu + (values.deserved.gpu or 0)
+    physical = over_physical(promised, physical_gpus(node_pool), pool=node_pool.name)
+    reclaimable = newly_reclaimable(
+        node_pool=node_pool,
+        projects=list(locked.projects.values_list("pk", flat=True)),
+        allocated=use.allocated,
+        before=quota.deserved,
+        after=values.deserved,
+    )
+    warnings = (*beyond, *limit_below_use(values, use.allocated), *physical, *reclaimable)
+    _write(quota, values, actor=actor, reason=reason, owner=locked)
+    return QuotaChange(quota, warnings)
+
+
+@transaction.atomic
+def reset_quota(*, quota: ProjectQuota | DepartmentQuota, actor: Actor, reason: str = "") -> tuple[Problem, ...]:
+    """Remove a quota: nothing deserved, no limit. Refused like setting it so; answers with the same warnings."""
+    how: dict[str, Any] = {"node_pool": quota.node_pool, "values": QuotaValues(), "actor": actor, "reason": reason}
+    if isinstance(quota, ProjectQuota):
+        change = set_project_quota(project=quota.project, **how)
+    else:
+        change = set_department_quota(department=quota.department, **how)
+    set_change_author(quota, actor=actor, reason=reason).delete()
+    return change.warnings
+
+
+@transaction.atomic
+def set_priority_cap(
+    *, project: Project, priority: str, gpu_limit: int | None, actor: Actor, reason: str = ""
+) -> PriorityCap | None:
+    """Allow at most `gpu_limit` GPU thousandths of one priority in a project; None lifts the cap."""
+    require(actor, Permission.MANAGE_PROJECT_QUOTA, project=project)
+    why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
+    _check_cap(priority, gpu_limit)
+    _locked(project.department_id)
+    cap = PriorityCap.objects.filter(project=project, priority=priority).first()
+    before = cap.gpu_limit if cap else None
+    if before == gpu_limit:
+        return cap
+    if gpu_limit is None:
+        if cap:
+            set_change_author(cap, actor=actor, reason=why).delete()
+        cap = None
+    else:
+        cap = cap or PriorityCap(project=project, priority=priority)
+        cap.gpu_limit = gpu_limit
+        set_change_author(cap, actor=actor, reason=why).save()
+    detail = {"priority": priority, "before": before, "after": gpu_limit, "reason": why}
+    _changed(project, "cap.set", actor=actor, detail=detail, project_id=str(project.pk))
+    return cap
+
+
+def _check_cap(priority: str, gpu_limit: int | None) -> None:
+    if gpu_limit is not None and not 0 <= gpu_limit <= LARGEST:
+        raise ValidationFailed.at("/gpuLimit", "out_of_range", _("This amount is out of range."))
+    known = priority_names()
+    if known and priority not in known:
+        text = _("The dictionary has no such priority.")
+        raise ValidationFailed.at("/priority", "unknown_priority", text, allowed=sorted(known))
+
+
+def _check_pool(node_pool: NodePool, cluster_id: object) -> None:
+    if node_pool.cluster_id != cluster_id:
+        raise ValidationFailed.at("/nodePool", "foreign_node_pool", _("This node pool belongs to another cluster."))
+
+
+def _locked(department_id: int) -> Department:
+    """The department's row, held until the transaction ends."""
+    row = Department.objects.select_for_update().filter(pk=department_id).first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def _beyond_department(
+    project: Project, department: Department, node_pool: NodePool, values: QuotaValues
+) -> Iterator[Problem]:
+    own = DepartmentQuota.objects.filter(department=department, node_pool=node_pool).first()
+    parent = QuotaValues.of(own) if own else QuotaValues()
+    total = deserved_by_projects(department, node_pool, but=project) + amounts(values.deserved)
+    yield from sum_beyond(total, parent.deserved, department=department.name, pool=node_pool.name)
+
+
+def _project_warnings(
+    quota: ProjectQuota, department: Department, values: QuotaValues, use: Usage
+) -> Iterator[Problem]:
+    pool = quota.node_pool
+    own = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
+    if own:
+        yield from over_parent_limit(values, own.limit)
+    yield from limit_below_use(values, use.allocated)
+    others = deserved_sum(ProjectQuota.objects.filter(node_pool=pool).exclude(project=quota.project_id))
+    yield from over_physical(others.gpu + (values.deserved.gpu or 0), physical_gpus(pool), pool=pool.name)
+
+
+def _write(
+    quota: ProjectQuota | DepartmentQuota,
+    values: QuotaValues,
+    *,
+    actor: Actor,
+    reason: str,
+    owner: Department | Project,
+    project_id: str = "",
+) -> None:
+    """Save, sign and record the change; nothing at all when nothing changes."""
+    why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
+    before = QuotaValues.of(quota).as_fields() if quota.pk else {}
+    after = values.as_fields()
+    if before == after:
+        return
+    for column, value in after.items():
+        setattr(quota, column, value)
+    with unique_or_conflict(""):
+        set_change_author(quota, actor=actor, reason=why).save()
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    detail = {
+        "node_pool": quota.node_pool.name,
+        "before": {key: before.get(key) for key in changed},
+        "after": changed,
+        "reason": why,
+    }
+    _changed(owner, "quota.set", actor=actor, detail=detail, project_id=project_id)
+
+
+def _changed(
+    owner: Department | Project, action: str, *, actor: Actor, detail: Mapping[str, object], project_id: str = ""
+) -> None:
+    """What follows every change of desired state: the fence moves, the record is written, the cluster is woken."""
+    bump_generation(owner)
+    mark_dirty(owner.cluster, owner=owner.owner)
+    if isinstance(owner, Project) and flavour_for(owner.cluster.flavour).traits.sums_projects:
+        mark_dirty(owner.cluster, owner=owner.department.owner)
+    record(actor, action, owner, detail=detail, project_id=project_id)
+
+
+def deserved_sum(quotas: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota]) -> Resources:
+    """All deserved amounts of these rows together; what is not counted adds nothing."""
+    sums = quotas.aggregate(**{dimension: Sum(f"{dimension}_deserved", default=0) for dimension in DIMENSIONS})
+    return Resources(**sums)
+
+
+def deserved_by_projects(department: Department, node_pool: NodePool, *, but: Project | None = None) -> Resources:
+    """What the department's projects deserve in a pool, one of them left out."""
+    rows = ProjectQuota.objects.filter(project__department=department, node_pool=node_pool)
+    return deserved_sum(rows.exclude(project=but) if but else rows)
+
+
+def amounts(deserved: Limit) -> Resources:
+    """Deserved as plain amounts; what is not counted is zero."""
+    return Resources(deserved.gpu or 0, deserved.cpu or 0, deserved.memory or 0)
+
+
+def physical_gpus(node_pool: NodePool) -> int | None:
+    """GPU thousandths of the pool's nodes as last observed, None while no node was."""
+    answer: int | None = Node.objects.filter(pool=node_pool).aggregate(sum=Sum("gpu_milli"))["sum"]
+    return answer
+
+
+def department_usage(department: Department, node_pool: NodePool) -> Usage:
+    """Use of all projects of a department in a pool."""
+    used = usage_by_queue(list(department.projects.values_list("pk", flat=True)))
+    return sum((use for (_project, pool), use in used.items() if pool == node_pool.name), Usage())
+
+
+def departments_overrun(department: Department) -> Iterator[Problem]:
+    """Where, in any pool, the projects deserve more together than their department."""
+    owned = {quota.node_pool_id: quota.deserved for quota in DepartmentQuota.objects.filter(department=department)}
+    for pool in department.cluster.node_pools.all():
+        own = owned.get(pool.pk, Limit(gpu=0))
+        yield from sum_beyond(deserved_by_projects(department, pool), own, department=department.name, pool=pool.name)
+
+
+NAMED: Final = 10
+"""How many workloads are named in one sentence."""
+
+
+def newly_reclaimable(
+    *, node_pool: NodePool, projects: Collection[int], allocated: Resources, before: Limit, after: Limit
+) -> Iterator[Problem]:
+    """What is above the deserved quota of these projects only once it is lowered; nothing where nothing is reclaimed.
+
+    Reads what runs only where something is.
+    """
+    if guarantee_on(node_pool.cluster, "over_quota_and_reclaim").enforced == "no":
+        return
+    for dimension in DIMENSIONS:
+        used = getattr(allocated, dimension)
+        was, over = (_over(used, getattr(limit, dimension)) for limit in (before, after))
+        if over > was:
+            work = _taken(preemptible_work(projects, node_pool.name), dimension, was, over)
+            yield _problem(node_pool, dimension, over=over, deserved=used - over, work=work)
+
+
+def _over(used: int, deserved: int | None) -> int:
+    return 0 if deserved is None else max(used - deserved, 0)
+
+
+def _taken(work: Sequence[EvictableWork], dimension: str, was: int, over: int) -> list[EvictableWork]:
+    """In the order of reclaim: those that nothing above the quota of before reached, until the new one holds again."""
+    found: list[EvictableWork] = []
+    above = 0
+    for each in work:
+        if above >= over:
+            break
+        if (amount := getattr(each.held, dimension)) and above >= was:
+            found.append(each)
+        above += amount
+    return found
+
+
+def _problem(
+    node_pool: NodePool, dimension: str, *, over: int, deserved: int, work: Sequence[EvictableWork]
+) -> Problem:
+    numbers = {"over": amount_text(dimension, over), "deserved": amount_text(dimension, deserved)}
+    named = ", ".join(
+        f"{each.label} ({amount_text(dimension, getattr(each.held, dimension))})" for each in work[:NAMED]
+    )
+    more = _(" and %(count)d more") % {"count": len(work) - NAMED} if len(work) > NAMED else ""
+    whom = _(" Lowest priority and youngest first: %(named)s%(more)s.") % {"named": named, "more": more} if work else ""
+    text = _(
+        "In %(pool)s %(over)s of what is in use would be above the deserved %(deserved)s: others may take it back."
+    )
+    message = text % {**numbers, "pool": node_pool.name} + whom
+    return Problem(f"/{dimension}/deserved", "becomes_reclaimable", message, numbers=numbers)
+
+
+def bump_generation(owner: Department | Project) -> None:
+    """Count one more change of what clusters should hold for this owner."""
+    type(owner).objects.filter(pk=owner.pk).update(generation=F("generation") + 1)

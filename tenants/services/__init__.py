@@ -1,1 +1,0 @@
-"""The verbs of the tenants' side. Each checks permission, changes rows and writes its record in one transaction."""

@@ -1,0 +1,255 @@
+"""What projects use now, as the workloads app reports it; what is sampled from it; the trend over time."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.utils.translation import gettext_lazy
+
+from clusters.inventory.models import Cluster
+from clusters.watch.selectors import (
+    ALL,
+    CLUSTER,
+    NODE_POOL,
+    Figures,
+    Metric,
+    SampleOwner,
+    SeriesPoint,
+    TimeWindow,
+    series_of,
+)
+from scheduling.model.resources import ZERO, Resources
+from tenants.organisation.models import Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Use of one project in one node pool: held by running pods, held by non-preemptible ones, asked for in all."""
+
+    allocated: Resources = ZERO
+    non_preemptible: Resources = ZERO
+    requested: Resources = ZERO
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.allocated + other.allocated,
+            self.non_preemptible + other.non_preemptible,
+            self.requested + other.requested,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EvictableWork:
+    """A workload that holds something and may be evicted; `label` names it with its project and priority."""
+
+    label: str
+    held: Resources
+
+
+UsageByQueue = Mapping[tuple[int, str], Usage]
+"""Keys: (project id, node pool name). A missing key is no use at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageProvider:
+    """What the app above answers, each in a constant number of queries.
+
+    usage: per (project id, pool name), for these projects.
+    live_workloads: how many workloads that are not finished or deleted each project has; missing is none.
+    priority_names, category_names: names of the priority dictionary and of its categories.
+    preemptible_work: what these projects hold in the pool of that name and may lose, in the order in which it is taken.
+    """
+
+    usage: Callable[[Collection[int]], UsageByQueue]
+    live_workloads: Callable[[Collection[int]], Mapping[int, int]]
+    priority_names: Callable[[], Collection[str]]
+    category_names: Callable[[], Collection[str]] = tuple
+    preemptible_work: Callable[[Collection[int], str], Sequence[EvictableWork]] = lambda _ids, _pool: ()
+
+
+NO_PROVIDER: Final = UsageProvider(usage=lambda _: {}, live_workloads=lambda _: {}, priority_names=lambda: ())
+_registered: list[UsageProvider] = []
+
+
+def register_provider(provider: UsageProvider) -> UsageProvider:
+    """Make this provider the source of every answer; returns the one it replaces."""
+    previous = _provider()
+    _registered[:] = [provider]
+    return previous
+
+
+def _provider() -> UsageProvider:
+    return _registered[0] if _registered else NO_PROVIDER
+
+
+def usage_by_queue(project_ids: Collection[int]) -> UsageByQueue:
+    """Use of these projects per (project id, pool name)."""
+    return _provider().usage(project_ids)
+
+
+def usage_of(project: Project, pool: str) -> Usage:
+    """Use of one project in the node pool of that name."""
+    return usage_by_queue([project.pk]).get((project.pk, pool), Usage())
+
+
+def live_workloads(project_ids: Collection[int]) -> int:
+    """How many workloads of these projects are neither finished nor deleted."""
+    return sum(_provider().live_workloads(project_ids).values())
+
+
+def priority_names() -> frozenset[str]:
+    """Names of the priority dictionary; empty when nobody has registered one."""
+    return frozenset(_provider().priority_names())
+
+
+def category_names() -> frozenset[str]:
+    """Names of the categories of workloads; empty when nobody has registered one."""
+    return frozenset(_provider().category_names())
+
+
+def preemptible_work(project_ids: Collection[int], pool: str) -> Sequence[EvictableWork]:
+    """What these projects hold in a pool and may lose: lowest priority first, of equals the youngest."""
+    return _provider().preemptible_work(project_ids, pool)
+
+
+DEPARTMENT: Final = "department"
+PROJECT: Final = "project"
+DESERVED: Final = (Metric.GPU_DESERVED, Metric.CPU_DESERVED, Metric.MEMORY_DESERVED)
+HELD: Final = (Metric.GPU_HELD, Metric.CPU_HELD, Metric.MEMORY_HELD)
+
+Sums = defaultdict[SampleOwner, defaultdict[str, dict[str, float]]]
+
+
+def sample(cluster: Cluster, /, *, at: datetime) -> Mapping[SampleOwner, Figures]:
+    """Per department and project, split by node pool. Of the cluster and its pools: what their projects deserve."""
+    parents = dict(Project.objects.filter(cluster=cluster).values_list("pk", "department"))
+    pools = dict(cluster.node_pools.values_list("name", "pk"))
+    found: Sums = defaultdict(lambda: defaultdict(dict))
+    for owner in _owners(cluster, parents):
+        found[owner][ALL] = dict.fromkeys((*DESERVED, *HELD), 0)
+    for each in (SampleOwner(CLUSTER, str(cluster.pk)), *(SampleOwner(NODE_POOL, str(pk)) for pk in pools.values())):
+        found[each][ALL] = dict.fromkeys(DESERVED, 0)
+    for quota in ProjectQuota.objects.filter(project__cluster=cluster).select_related("node_pool"):
+        _add(found[SampleOwner(PROJECT, str(quota.project_id))], quota.node_pool.name, DESERVED, _deserved(quota))
+        _add(found[SampleOwner(CLUSTER, str(cluster.pk))], ALL, DESERVED, _deserved(quota))
+        _add(found[SampleOwner(NODE_POOL, str(quota.node_pool_id))], ALL, DESERVED, _deserved(quota))
+    for parent in DepartmentQuota.objects.filter(department__cluster=cluster).select_related("node_pool"):
+        _add(
+            found[SampleOwner(DEPARTMENT, str(parent.department_id))],
+            parent.node_pool.name,
+            DESERVED,
+            _deserved(parent),
+        )
+    for (project, pool), use in usage_by_queue(list(parents)).items():
+        for owner in (SampleOwner(PROJECT, str(project)), SampleOwner(DEPARTMENT, str(parents[project]))):
+            _add(found[owner], pool, HELD, use.allocated)
+    return found
+
+
+def _owners(cluster: Cluster, parents: Mapping[int, int]) -> Iterable[SampleOwner]:
+    yield from (SampleOwner(PROJECT, str(pk)) for pk in parents)
+    yield from (SampleOwner(DEPARTMENT, str(pk)) for pk in cluster.departments.values_list("pk", flat=True))
+
+
+def _deserved(quota: Quota) -> Resources:
+    return Resources(quota.gpu_deserved, quota.cpu_deserved or 0, quota.memory_deserved or 0)
+
+
+def _add(figures: Mapping[str, dict[str, float]], pool: str, names: Iterable[Metric], amounts: Resources) -> None:
+    """To the pool and to all of them."""
+    for name, number in zip(names, (amounts.gpu, amounts.cpu, amounts.memory), strict=True):
+        for part in {pool, ALL}:
+            figures[part][name] = figures[part].get(name, 0) + number
+
+
+SPANS: Final = {"24h": (timedelta(days=1), 48), "7d": (timedelta(days=7), 56)}
+"""How far back, and in how many parts."""
+TITLES: Final = {"24h": gettext_lazy("24 hours"), "7d": gettext_lazy("7 days")}
+WIDTH: Final = 640
+HEIGHT: Final = 100
+GAP: Final = 1.5
+"""Parts without a sample after which the line is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """One part: GPU thousandths, and its place in SVG units."""
+
+    at: datetime
+    held: int
+    deserved: int
+    x: float
+    held_y: float
+    deserved_y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Marks in runs without a gap. `top`: the GPU thousandths at the upper edge."""
+
+    runs: tuple[tuple[TrendPoint, ...], ...]
+    top: int
+
+    @property
+    def marks(self) -> list[TrendPoint]:
+        """All of them, oldest first."""
+        return [mark for run in self.runs for mark in run]
+
+    @property
+    def held_lines(self) -> list[str]:
+        """Corners of the line of what was held, a text per run."""
+        return [" ".join(f"{mark.x:.1f},{mark.held_y:.1f}" for mark in run) for run in self.runs]
+
+    @property
+    def deserved_lines(self) -> list[str]:
+        """Corners of the line of what was deserved."""
+        return [" ".join(f"{mark.x:.1f},{mark.deserved_y:.1f}" for mark in run) for run in self.runs]
+
+    @property
+    def mean(self) -> int:
+        """GPU thousandths held on average, to a tenth of a GPU."""
+        marks = self.marks
+        return int(round(sum(mark.held for mark in marks) / len(marks), -2)) if marks else 0
+
+    @property
+    def most(self) -> int:
+        """The most that a part held on average, to a tenth of a GPU."""
+        return round(max((mark.held for mark in self.marks), default=0), -2)
+
+
+def trend_of(project: Project, *, span: str, now: datetime) -> Trend:
+    """The project's trend over all node pools. One query."""
+    back, parts = SPANS[span]
+    window, owner = TimeWindow(now - back, now, parts), SampleOwner(PROJECT, str(project.pk))
+    return draw(series_of([owner], window).get(owner, []), window)
+
+
+def draw(points: Sequence[SeriesPoint], window: TimeWindow) -> Trend:
+    """Points as marks; where samples are missing the line is broken."""
+    top = max((max(_of(point, Metric.GPU_HELD), _of(point, Metric.GPU_DESERVED)) for point in points), default=0)
+    runs: list[list[TrendPoint]] = []
+    longest = (window.end - window.start) / max(window.parts, 1) * GAP
+    for point in points:
+        mark = _point(point, window, top)
+        if not runs or mark.at - runs[-1][-1].at > longest:
+            runs.append([])
+        runs[-1].append(mark)
+    return Trend(tuple(tuple(run) for run in runs), top)
+
+
+def _point(point: SeriesPoint, window: TimeWindow, top: int) -> TrendPoint:
+    held, deserved = _of(point, Metric.GPU_HELD), _of(point, Metric.GPU_DESERVED)
+    x = (point.at - window.start) / (window.end - window.start) * WIDTH
+    return TrendPoint(point.at, held, deserved, x, _height(held, top), _height(deserved, top))
+
+
+def _height(milli: int, top: int) -> float:
+    return HEIGHT - (HEIGHT * milli / top if top else 0)
+
+
+def _of(point: SeriesPoint, name: Metric) -> int:
+    """To a hundredth of a GPU."""
+    return int(round(point.figures.get(name, 0), -1))

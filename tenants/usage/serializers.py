@@ -1,0 +1,212 @@
+"""What routes of metrics and telemetry are asked, and how they answer. Shapes and words are Run:ai's.
+
+Numbers go out as text. A part of the window in which nothing was sampled has no value, and a type that Rung does not
+measure has none at all: then the answer is partial, 207.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.http import QueryDict
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from clusters.watch.selectors import SeriesPoint, TimeWindow
+from portal.kit.api.filters import id_number, number_in, time_in
+from portal.kit.api.parsers import rfc3339
+from portal.kit.errors import BadRequest
+
+Reading = Callable[[Mapping[str, float]], float | None]
+"""A type's number from the figures of a sample; None: they do not hold it."""
+Types = Mapping[str, Reading | None]
+"""None: a type that Run:ai has and Rung does not measure."""
+Group = Mapping[str, str]
+NOT_GROUPED: Final[Sequence[Group]] = ()
+
+SAMPLES: Final = 20
+MOST_SAMPLES: Final = 1000
+LONGEST: Final = timedelta(days=400)
+"""Nothing older is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsQuery:
+    """Types in the order asked, and when."""
+
+    types: tuple[str, ...]
+    window: TimeWindow
+
+
+def parse_metrics_query(query: QueryDict, types: Collection[str]) -> MetricsQuery:
+    """`metricType`, `start`, `end` and `numberOfSamples`. Raises BadRequest at the parameter."""
+    chosen = parse_words(query, "metricType", types)
+    if not chosen:
+        raise BadRequest.at("/metricType", "required", "Name at least one metricType.", allowed=types)
+    start, end = time_in(query, "start"), time_in(query, "end")
+    if not start < end:
+        raise BadRequest.at("/end", "out_of_range", "end is after start.")
+    if end - start > LONGEST:
+        raise BadRequest.at("/start", "out_of_range", f"At most {LONGEST.days} days lie between start and end.")
+    return MetricsQuery(chosen, TimeWindow(start, end, number_in(query, "numberOfSamples", SAMPLES, 0, MOST_SAMPLES)))
+
+
+def parse_words(query: QueryDict, name: str, allowed: Collection[str], *, most: int | None = None) -> tuple[str, ...]:
+    """Known words of a comma list, each once, as they are spelled here. Names of enum members are understood."""
+    known = {_plain(word): word for word in allowed}
+    said = [each for each in ",".join(query.getlist(name)).split(",") if each]
+    found = tuple(dict.fromkeys(known.get(_plain(each.rpartition(".")[2]), "") for each in said))
+    if "" in found:
+        wrong = next(each for each in said if _plain(each.rpartition(".")[2]) not in known)
+        raise BadRequest.at(f"/{name}", "unknown", f"{wrong[:80]!r} is no {name} here.", allowed=allowed)
+    if most is not None and len(found) > most:
+        raise BadRequest.at(f"/{name}", "out_of_range", f"At most {most} of {name}.")
+    return found
+
+
+def _plain(word: str) -> str:
+    return word.replace("_", "").replace("-", "").lower()
+
+
+def parse_telemetry_type(query: QueryDict, types: Collection[str]) -> str:
+    """The one `telemetryType`. Raises BadRequest."""
+    found = parse_words(query, "telemetryType", types, most=1)
+    if not found:
+        raise BadRequest.at("/telemetryType", "required", "Name a telemetryType.", allowed=types)
+    return found[0]
+
+
+def parse_uuid(query: Mapping[str, str], name: str) -> UUID | None:
+    """An id of the query string, None when absent. Raises BadRequest."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        return UUID(text)
+    except ValueError:
+        raise BadRequest.at(f"/{name}", "not_an_id", f"{name} is an id.") from None
+
+
+def parse_key(query: Mapping[str, str], name: str) -> int | None:
+    """A numeric id of the query string, None when absent. Raises BadRequest."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    key = id_number(text)
+    if key is None:
+        raise BadRequest.at(f"/{name}", "not_an_id", f"{name} is an id.")
+    return key
+
+
+def metrics(
+    asked: MetricsQuery, types: Types, parts: Iterable[tuple[Sequence[Group], Sequence[SeriesPoint]]]
+) -> Response:
+    """One measurement per type and part. A part that says nothing of any type is left out where there are several."""
+    rows = [_measurement(name, types[name], groups, points) for groups, points in parts for name in asked.types]
+    told = [row for row in rows if row["values"] or not row.get("groups")]
+    told += [_measurement(name, None, (), ()) for name in asked.types if name not in {row["type"] for row in told}]
+    whole = all(types[name] is not None for name in asked.types)
+    return Response({"measurements": told}, status=200 if whole else 207)
+
+
+def _measurement(
+    name: str, reading: Reading | None, groups: Sequence[Group], points: Sequence[SeriesPoint]
+) -> dict[str, Any]:
+    read = [(point.at, reading(point.figures)) for point in points] if reading else []
+    values = [{"value": number_text(number), "timestamp": rfc3339(at)} for at, number in read if number is not None]
+    return {"type": name, "labels": None, "values": values, **({"groups": list(groups)} if groups else {})}
+
+
+def telemetry(name: str, values: Iterable[tuple[float, Sequence[Group]]]) -> Response:
+    """TelemetryResponse: as it is now."""
+    told = [{"value": number_text(number), "groups": list(groups)} for number, groups in values]
+    return Response({"type": name, "timestamp": rfc3339(timezone.now()), "values": told})
+
+
+def number_text(number: float) -> str:
+    """A number as text: plain, at most six places."""
+    text = f"{number:.6f}".rstrip("0").rstrip(".")
+    return "0" if text in {"", "-0"} else text
+
+
+def scaled(name: str, size: float = 1) -> Reading:
+    """The figure of that name in units of `size`."""
+
+    def read(figures: Mapping[str, float]) -> float | None:
+        return figures[name] / size if name in figures else None
+
+    return read
+
+
+class ValueSchema(serializers.Serializer[Any]):
+    """A number as text, and when."""
+
+    value = serializers.CharField()
+    timestamp = serializers.DateTimeField(allow_null=True)
+
+
+class GroupSchema(serializers.Serializer[Any]):
+    """What a number is of."""
+
+    key = serializers.CharField()
+    value = serializers.CharField()
+    name = serializers.CharField(required=False)
+
+
+class MeasurementSchema(serializers.Serializer[Any]):
+    """One type's numbers; none where Rung does not measure it."""
+
+    type = serializers.CharField()
+    labels = serializers.DictField(child=serializers.CharField(), allow_null=True)
+    values = ValueSchema(many=True)
+    groups = GroupSchema(many=True, required=False)
+
+
+class MetricsSchema(serializers.Serializer[Any]):
+    """Metrics."""
+
+    measurements = MeasurementSchema(many=True)
+
+
+class TelemetryValueSchema(serializers.Serializer[Any]):
+    """A number as text, and of what."""
+
+    value = serializers.CharField()
+    groups = GroupSchema(many=True)
+
+
+class TelemetrySchema(serializers.Serializer[Any]):
+    """Telemetry."""
+
+    type = serializers.CharField()
+    timestamp = serializers.DateTimeField()
+    values = TelemetryValueSchema(many=True)
+
+
+POOL: Final = OpenApiParameter("nodepoolName", str, description="Of this node pool only.")
+
+
+def metric_parameters(types: Collection[str], *more: OpenApiParameter) -> list[OpenApiParameter]:
+    """The query of a metrics route, for the OpenAPI document."""
+    return [
+        OpenApiParameter("metricType", str, required=True, description=f"Comma list of {', '.join(types)}."),
+        OpenApiParameter("start", datetime, required=True),
+        OpenApiParameter("end", datetime, required=True),
+        OpenApiParameter("numberOfSamples", int, description="0 to 1000, 20 when absent."),
+        *more,
+    ]
+
+
+def telemetry_parameters(
+    types: Collection[str], groups: Collection[str], *more: OpenApiParameter
+) -> list[OpenApiParameter]:
+    """The query of a telemetry route, for the OpenAPI document."""
+    return [
+        OpenApiParameter("telemetryType", str, required=True, enum=list(types)),
+        OpenApiParameter("groupBy", str, description=f"At most two of {', '.join(groups)}."),
+        *more,
+    ]

@@ -1,1 +1,0 @@
-"""Pages of the tenants' side: sign-in, projects, clusters and the audit trail."""

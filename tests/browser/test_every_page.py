@@ -1,0 +1,73 @@
+"""Every page, in both themes, narrow and wide: no axe finding, no foreign request, no complaint, no sideways scroll."""
+
+import os
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from tenants.access.models import User
+from tests.browser.conftest import Visit, Visitor, name_of
+
+LOOKS = [(theme, size) for theme in ("light", "dark") for size in ("wide", "narrow")]
+
+PATIENCE = 600  # all pages in all looks: a minute on two idle cores
+
+
+def findings(page: Page) -> list[str]:
+    """Rule and first element of everything axe finds."""
+    if page.evaluate("typeof axe === 'undefined'"):
+        page.evaluate(Axe().axe_script)
+    found = page.evaluate("axe.run({resultTypes: ['violations']}).then((said) => said.violations)")
+    return [
+        f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary'][:300]}" for each in found
+    ]
+
+
+@pytest.mark.timeout(PATIENCE)
+def test_is_accessible_quiet_and_asks_nobody_else(visit: Visitor, organisation: dict[str, str], admin: User) -> None:
+    _look_at(visit(admin), organisation)
+
+
+@pytest.mark.timeout(PATIENCE)
+def test_so_are_differences_runs_and_plain_clusters(visit: Visitor, estate: dict[str, str], admin: User) -> None:
+    _look_at(visit(admin), estate)
+
+
+@pytest.mark.parametrize(("theme", "size"), LOOKS, ids=[f"{theme} {size}" for theme, size in LOOKS])
+def test_signing_in_is_accessible(visit: Visitor, db: None, theme: str, size: str) -> None:
+    window = visit(None, theme=theme, size=size)
+    page = window.open("/login/")
+    picture(page, f"sign-in-{theme}-{size}")
+    assert findings(page) == []
+    assert window.foreign == []
+
+
+def _look_at(window: Visit, pages: dict[str, str]) -> None:
+    """Open page after page, and see each in every look; what is wrong is told by name.
+
+    A page is loaded in the look that the page before was seen in last: one in the first look, the next in the last.
+    """
+    wrong: dict[str, object] = {}
+    looks = list(LOOKS)
+    for name, address in pages.items():
+        page = window.open(address)
+        for theme, size in looks:
+            window.look(theme, size)
+            picture(page, f"{name_of(name)}-{theme}-{size}")
+            width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            if found := [*findings(page), *(["scrolls sideways"] if width > 0 else [])]:
+                wrong[f"{name}, {theme} {size}"] = found
+        if complaints := [said for said in window.complaints if "404" not in said or name != "absent"]:
+            wrong[name] = complaints
+        window.complaints.clear()
+        looks.reverse()
+    assert wrong == {}
+    assert window.foreign == []
+
+
+def picture(page: Page, name: str) -> None:
+    """Pictures are kept where `RUNG_PICTURES` says, for people to look at."""
+    if folder := os.environ.get("RUNG_PICTURES"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)

@@ -1,0 +1,112 @@
+"""What there is: the catalogue, quotas, lists and one workload in all its parts."""
+
+from typing import Any
+
+import pytest
+
+from clusters.backends.memory import MemoryGateway, forget_all, store_of
+from rung_cli.commands.logs import fresh
+from rung_cli.http.pagination import each as rows_of
+from rung_cli.session import Session
+from tenants.organisation.models import Project
+from tests.cli.conftest import Rung
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
+
+
+@pytest.fixture
+def running(llm_team: Project) -> Workload:
+    """A workload with a pod that speaks, and a history."""
+    forget_all()
+    made: Workload = WorkloadFactory.create(project=llm_team, name="finetune", phase=Phase.RUNNING)
+    pod = ObservedPodFactory.create(workload=made, name="finetune-0", namespace=llm_team.namespace)
+    store = store_of(str(llm_team.cluster_id))
+    gateway, metadata = MemoryGateway(store), {"name": pod.name, "namespace": llm_team.namespace}
+    gateway.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": llm_team.namespace}})
+    gateway.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+    store.logs[llm_team.namespace, pod.name] = [f"step {number}" for number in range(5)]
+    WorkloadEvent.objects.create(workload=made, at=made.created_at, type=EventType.PHASE, phase="Running")
+    return made
+
+
+def test_the_catalogue_is_a_table_a_list_of_names_or_what_the_portal_said(signed_in: Rung) -> None:
+    lines = signed_in("priorities").out.splitlines()
+    assert lines[0].split() == ["NAME", "VALUE", "ALONE", "MEANS", "SYNCED", "DESCRIPTION"]
+    assert lines[1].startswith("very-high      150  non-preemptible  ")
+    assert signed_in("priorities", "-o", "name").out.split()[-2:] == ["low", "very-low"]
+    assert signed_in("priorities", "-o", "json").data[0]["value"] == 150
+    assert "Training" in signed_in("types").out
+    assert signed_in("projects", "-o", "name").out == "llm-team\n"
+
+
+def test_quota_per_pool_in_the_unit_that_was_asked_for(signed_in: Rung) -> None:
+    (h100, _a100) = signed_in("quota", "-o", "json").data
+    assert [h100[name] for name in ("pool", "deserved", "limit", "allocated")] == ["h100", 4.0, 12.0, 0.0]
+    out = signed_in("quota").out
+    assert "In GPUs" in out
+    assert "h100" in out
+    assert h100["canStart"] == 12.0
+    assert h100["startable"] in " ".join(out.split())
+    assert "The project's limit is 12 GPUs, 0 in use." in h100["startable"]
+    assert signed_in("quota", "--resource", "cpu", "-A").code == 0
+
+
+def test_lists_filter_and_say_when_there_is_more(signed_in: Rung, running: Workload, vision_team: Project) -> None:
+    WorkloadFactory.create(project=running.project, name="waits")
+    WorkloadFactory.create(project=vision_team, name="foreign")
+    assert signed_in("list", "-o", "name").out == "llm-team/waits\nllm-team/finetune\n"
+    assert signed_in("list", "--phase", "Running", "-o", "name").out == "llm-team/finetune\n"
+    assert signed_in("list", "--sort", "name", "--limit", "1", "-o", "name").out == "llm-team/finetune\n"
+    assert signed_in("list", "--search", "nothing").out == "No workloads.\n"
+    header, *rows = signed_in("list").out.splitlines()
+    assert header.split() == ["NAME", "PROJECT", "TYPE", "PHASE", "PRIORITY", "EVICTABLE", "GPUS", "POOL", "BY", "AGE"]
+    assert [row.split()[0] for row in rows] == ["waits", "finetune"]
+    assert all(row == row.rstrip() for row in rows)
+
+
+def test_a_project_or_phase_that_is_not_there_is_an_error_with_the_nearest_name(
+    signed_in: Rung, running: Workload
+) -> None:
+    for flags, nearest in ((("-p", "llm-taem"), "llm-team"), (("--phase", "runing"), "Running")):
+        ended = signed_in("list", *flags)
+        assert ended.code != 0
+        assert ended.out == ""
+        assert f"The nearest is '{nearest}'." in ended.err
+
+
+def test_pages_of_a_real_portal_follow_each_other_to_the_end(signed_in: Rung, llm_team: Project) -> None:
+    WorkloadFactory.create_batch(5, project=llm_team)
+    held = Session()
+    api = held.api
+    found = [each["id"] for each in rows_of(api, "v1/workloads", "workloads", query={}, size=2)]
+    assert (len(found), len(set(found))) == (5, 5)
+    assert len(list(rows_of(api, "v1/workloads", "workloads", query={"sortBy": "completedAt"}, size=2))) == 5
+    held.close()
+
+
+def test_one_workload_by_name_by_project_and_name_or_by_id(signed_in: Rung, running: Workload) -> None:
+    for name in ("finetune", "llm-team/finetune", str(running.pk)):
+        assert signed_in("describe", name, "-o", "json").data["id"] == str(running.pk)
+    out = signed_in("describe", "finetune").out
+    for part in ("llm-team/finetune", "Running since", "low 40 (the type's default)", "finetune-0", "node-000"):
+        assert part in out
+    assert signed_in("describe", "other").code == 1
+    assert "Running" in signed_in("events", "finetune").out
+
+
+def test_logs_whole_in_part_and_until_the_end(signed_in: Rung, running: Workload) -> None:
+    assert signed_in("logs", "finetune").out.splitlines() == [f"step {number}" for number in range(5)]
+    last = signed_in("logs", "finetune", "--tail", "2")
+    assert (last.out, "Earlier lines" in last.err) == ("step 3\nstep 4\n", True)
+    assert signed_in("logs", "finetune", "--pod", "other").code == 1
+    Workload.objects.filter(pk=running.pk).update(phase=Phase.COMPLETED)
+    assert signed_in("logs", "-f", "finetune").out.splitlines()[-1] == "step 4"
+
+
+def test_what_is_new_in_a_log_is_found_also_when_its_begin_is_lost() -> None:
+    said: list[Any] = [str(number) for number in range(100)]
+    assert fresh([], said) == said
+    assert fresh(said[:50], said) == said[50:]
+    assert fresh(said[:50], said[40:]) == said[50:]
+    assert fresh(said, said) == []
+    assert fresh(["gone"], said) == said

@@ -1,0 +1,77 @@
+"""Submitting and asking first: manifests, several of them, refusals with the field, and one submission per key."""
+
+from pathlib import Path
+
+from rung_cli.commands.submission_output import SOURCES
+from tests.cli.conftest import Rung, job
+from workloads.dictionary.rules.resolution import Source
+from workloads.state.models import Workload
+
+
+def names() -> set[str]:
+    return set(Workload.objects.values_list("name", flat=True))
+
+
+def test_a_manifest_is_submitted_from_a_file_and_from_stdin(signed_in: Rung, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(job("from-file"))
+    ended = signed_in("submit", "-f", str(file), "--priority", "high")
+    assert ended.code == 0, ended.err
+    assert "Submitted llm-team/from-file" in ended.out
+    assert "Priority        high" in ended.out
+    assert "(chosen)" in ended.out
+    assert signed_in("submit", "-f", "-", "-o", "name", stdin=job("piped")).out == "llm-team/piped\n"
+    assert names() == {"from-file", "piped"}
+
+
+def test_every_source_of_a_value_has_its_words() -> None:
+    assert set(SOURCES) == set(Source)
+
+
+def test_several_manifests_are_all_good_or_none_is_submitted(signed_in: Rung) -> None:
+    bad = job("two").replace("restartPolicy", "hostNetwork")
+    ended = signed_in("submit", "-f", "-", stdin=f"# first\n---\n{job('one')}---\n{bad}")
+    assert ended.code == 1
+    assert "stdin, document 2" in ended.err
+    assert "line 23, /spec/template/spec/hostNetwork" in ended.err
+    assert names() == set()
+    assert signed_in("submit", "-f", "-", stdin=f"{job('one')}---\n{job('two')}").code == 0
+    assert names() == {"one", "two"}
+
+
+def test_flags_make_a_native_workload_after_its_rehearsal(signed_in: Rung) -> None:
+    asked = ("submit", "train", "-i", "docker.io/a/b:1", "-g", "2", "--priority", "high")
+    rehearsed = signed_in(*asked, "--dry-run", "--", "python", "train.py")
+    assert rehearsed.code == 0, rehearsed.err
+    assert rehearsed.out.startswith("Would submit llm-team/train\n  Priority        high             (chosen)\n")
+    assert "If submitted now: Starts now in h100" in rehearsed.out
+    assert names() == set()
+    assert signed_in(*asked, "--", "python", "train.py").code == 0
+    made = Workload.objects.get()
+    assert (made.name, made.type.name, made.gpu_milli, made.priority.name) == ("train", "Training", 2000, "high")
+    refused = signed_in("submit", "train", "-i", "docker.io/a/b:1", "--priority", "urgent")
+    assert (refused.code, "--priority: " in refused.err) == (1, True)
+
+
+def test_a_run_of_a_pipeline_that_is_repeated_submits_once(signed_in: Rung) -> None:
+    first, again = (
+        signed_in("submit", "-f", "-", "--idempotency-key", "build-17", "-o", "json", stdin=job("once")).data
+        for _ in range(2)
+    )
+    assert first["metadata"]["id"] == again["metadata"]["id"]
+    assert names() == {"once"}
+
+
+def test_an_explanation_names_sources_and_what_is_not_used_and_submits_nothing(signed_in: Rung) -> None:
+    labelled = job("asked").replace("name: asked", "name: asked\n  labels: {priorityClassName: low}")
+    ended = signed_in("explain", "-", "--priority", "high", stdin=labelled)
+    assert ended.code == 0, ended.err
+    assert "Priority        high 125         (chosen)" in ended.out
+    assert "Preemptibility  non-preemptible  (follows from the priority: 100 or more is non-preemptible)" in ended.out
+    assert "Not used: priority low of label; the explicit said high." in ended.out
+    assert "If submitted now: Starts now in h100" in ended.out
+    assert "An estimate: the model of" in ended.out
+    both = signed_in("explain", "-", "-o", "json", stdin=f"{job('one')}---\n{job('two')}").data
+    assert [each["name"] for each in both] == ["one", "two"]
+    assert signed_in("explain", "-", stdin=job("bad").replace("restartPolicy", "hostNetwork")).code == 1
+    assert names() == set()

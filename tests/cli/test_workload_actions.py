@@ -1,0 +1,102 @@
+"""What is done to workloads: stopped, resumed, deleted, copied, waited for."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tenants.organisation.models import Project
+from tests.cli.conftest import Rung, job
+from tests.factories.workloads import WorkloadFactory
+from workloads.state.models import Phase, Workload
+
+
+@pytest.fixture
+def submitted(signed_in: Rung) -> Callable[[str], Workload]:
+    """Submits through the command."""
+
+    def submit(name: str) -> Workload:
+        assert signed_in("submit", "-f", "-", stdin=job(name)).code == 0
+        return Workload.objects.get(name=name)
+
+    return submit
+
+
+def test_suspend_resume_and_delete_by_name(signed_in: Rung, submitted: Callable[[str], Workload]) -> None:
+    first, second = submitted("first"), submitted("second")
+    assert signed_in("suspend", "first", "-o", "name").out == "llm-team/first\n"
+    again = signed_in("suspend", "first", str(second.pk))
+    assert again.code == 0
+    assert "llm-team/first   Nothing to do: it is Stopping." in again.out
+    assert "llm-team/second  Suspending it." in again.out
+    assert signed_in("resume", "first").code == 0
+    assert signed_in("delete", "first", "llm-team/second", "--yes").code == 0
+    phases = Workload.objects.filter(pk__in=[first.pk, second.pk]).values_list("phase", flat=True)
+    assert set(phases) == {Phase.DELETING}
+
+
+def test_what_failed_to_apply_is_listed_and_retried_by_name(
+    signed_in: Rung, submitted: Callable[[str], Workload]
+) -> None:
+    made, _fine = submitted("refused"), submitted("fine")
+    Workload.objects.filter(pk=made.pk).update(phase=Phase.FAILED, apply_error="Invalid value")
+    assert signed_in("list", "--failed-to-apply", "-o", "name").out == "llm-team/refused\n"
+    again = signed_in("retry", "refused", "fine")
+    assert again.code == 1
+    assert "1 of 2 refused: fine is Creating" in again.err
+    assert "llm-team/refused  Retrying it." in again.out
+    made.refresh_from_db()
+    assert made.phase == Phase.CREATING
+
+
+def test_deleting_asks_on_a_terminal_and_does_nothing_in_a_script(
+    signed_in: Rung, submitted: Callable[[str], Workload]
+) -> None:
+    submitted("kept")
+    assert signed_in("delete", "kept").code == 64
+    ended = signed_in("delete", "kept", stdin="n\n", terminal=True)
+    assert (ended.code, "llm-team/kept" in ended.err) == (1, True)
+    assert Workload.objects.get(name="kept").phase != Phase.DELETING
+    assert signed_in("delete", "kept", stdin="y\n", terminal=True).code == 0
+
+
+def test_nothing_is_done_when_one_name_is_wrong(signed_in: Rung, submitted: Callable[[str], Workload]) -> None:
+    submitted("right")
+    assert signed_in("suspend", "right", "wrong").code == 1
+    assert Workload.objects.get(name="right").phase != Phase.STOPPING
+
+
+def test_a_copy_is_rehearsed_and_made(signed_in: Rung, submitted: Callable[[str], Workload]) -> None:
+    submitted("original")
+    assert "Would submit llm-team/other" in signed_in("clone", "original", "--name", "other", "--dry-run").out
+    assert not Workload.objects.filter(name="other").exists()
+    ended = signed_in("clone", "original", "--name", "other", "--priority", "low")
+    assert "Submitted llm-team/other" in ended.out
+    assert Workload.objects.get(name="other").priority.name == "low"
+    assert signed_in("clone", "original", "--priority", "urgent").code == 1
+
+
+ENDINGS = [
+    (Phase.RUNNING, "running", 0),
+    (Phase.COMPLETED, "running", 0),
+    (Phase.COMPLETED, "completed", 0),
+    (Phase.FAILED, "completed", 1),
+    (Phase.FAILED, "failed", 0),
+    (Phase.PENDING, "phase=pending", 0),
+    (Phase.PENDING, "running", 5),
+    (Phase.COMPLETED, "phase=Running", 1),
+    (Phase.RUNNING, "deleted", 5),
+]
+
+
+def test_waiting_ends_with_the_code_that_the_phase_means(signed_in: Rung, llm_team: Project) -> None:
+    made = WorkloadFactory.create(project=llm_team, name="watched")
+    for phase, until, code in ENDINGS:
+        Workload.objects.filter(pk=made.pk).update(phase=phase)
+        ended = signed_in("wait", "watched", "--for", until, "--timeout", "0")
+        assert (ended.code, phase, until) == (code, phase, until), ended.err
+        assert f"llm-team/watched: {phase}" in ended.err
+
+
+def test_who_is_not_there_need_not_be_waited_for_to_go(signed_in: Rung) -> None:
+    assert signed_in("wait", "nobody", "--for", "deleted").code == 0
+    assert signed_in("wait", "nobody", "--for", "running").code == 1

@@ -1,0 +1,111 @@
+"""What a scheduler is configured to do is kept with its cluster: read, read again, and forgotten."""
+
+from typing import Final
+
+import pytest
+
+from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
+from clusters.connection.services.scheduler_config import guarantees_on, missing_causes
+from clusters.flavours.volcano.config import CONF, KEY, NO_PREEMPT, UNREAD
+from clusters.inventory.models import Cluster
+from clusters.ports.errors import ClusterError, ClusterUnreachable, NotAuthorized
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.sync.services.reconcile import reconcile
+from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
+from portal.kit.security.actors import SYSTEM
+from scheduling.model.decisions import Cause
+from tests.clusters.specs import Wanted
+from tests.factories.clusters import build_cluster
+
+BOTH: Final = frozenset({Cause.PREEMPT, Cause.RECLAIM})
+ALL: Final = "allocate, preempt, reclaim, backfill"
+
+
+@pytest.fixture
+def volcano(db: None, wanted: Wanted) -> Cluster:
+    """A Volcano cluster in memory that nobody has looked at."""
+    return build_cluster(name="vulcan", flavour="volcano")
+
+
+def say(store: MemoryStore, actions: str) -> None:
+    """Write Volcano's configuration there."""
+    gateway = MemoryGateway(store)
+    data = {KEY: f'actions: "{actions}"\ntiers: [{{plugins: [{{name: priority}}]}}]\n'}
+    if found := gateway.get(CONF):
+        gateway.update({**found, "data": data}, observed=found)
+        return
+    metadata = {"name": CONF.name, "namespace": CONF.namespace}
+    gateway.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONF.namespace}})
+    gateway.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+def seen(cluster: Cluster) -> Cluster:
+    """The row after everything was looked at."""
+    Cluster.objects.filter(pk=cluster.pk).update(resync_due_at=None)
+    reconcile(Cluster.objects.get(pk=cluster.pk))
+    return Cluster.objects.get(pk=cluster.pk)
+
+
+def test_it_is_as_shipped_until_a_reconcile_has_read_it(volcano: Cluster) -> None:
+    say(store_of(str(volcano.pk)), ALL)
+    assert missing_causes(volcano) == BOTH
+    assert "Assumed" in next(each.explanation for each in guarantees_on(volcano))
+    assert missing_causes(seen(volcano)) == frozenset()
+
+
+def test_a_change_is_seen_by_the_next_full_look_and_what_is_gone_is_assumed_again(volcano: Cluster) -> None:
+    store = store_of(str(volcano.pk))
+    say(store, ALL)
+    seen(volcano)
+    say(store, "allocate, preempt")
+    assert missing_causes(seen(volcano)) == {Cause.RECLAIM}
+    MemoryGateway(store).delete(CONF)
+    assert seen(volcano).configured == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        pytest.param(ClusterUnreachable("no route"), frozenset(), id="what does not answer has said nothing else"),
+        pytest.param(NotAuthorized("configmaps"), BOTH, id="what refuses may have been changed unseen"),
+    ],
+)
+def test_a_cluster_that_does_not_let_it_be_read(
+    volcano: Cluster, monkeypatch: pytest.MonkeyPatch, error: ClusterError, left: frozenset[str]
+) -> None:
+    say(store_of(str(volcano.pk)), ALL)
+    seen(volcano)
+    real = MemoryGateway.get
+
+    def get(self: MemoryGateway, ref: ObjectRef) -> Manifest | None:
+        if ref == CONF:
+            raise error
+        return real(self, ref)
+
+    monkeypatch.setattr(MemoryGateway, "get", get)
+    after = seen(volcano)
+    assert missing_causes(after) == left
+    assert after.synced_at is not None
+
+
+def test_another_scheduler_knows_nothing_of_it(volcano: Cluster) -> None:
+    say(store_of(str(volcano.pk)), ALL)
+    before = seen(volcano)
+    assert before.configured
+    plan = plan_switch(cluster=before, flavour="kai")
+    switch_flavour(cluster=before, flavour="kai", generation=plan.generation, actor=SYSTEM)
+    after = Cluster.objects.get(pk=volcano.pk)
+    assert (after.configured, missing_causes(after)) == ({}, frozenset())
+    assert list(guarantees_on(after))
+
+
+def test_a_plan_of_a_switch_promises_what_the_configuration_there_keeps(cluster: Cluster, wanted: Wanted) -> None:
+    unread = plan_switch(cluster=cluster, flavour="volcano")
+    say(store_of(str(cluster.pk)), "allocate, reclaim")
+    read = plan_switch(cluster=cluster, flavour="volcano")
+    assert unread.hindrances.warnings == (UNREAD,)
+    assert NO_PREEMPT in read.hindrances.warnings
+    told = {each.after.code: each.after.explanation for each in read.promises}
+    assert "Without the action preempt" in told["priority_inside_project"]
+    assumed = {each.after.code: each.after.explanation for each in unread.promises}
+    assert assumed["priority_inside_project"].startswith("Assumed")

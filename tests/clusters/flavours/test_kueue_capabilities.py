@@ -1,0 +1,154 @@
+"""Kueue's own configuration: which kinds it manages, and what is said where it cannot be read."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from clusters.flavours.kueue.capabilities import (
+    FAIR,
+    GUARANTEES,
+    IMPATIENT,
+    INTEGRATIONS,
+    KEY,
+    NARROWED,
+    OTHERWISE,
+    UNREAD,
+    admin_warnings,
+    facts_of,
+    forecast_warnings,
+    guarantees_of,
+    kind_warnings,
+    of_everything,
+    unmanaged,
+)
+from clusters.flavours.kueue.flavour import Kueue
+from clusters.ports.flavour import Facts
+from clusters.ports.gateway import Manifest
+from scheduling.model.decisions import OutcomeKind
+
+V1BETA1, V1BETA2 = "config.kueue.x-k8s.io/v1beta1", "config.kueue.x-k8s.io/v1beta2"
+SHIPPED = (
+    *("batch/job", "kubeflow.org/mpijob", "ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice"),
+    *("jobset.x-k8s.io/jobset", "workload.codeflare.dev/appwrapper", "trainer.kubeflow.org/trainjob"),
+    *("pod", "deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"),
+)
+
+
+def config_map(**fields: Any) -> Manifest:
+    text = yaml.safe_dump({"apiVersion": V1BETA2, "kind": "Configuration", **fields})
+    return {"data": {KEY: text}}
+
+
+def configured(*frameworks: str, **fields: Any) -> Facts:
+    return facts_of(config_map(integrations={"frameworks": list(frameworks)}, **fields))
+
+
+def test_a_kind_whose_integration_is_off_would_run_outside_every_quota() -> None:
+    jobs = configured("batch/job", "jobset.x-k8s.io/jobset")
+    assert [kind for kind in ("Job", "CronJob", "JobSet") if unmanaged(jobs, kind)] == []
+    assert unmanaged(jobs, "Deployment") == (
+        "the integration deployment is off in Kueue's configuration, so a Deployment would run outside every quota. A "
+        "platform admin can switch it on (ConfigMap kueue-system/kueue-manager-config, controller_manager_config.yaml)"
+    )
+    assert "the integration pod is off" in unmanaged(jobs, "Workflow"), "its pods would have to be queued one by one"
+
+
+def test_as_shipped_most_of_kubeflow_is_off() -> None:
+    kinds = ("PyTorchJob", "TFJob", "MPIJob", "Deployment", "Pod", "Workflow")
+    assert [kind for kind in kinds if unmanaged(configured(*SHIPPED), kind)] == ["PyTorchJob", "TFJob"]
+
+
+def test_pods_that_a_deployment_brings_along_are_no_bare_pods() -> None:
+    facts = configured("deployment")
+    assert unmanaged(facts, "Deployment") == ""
+    assert unmanaged(facts, "Pod")
+
+
+def test_what_another_controller_manages_for_kueue_is_managed() -> None:
+    named = {"frameworks": ["batch/job"], "externalFrameworks": ["PipelineRun.v1.tekton.dev"]}
+    facts = facts_of(config_map(integrations=named))
+    assert unmanaged(facts, "PipelineRun") == ""
+    assert unmanaged(facts, "TaskRun")
+
+
+@pytest.mark.parametrize("integrations", [{}, None, {"frameworks": []}, {"frameworks": "all"}, ["batch/job"]])
+def test_where_it_names_nothing_it_manages_jobs_alone(integrations: object) -> None:
+    facts = facts_of(config_map(integrations=integrations))
+    assert facts["integrations"] == ["batch/job"]
+
+
+def test_admins_are_warned_of_what_is_off() -> None:
+    (said,) = admin_warnings(configured(*(each for each in INTEGRATIONS if each != "deployment")))
+    assert "leaves out integrations (deployment): Rung refuses workloads of the kinds Deployment." in said
+    (said,) = admin_warnings(configured(*(each for each in INTEGRATIONS if each != "pod")))
+    assert "Pod, all that Kueue does not know" in said
+    assert admin_warnings(configured(*INTEGRATIONS)) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        pytest.param({"fairSharing": {"preemptionStrategies": []}}, (FAIR,), id="fair sharing"),
+        pytest.param({"fairSharing": {"enable": False}}, (), id="fair sharing, off"),
+        pytest.param({"apiVersion": V1BETA1, "fairSharing": {}}, (), id="fair sharing, off by default"),
+        pytest.param({"apiVersion": V1BETA1, "fairSharing": {"enable": True}}, (FAIR,), id="fair sharing, on"),
+        pytest.param({"waitForPodsReady": {"timeout": "5m"}}, (IMPATIENT,), id="no patience with pods"),
+        pytest.param({"managedJobsNamespaceSelector": {"matchLabels": {"a": "b"}}}, (NARROWED,), id="some namespaces"),
+        pytest.param({"managedJobsNamespaceSelector": {"matchExpressions": 7}}, (NARROWED,), id="no selector at all"),
+    ],
+)
+def test_admins_are_warned_of_what_the_model_leaves_out(fields: dict[str, Any], said: tuple[str, ...]) -> None:
+    assert admin_warnings(configured(*INTEGRATIONS, **fields)) == said
+
+
+def test_a_selector_that_spares_the_systems_namespaces_leaves_out_no_project() -> None:
+    key, values = "kubernetes.io/metadata.name", ["kube-system", "kueue-system"]
+    usual = {"matchExpressions": [{"key": key, "operator": "NotIn", "values": values}]}
+    assert admin_warnings(configured(*INTEGRATIONS, managedJobsNamespaceSelector=usual)) == ()
+    usual["matchExpressions"][0]["values"] = [*values, "runai-vision"]
+    assert admin_warnings(configured(*INTEGRATIONS, managedJobsNamespaceSelector=usual)) == (NARROWED,)
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.PENDING, OutcomeKind.PREEMPTS, OutcomeKind.RECLAIMS])
+def test_under_fair_sharing_a_forecast_that_needs_victims_says_what_it_leaves_out(kind: OutcomeKind) -> None:
+    fair = configured(*INTEGRATIONS, fairSharing={})
+    assert (forecast_warnings(fair, kind), forecast_warnings(fair, OutcomeKind.PLACED)) == ((OTHERWISE,), ())
+    assert forecast_warnings(configured(*INTEGRATIONS), kind) == ()
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        {},
+        {"data": None},
+        {"data": {KEY: 7}},
+        {"data": {KEY: ""}},
+        {"data": {KEY: "a: &x [*x]"}},
+        {"data": {KEY: "- a"}},
+        {"data": {KEY: "kind: Deployment"}},
+        {"data": {KEY: "x" * 300_000}},
+    ],
+)
+def test_what_cannot_be_read_is_not_known_and_nothing_is_refused(found: Manifest | None) -> None:
+    facts = facts_of(found)
+    assert (facts, unmanaged(facts, "Deployment"), admin_warnings(facts)) == ({}, "", (UNREAD,))
+    (said,) = kind_warnings(facts, "Deployment")
+    assert said.startswith("It is assumed that Kueue manages a Deployment: its configuration is not known.")
+    kept = {each.code: each for each in guarantees_of(facts)}
+    assert kept["quota_per_node_pool"].enforced == "partly"
+    assert "is not known" in kept["quota_per_node_pool"].explanation
+
+
+def test_quotas_are_enforced_as_far_as_kinds_are_managed() -> None:
+    assert guarantees_of(facts_of(of_everything())) == GUARANTEES
+    kept = {each.code: each for each in guarantees_of(configured("batch/job"))}
+    assert kept["department_limit"].enforced == "partly"
+    assert "Deployment" in kept["department_limit"].explanation
+
+
+def test_the_account_may_read_that_one_object() -> None:
+    by = Kueue().traits.configuration
+    assert by is not None
+    assert (by.ref.kind.plural, by.ref.namespace, by.ref.name) == ("configmaps", "kueue-system", "kueue-manager-config")

@@ -1,0 +1,234 @@
+"""Clusters: figures with their age, per-object outcomes, drift side by side, and a reconcile on request."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from clusters.inventory.models import Cluster, Node
+from clusters.sync.models import Drift, SyncOutcome, SyncRun
+from portal.audit.models import AuditRecord
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tests.factories.clusters import ClusterFactory, NodeFactory
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
+
+
+def words(client: Client, page: str) -> str:
+    answer = client.get(page)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+@pytest.fixture
+def run(cluster: Cluster) -> SyncRun:
+    """A run with one object written and one in conflict."""
+    now = timezone.now()
+    run = SyncRun.objects.create(
+        cluster=cluster, state="partial", started_at=now, heartbeat_at=now, listed=9, written=1, failed=1
+    )
+    SyncOutcome.objects.create(
+        run=run, action="update", kind="Queue", name="a", ok=True, changes=[["/spec/priority", 100, 60]]
+    )
+    SyncOutcome.objects.create(
+        run=run, action="conflict", kind="PriorityClass", name="high", ok=False, code="object_conflict"
+    )
+    return run
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(5, "age-fresh"), (45, "stale: 45 s ago"), (400, "not current: 6 m 40 s ago")],
+    ids=["fresh", "amber", "not current"],
+)
+def test_staleness_is_shown(client_of: Clients, alice: User, cluster: Cluster, seconds: int, said: str) -> None:
+    for page in ("/clusters/", "/clusters/lab/", "/projects/llm-team/"):
+        Cluster.objects.update(observed_at=timezone.now() - timedelta(seconds=seconds))
+        assert said in words(client_of(alice), page)
+
+
+def test_numbers_of_a_simulated_cluster_say_so(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    for page in ("/", "/clusters/", "/clusters/lab/", "/projects/", "/projects/llm-team/"):
+        assert "simulated" in words(client_of(alice), page)
+
+
+def test_free_gpus_and_the_largest_pod_per_pool(client_of: Clients, alice: User, llm_team: Project) -> None:
+    node = Node.objects.filter(pool__name="h100").first()
+    assert node is not None
+    ObservedPodFactory(workload=WorkloadFactory(project=llm_team), node_name=node.name, gpu_milli=3000)
+    text = words(client_of(alice), "/clusters/lab/")
+    assert "13 of 16 GPUs free on 2 nodes." in text
+    assert "The largest pod that can start now: 8 GPUs." in text
+    assert text.count('class="cell cell-used" x="') - 1 == 3  # one more stands in the legend
+
+
+def test_a_run_tells_what_happened_to_each_object(client_of: Clients, alice: User, run: SyncRun) -> None:
+    text = words(client_of(alice), "/clusters/lab/?tab=sync")
+    assert "objects: 9 listed, 1 written, 1 failed" in text
+    assert "/spec/priority: 100 → 60" in text
+    assert "object_conflict" in text
+
+
+def test_drift_stands_side_by_side(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    Drift.objects.create(
+        cluster=cluster,
+        category="changed",
+        kind="Queue",
+        name="a",
+        changes=[["/spec/x", None, 24]],
+        seen_at=timezone.now(),
+    )
+    text = words(client_of(alice), "/clusters/lab/?tab=drift")
+    assert "absent</pre>" in text
+    assert "24</pre>" in text
+    assert "1 difference" in words(client_of(alice), "/clusters/")
+
+
+def test_what_the_scheduler_cannot_enforce_comes_with_a_remedy(client_of: Clients, alice: User) -> None:
+    ClusterFactory(name="plain", flavour="kube")
+    text = words(client_of(alice), "/clusters/plain/?tab=promises")
+    assert "not enforced" in text
+    assert "What to do:" in text
+
+
+def test_reconcile_now_makes_it_due_and_is_audited(client_of: Clients, admin: User, cluster: Cluster) -> None:
+    client = client_of(admin)
+    assert client.post("/clusters/lab/reconcile/")["Location"] == "/clusters/lab/?tab=sync"
+    cluster.refresh_from_db()
+    assert cluster.sync_due_at is not None
+    assert AuditRecord.objects.filter(action="cluster.reconcile", actor_name="admin").exists()
+    assert "Asked for a reconcile of lab." in words(client, "/clusters/lab/")
+
+
+def test_others_may_look_but_not_reconcile(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    client = client_of(alice)
+    assert "Reconcile now" not in words(client, "/clusters/lab/")
+    assert client.post("/clusters/lab/reconcile/").status_code == 403
+    assert client.post("/clusters/no-such/reconcile/").status_code in {403, 404}
+
+
+def test_a_paused_cluster_refuses_with_its_reason(client_of: Clients, admin: User, cluster: Cluster) -> None:
+    Cluster.objects.update(state="paused", paused_reason="Another cluster answers there.")
+    answer = client_of(admin).post("/clusters/lab/reconcile/")
+    assert answer.status_code == 409
+    assert "Another cluster answers there." in answer.content.decode()
+
+
+@pytest.mark.parametrize("tab", ["nodes", "sync", "drift", "promises"])
+def test_t57_what_a_cluster_is_called_and_says_is_text(client_of: Clients, alice: User, run: SyncRun, tab: str) -> None:
+    evil = "<script>alert(1)</script>"
+    Node.objects.filter(pool__name="h100").update(gpu_type=evil)
+    SyncOutcome.objects.update(message=evil, changes=[[evil, evil, {"a": evil}]])
+    Drift.objects.create(
+        cluster=run.cluster,
+        category="extra",
+        kind=evil,
+        name=evil,
+        message=evil,
+        changes=[[evil, evil, 1]],
+        seen_at=timezone.now(),
+    )
+    text = words(client_of(alice), f"/clusters/lab/?tab={tab}")
+    assert "<script>alert" not in text
+    if tab != "promises":
+        assert "&lt;script&gt;alert(1)" in text
+
+
+@pytest.mark.parametrize("page", ["/clusters/", "/clusters/lab/", "/clusters/lab/?tab=sync"])
+def test_more_of_everything_costs_no_more_queries(
+    client_of: Clients, alice: User, run: SyncRun, cluster: Cluster, page: str
+) -> None:
+    client = client_of(alice)
+    counts = []
+    for more in (1, 6):
+        NodeFactory.create_batch(more, pool=cluster.node_pools.get(name="h100"))
+        ClusterFactory.create_batch(more)
+        now = timezone.now()
+        for _ in range(more):
+            extra = SyncRun.objects.create(cluster=cluster, state="succeeded", started_at=now, heartbeat_at=now)
+            SyncOutcome.objects.create(run=extra, action="create", kind="Queue", name="b", ok=True)
+        with CaptureQueriesContext(connection) as queries:
+            client.get(page)
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+def test_an_admin_chooses_the_pod_security_of_a_cluster(
+    client_of: Clients, admin: User, alice: User, cluster: Cluster
+) -> None:
+    where = "/clusters/lab/pod-security/"
+    assert client_of(alice).post(where, {"level": "baseline"}).status_code == 403
+    assert client_of(admin).post(where, {"level": "privileged"}).status_code == 422
+    before = cluster.generation
+    assert client_of(admin).post(where, {"level": "baseline"})["Location"] == "/clusters/lab/?tab=promises"
+    cluster.refresh_from_db()
+    assert (cluster.pod_security, cluster.generation) == ("baseline", before + 1)
+    assert AuditRecord.objects.get(action="cluster.pod_security").detail["after"] == "baseline"
+    assert "Images may start as root" in words(client_of(alice), "/clusters/lab/?tab=promises")
+
+
+def test_what_each_scheduler_does_not_enforce_is_told_where_one_is_chosen(client_of: Clients, admin: User) -> None:
+    text = words(client_of(admin), "/connect-cluster/")
+    assert "What kube-scheduler does not enforce" in text
+    assert "even very-low (25) evicts it, in any namespace" in text
+
+
+@pytest.mark.parametrize(
+    ("configured", "said", "not_said"),
+    [
+        ({}, ("say what they assume", "Assumed, since its configuration could not be read"), "has all that"),
+        (
+            {"actions": ["allocate"], "plugins": {"priority": {}, "gang": {"enablePreemptable": False}}},
+            (
+                "go by what it said last",
+                "has no action reclaim",
+                "Without the action preempt",
+                "has no plugin capacity",
+            ),
+            "Assumed",
+        ),
+        (
+            {
+                "actions": ["allocate", "preempt", "reclaim"],
+                "plugins": {
+                    "priority": {},
+                    "gang": {"enablePreemptable": False},
+                    "capacity": {"enableHierarchy": True},
+                    "network-topology-aware": {},
+                },
+            },
+            ("It has all that Rung's words need.",),
+            "Without the action",
+        ),
+    ],
+    ids=["nobody could read it", "as shipped", "as it should be"],
+)
+def test_promises_are_those_of_the_configuration_there(
+    client_of: Clients, alice: User, cluster: Cluster, configured: dict[str, Any], said: tuple[str, ...], not_said: str
+) -> None:
+    Cluster.objects.update(flavour="volcano", configured=configured)
+    text = words(client_of(alice), "/clusters/lab/?tab=promises")
+    assert [each for each in said if each not in text] == []
+    assert not_said not in text
+
+
+def test_what_has_no_configuration_to_read_says_nothing_of_one(
+    client_of: Clients, alice: User, cluster: Cluster
+) -> None:
+    assert "The configuration of" not in words(client_of(alice), "/clusters/lab/?tab=promises")
+
+
+def test_pools_that_share_one_kai_scheduler_are_named_on_every_tab(
+    client_of: Clients, alice: User, cluster: Cluster
+) -> None:
+    Cluster.objects.update(flavour="kai", backend="kubernetes")
+    for tab in ("nodes", "promises"):
+        assert "One KAI Scheduler serves the node pools" in words(client_of(alice), f"/clusters/lab/?tab={tab}")

@@ -1,1 +1,0 @@
-"""Bad and good input through the one door."""

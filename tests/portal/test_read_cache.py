@@ -1,0 +1,113 @@
+"""Settings are read again by the request after any program has changed them, and not before."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Group
+from django.db import connection, models, transaction
+from django.utils import timezone
+
+from clusters.inventory.models import Cluster
+from portal.kit.db.read_cache import cached_read, cached_reads
+from portal.kit.models import SettingsVersion
+from tenants.access.models import AccessKey, Membership, ServiceAccount, User
+from tenants.quotas.models import DepartmentQuota, PriorityCap
+from tests.factories.tenants import (
+    AccessKeyFactory,
+    DepartmentQuotaFactory,
+    MembershipFactory,
+    ProjectQuotaFactory,
+    ServiceAccountFactory,
+)
+from tests.factories.workloads import PolicyFactory
+
+calls: list[str] = []
+
+
+@cached_read
+def read(key: str) -> int:
+    calls.append(key)
+    return len(calls)
+
+
+def read_in_a_request(key: str = "key") -> int:
+    with cached_reads():
+        assert read(key) == read(key)
+        return read(key)
+
+
+def version() -> object:
+    return SettingsVersion.objects.get().version
+
+
+def watched() -> Iterator[tuple[type[models.Model], str]]:
+    """Model and column of every update that counts."""
+    for app in apps.get_app_configs():
+        for name, fields in getattr(app, "cached", {}).items():
+            model = app.get_model(name)
+            for field in fields or [field.name for field in model._meta.concrete_fields]:
+                yield model, str(model._meta.get_field(field).column)
+
+
+@pytest.fixture
+def everything(postgres_db: str) -> None:
+    """A row in every table that is watched."""
+    project = ProjectQuotaFactory().project
+    DepartmentQuotaFactory(department=project.department)
+    PriorityCap.objects.create(project=project, priority="low", gpu_limit=1000)
+    MembershipFactory(project=project).user.groups.add(Group.objects.create(name="researchers"))
+    ServiceAccountFactory()
+    AccessKeyFactory()
+    PolicyFactory()
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("everything")
+def test_every_update_of_settings_changes_the_version() -> None:
+    for model, column in watched():
+        before = version()
+        with connection.cursor() as cursor:
+            cursor.execute(f'UPDATE {model._meta.db_table} SET "{column}" = "{column}"')
+        assert version() != before, f"{model.__name__}.{column}"
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("everything")
+def test_heartbeats_and_sign_ins_leave_the_version() -> None:
+    before = version()
+    Cluster.objects.update(observed_at=timezone.now(), generation=7)
+    for model in (ServiceAccount, AccessKey, User):
+        model._default_manager.update(last_login=timezone.now())
+    assert version() == before
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("everything")
+def test_a_version_that_was_rolled_back_never_returns() -> None:
+    before, seen = version(), set()
+    for _ in range(3):
+        with transaction.atomic():
+            DepartmentQuota.objects.update(gpu_deserved=1000)
+            seen.add(version())
+            transaction.set_rollback(True)
+    assert len(seen) == 3
+    assert version() == before
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("everything")
+def test_a_value_is_read_once_per_version() -> None:
+    first = read_in_a_request()
+    assert read_in_a_request() == first
+    DepartmentQuota.objects.update(gpu_deserved=1000)
+    second = read_in_a_request()
+    assert second != first
+    Membership.objects.all().delete()
+    assert read_in_a_request() not in {first, second}
+    assert read("key") != read("key")
+
+
+@pytest.mark.django_db
+def test_without_a_version_a_value_is_read_once_per_request() -> None:
+    assert read_in_a_request() != read_in_a_request()

@@ -1,0 +1,175 @@
+"""What a queue could start now, in closed form, and that every scheduler's rules say the same."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduling.forecast.cycle import Flavour, preview
+from scheduling.forecast.headroom import SHARING, Bound, Headroom, Headrooms, PoolCapacity, QueueHolding, Sharing
+from scheduling.model.decisions import Outcome, OutcomeKind
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import PodGroup, Queue, Snapshot, Strategy
+from scheduling.rules.kueue.quota import ENDLESS
+from scheduling.state.cluster_state import SchedulingState
+from scheduling.state.queue_usage import QueueUsageTracker
+from tests.builders import gang, queue
+from tests.scheduling import test_invariants
+from tests.scheduling.rules.kueue import test_invariants as test_kueue_invariants
+
+GPU = 1000
+FULL = PoolCapacity(0, 0)
+modest = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def of(
+    *queues: Queue, holds: dict[str, tuple[int, int]] | None = None, room: PoolCapacity = FULL, sharing: Sharing
+) -> Headroom:
+    """Headroom of the queue `mine`. holds: GPUs, and of them those that are never evicted."""
+    holdings = {name: QueueHolding(total * GPU, fixed * GPU) for name, (total, fixed) in (holds or {}).items()}
+    return Headrooms(queues, holdings, room, sharing=sharing).of("mine")
+
+
+def free(gpus: int, largest: int | None = None) -> PoolCapacity:
+    return PoolCapacity(gpus * GPU, (gpus if largest is None else largest) * GPU)
+
+
+def numbers(found: Headroom) -> tuple[float, ...]:
+    return tuple(each / GPU for each in (found.inside, found.over, found.largest, found.back))
+
+
+class TestWhatBinds:
+    """The smallest of the limits, what is lent and what is free."""
+
+    def test_free_gpus_are_split_at_the_deserved_quota(self) -> None:
+        found = of(queue("mine", deserved=4), room=free(12, 8), sharing=Sharing.RECLAIMED)
+        assert (numbers(found), found.bound, found.now) == ((4, 8, 8, 0), Bound.FREE, 12 * GPU)
+
+    def test_a_projects_limit_binds_though_gpus_are_free(self) -> None:
+        found = of(queue("mine", deserved=4, limit=6), holds={"mine": (6, 0)}, room=free(32), sharing=Sharing.TAKEN)
+        assert (numbers(found), found.bound) == ((0, 0, 0, 0), Bound.PROJECT_LIMIT)
+        assert (found.allowed, found.used) == (6 * GPU, 6 * GPU)
+
+    def test_a_departments_limit_counts_its_other_projects(self) -> None:
+        rows = queue("d", limit=8), queue("mine", "d", deserved=4), queue("other", "d")
+        found = of(*rows, holds={"other": (5, 0)}, room=free(32), sharing=Sharing.RECLAIMED)
+        assert (numbers(found), found.bound) == ((3, 0, 3, 1), Bound.DEPARTMENT_LIMIT)
+        assert (found.allowed, found.used) == (8 * GPU, 5 * GPU)
+
+    def test_what_is_lent_binds_though_gpus_are_free(self) -> None:
+        rows = queue("d", "root", deserved=8), queue("mine", "d", deserved=4), queue("other", "d", deserved=4)
+        found = of(*rows, holds={"other": (2, 0)}, room=free(32), sharing=Sharing.LENT)
+        assert (numbers(found), found.bound) == ((4, 2, 6, 0), Bound.LENDABLE)
+
+    def test_without_any_bound_of_quota_the_nodes_bind(self) -> None:
+        found = of(queue("mine", deserved=None), room=free(3), sharing=Sharing.LENT)
+        assert (numbers(found), found.bound) == ((3, 0, 3, 0), Bound.FREE)
+
+
+class TestWhatOthersCouldHaveToGiveBack:
+    """Only within quota, and only where the scheduler takes anything back."""
+
+    @pytest.mark.parametrize(
+        ("sharing", "back"),
+        [
+            pytest.param(Sharing.TAKEN, 0, id="nothing is taken back"),
+            pytest.param(Sharing.RECLAIMED, 3, id="what may be evicted"),
+            pytest.param(Sharing.RECLAIMED_BY_QUEUES, 3, id="the same by queues"),
+            pytest.param(Sharing.LENT, 4, id="whatever is lent"),
+        ],
+    )
+    def test_what_is_over_quota(self, sharing: Sharing, back: int) -> None:
+        rows = queue("mine", "root", deserved=4), queue("other", "root", deserved=2)
+        found = of(*rows, holds={"other": (6, 3)}, sharing=sharing)
+        assert numbers(found)[3] == back
+
+    def test_a_queue_over_its_own_quota_gives_itself_nothing(self) -> None:
+        found = of(queue("mine", deserved=2), holds={"mine": (4, 0)}, sharing=Sharing.RECLAIMED)
+        assert numbers(found)[3] == 0
+
+    def test_not_beyond_a_limit(self) -> None:
+        rows = queue("mine", deserved=4, limit=4), queue("other")
+        found = of(*rows, holds={"mine": (3, 0), "other": (8, 0)}, sharing=Sharing.RECLAIMED)
+        assert numbers(found)[3] == 1
+
+    def test_departments_are_compared_where_the_paths_part(self) -> None:
+        rows = (
+            queue("d1", deserved=4),
+            queue("mine", "d1", deserved=4),
+            queue("d2", deserved=4),
+            queue("rich", "d2", deserved=0),
+            queue("poor", "d2", deserved=4),
+        )
+        inside = of(*rows, holds={"rich": (4, 0)}, sharing=Sharing.RECLAIMED)
+        beyond = of(*rows, holds={"rich": (5, 0), "poor": (2, 0)}, sharing=Sharing.RECLAIMED)
+        by_queues = of(*rows, holds={"rich": (4, 0)}, sharing=Sharing.RECLAIMED_BY_QUEUES)
+        assert (numbers(inside)[3], numbers(beyond)[3], numbers(by_queues)[3]) == (0, 3, 4)
+
+    def test_a_departments_limit_does_not_keep_a_project_from_what_its_sibling_borrows(self) -> None:
+        rows = queue("d", "root", deserved=4, limit=4), queue("mine", "d", deserved=4), queue("other", "d")
+        found = of(*rows, holds={"other": (4, 0)}, room=free(8), sharing=Sharing.LENT)
+        assert (numbers(found), found.bound) == ((0, 0, 0, 4), Bound.DEPARTMENT_LIMIT)
+
+
+def running(cluster: Snapshot) -> Snapshot:
+    """Only what runs in it: nothing waits that could come first."""
+    groups = tuple(group for group in cluster.groups if group.holding and not group.waiting)
+    groups = tuple(each for each in groups if not any(pod.terminating for pod in each.pods))
+    return Snapshot(cluster.nodes, cluster.queues, groups)
+
+
+def claim(leaf: str, gpus: int, flavour: str, priority: int = 25) -> PodGroup:
+    """So many pods of a GPU each, which evict nobody by their priority."""
+    whole = flavour in {Flavour.KAI, Flavour.KUEUE, Flavour.VOLCANO}
+    return gang("new", queue=leaf, priority=priority, pods=gpus, min_member=gpus if whole else 1, created=999)
+
+
+def headroom_in(cluster: Snapshot, leaf: str, flavour: str) -> Headroom:
+    """From the same board and groups that the rules decide on."""
+    holdings: dict[str, QueueHolding] = {}
+    for group in cluster.groups:
+        gpus = group.total.gpu
+        had = holdings.get(group.queue, QueueHolding())
+        holdings[group.queue] = QueueHolding(had.all + gpus, had.fixed + (0 if group.preemptible else gpus))
+    room = PoolCapacity(ENDLESS, ENDLESS)
+    if cluster.nodes:
+        amounts = SchedulingState(cluster, default=Strategy.BINPACK).rooms.free(claim(leaf, 1, flavour))
+        room = PoolCapacity(*(each.gpu for each in amounts))
+    return Headrooms(cluster.queues, holdings, room, sharing=SHARING[Flavour(flavour)]).of(leaf)
+
+
+def asked(cluster: Snapshot, leaf: str, gpus: int, flavour: str) -> Outcome:
+    return preview(cluster, claim(leaf, gpus, flavour), flavour=flavour)
+
+
+def check(cluster: Snapshot, leaf: str, flavour: str) -> None:
+    found = headroom_in(cluster, leaf, flavour)
+    now = found.now // GPU
+    if now:
+        assert asked(cluster, leaf, now, flavour).kind is OutcomeKind.PLACED
+    more = asked(cluster, leaf, now + 1, flavour)
+    assert more.kind is not OutcomeKind.PLACED
+    surplus = flavour == Flavour.VOLCANO  # takes pods above the minimum of a gang, whatever their queue deserves
+    if more.kind is OutcomeKind.RECLAIMS and within_quota(cluster, leaf, now + 1) and not surplus:
+        assert found.back
+
+
+def within_quota(cluster: Snapshot, leaf: str, gpus: int) -> bool:
+    """Would the queue and everything above it still be within what they deserve?"""
+    ledger, asked_for = QueueUsageTracker(cluster.queues), Resources(gpus * GPU)
+    for group in cluster.groups:
+        ledger.charge(group.queue, group.total, preemptible=group.preemptible)
+    return all((ledger.uses[row.name].allocated + asked_for).within(row.deserved) for row in ledger.path(leaf))
+
+
+@modest
+@given(test_invariants.clusters(), st.sampled_from(["kube", "kai", "volcano"]), st.sampled_from(test_invariants.LEAVES))
+def test_the_rules_start_as_much_and_no_more(cluster: Snapshot, flavour: str, leaf: str) -> None:
+    for before, _decisions, _after in test_invariants.life(cluster, flavour):
+        check(running(before), leaf, flavour)
+
+
+@modest
+@given(test_kueue_invariants.clusters(), st.sampled_from(test_kueue_invariants.LEAVES))
+def test_kueue_admits_as_much_and_no_more(cluster: Snapshot, leaf: str) -> None:
+    held = tuple(group for group in cluster.groups if group.started is not None)
+    check(Snapshot(cluster.nodes, cluster.queues, held), leaf, Flavour.KUEUE)

@@ -1,0 +1,99 @@
+"""On KAI others that wait already decide about a candidate, too, as a real one was seen to do (docs/model.md)."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import OutcomeKind
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import PodGroup, Snapshot
+from tests.builders import gang, node, queue, running, snapshot
+
+LATER = 10
+
+
+def foretold(found: Snapshot, candidate: PodGroup) -> tuple[OutcomeKind, list[str]]:
+    outcome = preview(found, candidate, flavour="kai")
+    return outcome.kind, sorted(each.victim.name for each in outcome.victims)
+
+
+def department_at_its_limit(*waiting: PodGroup) -> Snapshot:
+    """One project uses all of it, of which half is the other's."""
+    return snapshot(
+        node("large", 8),
+        node("small", 4),
+        queue("department", deserved=8, limit=4),
+        queue("lender", "department", deserved=2, limit=6, created=1),
+        queue("owner", "department", deserved=2, created=2),
+        running("all", "large", gpus=4, queue="lender", priority=90),
+        *waiting,
+    )
+
+
+def test_a_queues_turn_is_that_of_whoever_is_next_in_it() -> None:
+    candidate = gang("x", gpus=2, queue="owner", priority=125, created=LATER)
+    assert foretold(department_at_its_limit(), candidate) == (OutcomeKind.RECLAIMS, ["all"])
+    before_it = gang("before", gpus=4, queue="owner", priority=125, created=1)
+    assert foretold(department_at_its_limit(before_it), candidate) == (OutcomeKind.PENDING, [])
+
+
+def test_whoever_waits_behind_the_candidate_is_no_hindrance() -> None:
+    behind = gang("behind", gpus=4, queue="owner", priority=40, created=1)
+    candidate = gang("x", gpus=2, queue="owner", priority=125, created=LATER)
+    assert foretold(department_at_its_limit(behind), candidate) == (OutcomeKind.RECLAIMS, ["all"])
+
+
+FIXED = gang("fixed", gpus=2, queue="full", priority=90, preemptible=False, created=1)
+
+
+def queue_at_its_limit(*waiting: PodGroup) -> Snapshot:
+    """Two that may be evicted fill it; of what is guaranteed to the department another queue has one for good."""
+    return snapshot(
+        node("only", 4),
+        queue("department", deserved=2),
+        queue("full", "department", deserved=2, limit=2, created=1),
+        queue("other", "department", deserved=1, limit=2, created=2),
+        running("fixture", "only", queue="other", priority=90, preemptible=False),
+        running("old", "only", queue="full", priority=25),
+        running("young", "only", queue="full", priority=65, start=1),
+        *waiting,
+    )
+
+
+def test_what_is_no_easier_than_something_alike_that_failed_is_not_tried_though_it_might_succeed() -> None:
+    candidate = gang("x", gpus=2, queue="full", priority=90, created=LATER)
+    assert foretold(queue_at_its_limit(), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
+    assert foretold(queue_at_its_limit(FIXED), candidate) == (OutcomeKind.PENDING, [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(FIXED, priority=91), id="another priority"),
+        pytest.param(gang("fixed", gpus=2, pods=2, queue="full", priority=90, preemptible=False), id="more pods"),
+        pytest.param(gang("fixed", gpus=3, queue="full", priority=90, preemptible=False), id="larger"),
+        pytest.param(replace(FIXED, queue="other"), id="another queue"),
+    ],
+)
+def test_it_is_tried_where_what_failed_is_not_alike_or_larger(other: PodGroup) -> None:
+    candidate = gang("x", gpus=2, queue="full", priority=90, created=LATER)
+    assert foretold(queue_at_its_limit(other), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
+
+
+def test_of_what_failed_the_easiest_is_remembered() -> None:
+    larger = gang("larger", gpus=3, queue="full", priority=90, preemptible=False, created=0)
+    candidate = gang("x", gpus=2, queue="full", priority=90, created=LATER)
+    assert foretold(queue_at_its_limit(larger, FIXED), candidate) == (OutcomeKind.PENDING, [])
+
+
+def test_a_gang_of_unequal_pods_is_easier_where_one_of_them_is() -> None:
+    """It is tried, and where it fails, too, it is no measure for what comes after it."""
+    pair = gang("fixed", gpus=2, pods=2, queue="full", priority=90, preemptible=False, created=1)
+    small, large = pair.pods[0], pair.pods[1]
+    sizes = (replace(small, requests=Resources.of(gpu=1)), replace(large, requests=Resources.of(gpu=3)))
+    uneven = replace(pair, name="uneven", pods=sizes, created=2)
+    candidate = gang("x", gpus=1, pods=2, queue="full", priority=90, created=LATER)
+    assert foretold(queue_at_its_limit(pair, uneven), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
+    same = gang("x", gpus=2, pods=2, queue="full", priority=90, created=LATER)
+    assert foretold(queue_at_its_limit(pair, uneven), same) == (OutcomeKind.PENDING, [])

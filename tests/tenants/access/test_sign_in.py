@@ -1,0 +1,112 @@
+"""Signing in and out: audited, limited exactly, and never a way to another site."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from portal.audit.models import AuditRecord
+from tenants.access.models import User
+
+RIGHT = "correct-horse-battery"
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice() -> User:
+    return User.objects.create_user("alice", password=RIGHT)
+
+
+@pytest.fixture(autouse=True)
+def _three_tries(settings: Settings) -> None:
+    settings.RUNG_SIGN_IN_LIMITS = {"name": (3, 300), "address": (5, 300)}
+
+
+def sign_in(client: Client, name: str, password: str, **more: str) -> int:
+    fields = {"username": name, "password": password}
+    return client.post(reverse("login"), fields, **more).status_code
+
+
+def story() -> list[tuple[str, str, str]]:
+    return list(AuditRecord.objects.order_by("id").values_list("actor_name", "action", "result"))
+
+
+def test_coming_and_going_is_audited(client: Client, alice: User) -> None:
+    assert sign_in(client, "alice", RIGHT) == 302
+    client.post(reverse("logout"))
+    assert story() == [("alice", "session.start", "Succeeded"), ("alice", "session.end", "Succeeded")]
+
+
+def test_a_wrong_password_is_audited_under_the_name_it_was_tried_for(client: Client, alice: User) -> None:
+    assert sign_in(client, "alice", "wrong") == 200
+    assert story() == [("alice", "session.start", "Denied")]
+
+
+def test_a_name_nobody_has_is_not_written_down(client: Client) -> None:
+    sign_in(client, "my-password-by-mistake", "wrong")
+    assert story() == [("unknown", "session.start", "Denied")]
+
+
+def test_t63_after_too_many_wrong_tries_even_the_right_password_waits(client: Client, alice: User) -> None:
+    assert [sign_in(client, "alice", "wrong") for _ in range(4)] == [200, 200, 200, 429]
+    assert sign_in(client, "alice", RIGHT) == 429
+
+
+def test_t63_the_answer_says_when_to_come_back(client: Client, alice: User) -> None:
+    fields = {"username": "alice", "password": "wrong"}
+    answers = [client.post(reverse("login"), fields) for _ in range(4)]
+    assert 0 < int(answers[-1]["Retry-After"]) <= 300
+
+
+def test_t63_another_forwarded_address_is_no_fresh_start(client: Client, alice: User) -> None:
+    tries = [sign_in(client, "alice", "wrong", HTTP_X_FORWARDED_FOR=f"198.51.100.{n}") for n in range(4)]
+    assert tries[-1] == 429
+
+
+def test_t63_many_names_from_one_address_are_one_guesser(client: Client) -> None:
+    tries = [sign_in(client, f"name-{number}", "wrong") for number in range(6)]
+    assert tries == [200] * 5 + [429]
+
+
+def test_t63_the_console_has_no_second_door(client: Client, alice: User) -> None:
+    for _ in range(3):
+        sign_in(client, "alice", "wrong")
+    answer = client.post("/admin/login/", {"username": "alice", "password": RIGHT})
+    assert answer.status_code == 429
+
+
+def test_right_passwords_are_not_counted(client: Client, alice: User) -> None:
+    assert [sign_in(client, "alice", RIGHT) for _ in range(8)] == [302] * 8
+
+
+@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
+def test_t61_signing_in_never_leads_to_another_site(client: Client, alice: User, target: str) -> None:
+    fields = {"username": "alice", "password": RIGHT, "next": target}
+    answer = client.post(reverse("login"), fields)
+    assert answer["Location"] == reverse("home")
+
+
+def test_t60_a_sign_in_form_of_another_site_is_refused(alice: User) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    assert sign_in(strict, "alice", RIGHT) == 403
+    assert sign_in(strict, "alice", RIGHT, HTTP_HX_REQUEST="true") == 403
+
+
+def test_t62_a_disabled_user_is_out_at_the_next_request(client: Client, alice: User) -> None:
+    sign_in(client, "alice", RIGHT)
+    User.objects.update(is_active=False)
+    assert client.get(reverse("home")).status_code == 302
+
+
+def test_t62_a_session_ends_when_the_password_changes(client: Client, alice: User) -> None:
+    sign_in(client, "alice", RIGHT)
+    alice.set_password("another-correct-horse")
+    alice.save()
+    assert client.get(reverse("home")).status_code == 302
+
+
+def test_a_portal_without_an_admin_says_how_to_make_one(client: Client, alice: User) -> None:
+    assert "python manage.py createsuperuser" in client.get(reverse("login")).content.decode()
+    User.objects.create_superuser("admin")
+    assert "createsuperuser" not in client.get(reverse("login")).content.decode()

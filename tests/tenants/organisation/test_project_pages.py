@@ -1,0 +1,113 @@
+"""Home's projects, the list and one project: bars, members, caps, who changed a quota and why."""
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from clusters.inventory.models import NodePool
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.services.quotas import set_priority_cap, set_project_quota
+from tests.factories.cast import acting
+from tests.factories.tenants import ProjectFactory, ProjectQuotaFactory
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
+PAGE = "/projects/llm-team/"
+
+
+def words(client: Client, page: str = PAGE) -> str:
+    answer = client.get(page)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def test_the_bar_and_its_text_say_the_same(client_of: Clients, alice: User) -> None:
+    text = words(client_of(alice))
+    assert "You can start 4 GPUs now in h100 within quota" in text
+    assert "0 GPUs in use, 4 deserved" in text
+    assert "limit 12" in text
+
+
+def test_members_are_named_with_their_roles(client_of: Clients, alice: User, bob: User) -> None:
+    text = words(client_of(alice))
+    assert 'alice <span class="quiet">Project administrator</span>' in text
+    assert 'bob <span class="quiet">L1 researcher</span>' in text
+
+
+def test_a_quota_change_shows_who_and_why(client_of: Clients, alice: User, admin: User, h100: NodePool) -> None:
+    project = Project.objects.get(name="llm-team")
+    quota = project.quotas.get(node_pool=h100)
+    values = QuotaValues.of(quota)
+    raised = QuotaValues(**{**vars_of(values), "deserved": values.deserved.__class__(gpu=6000)})
+    set_project_quota(project=project, node_pool=h100, values=raised, actor=acting(admin), reason="for the paper")
+    text = words(client_of(alice))
+    assert "GPU deserved 4 GPU → 6 GPU" in text
+    assert "admin · “for the paper”" in text
+
+
+def vars_of(values: QuotaValues) -> dict[str, object]:
+    return {name: getattr(values, name) for name in values.__slots__}
+
+
+def test_a_cap_is_said_and_its_history_too(client_of: Clients, alice: User, admin: User, llm_team: Project) -> None:
+    set_priority_cap(project=llm_team, priority="high", gpu_limit=2000, actor=acting(admin), reason="fairness")
+    text = words(client_of(alice))
+    assert "Cap: at most 2 GPUs with priority high." in text
+    assert "Cap of high" in text
+    assert "“fairness”" in text
+
+
+def test_a_removed_cap_stays_in_the_history(client_of: Clients, alice: User, admin: User, llm_team: Project) -> None:
+    for limit in (2000, None):
+        set_priority_cap(project=llm_team, priority="high", gpu_limit=limit, actor=acting(admin))
+    text = words(client_of(alice))
+    assert "present → removed" in text
+    assert "Cap: at most" not in text
+
+
+@pytest.mark.parametrize("name", ["vision-team", "no-such-project", "LLM-TEAM"])
+def test_a_foreign_project_is_as_absent_as_none(
+    client_of: Clients, alice: User, vision_team: Project, name: str
+) -> None:
+    answer = client_of(alice).get(f"/projects/{name}/")
+    assert answer.status_code == 404
+    assert b"vision-team" not in answer.content.replace(f"/projects/{name}/".encode(), b"")
+
+
+def test_the_list_holds_what_one_may_see(client_of: Clients, alice: User, vision_team: Project) -> None:
+    text = words(client_of(alice), "/projects/")
+    assert "llm-team" in text
+    assert "vision-team" not in text
+
+
+def test_nobody_without_a_project_is_left_without_a_word(client_of: Clients, db: None) -> None:
+    stranger = User.objects.create_user("stranger")
+    assert "You are in no project yet" in words(client_of(stranger), "/projects/")
+    assert "You are in no project yet" in words(client_of(stranger), "/")
+
+
+@pytest.mark.parametrize("page", ["/", "/projects/"])
+def test_many_projects_cost_no_more_queries(client_of: Clients, admin: User, llm_team: Project, page: str) -> None:
+    client = client_of(admin)
+    counts = []
+    for more in (2, 5):
+        for project in ProjectFactory.create_batch(more, department=llm_team.department):
+            ProjectQuotaFactory(project=project, node_pool=llm_team.quotas.get().node_pool)
+        with CaptureQueriesContext(connection) as queries:
+            client.get(page)
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+def test_t57_what_admins_typed_is_text(client_of: Clients, alice: User, admin: User, llm_team: Project) -> None:
+    evil = "<script>alert(1)</script>"
+    Project.objects.update(description=evil)
+    set_priority_cap(project=llm_team, priority="high", gpu_limit=2000, actor=acting(admin), reason=evil)
+    text = words(client_of(alice))
+    assert text.count("&lt;script&gt;alert(1)") == 2
+    assert "<script>alert" not in text

@@ -1,0 +1,173 @@
+"""Quotas as CSV: a dry run shows every line and stores nothing; the import goes through the same checks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from clusters.inventory.models import Cluster, NodePool
+from portal.audit.models import AuditRecord
+from scheduling.model.resources import Resources
+from tenants.access.models import User
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota
+from tenants.usage.selectors import EvictableWork, Usage
+from tests.factories.cast import Ledger
+
+HEAD = (
+    "project,node_pool,gpu_deserved,gpu_limit,cpu_deserved,cpu_limit,memory_deserved,memory_limit,"
+    "over_quota_weight,rank,reason\n"
+)
+
+
+@pytest.fixture
+def console(client_of: Callable[[User], Client], admin: User) -> Client:
+    """The console as admin sees it."""
+    return client_of(admin)
+
+
+def dry_run(console: Client, text: str, kind: str = "projectquota") -> Any:
+    """Upload a file; the answer shows what it would do."""
+    url = reverse(f"admin:tenants_{kind}_import")
+    upload = SimpleUploadedFile("quotas.csv", text.encode(), content_type="text/csv")
+    answer = console.post(url, {"format": "0", "import_file": upload})
+    assert answer.status_code == 200
+    return answer
+
+
+def confirm(console: Client, answer: Any, kind: str = "projectquota") -> Any:
+    """Press the button under the dry run."""
+    form = answer.context["confirm_form"].initial
+    url = reverse(f"admin:tenants_{kind}_process_import")
+    return console.post(url, {key: value for key, value in form.items() if value is not None}, follow=True)
+
+
+def complaints(answer: Any) -> str:
+    result = answer.context["result"]
+    invalid = [str(row.error) for row in result.invalid_rows]
+    return " ".join(invalid + [str(error.error) for _, errors in result.row_errors() for error in errors])
+
+
+def test_a_dry_run_stores_nothing_and_the_confirmed_import_everything(
+    console: Client, llm_team: Project, vision_team: Project, admin: User
+) -> None:
+    text = HEAD + "llm-team,h100,5.5,12,,,,,3,high,Q4\nvision-team,a100,2,,,,,512Gi,2,medium-low,Q4\n"
+    shown = dry_run(console, text)
+    assert not shown.context["result"].has_errors()
+    assert llm_team.quotas.get().gpu_deserved == 4000
+    assert not AuditRecord.objects.filter(action="quota.set").exists()
+    llm_team.cluster.refresh_from_db()
+    assert llm_team.cluster.generation == 1
+
+    confirm(console, shown)
+    quota = llm_team.quotas.get()
+    assert (quota.gpu_deserved, quota.over_quota_weight, quota.rank) == (5500, 3, "high")
+    assert vision_team.quotas.get(node_pool__name="a100").memory_limit == 512 * 2**30
+    assert (quota.history.latest().history_user, quota.history.latest().history_change_reason) == (admin, "Q4")
+    assert AuditRecord.objects.filter(action="quota.set", channel="admin").count() == 2
+
+
+def test_a_dry_run_shows_what_the_file_would_bring_with_it(
+    console: Client, llm_team: Project, h100: NodePool, ledger: Ledger
+) -> None:
+    ledger.holds(llm_team, h100, Usage(Resources.of(gpu=4), Resources.of(gpu=0), Resources.of(gpu=4)))
+    ledger.work[llm_team.pk, h100.name] = [EvictableWork("llm-team/train, low 40", Resources.of(gpu=4))]
+    page = dry_run(console, HEAD + "llm-team,h100,1,12,,,,,2,medium-low,Q4\n").content.decode()
+    assert "llm-team/train, low 40 (4 GPUs)" in page
+    assert llm_team.quotas.get().gpu_deserved == 4000
+
+
+def test_what_was_exported_changes_nothing_when_it_comes_back(console: Client, llm_team: Project) -> None:
+    text = exported(console)
+    assert text.splitlines()[0] == HEAD.strip()
+    assert text.splitlines()[1] == "llm-team,h100,4,12,,,,,2,medium-low,"
+    shown = dry_run(console, text)
+    assert shown.context["result"].totals["skip"] == 1
+    assert not shown.context["result"].has_errors()
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        pytest.param("llm-team,h100,5,12,,,,,2,medium-low,", "Give a reason", id="no reason"),
+        pytest.param("llm-team,h100,2,12,,,,,2,medium-low,Q4", "hold 3 GPUs now", id="below non-preemptible use"),
+        pytest.param("llm-team,h100,9,12,,,,,2,medium-low,Q4", "deserve 9 GPUs together", id="over the department"),
+        pytest.param("llm-team,h100,5,4,,,,,2,medium-low,Q4", "below the deserved", id="limit below deserved"),
+        pytest.param("llm-team,h100,-5,4,,,,,2,medium-low,Q4", "out of range", id="negative"),
+        pytest.param("llm-team,h100,x,4,,,,,2,medium-low,Q4", "not a quantity", id="no number"),
+        pytest.param("llm-team,h100,5,12,,,,,2,urgent,Q4", "very-low, low", id="unknown rank"),
+        pytest.param("nobody,h100,5,12,,,,,2,medium-low,Q4", "Project", id="unknown project"),
+        pytest.param("llm-team,tpu,5,12,,,,,2,medium-low,Q4", "NodePool", id="unknown pool"),
+        pytest.param("llm-team,h100,,12,,,,,2,medium-low,Q4", "", id="no GPU figure"),
+    ],
+)
+def test_a_refused_line_is_named_and_nothing_is_imported(
+    console: Client, llm_team: Project, h100: NodePool, ledger: Ledger, line: str, complaint: str
+) -> None:
+    Department.objects.update(enforce_deserved=True)
+    ledger.holds(llm_team, h100, Usage(Resources.of(gpu=3), Resources.of(gpu=3), Resources.of(gpu=3)))
+    shown = dry_run(console, HEAD + line + "\n")
+    result = shown.context["result"]
+    assert result.has_errors() or result.has_validation_errors()
+    assert complaint in complaints(shown)
+    assert "confirm_form" not in shown.context
+    assert llm_team.quotas.get().gpu_deserved == 4000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("project\n", id="a header only"),
+        pytest.param("a,b\n1,2\n", id="other columns"),
+        pytest.param(HEAD + "llm-team\n", id="a short line"),
+        pytest.param(HEAD + "\x00,\x00,1,,,,,,2,low,x\n", id="NUL"),
+    ],
+)
+def test_files_that_are_no_quotas_are_refused_on_the_page(console: Client, llm_team: Project, content: str) -> None:
+    dry_run(console, content)
+    assert llm_team.quotas.get().gpu_deserved == 4000
+
+
+def test_a_file_that_is_no_text_is_refused_on_the_page(console: Client, llm_team: Project) -> None:
+    upload = SimpleUploadedFile("quotas.csv", b"\xff\xfe\x00\xd8", content_type="text/csv")
+    answer = console.post(reverse("admin:tenants_projectquota_import"), {"format": "0", "import_file": upload})
+    assert answer.status_code == 200
+
+
+def test_departments_are_found_by_name_in_the_cluster_of_the_line(
+    console: Client, cluster: Cluster, research: Department
+) -> None:
+    head = HEAD.replace("project,", "cluster,department,")
+    line = "lab,research,h100,12,,,,,,2,medium-low,Q4\n"
+    confirm(console, dry_run(console, head + line, "departmentquota"), "departmentquota")
+    assert DepartmentQuota.objects.get(department=research).gpu_deserved == 12000
+    elsewhere = dry_run(console, head + line.replace("lab", "moon"), "departmentquota")
+    assert elsewhere.context["result"].has_errors()
+
+
+def test_what_changed_since_the_dry_run_stops_the_whole_import(
+    console: Client, llm_team: Project, vision_team: Project, h100: NodePool, ledger: Ledger
+) -> None:
+    lines = "vision-team,h100,6,,,,,,2,high,Q4\nllm-team,h100,3,12,,,,,2,high,Q4\n"
+    shown = dry_run(console, HEAD + lines)
+    ledger.holds(llm_team, h100, Usage(Resources.of(gpu=4), Resources.of(gpu=4), Resources.of(gpu=4)))
+    assert "Nothing was imported" in confirm(console, shown).content.decode()
+    assert vision_team.quotas.get().gpu_deserved == 4000
+
+
+@pytest.mark.parametrize("name", ["nothing.csv", "../../etc/passwd", "x\x00"])
+def test_a_confirmed_file_that_is_not_there_is_asked_for_again(console: Client, db: None, name: str) -> None:
+    form = {"import_file_name": name, "original_file_name": "quotas.csv", "format": "0", "resource": ""}
+    answer = console.post(reverse("admin:tenants_projectquota_process_import"), form, follow=True)
+    assert answer.status_code == 200
+
+
+def exported(console: Client) -> str:
+    """The list as CSV."""
+    answer = console.get(reverse("admin:tenants_projectquota_export"))
+    assert answer["Content-Type"].startswith("text/csv")
+    return answer.content.decode()

@@ -1,0 +1,67 @@
+"""The line of what a project held, and the page that shows it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from clusters.watch.models import Sample
+from clusters.watch.selectors import ALL, SeriesPoint, TimeWindow
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tenants.usage.selectors import HEIGHT, WIDTH, draw
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+WINDOW = TimeWindow(NOON, NOON + 10 * HOUR, 10)
+
+
+def point(hours: float, held: float, deserved: float = 4000) -> SeriesPoint:
+    return SeriesPoint(NOON + hours * HOUR, {"gpu_held": held, "gpu_deserved": deserved})
+
+
+def test_the_highest_of_both_lines_touches_the_upper_edge() -> None:
+    trend = draw([point(0, 1000), point(1, 8000)], WINDOW)
+    first, second = trend.marks
+    assert (first.x, first.held_y, first.deserved_y) == (0, HEIGHT * 7 / 8, HEIGHT / 2)
+    assert (second.x, second.held_y, trend.top) == (WIDTH / 10, 0, 8000)
+    assert trend.held_lines == [f"0.0,{HEIGHT * 7 / 8:.1f} {WIDTH / 10:.1f},0.0"]
+
+
+def test_where_nothing_was_measured_the_line_is_broken() -> None:
+    trend = draw([point(0, 1000), point(1, 1000), point(5, 1000)], WINDOW)
+    assert [len(run) for run in trend.runs] == [2, 1]
+
+
+def test_mean_and_most_are_of_what_was_held() -> None:
+    trend = draw([point(0, 1000), point(1, 2000), point(2, 6000)], WINDOW)
+    assert (trend.mean, trend.most) == (3000, 6000)
+
+
+@pytest.mark.parametrize("points", [[], [point(1, 0, 0)]], ids=["nothing measured", "nothing held or deserved"])
+def test_nothing_is_a_flat_line(points: list[SeriesPoint]) -> None:
+    trend = draw(points, WINDOW)
+    assert (trend.top, trend.mean, trend.most) == (0, 0, 0)
+    assert all(mark.held_y == HEIGHT for mark in trend.marks)
+
+
+def test_the_page_shows_the_line_and_the_same_numbers_as_a_table(
+    client_of: Callable[[User], Client], bob: User, llm_team: Project
+) -> None:
+    figures = {ALL: {"gpu_held": 2500, "gpu_deserved": 4000}}
+    at = timezone.now() - HOUR
+    Sample.objects.create(cluster=llm_team.cluster, kind="project", owner=str(llm_team.pk), at=at, figures=figures)
+    page = client_of(bob).get(f"/projects/{llm_team.name}/?span=7d").content.decode()
+    assert "2.5 GPUs held on average, 2.5 GPUs at most" in page
+    assert '<polyline class="held"' in page
+    assert "<td>2.5 GPUs</td>" in page
+    assert 'href="?span=24h#use"' in page
+
+
+def test_a_project_that_was_not_measured_says_so(
+    client_of: Callable[[User], Client], bob: User, llm_team: Project
+) -> None:
+    page = client_of(bob).get(f"/projects/{llm_team.name}/?span=nonsense").content.decode()
+    assert "Nothing was measured in this time" in page

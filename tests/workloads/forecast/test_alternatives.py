@@ -1,0 +1,149 @@
+"""A workload that waits is offered what its preview would offer, each as one act on this very workload."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from portal.audit.models import AuditRecord
+from portal.kit.errors import Conflict
+from portal.kit.security.actors import SYSTEM, Actor
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tests.factories.cast import acting
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU, MembershipFactory, ProjectQuotaFactory, UserFactory
+from tests.factories.workloads import job
+from tests.workloads.sandbox_lab import Lab, fresh
+from workloads.forecast.rules.forecast import Alternative
+from workloads.forecast.selectors.alternatives import waiting_alternatives
+from workloads.state.models import Phase, Workload
+from workloads.submission.services.replace import replace_waiting
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
+
+
+@pytest.fixture(autouse=True)
+def registries(settings: Settings) -> None:
+    """Where the images of these workloads come from."""
+    settings.RUNG_IMAGE_REGISTRIES = ["registry.example"]
+
+
+@pytest.fixture
+def admin() -> User:
+    found: User = UserFactory(is_superuser=True)
+    return found
+
+
+def asking(name: str, *, gpus: int = 1, cpu: str = "1") -> dict[str, Any]:
+    manifest = job(name, gpus=gpus)
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    container["resources"]["requests"] = {"cpu": cpu, "memory": "1Gi"}
+    return manifest
+
+
+def waiting(
+    *, ahead: dict[str, Any], mine: dict[str, Any], flavour: str = "kai", preemptibility: str = "preemptible"
+) -> tuple[Lab, Project, Workload]:
+    """One node of 8 GPUs and 128 CPUs, on which the first runs and the second waits. The project deserves 4 GPUs."""
+    lab = Lab(flavour)
+    team = lab.project("llm-team", deserved=4)
+    lab.submit(team, "ahead", manifest=asking("ahead", **ahead), priority="medium", preemptibility=preemptibility)
+    lab.settle()
+    made = lab.submit(team, "mine", manifest=asking("mine", **mine), priority="low", preemptibility=preemptibility)
+    lab.settle()
+    assert fresh(made).phase == Phase.PENDING
+    return lab, team, fresh(made)
+
+
+def offered(workload: Workload, actor: Actor) -> list[str]:
+    return [each.words for each in waiting_alternatives(workload=fresh(workload), actor=actor)]
+
+
+@pytest.mark.parametrize("flavour", ["kai", "kube"])
+def test_a_stronger_priority_is_offered_with_its_victims_and_works(
+    flavour: str, admin: User, client_of: Clients
+) -> None:
+    lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8}, flavour=flavour)
+    [words] = [each for each in offered(mine, acting(admin)) if each.startswith("Choose")]
+    assert words.startswith("Choose medium-high (90): it starts after evicting ahead (8 GPUs), ")
+    page = client_of(admin).get(f"/workloads/{mine.pk}/").content.decode()
+    assert words in page
+    assert f'action="/workloads/{mine.pk}/priority/"' in page
+    client_of(admin).post(f"/workloads/{mine.pk}/priority/", {"priority": "medium-high"})
+    for _round in range(4):
+        Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
+        lab.settle(2, seconds=40)
+    assert (fresh(mine).phase, fresh(mine).priority.name) == (Phase.RUNNING, "medium-high")
+
+
+def test_less_of_what_is_short_takes_its_place_and_starts(admin: User, client_of: Clients) -> None:
+    lab, _team, mine = waiting(ahead={"cpu": "100"}, mine={"gpus": 2, "cpu": "64"})
+    assert "Ask for 16 CPUs per pod instead of 64: it starts now." in offered(mine, acting(admin))
+    answer = client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"cpu": "16"})
+    made = Workload.objects.get(name__startswith="mine-")
+    assert answer.headers["Location"] == f"/workloads/{made.pk}/"
+    assert (made.cpu_milli, made.gpu_milli, made.priority.name, made.preemptibility) == (
+        16_000,
+        2000,
+        "low",
+        "preemptible",
+    )
+    assert fresh(mine).desired_phase == "Deleted"
+    assert mine.timeline.filter(reason="ReplacedBy", message=f"Replaced by {made.name}.").exists()
+    assert {"workload.submit", "workload.delete"} <= set(AuditRecord.objects.values_list("action", flat=True))
+    lab.settle(4)
+    assert fresh(made).phase == Phase.RUNNING
+
+
+def test_another_pool_takes_its_place_there(admin: User, client_of: Clients) -> None:
+    lab, team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 4})
+    other = NodePoolFactory(cluster=lab.cluster, name="a100")
+    ProjectQuotaFactory(project=team, node_pool=other, gpu_deserved=8 * GPU)
+    lab.node("a100-0", **{"rung.dev/node-pool": "a100"})
+    lab.settle()
+    assert "Use the node pool a100: it starts there now." in offered(mine, acting(admin))
+    client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"node_pool": "a100"})
+    assert Workload.objects.get(name__startswith="mine-").pool_name == "a100"
+
+
+def test_preemptible_takes_its_place(admin: User, client_of: Clients) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 4}, mine={"gpus": 4}, preemptibility="non-preemptible")
+    assert "Make it preemptible: it starts now, and may be evicted." in offered(mine, acting(admin))
+    client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"preemptibility": "preemptible"})
+    assert Workload.objects.get(name__startswith="mine-").preemptibility == "preemptible"
+
+
+def test_nothing_is_offered_to_who_may_not_change_it() -> None:
+    _lab, team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    assert offered(mine, SYSTEM)
+    assert offered(mine, acting(MembershipFactory(project=team).user)) == []
+
+
+def test_what_no_longer_waits_is_not_replaced(admin: User) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    Workload.objects.filter(pk=mine.pk).update(phase=Phase.RUNNING, running_pods=1)
+    with pytest.raises(Conflict, match="no longer waits"):
+        replace_waiting(workload=fresh(mine), way=Alternative("", gpus_per_pod=4), actor=acting(admin))
+    assert not Workload.objects.filter(name__startswith="mine-").exists()
+
+
+def test_a_way_that_changes_nothing_is_400(admin: User, client_of: Clients) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    client = client_of(admin)
+    assert client.post(f"/workloads/{mine.pk}/way-out/", {}).status_code == 400
+    assert client.post(f"/workloads/{mine.pk}/way-out/", {"gpus": "many"}).status_code == 400
+    assert client.post(f"/workloads/{mine.pk}/way-out/", {"node_pool": "typo"}).status_code == 422
+
+
+def test_the_button_has_its_texts_to_copy(admin: User, client_of: Clients) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    address = f"/workloads/{mine.pk}/way-out/"
+    text = client_of(admin).post(address, {"gpus": "4"}, headers={"HX-Target": "act-copies"}).content.decode()
+    assert "/api/v2/workloads" in text
+    assert "/api/v1/workloads/batch" in text
+    assert not Workload.objects.filter(name__startswith="mine-").exists()

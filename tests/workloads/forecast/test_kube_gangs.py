@@ -1,0 +1,121 @@
+"""Gangs of the plain scheduler on the embedded cluster, and what is foretold of them: whole starts, whole evictions."""
+
+from typing import Any
+
+import pytest
+
+from clusters.inventory.models import Node
+from clusters.ports.gateway import Manifest
+from clusters.watch.models import ObservedPod
+from portal.kit.errors import ValidationFailed
+from portal.kit.security.actors import SYSTEM
+from tests.factories.workloads import bare_pod, pytorch_job, spec_of
+from tests.workloads.sandbox_lab import Lab, fresh
+from workloads.forecast.rules.forecast import Verdict
+from workloads.forecast.selectors.preview import forecast
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Phase, Workload
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def lab() -> Lab:
+    """Three nodes of 8 GPUs."""
+    return Lab("kube-gangs", nodes=3)
+
+
+def test_a_gang_without_room_for_all_of_it_starts_nothing(lab: Lab) -> None:
+    team = lab.project("llm-team", deserved=64)
+    first = lab.submit(team, "first", manifest=pytorch_job("first", gpus=8, workers=1))
+    lab.settle()
+    second = lab.submit(team, "second", manifest=pytorch_job("second", gpus=8, workers=1))
+    lab.settle()
+    assert (fresh(first).phase, fresh(first).running_pods) == (Phase.RUNNING, 2)
+    assert (fresh(second).phase, fresh(second).allocated_gpu_milli) == (Phase.PENDING, 0)
+
+
+def test_a_stronger_gang_takes_a_weaker_one_whole_as_it_was_foretold(lab: Lab) -> None:
+    team = lab.project("llm-team", deserved=64)
+    weak = lab.submit(team, "weak", manifest=pytorch_job("weak", gpus=8, workers=1), priority="low")
+    lab.settle()
+    wanted = pytorch_job("strong", gpus=8, workers=1)
+    foretold = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
+    assert foretold.verdict is Verdict.EVICTS
+    assert [(victim.workload, victim.gpu_milli) for victim in foretold.victims] == [(weak, 16_000)]
+    assert not any("out of a running gang" in caution for caution in foretold.cautions)
+    strong = lab.submit(team, "strong", manifest=wanted, priority="high")
+    lab.settle(rounds=8, seconds=20)
+    assert fresh(strong).phase == Phase.RUNNING
+    [preemption] = PreemptionRecord.objects.filter(first=None)
+    assert (preemption.victim, preemption.preemptor, preemption.others.count()) == (weak, strong, 1)
+    assert fresh(weak).preempted_count == 1
+    assert fresh(weak).allocated_gpu_milli == 0
+
+
+def test_a_single_pod_breaks_a_gang(lab: Lab) -> None:
+    team = lab.project("llm-team", deserved=64)
+    weak = lab.submit(team, "weak", manifest=pytorch_job("weak", gpus=8, workers=2), priority="low")
+    lab.settle()
+    wanted = bare_pod("single", gpus=8)
+    foretold = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
+    assert any("out of a running gang" in caution for caution in foretold.cautions)
+    lab.submit(team, "single", manifest=wanted, priority="high")
+    lab.settle()
+    assert PreemptionRecord.objects.filter(victim=weak).count() == 1
+
+
+def racked(name: str, *, workers: int = 1, key: str = "rack") -> Manifest:
+    """A gang that wants one rack."""
+    manifest = pytorch_job(name, gpus=8, workers=workers)
+    manifest["metadata"]["annotations"] = {"rung.dev/topology-key": key}
+    return manifest
+
+
+@pytest.fixture
+def racks() -> Lab:
+    """Two racks of two nodes."""
+    lab = Lab("kube-gangs", nodes=0)
+    for number in range(4):
+        lab.node(f"node-{number}", rack=f"rack-{number % 2}")
+    return lab
+
+
+def racks_of(workload: Workload) -> set[str]:
+    names = ObservedPod.objects.filter(owner_id=str(workload.pk)).exclude(node_name="").values_list("node_name")
+    return {node.labels["rack"] for node in Node.objects.filter(name__in=names)}
+
+
+def test_a_gang_of_one_rack_lands_in_one_and_evicts_nobody_for_it(racks: Lab) -> None:
+    team = racks.project("llm-team", deserved=64)
+    first = racks.submit(team, "first", manifest=racked("first"), priority="low")
+    racks.settle()
+    assert len(racks_of(first)) == 1
+    racks.submit(team, "single", gpus=8, priority="low")
+    racks.settle()
+    spec = spec_of(racked("strong"), priority="high", namespace=team.namespace)
+    foretold = forecast(spec=spec, project=team, actor=SYSTEM)
+    strong = racks.submit(team, "strong", manifest=racked("strong"), priority="high")
+    racks.settle()
+    assert foretold.verdict is Verdict.WAITS
+    assert any("one topology domain" in caution for caution in foretold.cautions)
+    assert (fresh(strong).phase, racks_of(strong)) == (Phase.PENDING, set())
+    assert not PreemptionRecord.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("flavour", "asked", "code"),
+    [
+        pytest.param("kube", {}, "topology_unsupported", id="a scheduler that is not told"),
+        pytest.param("kube-gangs", {"workers": 0}, "topology_of_one", id="a workload of one pod"),
+        pytest.param("kube-gangs", {"key": "nowhere/rack"}, "topology_unknown", id="a key that no node carries"),
+    ],
+)
+def test_a_topology_that_cannot_be_is_refused(flavour: str, asked: dict[str, Any], code: str) -> None:
+    lab = Lab(flavour)
+    team = lab.project("llm-team", deserved=64)
+    lab.settle()
+    with pytest.raises(ValidationFailed) as error:
+        lab.submit(team, "train", manifest=racked("train", **asked))
+    [problem] = error.value.problems
+    assert (problem.pointer, problem.code) == ("/metadata/annotations/rung.dev~1topology-key", code)

@@ -1,0 +1,118 @@
+"""What a manifest becomes is counted in full: nothing grows, hides or overflows past the quota check."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.workloads.intake.manifests import IMAGE, VALID, Manifest, container, one_gpu, pod, problems_of, read
+
+SHARE = {"annotations": {"gpu-fraction": "0.5"}}
+
+
+def changed(kind: str, change: Callable[[Manifest], Any]) -> Manifest:
+    body = copy.deepcopy(VALID[kind]())
+    change(body["spec"])
+    return body
+
+
+@pytest.mark.parametrize("kind", ["RayCluster", "RayJob", "RayService"])
+def test_ray_groups_keep_to_the_count_they_write(kind: str) -> None:
+    def cluster(spec: Manifest) -> Manifest:
+        found: Manifest = spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec
+        return found
+
+    growing = changed(kind, lambda spec: cluster(spec).update(enableInTreeAutoscaling=True))
+    assert any(pointer.endswith("/enableInTreeAutoscaling") for pointer in problems_of(growing))
+    for bounds in ({"minReplicas": 7}, {"replicas": 9, "maxReplicas": 3}):
+        outside = changed(kind, lambda spec, given=bounds: cluster(spec)["workerGroupSpecs"][0].update(given))
+        assert any(pointer.endswith("/workerGroupSpecs/0/replicas") for pointer in problems_of(outside))
+
+
+def test_a_component_without_an_upper_bound_gets_its_lower_one() -> None:
+    spec = read(
+        changed("InferenceService", lambda spec: spec.update(predictor={"minReplicas": 5, "containers": [container()]}))
+    )
+    assert spec.manifest["spec"]["predictor"]["maxReplicas"] == 5
+    assert spec.pods == 5
+    assert spec.warnings
+
+
+def test_an_upper_bound_below_the_lower_one_is_refused() -> None:
+    body = changed("InferenceService", lambda spec: spec["predictor"].update(minReplicas=5, maxReplicas=2))
+    assert "/spec/predictor/maxReplicas" in problems_of(body)
+
+
+def test_a_revision_without_an_upper_bound_gets_its_lower_one() -> None:
+    notes = {"autoscaling.knative.dev/min-scale": "9"}
+    spec = read(changed("Service", lambda spec: spec["template"].update(metadata={"annotations": notes})))
+    assert spec.manifest["spec"]["template"]["metadata"]["annotations"]["autoscaling.knative.dev/max-scale"] == "9"
+    assert spec.pods == 9
+
+
+def test_a_revision_with_bounds_that_cross_is_refused() -> None:
+    notes = {"autoscaling.knative.dev/min-scale": "9", "autoscaling.knative.dev/max-scale": "2"}
+    body = changed("Service", lambda spec: spec["template"].update(metadata={"annotations": notes}))
+    assert "/spec/template/metadata/annotations/autoscaling.knative.dev~1max-scale" in problems_of(body)
+
+
+def test_a_share_in_a_workflow_step_is_counted() -> None:
+    step = {"name": "main", "metadata": SHARE, "container": {"image": IMAGE}}
+    spec = read(changed("Workflow", lambda spec: spec.update(entrypoint="main", templates=[step])))
+    assert spec.total.gpu == 500
+
+
+def test_a_share_and_a_whole_gpu_in_an_init_container_are_refused() -> None:
+    body = pod(containers=[{"name": "main", "image": IMAGE}], initContainers=[container("early", resources=one_gpu())])
+    body["metadata"].update(SHARE)
+    assert "/metadata/annotations/gpu-fraction" in problems_of(body)
+
+
+def test_the_larger_side_of_a_device_is_counted() -> None:
+    sides = {"limits": {"gpu": "8"}, "requests": {"gpu": "1"}}
+    spec = read(changed("DynamoGraphDeployment", lambda spec: spec["services"]["worker"].update(resources=sides)))
+    assert spec.total.gpu == 8000
+
+
+def test_more_pods_than_any_cluster_holds_are_refused() -> None:
+    body = changed("JobSet", lambda spec: spec["replicatedJobs"][0].update(replicas=10_000))
+    body["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 10_000
+    assert problems_of(body)["/spec"].code == "too_many_pods"
+
+
+def test_totals_that_no_column_stores_are_refused() -> None:
+    huge = container(resources={"limits": {"memory": "7Ei"}})
+    body = changed("Job", lambda spec: spec.update(parallelism=100))
+    body["spec"]["template"]["spec"]["containers"] = [huge]
+    assert problems_of(body)["/spec"].code == "too_much"
+
+
+def test_a_launcher_that_waits_for_its_own_gang_is_refused() -> None:
+    body = changed("MPIJob", lambda spec: spec.update(launcherCreationPolicy="WaitForWorkersReady"))
+    assert "/spec/launcherCreationPolicy" in problems_of(body)
+
+
+def test_a_step_does_not_hide_the_node_pools_selector() -> None:
+    body = changed("Workflow", lambda spec: spec["templates"][0].update(nodeSelector={"kubernetes.io/arch": "amd64"}))
+    assert "/spec/templates/0/nodeSelector" in problems_of(body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pointer"),
+    [
+        pytest.param("VirtualMachineInstance", "/spec", id="machine"),
+        pytest.param("TaskRun", "/spec/podTemplate", id="task"),
+        pytest.param("Workflow", "/spec/templates/0", id="workflow"),
+        pytest.param("ScheduledWorkflow", "/spec/workflow/spec/templates/0", id="scheduled workflow"),
+    ],
+)
+def test_t38_a_class_beside_the_pod_templates_is_a_wish_too(kind: str, pointer: str) -> None:
+    body = VALID[kind]()
+    node: Any = body
+    for step in pointer.split("/")[1:]:
+        node = node[int(step)] if isinstance(node, list) else node.setdefault(step, {})
+    node["priorityClassName"] = "very-high"
+    spec = read(body)
+    assert spec.request.pod_priority_class == ((f"{pointer}/priorityClassName", "very-high"),)
+    assert "very-high" not in repr(spec.manifest)

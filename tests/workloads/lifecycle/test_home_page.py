@@ -1,0 +1,74 @@
+"""Home: what needs me, my newest work, and nobody else's."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tests.factories.workloads import WorkloadFactory
+from workloads.state.models import Phase
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
+
+
+@pytest.fixture
+def mine(llm_team: Project, alice: User) -> dict[str, object]:
+    """What makes a workload alice's."""
+    return {"project": llm_team, "submitted_by": "alice", "submitted_by_id": str(alice.pk)}
+
+
+def needs(client: Client) -> dict[str, str]:
+    return {need.workload.name: need.why for need in client.get("/").context["needs"]}
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        pytest.param({"preempted_count": 1}, "evicted", id="evicted and not back"),
+        pytest.param({"preempted_count": 1, "phase": Phase.RUNNING}, None, id="evicted and running again"),
+        pytest.param({"age": 11}, "waiting", id="waiting longer than ten minutes"),
+        pytest.param({"age": 2}, None, id="waiting for two"),
+        pytest.param({"apply_error": "connection refused"}, "unreachable", id="not handed over"),
+        pytest.param({"age": 60, "desired_phase": "Stopped", "phase": Phase.STOPPED}, None, id="stopped on purpose"),
+    ],
+)
+def test_what_needs_me_is_named(
+    client_of: Clients, alice: User, mine: dict[str, object], row: dict[str, object], why: str | None
+) -> None:
+    since = timezone.now() - timedelta(minutes=int(str(row.pop("age", 0))))
+    WorkloadFactory(name="one", phase_at=since, **mine, **row)
+    assert needs(client_of(alice)) == ({"one": why} if why else {})
+
+
+def test_somebody_elses_wait_is_theirs(client_of: Clients, bob: User, mine: dict[str, object]) -> None:
+    WorkloadFactory(name="one", preempted_count=1, **mine)
+    client = client_of(bob)
+    assert needs(client) == {}
+    assert "You have submitted nothing yet." in client.get("/").content.decode()
+
+
+def test_admins_are_led_to_what_failed_to_apply(client_of: Clients, llm_team: Project, admin: User, bob: User) -> None:
+    WorkloadFactory.create_batch(2, project=llm_team, failed_to_apply=True)
+    link = 'href="/workloads/?result=failed-to-apply">2 workloads</a>'
+    assert link in client_of(admin).get("/").content.decode()
+    assert link not in client_of(bob).get("/").content.decode()
+
+
+def test_my_newest_come_first(client_of: Clients, alice: User, mine: dict[str, object]) -> None:
+    now = timezone.now()
+    for age in range(10):
+        WorkloadFactory(name=f"train-{age}", created_at=now - timedelta(hours=age), **mine)
+    newest = client_of(alice).get("/").context["newest"]
+    assert [row.name for row in newest] == [f"train-{age}" for age in range(8)]
+
+
+def test_it_refreshes_itself_alone(client_of: Clients, alice: User, mine: dict[str, object]) -> None:
+    WorkloadFactory(name="one", **mine)
+    page = client_of(alice).get("/", headers={"HX-Request": "true", "HX-Target": "today"}).content.decode()
+    assert "<html" not in page
+    assert ">one</a>" in page

@@ -1,0 +1,290 @@
+"""The workloads table: whose rows it shows, how it is narrowed, and what it costs."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.http import HttpResponse
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tests.factories.workloads import REFUSAL, WorkloadFactory
+from workloads.dictionary.models import Priority, WorkloadType
+from workloads.state.models import Phase, Workload
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
+
+
+@pytest.fixture
+def rows(llm_team: Project, vision_team: Project, alice: User) -> None:
+    """Four workloads of alice's project, one of another."""
+    mine = {"project": llm_team, "submitted_by": "alice", "submitted_by_id": str(alice.pk)}
+    WorkloadFactory(name="train-a", phase=Phase.RUNNING, gpu_milli=4000, allocated_gpu_milli=4000, **mine)
+    high = Priority.objects.get(name="high")
+    WorkloadFactory(name="train-b", priority=high, preemptibility="non-preemptible", phase_reason="OverLimit", **mine)
+    WorkloadFactory(name="notebook", phase=Phase.STOPPED, **mine)
+    WorkloadFactory(name="refused", type=WorkloadType.objects.get(name="Training"), failed_to_apply=True, **mine)
+    WorkloadFactory(project=vision_team, name="segment")
+
+
+def names(page: str) -> list[str]:
+    return [name for name in ("train-a", "train-b", "notebook", "refused", "segment") if f">{name}</a>" in page]
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        pytest.param("", ["train-a", "train-b", "notebook", "refused"], id="everything that is mine"),
+        pytest.param("?q=TRAIN", ["train-a", "train-b"], id="by name"),
+        pytest.param("?phase=Running", ["train-a"], id="by phase"),
+        pytest.param("?priority=high", ["train-b"], id="by priority"),
+        pytest.param("?preemptibility=non-preemptible", ["train-b"], id="by preemptibility"),
+        pytest.param("?type=PyTorchJob&phase=Stopped", ["notebook"], id="both must hold"),
+        pytest.param("?project=llm-team", ["train-a", "train-b", "notebook", "refused"], id="by project"),
+        pytest.param("?result=failed-to-apply", ["refused"], id="failed to apply"),
+        pytest.param("?result=failed-to-apply&q=train", [], id="failed to apply, by name"),
+        pytest.param("?q=nothing-like-it", [], id="nothing"),
+    ],
+)
+def test_filters_narrow_the_table(client_of: Clients, rows: None, alice: User, query: str, shown: list[str]) -> None:
+    assert names(client_of(alice).get(f"/workloads/{query}").content.decode()) == shown
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?project=vision-team",
+        "?project=vision-team&q=segment",
+        "?q=segment",
+        "?sort=project__cluster__token",
+        "?phase=%27%20OR%201=1",
+        "?priority=%00",
+    ],
+)
+def test_t51_no_filter_and_no_order_reaches_another_project(
+    client_of: Clients, rows: None, alice: User, query: str
+) -> None:
+    answer = client_of(alice).get(f"/workloads/{query}")
+    assert answer.status_code == 200
+    assert ">segment</a>" not in answer.content.decode()
+    assert ">vision-team<" not in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "chip"),
+    [
+        ("?project=no-such-project", "project: no-such-project (not found)"),
+        ("?project=vision-team", "project: vision-team (not found)"),
+        ("?phase=Runing&q=train", "phase: Runing (not found)"),
+    ],
+)
+def test_a_filter_that_names_nothing_the_reader_may_see_is_shown_over_an_empty_table(
+    client_of: Clients, rows: None, alice: User, query: str, chip: str
+) -> None:
+    page = client_of(alice).get(f"/workloads/{query}").content.decode()
+    assert chip in page
+    assert names(page) == []
+    assert "No workload matches these filters." in page
+
+
+def test_t51_a_forged_page_is_400(client_of: Clients, rows: None, alice: User) -> None:
+    assert client_of(alice).get("/workloads/?after=bm9uZQ").status_code == 400
+
+
+def test_an_empty_filter_offers_the_way_back(client_of: Clients, rows: None, alice: User) -> None:
+    page = client_of(alice).get("/workloads/?q=nothing-like-it").content.decode()
+    assert "No workload matches these filters." in page
+    assert "Remove the filters" in page
+
+
+def test_an_admin_sees_what_failed_to_apply_in_every_project(
+    client_of: Clients, rows: None, vision_team: Project, admin: User
+) -> None:
+    Workload.objects.filter(name="segment").update(phase=Phase.FAILED, apply_error="Invalid value")
+    page = client_of(admin).get("/workloads/?result=failed-to-apply").content.decode()
+    assert names(page) == ["refused", "segment"]
+    assert REFUSAL in page
+
+
+def test_where_nothing_failed_to_apply_it_says_so(client_of: Clients, llm_team: Project, admin: User) -> None:
+    assert "No workload failed to apply." in client_of(admin).get("/workloads/?result=failed-to-apply").content.decode()
+
+
+def test_each_filter_is_a_chip_that_removes_it(client_of: Clients, rows: None, alice: User) -> None:
+    page = client_of(alice).get("/workloads/?q=train&phase=Running&after=").content.decode()
+    assert 'href="?phase=Running"' in page
+    assert 'href="?q=train"' in page
+
+
+def test_a_reason_is_said_in_words(client_of: Clients, rows: None, alice: User) -> None:
+    assert "over the limit" in client_of(alice).get("/workloads/?q=train-b").content.decode()
+
+
+def test_htmx_gets_the_table_alone(client_of: Clients, rows: None, alice: User) -> None:
+    headers = {"HX-Request": "true", "HX-Target": "table"}
+    page = client_of(alice).get("/workloads/", headers=headers).content.decode()
+    assert page.lstrip().startswith('<div id="table"')
+    assert "<html" not in page
+    assert names(page) == ["train-a", "train-b", "notebook", "refused"]
+
+
+def test_t54_the_table_alone_is_scoped_like_the_page(client_of: Clients, rows: None, charlie: User) -> None:
+    headers = {"HX-Request": "true", "HX-Target": "table"}
+    assert names(client_of(charlie).get("/workloads/", headers=headers).content.decode()) == ["segment"]
+
+
+def test_an_unknown_part_is_the_whole_page(client_of: Clients, rows: None, alice: User) -> None:
+    headers = {"HX-Request": "true", "HX-Target": "../settings"}
+    assert "<html" in client_of(alice).get("/workloads/", headers=headers).content.decode()
+
+
+def test_t57_a_name_is_text_and_never_markup(client_of: Clients, llm_team: Project, alice: User) -> None:
+    evil = "<script>alert(1)</script><b hx-get=/x hx-trigger=load>"
+    WorkloadFactory(project=llm_team, submitted_by_id=str(alice.pk))
+    Workload.objects.update(name=evil, phase_reason=evil[:60], phase_message=evil, submitted_by=evil, preempted_count=1)
+    for address in ("/workloads/", "/", "/workloads/?q=%3Cscript%3E"):
+        page = client_of(alice).get(address).content.decode()
+        assert "&lt;script&gt;alert(1)" in page
+        assert "<script>alert" not in page
+        assert "<b hx-get" not in page
+
+
+def test_ten_and_a_hundred_rows_cost_the_same(client_of: Clients, llm_team: Project, alice: User) -> None:
+    client = client_of(alice)
+    counts = []
+    for more in (10, 90):
+        WorkloadFactory.create_batch(more, project=llm_team)
+        with CaptureQueriesContext(connection) as queries:
+            client.get("/workloads/")
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+    assert counts[0] <= 14
+
+
+def test_a_full_page_leads_to_the_next(client_of: Clients, llm_team: Project, alice: User) -> None:
+    WorkloadFactory.create_batch(51, project=llm_team)
+    client = client_of(alice)
+    first = client.get("/workloads/")
+    assert len(first.context["page"].rows) == 50
+    second = client.get("/workloads/", {"after": first.context["page"].next})
+    assert len(second.context["page"].rows) == 1
+    assert "First page" in second.content.decode()
+
+
+class TestManyRowsAtOnce:
+    """Stop, resume, retry and delete with an answer per row."""
+
+    def act(self, client: Client, verb: str, *rows: Workload | str) -> list[tuple[str, str]]:
+        ids = [str(row.pk) if isinstance(row, Workload) else row for row in rows]
+        answer = client.post("/workloads/bulk/", {"verb": verb, "id": ids, "sure": "yes"})
+        return [(each.name, each.refusal) for each in answer.context["results"]]
+
+    def test_each_row_has_its_own_answer(self, client_of: Clients, rows: None, alice: User) -> None:
+        stopped, ended = Workload.objects.get(name="notebook"), Workload.objects.get(name="train-a")
+        Workload.objects.filter(pk=stopped.pk).update(desired_phase="Stopped")
+        Workload.objects.filter(pk=ended.pk).update(phase=Phase.COMPLETED)
+        results = dict(self.act(client_of(alice), "resume", stopped, ended))
+        assert results["notebook"] == ""
+        assert "cannot be resumed" in results["train-a"]
+        stopped.refresh_from_db()
+        assert stopped.phase == Phase.RESUMING
+
+    def test_ticked_rows_are_retried(self, client_of: Clients, rows: None, alice: User) -> None:
+        refused, running = Workload.objects.get(name="refused"), Workload.objects.get(name="train-a")
+        results = dict(self.act(client_of(alice), "retry", refused, running))
+        assert results["refused"] == ""
+        assert "only a workload that failed to apply" in results["train-a"]
+
+    def test_t53_a_foreign_row_is_not_found_and_untouched(self, client_of: Clients, rows: None, alice: User) -> None:
+        foreign = Workload.objects.get(name="segment")
+        assert self.act(client_of(alice), "delete", foreign) == [("–", "Not found.")]
+        foreign.refresh_from_db()
+        assert foreign.desired_phase == "Running"
+
+    @pytest.mark.parametrize(
+        ("verb", "ids"),
+        [("explode", ["0" * 32]), ("stop", []), ("stop", ["../1"]), ("stop", [f"{n:032x}" for n in range(101)])],
+        ids=["no such verb", "nothing ticked", "no id", "too many"],
+    )
+    def test_what_makes_no_sense_is_400(self, client_of: Clients, alice: User, verb: str, ids: list[str]) -> None:
+        assert client_of(alice).post("/workloads/bulk/", {"verb": verb, "id": ids}).status_code == 400
+
+
+class TestAskingBeforeWorkEnds:
+    """Stop and delete of several rows act only once they were asked for a second time."""
+
+    def send(self, client: Client, verb: str, *rows: Workload, **more: str) -> HttpResponse:
+        return client.post("/workloads/bulk/", {"verb": verb, "id": [str(row.pk) for row in rows], **more})
+
+    @pytest.fixture
+    def running(self, rows: None) -> Workload:
+        """It has run for two hours on four GPUs, and saved half an hour ago."""
+        row = Workload.objects.get(name="train-a")
+        now = timezone.now()
+        saved = (now - timedelta(minutes=30)).isoformat()
+        row.spec = {**row.spec, "annotations": {"rung.dev/last-checkpoint-at": saved}}
+        row.started_at = row.phase_at = now - timedelta(hours=2)
+        row.save()
+        return row
+
+    @pytest.mark.parametrize("verb", ["stop", "delete"])
+    def test_nothing_ends_before_the_second_click(
+        self, client_of: Clients, running: Workload, alice: User, verb: str
+    ) -> None:
+        notebook, refused = Workload.objects.get(name="notebook"), Workload.objects.get(name="refused")
+        answer = self.send(client_of(alice), verb, running, refused)
+        page = answer.content.decode()
+        assert [(each.workload.name, each.lost, each.ends) for each in answer.context["endings"]] == [
+            ("refused", "", verb == "delete"),
+            ("train-a", "2.0 GPU-hours", True),
+        ]
+        assert "its last checkpoint was 30 m" in page
+        assert "2 h" in page
+        assert ("It has ended already: nothing changes." in page) == (verb == "stop")
+        assert set(Workload.objects.filter(project=running.project).values_list("desired_phase", flat=True)) <= {
+            "Running",
+            notebook.desired_phase,
+        }
+
+    def test_a_stop_is_reported_with_names_and_can_be_taken_back(
+        self, client_of: Clients, running: Workload, alice: User
+    ) -> None:
+        client, refused = client_of(alice), Workload.objects.get(name="refused")
+        done = self.send(client, "stop", running, refused, sure="yes")
+        assert [(each.name, each.changed) for each in done.context["results"]] == [
+            ("train-a", True),
+            ("refused", False),
+        ]
+        page = done.content.decode()
+        assert "nothing changed, it is Failed" in page
+        assert "Resume it" in page
+        assert page.count(f'name="id" value="{running.pk}"') == 1
+        assert f'name="id" value="{refused.pk}"' not in page
+        self.send(client, "resume", running)
+        running.refresh_from_db()
+        assert running.desired_phase == "Running"
+
+    def test_what_is_deleted_can_be_cloned(self, client_of: Clients, running: Workload, alice: User) -> None:
+        client = client_of(alice)
+        page = self.send(client, "delete", running, sure="yes").content.decode()
+        clone = f"/workloads/submit/yaml/?clone={running.pk}"
+        assert clone in page
+        assert client.get(clone).status_code == 200
+
+    def test_a_row_of_somebody_else_is_named_as_refused(self, client_of: Clients, running: Workload, bob: User) -> None:
+        answer = self.send(client_of(bob), "stop", running)
+        assert [(each.said, each.ends) for each in answer.context["endings"]] == [
+            ("You may not change it: it will be refused.", False)
+        ]
+        assert "Nothing of these would change." in answer.content.decode()
+
+    def test_rows_that_are_not_found_are_counted(self, client_of: Clients, running: Workload, alice: User) -> None:
+        foreign = Workload.objects.get(name="segment")
+        page = self.send(client_of(alice), "delete", running, foreign).content.decode()
+        assert "1 ticked workload was not found." in page
+        assert "segment" not in page

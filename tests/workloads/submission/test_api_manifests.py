@@ -1,0 +1,155 @@
+"""`POST /api/v2/workloads`: any kind as a manifest, accepted with its sources or refused at its field."""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from portal.audit.models import AuditRecord
+from tenants.organisation.models import Project
+from tests.support.rest_clients import Robot
+from workloads.state.models import Workload
+from workloads.submission.views import EXAMPLES, example_text
+
+URL = "v2/workloads"
+
+
+def job(name: str = "train", gpus: object = 1, **labels: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "docker.io/a/b:1", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def body(project: Project, manifest: Any, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"projectId": str(project.pk), **metadata}, "manifest": manifest}
+
+
+def test_the_answer_says_where_the_values_come_from(robot: Robot, llm_team: Project) -> None:
+    response = robot.send("POST", URL, body(llm_team, job(priorityClassName="very-high"), priority="low"))
+    assert response.status_code == 202
+    told = response.json()["metadata"]
+    assert (told["priority"], told["prioritySource"]) == ("low", "explicit")
+    assert (told["preemptibility"], told["preemptibilitySource"]) == ("preemptible", "threshold")
+    assert told["discarded"][0]["value"] == "very-high"
+    assert told["gvk"] == {"group": "batch", "version": "v1", "kind": "Job"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_shipped_examples_are_taken_as_base64(robot: Robot, llm_team: Project, name: str) -> None:
+    encoded = base64.b64encode(example_text(name).encode()).decode()
+    told = {"metadata": {"projectId": str(llm_team.pk)}, "manifestBase64Encoded": encoded}
+    assert robot.send("POST", URL, told).status_code == 202
+
+
+def test_a_name_beside_the_manifest_wins_and_a_prefix_is_completed(robot: Robot, llm_team: Project) -> None:
+    given = robot.send("POST", URL, body(llm_team, job(), name="mine")).json()
+    assert given["metadata"]["name"] == "mine"
+    prefixed = robot.send("POST", URL, body(llm_team, job(), name="mine", useGivenNameAsPrefix=True)).json()
+    assert prefixed["metadata"]["name"].startswith("mine-")
+
+
+def test_reading_it_back_tells_its_sync(robot: Robot, submitted: Callable[..., str]) -> None:
+    told = robot.get(f"{URL}/{submitted()}").json()
+    assert told["syncInfo"]["status"] == "Queued"
+    assert told["workload"]["workloadManifest"]["kind"] == "PyTorchJob"
+
+
+def test_the_same_key_answers_with_the_same_workload(robot: Robot, llm_team: Project) -> None:
+    ids = {
+        robot.send("POST", URL, body(llm_team, job()), **{"Idempotency-Key": "once"}).json()["metadata"]["id"]
+        for _ in range(3)
+    }
+    assert len(ids) == 1
+    assert Workload.objects.count() == 1
+
+
+def test_the_same_key_with_another_body_is_refused(robot: Robot, llm_team: Project) -> None:
+    robot.send("POST", URL, body(llm_team, job()), **{"Idempotency-Key": "once"})
+    response = robot.send("POST", URL, body(llm_team, job("other")), **{"Idempotency-Key": "once"})
+    assert response.status_code == 422
+
+
+@pytest.mark.parametrize("key", ["x" * 201, "a\tb", ""])
+def test_t69_an_odd_idempotency_key_is_400(robot: Robot, llm_team: Project, key: str) -> None:
+    response = robot.send("POST", URL, body(llm_team, job()), **{"Idempotency-Key": key})
+    assert response.status_code == 400
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "t01 namespace": ({"metadata": {"name": "a", "namespace": "kube-system"}}, {}, "/metadata/namespace"),
+    "t02 kind": ({"kind": "Secret", "apiVersion": "v1"}, {}, "/kind"),
+    "t35 system class": ({}, {"priority": "system-node-critical"}, "/metadata/priority"),
+    "t37 unknown priority": ({}, {"priority": "urgent"}, "/metadata/priority"),
+    "t37 case": ({}, {"priority": "High"}, "/metadata/priority"),
+    "t37 preemptibility": ({}, {"preemptibility": "maybe"}, "/metadata/preemptibility"),
+}
+
+
+@pytest.mark.parametrize(("change", "metadata", "pointer"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_points_stores_nothing_and_is_recorded_once(
+    robot: Robot, llm_team: Project, change: dict[str, Any], metadata: dict[str, Any], pointer: str
+) -> None:
+    before = AuditRecord.objects.filter(result="Denied").count()
+    response = robot.send("POST", URL, body(llm_team, {**job(), **change}, **metadata))
+    assert response.status_code == 422
+    assert pointer in {each["pointer"] for each in response.json()["errors"]}
+    assert not Workload.objects.exists()
+    assert AuditRecord.objects.filter(result="Denied").count() == before + 1
+
+
+def test_t39_more_non_preemptible_than_can_ever_be_deserved_is_refused_with_numbers(
+    robot: Robot, llm_team: Project
+) -> None:
+    response = robot.send("POST", URL, body(llm_team, job(gpus=60)))
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["numbers"]
+
+
+def test_exactly_one_manifest_is_wanted(robot: Robot, llm_team: Project) -> None:
+    both = {**body(llm_team, job()), "manifestBase64Encoded": "e30="}
+    neither = {"metadata": {"projectId": str(llm_team.pk)}}
+    assert [robot.send("POST", URL, each).status_code for each in (both, neither)] == [400, 400]
+
+
+def test_t52_unknown_fields_of_the_body_are_refused(robot: Robot, llm_team: Project) -> None:
+    response = robot.send("POST", URL, {**body(llm_team, job()), "created_by": "root", "status": "Running"})
+    assert response.status_code == 422
+    assert {each["pointer"] for each in response.json()["errors"]} == {"/created_by", "/status"}
+
+
+def test_another_teams_project_is_as_unknown_as_none(member: Robot, vision_team: Project) -> None:
+    answers = [
+        member.send("POST", URL, {"metadata": {"projectId": project}, "manifest": job()})
+        for project in (str(vision_team.pk), "999999", "x")
+    ]
+    assert {each.status_code for each in answers} == {422}
+    assert len({each.content for each in answers}) == 1
+
+
+def test_t27_a_large_body_is_413(robot: Robot) -> None:
+    assert robot.send("POST", URL, b'{"a": "' + b"x" * 600_000 + b'"}').status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("{", 400),
+        ('{"metadata": {}, "metadata": {}}', 422),
+        ('{"metadata": NaN}', 422),
+        ("\xff", 422),
+        ("[" * 5000, 422),
+        ('"x"', 422),
+        ("[]", 422),
+        ("null", 422),
+    ],
+)
+def test_t29_t33_bodies_that_are_no_request(robot: Robot, text: str, status: int) -> None:
+    response = robot.send("POST", URL, text.encode("latin-1"))
+    assert response.status_code in {status, 400}
+    assert response.json()["code"] == response.status_code
+
+
+def test_a_body_encoded_twice_is_read_once_more(robot: Robot, llm_team: Project) -> None:
+    assert robot.send("POST", URL, json.dumps(json.dumps(body(llm_team, job())))).status_code == 202

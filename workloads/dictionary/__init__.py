@@ -1,0 +1,1 @@
+"""The priority dictionary: priorities, categories, workload types, presets, and change plans."""

@@ -1,0 +1,332 @@
+"""REST of priorities, categories and workload types.
+
+Nobody makes a type of their own: a kind is served only where intake can read it and every scheduler's objects are
+known for it. Deleting one withdraws it from submission, making one offers a withdrawn one again.
+
+Every write goes through a plan and is applied at once; the answer carries what it did. `dryRun=true` answers the same
+and changes nothing.
+"""
+
+from typing import Any, Final
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.inventory.models import Cluster
+from portal.kit.api.filters import Column, as_number, filters, flag_in, ordering
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, ErrorSchema, validated_body
+from portal.kit.errors import NotFound, ValidationFailed
+from portal.kit.security.request_identity import actor_of
+from workloads.dictionary.models import Category, Plan, Priority, WorkloadType
+from workloads.dictionary.selectors import require_dictionary, workload_types
+from workloads.dictionary.serializers import (
+    CategoriesSchema,
+    CategorySchema,
+    ChangedSchema,
+    DictionaryEntrySchema,
+    PrioritiesSchema,
+    PriorityChange,
+    PriorityCreate,
+    PriorityReplace,
+    RetiredSchema,
+    TypeChange,
+    TypeSchema,
+    TypesSchema,
+    WorkloadTypeCreate,
+    category_json,
+    priority_json,
+    type_json,
+)
+from workloads.dictionary.services.changes import (
+    add_priority,
+    change_priority_entry,
+    offer_type,
+    rename_priority,
+    retire_priority,
+    update_type,
+    withdraw_type,
+)
+
+TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
+
+
+class Categories(Route):
+    """Build, Train, Deploy."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="list_categories", summary="List categories", responses={200: CategoriesSchema, **ERROR_RESPONSES}
+    )
+    def get(self, request: Request) -> Response:
+        """Every category."""
+        return Response({"categories": [category_json(row) for row in Category.objects.all()]})
+
+
+class CategoryDetail(Route):
+    """A category by id."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="get_category_by_id", summary="Read a category", responses={200: CategorySchema, **ERROR_RESPONSES}
+    )
+    def get(self, request: Request, category_id: str) -> Response:
+        """The category, or 404."""
+        found = Category.objects.filter(pk=category_id).first()
+        if found is None:
+            raise NotFound
+        return Response(category_json(found))
+
+
+class Types(Route):
+    """Workload types with their default mapping."""
+
+    access = {"GET": RoutePermission(), "POST": RoutePermission("manage_dictionary", "installation")}
+
+    @extend_schema(
+        operation_id="list_workload_types",
+        summary="List workload types",
+        parameters=[
+            OpenApiParameter("externalTypesOnly", bool),
+            OpenApiParameter("withdrawn", bool, description="Those that can be offered again, instead."),
+            *FILTERS,
+        ],
+        responses={200: TypesSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Every type that is offered; `externalTypesOnly=true` leaves the native ones out."""
+        query = request.query_params
+        rows = workload_types(withdrawn=flag_in(query, "withdrawn")).filter(
+            filters(query.get("filterBy", ""), TYPE_COLUMNS, actor_of(request))
+        )
+        rows = rows.order_by(ordering(query, TYPE_COLUMNS, "name"))
+        if flag_in(query, "externalTypesOnly"):
+            rows = rows.filter(native=False)
+        return Response({"types": [type_json(row) for row in rows]})
+
+    @extend_schema(
+        operation_id="create_workload_type",
+        summary="Offer a withdrawn workload type again",
+        description="Of the kinds that Rung reads; one that is offered is 409. Platform admins only.",
+        request=WorkloadTypeCreate,
+        responses={201: TypeSchema, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def post(self, request: Request) -> Response:
+        """It is submitted again, with this category, priority and preemptibility."""
+        actor = actor_of(request)
+        require_dictionary(actor)
+        body = validated_body(WorkloadTypeCreate, request.data)
+        offered = offer_type(name=body["name"], group=body["group"], actor=actor, **_mapping(body))
+        return Response(type_json(offered), status=201)
+
+
+class WorkloadTypeDetail(Route):
+    """A workload type by id."""
+
+    access = {
+        "GET": RoutePermission(),
+        **dict.fromkeys(("PUT", "DELETE"), RoutePermission("manage_dictionary", "installation")),
+    }
+
+    @extend_schema(
+        operation_id="get_workload_type", summary="Read a workload type", responses={200: TypeSchema, **ERROR_RESPONSES}
+    )
+    def get(self, request: Request, type_id: str) -> Response:
+        """The type, or 404."""
+        return Response(type_json(_type_or_404(type_id)))
+
+    @extend_schema(
+        operation_id="update_workload_type",
+        summary="Change a type's default mapping",
+        description="Acts at once on new submissions; existing workloads keep their values. Platform admins only.",
+        request=TypeChange,
+        responses={200: TypeSchema, 422: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def put(self, request: Request, type_id: str) -> Response:
+        """Set category, priority, preemptibility; what is absent stays."""
+        kind = _type_or_404(type_id)
+        change = validated_body(TypeChange, request.data)
+        return Response(type_json(update_type(workload_type=kind, actor=actor_of(request), **_mapping(change))))
+
+    @extend_schema(
+        operation_id="delete_workload_type",
+        summary="Withdraw a workload type",
+        description="No more submissions of it, through any door. What there is of it goes on. Platform admins only.",
+        responses={204: None, **ERROR_RESPONSES},
+    )
+    def delete(self, request: Request, type_id: str) -> Response:
+        """It leaves the lists until it is offered again."""
+        withdraw_type(workload_type=_type_or_404(type_id), actor=actor_of(request))
+        return Response(status=204)
+
+
+def _type_or_404(type_id: str) -> WorkloadType:
+    found = workload_types().filter(pk=type_id).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _mapping(body: dict[str, Any]) -> dict[str, str | None]:
+    """Category, priority and preemptibility by name; None where they are absent."""
+    return {
+        "category": _chosen(Category.objects.all(), "categoryId", body),
+        "priority": _chosen(Priority.objects.filter(retired_at__isnull=True), "priorityId", body),
+        "preemptibility": body.get("preemptibility"),
+    }
+
+
+def _chosen(rows: QuerySet[Any], field: str, change: dict[str, Any]) -> str | None:
+    """The name of the row an id stands for; None where the id is absent. An id of nothing is refused at its field."""
+    if field not in change:
+        return None
+    name: str | None = rows.filter(pk=change[field]).values_list("name", flat=True).first()
+    if name is None:
+        known = rows.values_list("name", flat=True)
+        raise ValidationFailed.at(f"/{field}", "unknown_id", f"{field} names nothing that exists.", allowed=known)
+    return name
+
+
+COLUMNS: Final = {"name": Column("name"), "source": Column("source"), "value": Column("value", as_number)}
+WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+ADMIN: Final = RoutePermission("manage_dictionary", "installation")
+BEYOND: Final = "Beyond Run:ai, whose dictionary is closed. Applied at once; `dryRun=true` shows the plan only."
+
+
+class Priorities(Route):
+    """The priority dictionary."""
+
+    access = {"GET": RoutePermission(), "POST": ADMIN}
+
+    @extend_schema(
+        operation_id="get_workload_priorities",
+        summary="List priorities",
+        parameters=FILTERS,
+        responses={200: PrioritiesSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Every offered priority with its sync per cluster."""
+        query = request.query_params
+        offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True)
+        rows = offered.filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
+        rows = rows.order_by(ordering(query, COLUMNS, "value"), "name")
+        clusters, changing = _sync()
+        return Response({"priorities": [priority_json(row, clusters, changing) for row in rows]})
+
+    @extend_schema(
+        operation_id="add_workload_priority",
+        summary="Add a priority",
+        description=BEYOND,
+        request=PriorityCreate,
+        responses={201: ChangedSchema, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """A new entry, or an alias of one."""
+        body = validated_body(PriorityCreate, request.data)
+        plan = add_priority(
+            name=body["name"],
+            value=body["value"],
+            preemption_policy=body["preemptionPolicy"],
+            description=body["description"],
+            alias_of=body["aliasOf"],
+            actor=actor_of(request),
+        )
+        return Response(_changed(body["name"], plan), status=201)
+
+
+class PriorityDetail(Route):
+    """A dictionary entry by id."""
+
+    access = {"GET": RoutePermission(), "PUT": ADMIN, "PATCH": ADMIN, "DELETE": ADMIN}
+
+    @extend_schema(
+        operation_id="get_workload_priority",
+        summary="Read a priority",
+        responses={200: DictionaryEntrySchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, priority_id: str) -> Response:
+        """The entry, or 404 where it is absent or retired."""
+        return Response(_entry(_priority_or_404(priority_id)))
+
+    @extend_schema(
+        operation_id="overwrite_workload_priority",
+        summary="Set a priority",
+        description=f"{BEYOND} A changed value replaces the PriorityClass. Pods keep the old number; KAI goes by the "
+        "new one at once. The plan says whose.",
+        request=PriorityReplace,
+        responses={200: ChangedSchema, **WRITES},
+    )
+    def put(self, request: Request, priority_id: str) -> Response:
+        """All of the entry; what is absent goes back to its default."""
+        return _change(request, _priority_or_404(priority_id), validated_body(PriorityReplace, request.data))
+
+    @extend_schema(
+        operation_id="update_workload_priority",
+        summary="Change a priority",
+        description=f"{BEYOND} A rename is a new entry, with an id of its own; the old name stays behind as its alias.",
+        request=PriorityChange,
+        responses={200: ChangedSchema, **WRITES},
+    )
+    def patch(self, request: Request, priority_id: str) -> Response:
+        """Value, preemption policy, description, or the name alone."""
+        return _change(request, _priority_or_404(priority_id), validated_body(PriorityChange, request.data))
+
+    @extend_schema(
+        operation_id="retire_workload_priority",
+        summary="Retire a priority",
+        description=f"{BEYOND} 409 with the list while anything uses it.",
+        responses={200: RetiredSchema, **WRITES},
+    )
+    def delete(self, request: Request, priority_id: str) -> Response:
+        """No longer offered nor accepted."""
+        row = _priority_or_404(priority_id)
+        return Response({"plan": plan_json(retire_priority(name=row.name, actor=actor_of(request)))})
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """What a plan says it does."""
+    shown = ("sentence", "objects", "workloads", "victims", "types", "warnings")
+    return {"id": str(plan.pk), "title": plan.title, **{name: plan.effect[name] for name in shown}}
+
+
+_ATTRIBUTES: Final = {"value": "value", "preemptionPolicy": "preemption_policy", "description": "description"}
+
+
+def _change(request: Request, row: Priority, wanted: dict[str, Any]) -> Response:
+    """A rename, or everything else: a PriorityClass keeps its name, so a rename is another entry."""
+    actor = actor_of(request)
+    given = {_ATTRIBUTES[name]: value for name, value in wanted.items() if name in _ATTRIBUTES}
+    changed = {name: value for name, value in given.items() if value != getattr(row, name)}
+    name = wanted.get("name", row.name)
+    if name == row.name:
+        return Response(_changed(name, change_priority_entry(name=name, actor=actor, **changed)))
+    if changed:
+        raise ValidationFailed.at("/name", "rename_alone", "Rename alone: send the other changes before or after it.")
+    return Response(_changed(name, rename_priority(name=row.name, new_name=name, actor=actor)))
+
+
+def _changed(name: str, plan: Plan) -> dict[str, Any]:
+    row = Priority.objects.select_related("alias_of").get(name=name)
+    return {**_entry(row), "plan": plan_json(plan)}
+
+
+def _entry(row: Priority) -> dict[str, Any]:
+    clusters, changing = _sync()
+    return {**priority_json(row, clusters, changing), "aliasOf": row.alias_of.name if row.alias_of else ""}
+
+
+def _sync() -> tuple[list[Cluster], set[str]]:
+    """Every cluster, and the ids of those that are not in step yet."""
+    clusters = list(Cluster.objects.all())
+    return clusters, {str(each.pk) for each in clusters if each.synced_generation < each.generation}
+
+
+def _priority_or_404(priority_id: str) -> Priority:
+    found = Priority.objects.filter(pk=priority_id, retired_at__isnull=True).select_related("alias_of").first()
+    if found is None:
+        raise NotFound
+    return found

@@ -1,0 +1,1 @@
+"""Decisions of the dictionary. Pure: values in, values out."""

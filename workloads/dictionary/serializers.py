@@ -1,0 +1,217 @@
+"""Priorities, categories and workload types as REST sends and accepts them."""
+
+from typing import Any, Final
+
+from rest_framework import serializers
+
+from clusters.inventory.models import Cluster
+from portal.kit.api.parsers import TENANT_ID, rfc3339
+from scheduling.model.preemptibility import by_value
+from workloads.dictionary.models import Category, Priority, WorkloadType
+
+
+class PriorityChange(serializers.Serializer[Any]):
+    """What is to change; absent fields stay. A rename comes alone."""
+
+    name = serializers.CharField(required=False, max_length=63)
+    value = serializers.IntegerField(required=False, help_text="100 or more is non-preemptible unless set otherwise.")
+    preemptionPolicy = serializers.CharField(required=False, max_length=20)
+    description = serializers.CharField(required=False, allow_blank=True, max_length=500)
+
+
+class PriorityReplace(serializers.Serializer[Any]):
+    """An entry as it is to be."""
+
+    name = serializers.CharField(max_length=63)
+    value = serializers.IntegerField()
+    preemptionPolicy = serializers.CharField(required=False, default="PreemptLowerPriority", max_length=20)
+    description = serializers.CharField(required=False, default="", allow_blank=True, max_length=500)
+
+
+class PriorityCreate(PriorityReplace):
+    """A new entry; an alias has the value of what it stands for."""
+
+    aliasOf = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)
+
+
+class PlanSchema(serializers.Serializer[Any]):
+    """What the change does: a sentence, objects per cluster, workloads, who may evict whom, types, warnings."""
+
+    id = serializers.UUIDField()
+    title = serializers.CharField()
+    sentence = serializers.CharField()
+    objects = serializers.JSONField()
+    workloads = serializers.JSONField()
+    victims = serializers.JSONField()
+    types = serializers.JSONField()
+    warnings = serializers.ListField(child=serializers.CharField())
+
+
+class ClusterPhaseSchema(serializers.Serializer[Any]):
+    """A priority's standing on one cluster."""
+
+    clusterId = serializers.UUIDField()
+    phase = serializers.CharField()
+
+
+class PrioritySchema(serializers.Serializer[Any]):
+    """A dictionary entry."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    value = serializers.IntegerField()
+    createdAt = serializers.DateTimeField()
+    updatedAt = serializers.DateTimeField()
+    aggregatedPhase = serializers.CharField()
+    status = ClusterPhaseSchema(many=True)
+    scopeType = serializers.CharField()
+    scopeId = serializers.CharField()
+    preemptionPolicy = serializers.CharField()
+    preemptibility = serializers.CharField(help_text="What follows from the value alone.")
+    description = serializers.CharField(allow_blank=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `source`, a name the class itself uses."""
+        return {**super().get_fields(), "source": serializers.CharField(allow_blank=True)}
+
+
+class DictionaryEntrySchema(PrioritySchema):
+    """A dictionary entry, aliases included."""
+
+    aliasOf = serializers.CharField(allow_blank=True)
+
+
+class ChangedSchema(DictionaryEntrySchema):
+    """The entry as it is now, and what that did."""
+
+    plan = PlanSchema()
+
+
+class RetiredSchema(serializers.Serializer[Any]):
+    """What taking it out of use did."""
+
+    plan = PlanSchema()
+
+
+class PrioritiesSchema(serializers.Serializer[Any]):
+    """The dictionary."""
+
+    priorities = PrioritySchema(many=True)
+
+
+class CategorySchema(serializers.Serializer[Any]):
+    """Build, Train or Deploy."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField()
+
+
+class CategoriesSchema(serializers.Serializer[Any]):
+    """Every category."""
+
+    categories = CategorySchema(many=True)
+
+
+class TypeSchema(serializers.Serializer[Any]):
+    """A workload type; `categoryId` and `priorityId` are empty where it has none."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    group = serializers.CharField()
+    categoryId = serializers.CharField(allow_blank=True)
+    priorityId = serializers.CharField(allow_blank=True)
+    preemptibility = serializers.CharField(allow_null=True)
+    categoryName = serializers.CharField(required=False)
+    priorityName = serializers.CharField(required=False)
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField()
+    updatedAt = serializers.DateTimeField()
+    updatedBy = serializers.CharField()
+    clusterStatuses = serializers.JSONField(allow_null=True)
+
+
+class TypesSchema(serializers.Serializer[Any]):
+    """Every workload type."""
+
+    types = TypeSchema(many=True)
+
+
+class TypeChange(serializers.Serializer[Any]):
+    """A new mapping; what is absent stays."""
+
+    categoryId = serializers.UUIDField(required=False)
+    priorityId = serializers.UUIDField(required=False)
+    preemptibility = serializers.ChoiceField(
+        choices=["preemptible", "semi-preemptible", "non-preemptible"], required=False
+    )
+    resourceInterfaces = serializers.ListField(required=False, max_length=4, help_text="Accepted, not used by Rung.")
+
+
+class WorkloadTypeCreate(TypeChange):
+    """A withdrawn type that is offered again; without `preemptibility` it has the one it had."""
+
+    name = serializers.CharField(max_length=63)
+    group = serializers.CharField(max_length=100)
+    categoryId = serializers.UUIDField()
+    priorityId = serializers.UUIDField()
+
+
+READY: Final = "Ready"
+
+
+def priority_json(priority: Priority, clusters: list[Cluster], changing: set[str]) -> dict[str, Any]:
+    """WorkloadPriority; one status entry per cluster. `changing`: ids of clusters that are not in step yet."""
+    phases = [
+        {"clusterId": str(each.pk), "phase": "Updating" if str(each.pk) in changing else READY} for each in clusters
+    ]
+    return {
+        "id": str(priority.pk),
+        "name": priority.name,
+        "value": priority.value,
+        "source": priority.source,
+        "createdAt": rfc3339(priority.created_at),
+        "updatedAt": rfc3339(priority.updated_at),
+        "aggregatedPhase": "Updating" if changing else READY,
+        "status": phases,
+        "scopeType": "tenant",
+        "scopeId": str(TENANT_ID),
+        "preemptionPolicy": priority.preemption_policy,
+        "preemptibility": by_value(priority.value).value,
+        "description": priority.description,
+    }
+
+
+def category_json(category: Category) -> dict[str, Any]:
+    """WorkloadCategory."""
+    return {
+        "id": str(category.pk),
+        "name": category.name,
+        "description": category.description,
+        "createdAt": rfc3339(category.created_at),
+        "createdBy": "Run:ai",
+    }
+
+
+def type_json(kind: WorkloadType) -> dict[str, Any]:
+    """WorkloadTypeConfig. A type without category or priority answers empty strings, which their client can read."""
+    body = {
+        "id": str(kind.pk),
+        "name": kind.name,
+        "group": kind.group,
+        "categoryId": str(kind.category_id or ""),
+        "priorityId": str(kind.priority_id or ""),
+        "preemptibility": kind.preemptibility or None,
+        "createdAt": rfc3339(kind.created_at),
+        "createdBy": "Run:ai",
+        "updatedAt": rfc3339(kind.updated_at),
+        "updatedBy": kind.updated_by or "Run:ai",
+        "clusterStatuses": None,
+    }
+    if kind.category:
+        body["categoryName"] = kind.category.name
+    if kind.priority:
+        body["priorityName"] = kind.priority.name
+    return body

@@ -1,0 +1,1 @@
+"""Changes of the dictionary, each through a plan."""

@@ -1,0 +1,354 @@
+"""Effects of a dictionary change: objects per cluster, workloads, who may evict whom, warnings."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from django.db.models import Q, QuerySet
+
+from clusters.connection.services.scheduler_config import guarantee_on
+from clusters.flavours.registry import FLAVOURS, flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.flavour import Traits
+from clusters.ports.ownership import stamped
+from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update, diff
+from clusters.sync.selectors import desired_state
+from clusters.watch.models import ObservedPod
+from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from workloads.dictionary.rules.drafts import Draft, DraftEntry
+from workloads.dictionary.rules.resolution import Source
+from workloads.dictionary.selectors import facts_of, levels_of
+from workloads.state.models import DesiredPhase, Workload
+from workloads.state.rules import ENDED
+from workloads.state.selectors.usage import could_hold
+from workloads.state.selectors.workloads import workload_ids
+
+ANYWHERE: Final = "on the whole cluster, in any project"
+IN_QUEUE: Final = "inside one queue"
+ANY_WORK: Final = "non-preemptible work included"
+PREEMPTIBLE: Final = "preemptible work only"
+FOREIGN: Final = "Pods that are not Rung's are evicted there, too, by their own number."
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """How far a higher priority goes. Each part is a promise that the scheduler keeps or does not."""
+
+    inside_queue: bool
+    spares_non_preemptible: bool
+    obeys_never: bool
+    spares_foreign: bool
+
+    @property
+    def words(self) -> str:
+        place = IN_QUEUE if self.inside_queue else ANYWHERE
+        return f"{place}, {PREEMPTIBLE if self.spares_non_preemptible else ANY_WORK}"
+
+
+def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict[str, Any]:
+    """Pairs (who, whom) by value and policy alone, and `scopes`: the same for the clusters that share a reach.
+
+    No scopes where nothing changes for any of them.
+    """
+    alike: defaultdict[_Reach, list[Cluster]] = defaultdict(list)
+    for cluster in clusters:
+        alike[_reach_on(cluster)].append(cluster)
+    scopes = [_scope(*each, before, after) for each in alike.items()]
+    changes = any(each["new"] or each["lost"] for each in scopes)
+    return {**_changed(before, after), "scopes": scopes if changes else []}
+
+
+def _reach_on(cluster: Cluster) -> _Reach:
+    def kept(code: str) -> bool:
+        return guarantee_on(cluster, code).enforced != "no"
+
+    return _Reach(
+        kept("priority_inside_project"),
+        kept("non_preemptible_stays"),
+        kept("never_evicts_nobody"),
+        kept("foreign_pods_stay"),
+    )
+
+
+def _scope(reach: _Reach, clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict[str, Any]:
+    return {
+        "clusters": [{"name": each.name, "scheduler": flavour_for(each.flavour).title} for each in clusters],
+        "reach": reach.words,
+        "foreign": "" if reach.spares_foreign else FOREIGN,
+        **_changed(before, after, obeys_never=reach.obeys_never),
+    }
+
+
+def _changed(before: Draft, after: Draft, *, obeys_never: bool = True) -> dict[str, list[list[str]]]:
+    old, new = (set(_relations(draft, obeys_never=obeys_never)) for draft in (before, after))
+    return {"new": sorted(map(list, new - old)), "lost": sorted(map(list, old - new))}
+
+
+def _relations(draft: Draft, *, obeys_never: bool) -> Iterator[tuple[str, str]]:
+    entries = draft.offered
+    for who in entries:
+        for whom in entries:
+            if who.value > whom.value and not (obeys_never and who.preemption_policy == "Never"):
+                yield who.name, whom.name
+
+
+EXAMPLES: Final = 20
+MARKS: Final[Mapping[type[Change], str]] = {
+    Create: "+",
+    Update: "~",
+    Replace: "±",
+    Delete: "-",
+    NameConflict: "!",
+    Fenced: "=",
+}
+NUMBERS: Final = (
+    ("keep_old_value", "running workload", "keep", "the old number"),
+    ("wait_with_old_value", "waiting workload", "keep", "the old number until recreated"),
+    ("take_new_value", "workload", "take", "the new number at once"),
+)
+Effect = dict[str, Any]
+
+
+def effect_of(before: Draft, after: Draft) -> Effect:
+    """Everything a plan shows, and the facts it was computed on."""
+    clusters = list(Cluster.objects.prefetch_related("node_pools"))
+    objects = [_objects(cluster, after) for cluster in clusters]
+    workloads = _workloads(before, after)
+    effect: Effect = {
+        "objects": [each for each in objects if each["changes"]],
+        "workloads": workloads,
+        "victims": victims_of(clusters, before, after),
+        "types": list(_types(before, after)),
+        "warnings": list(_warnings(before, after)),
+        "basis": facts_of(before),
+    }
+    return {"sentence": _sentence(effect), **effect}
+
+
+def _objects(cluster: Cluster, after: Draft) -> dict[str, Any]:
+    """The flavour's own objects before and after, compared as reconcile compares them."""
+    now = desired_state(cluster)
+    then = replace(now, levels=levels_of(after.entries.values(), now.levels))
+    flavour = flavour_for(cluster.flavour)
+    changes = diff([stamped(each) for each in flavour.objects_for(now)], flavour.objects_for(then))
+    return {"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": [_change(each) for each in changes]}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "mark": MARKS[type(change)],
+        "kind": change.ref.kind.kind,
+        "namespace": change.ref.namespace,
+        "name": change.ref.name,
+        "fields": [each.as_row() for each in change.changes],
+    }
+
+
+def _live() -> QuerySet[Workload]:
+    rows = Workload.objects.filter(deleted_at__isnull=True).exclude(
+        Q(phase__in=ENDED) | Q(desired_phase=DesiredPhase.DELETED)
+    )
+    return rows.select_related("project__department", "project__cluster", "priority", "type")
+
+
+def flipping(before: Draft, after: Draft) -> Iterator[tuple[Workload, Preemptibility]]:
+    """Waiting workloads whose preemptibility followed the threshold and now falls on its other side."""
+    moved = _moved_values(before, after)
+    rows = _live().filter(priority__name__in=moved, running_pods=0, preemptibility_source=Source.THRESHOLD)
+    for workload in rows:
+        if (follows := flip_of(workload, before, after)) is not None:
+            yield workload, follows
+
+
+def flip_of(workload: Workload, before: Draft, after: Draft) -> Preemptibility | None:
+    """What a waiting workload becomes where its preemptibility follows the threshold; None: it stays as it is."""
+    gone = workload.phase in ENDED or workload.desired_phase == DesiredPhase.DELETED
+    if gone or workload.running_pods or workload.preemptibility_source != Source.THRESHOLD:
+        return None
+    name = workload.priority.name
+    old, new = before.entries.get(name), after.entries.get(name)
+    if old is None or new is None or old.value == new.value:
+        return None
+    follows = new.level.by_threshold
+    return None if follows == workload.preemptibility else follows
+
+
+def _moved_values(before: Draft, after: Draft) -> list[str]:
+    return [
+        name
+        for name, entry in after.entries.items()
+        if name in before.entries and entry.value != before.entries[name].value
+    ]
+
+
+def _workloads(before: Draft, after: Draft) -> dict[str, Any]:
+    flips = list(flipping(before, after))
+    unfit = list(_unfit(flips))
+    return {
+        **{name: _group(rows) for name, rows in _by_number(_moved_values(before, after), flips).items()},
+        "flip": {
+            "count": len(flips),
+            "to": str(flips[0][1]) if flips else "",
+            "examples": _examples(workload for workload, _follows in flips[:EXAMPLES]),
+        },
+        "no_longer_fit": {"count": len(unfit), "examples": _examples(unfit[:EXAMPLES])},
+    }
+
+
+def _by_number(moved: Iterable[str], flips: Iterable[tuple[Workload, Preemptibility]]) -> dict[str, QuerySet[Workload]]:
+    """Workloads that the cluster holds with the old number: which of them go on with it, and which do not.
+
+    What waits and turns its preemptibility is recreated. A scheduler that queues whole jobs notes the number with each.
+    """
+    names = list(moved)
+    pods = ObservedPod.objects.live().filter(priority_class__in=names).values_list("owner_id", flat=True)
+    held = Q(running_pods__gt=0) | Q(pk__in=workload_ids(set(pods)))
+    held |= Q(project__cluster__flavour__in=_flavours(lambda traits: traits.queues_jobs), applied_generation__gt=0)
+    rows = _live().filter(held, priority__name__in=names).exclude(pk__in=[workload.pk for workload, _to in flips])
+    at_once = Q(project__cluster__flavour__in=_flavours(lambda traits: traits.counts_classes))
+    return {
+        "keep_old_value": rows.exclude(at_once).filter(running_pods__gt=0),
+        "wait_with_old_value": rows.exclude(at_once).filter(running_pods=0),
+        "take_new_value": rows.filter(at_once),
+    }
+
+
+def _flavours(have: Callable[[Traits], bool]) -> list[str]:
+    return [name for name, flavour in FLAVOURS.items() if have(flavour.traits)]
+
+
+def _group(rows: QuerySet[Workload]) -> dict[str, Any]:
+    return {"count": rows.count(), "examples": _examples(rows[:EXAMPLES])}
+
+
+def _unfit(flips: Iterable[tuple[Workload, Preemptibility]]) -> Iterator[Workload]:
+    """Yield workloads that the quotas of none of their pools could hold with their new preemptibility."""
+    pools = {(pool.cluster_id, pool.name): pool for pool in NodePool.objects.all()}
+    for workload, follows in flips:
+        own = (pools.get((workload.project.cluster_id, name)) for name in workload.node_pools)
+        if not any(could_hold(workload, pool, follows) for pool in own if pool):
+            yield workload
+
+
+def _examples(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": str(each.pk),
+            "name": each.name,
+            "project": each.project.name,
+            "priority": each.priority.name,
+            "value": each.priority_value,
+        }
+        for each in workloads
+    ]
+
+
+def _types(before: Draft, after: Draft) -> Iterator[dict[str, Any]]:
+    used = Workload.objects.filter(deleted_at__isnull=True)
+    for name, new in after.types.items():
+        old = before.types[name]
+        if new != old:
+            yield {
+                "name": name,
+                "before": {"category": old.category, "priority": old.priority, "preemptibility": old.preemptibility},
+                "after": {"category": new.category, "priority": new.priority, "preemptibility": new.preemptibility},
+                "used_by": used.filter(type__name=name).count(),
+                "running": used.filter(type__name=name, running_pods__gt=0).count(),
+                "withdrawn": new.withdrawn,
+                "turned": new.withdrawn != old.withdrawn,
+            }
+
+
+def _warnings(before: Draft, after: Draft) -> Iterator[str]:
+    for name, entry in after.entries.items():
+        old = before.entries.get(name)
+        if old != entry:
+            yield from _entry_warnings(old, entry)
+        if _crosses(name, before, after):
+            yield _crossing(entry, after)
+    for name, new in after.types.items():
+        if new.priority and new.preemptibility:
+            follows = after.entries[new.priority].level.by_threshold
+            touched = new != before.types[name] or _crosses(new.priority, before, after)
+            if touched and follows != new.preemptibility:
+                yield (
+                    f"{name} is {new.preemptibility} by default, but choosing {new.priority} outright "
+                    f"makes it {follows}: {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
+                )
+
+
+def _crosses(name: str, before: Draft, after: Draft) -> bool:
+    """Does the value of the entry change sides of the threshold?"""
+    old, new = before.entries.get(name), after.entries[name]
+    return old is not None and old.level.by_threshold is not new.level.by_threshold
+
+
+def _crossing(entry: DraftEntry, after: Draft) -> str:
+    """What naming the entry means from now on, and for which types that need not even name it."""
+    follows = entry.level.by_threshold
+    means = (
+        "counted against the deserved quota"
+        if follows is Preemptibility.NON_PREEMPTIBLE
+        else "free to go over quota, and evictable"
+    )
+    types = sorted(
+        name for name, each in after.types.items() if each.priority == entry.name and not each.preemptibility
+    )
+    by_default = f" So do submissions of {', '.join(types)} that name no priority." if types else ""
+    return (
+        f"From now on submissions that name {entry.name} and no preemptibility become {follows}: {means}.{by_default}"
+    )
+
+
+def _entry_warnings(old: DraftEntry | None, entry: DraftEntry) -> Iterator[str]:
+    if entry.value < 0:
+        yield f"{entry.name} is negative: legal, but Run:ai clients expect values of 0 or more."
+    if entry.preemption_policy == "Never" and (old is None or old.preemption_policy != "Never"):
+        yield f"{entry.name} evicts nobody on kube-scheduler. It protects nothing, and KAI ignores it."
+    if old is not None and (old.value, old.preemption_policy) != (entry.value, entry.preemption_policy):
+        yield (
+            f"The PriorityClass {entry.name} is deleted and created anew on every cluster; a pod that names it in "
+            "between is rejected and made again by its owner."
+        )
+    if entry.alias_of and (old is None or not old.alias_of):
+        yield f"{entry.name} becomes an alias of {entry.alias_of}: accepted and synced, not offered."
+
+
+def _sentence(effect: Effect) -> str:
+    """ "2 objects replaced on 3 clusters, 41 running workloads keep the old number, …"."""
+    counts = {mark: sum(c["mark"] == mark for each in effect["objects"] for c in each["changes"]) for mark in "+~±-"}
+    words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted"}
+    parts = [f"{_count(number, 'object')} {words[mark]}" for mark, number in counts.items() if number]
+    head = f"{', '.join(parts)} on {_count(len(effect['objects']), 'cluster')}" if parts else "No object changes"
+    return "; ".join([head, *_workload_words(effect["workloads"]), *_type_words(effect["types"])]) + "."
+
+
+def _workload_words(workloads: Mapping[str, Any]) -> Iterator[str]:
+    for group, noun, verb, what in NUMBERS:
+        if count := workloads[group]["count"]:
+            yield f"{_count(count, noun)} {verb}{'s' if count == 1 else ''} {what}"
+    if flips := workloads["flip"]["count"]:
+        yield f"{flips} queued {'becomes' if flips == 1 else 'become'} {workloads['flip']['to']}"
+    if unfit := workloads["no_longer_fit"]["count"]:
+        yield f"{unfit} of them no longer {'fits' if unfit == 1 else 'fit'}"
+
+
+def _type_words(types: list[dict[str, Any]]) -> Iterator[str]:
+    for each in (each for each in types if each["turned"]):
+        if each["withdrawn"]:
+            yield f"{each['name']} is no longer submitted; {_left(each['used_by'], each['running'])}"
+        else:
+            yield f"{each['name']} is submitted again"
+    if changed := [each for each in types if not each["turned"]]:
+        yield f"{_count(len(changed), 'workload type')} get new defaults for submissions from now on"
+
+
+def _left(there: int, running: int) -> str:
+    if not there:
+        return "there is no workload of it"
+    return f"{_count(there, 'workload')} of it {'goes' if there == 1 else 'go'} on, {running} with running pods"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,260 @@
+"""Pages of priorities, workload types and change plans. Editing never saves: it creates a plan."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.kit.errors import Conflict, ValidationFailed
+from portal.kit.pages.api_snippets import ApiSnippet, portal_address, snippets_for
+from portal.kit.pages.forms import NOTHING, PageForm, form_data
+from portal.kit.security.request_identity import actor_of
+from scheduling.model.preemptibility import THRESHOLD
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import can
+from workloads.dictionary.forms import PresetForm, PriorityForm, TypeForm, pointers_of
+from workloads.dictionary.models import Plan, PlanState, Priority
+from workloads.dictionary.rules.presets import PRESETS
+from workloads.dictionary.selectors import (
+    dictionary_rows,
+    plan_requests,
+    require_dictionary,
+    sync_state_of_priorities,
+    type_rows,
+    workload_types,
+)
+from workloads.dictionary.services.plans import (
+    apply_plan,
+    discard_plan,
+    plan_preset,
+    plan_priority_change,
+    plan_type_change,
+    preset_named,
+)
+
+STEP: Final = 30
+TOP: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One entry with a note beside it, and its place from the top in SVG units."""
+
+    name: str
+    value: int
+    note: str
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The drawing: rungs from the highest value down, and the line between non-preemptible and preemptible."""
+
+    rungs: tuple[Rung, ...]
+    line: int | None
+    height: int
+
+
+def draw_axis(entries: Sequence[tuple[str, int, str]]) -> Axis:
+    """Rungs are evenly spaced, as values may be far apart; the line at 100 lies where it divides them."""
+    ordered = sorted(entries, key=lambda entry: -entry[1])
+    above = sum(1 for _name, value, _note in ordered if value >= THRESHOLD)
+    gap = STEP if ordered else 0
+    rungs = tuple(Rung(*entry, TOP + at * STEP + (gap if at >= above else 0)) for at, entry in enumerate(ordered))
+    return Axis(rungs, TOP + above * STEP if ordered else None, TOP + len(ordered) * STEP + gap)
+
+
+@login_required
+@require_safe
+def priorities(request: HttpRequest) -> HttpResponse:
+    """The dictionary on its value axis, with the sync state per cluster."""
+    rows = dictionary_rows()
+    context = {
+        "rows": rows,
+        "axis": draw_axis([(row.name, row.value, _default_of(row.types)) for row in rows if row.offered]),
+        "sync": sync_state_of_priorities(),
+        "presets": PRESETS.values(),
+        "may_edit": can(actor_of(request), Permission.MANAGE_DICTIONARY),
+    }
+    return render(request, "workloads/dictionary/priorities.html", context)
+
+
+def _default_of(types: Sequence[str]) -> str:
+    """The drawing has room for two; the table below names them all."""
+    rest = f" +{len(types) - 2}" if len(types) > 2 else ""
+    return ", ".join(types[:2]) + rest
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def add_priority(request: HttpRequest) -> HttpResponse:
+    """Plan a new entry."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    form = PriorityForm(form_data(request))
+    return planned(request, form, lambda: plan_priority_change(change=form.change(), actor=actor), {"adding": True})
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def edit_priority(request: HttpRequest, name: str) -> HttpResponse:
+    """Plan another value, policy or description, or a rename."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    priority = get_object_or_404(Priority, name=name)
+    form = PriorityForm(form_data(request), old=priority)
+    return planned(
+        request, form, lambda: plan_priority_change(change=form.change(), actor=actor), {"priority": priority}
+    )
+
+
+@login_required
+@require_POST
+def retire_priority(request: HttpRequest, name: str) -> HttpResponse:
+    """Plan to take an entry out of use."""
+    plan = plan_priority_change(change={"op": "retire", "name": name}, actor=actor_of(request))
+    return redirect("workloads:plan", plan_id=plan.pk)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def load_preset(request: HttpRequest, name: str) -> HttpResponse:
+    """Plan the import of a preset."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    chosen = preset_named(name)
+    form = PresetForm(form_data(request), preset=chosen)
+    return planned(
+        request,
+        form,
+        lambda: plan_preset(preset=name, actor=actor, preemptibilities=form.preemptibilities),
+        {"preset": chosen},
+        pointers_of(chosen.types),
+    )
+
+
+def planned(
+    request: HttpRequest,
+    form: PageForm,
+    plan: Callable[[], Plan],
+    context: Mapping[str, Any],
+    pointers: Mapping[str, str] = NOTHING,
+) -> HttpResponse:
+    """The form; once it is sent and stands, its plan. A refusal comes back at its fields with everything typed."""
+    if request.method == "POST" and form.is_valid():
+        try:
+            return redirect("workloads:plan", plan_id=plan().pk)
+        except (ValidationFailed, Conflict) as error:
+            form.show(error, pointers)
+    status = 422 if form.errors else 200
+    return render(request, "workloads/dictionary/change.html", {"form": form, **context}, status=status)
+
+
+@login_required
+@require_safe
+def type_list(request: HttpRequest) -> HttpResponse:
+    """Every type with category, defaults and use."""
+    context = {
+        "rows": type_rows(),
+        "withdrawn": type_rows(withdrawn=True),
+        "may_edit": can(actor_of(request), Permission.MANAGE_DICTIONARY),
+    }
+    return render(request, "workloads/dictionary/types.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def edit_type(request: HttpRequest, type_id: object) -> HttpResponse:
+    """Plan other defaults for a type."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    row = get_object_or_404(workload_types(), pk=type_id)
+    form = TypeForm(form_data(request), initial=TypeForm.of(row))
+    return planned(
+        request, form, lambda: plan_type_change(type=row, change=form.change(), actor=actor), {"workload_type": row}
+    )
+
+
+@login_required
+@require_POST
+def withdraw_type(request: HttpRequest, type_id: object) -> HttpResponse:
+    """Plan to take no more submissions of a type."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    row = get_object_or_404(workload_types(), pk=type_id)
+    plan = plan_type_change(type=row, change={"op": "withdraw"}, actor=actor)
+    return redirect("workloads:plan", plan_id=plan.pk)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def offer_type(request: HttpRequest, type_id: object) -> HttpResponse:
+    """Plan to offer a withdrawn type again, with the defaults it had or others."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    row = get_object_or_404(workload_types(withdrawn=True), pk=type_id)
+    form = TypeForm(form_data(request), initial=TypeForm.of(row))
+    return planned(
+        request,
+        form,
+        lambda: plan_type_change(type=row, change={"op": "offer", **form.change()}, actor=actor),
+        {"workload_type": row},
+    )
+
+
+MARKS: Final = {
+    "+": _lazy("created"),
+    "~": _lazy("changed"),
+    "±": _lazy("deleted and created anew"),
+    "-": _lazy("deleted"),
+    "!": _lazy("in conflict with a foreign object"),
+    "=": _lazy("left to a newer writer"),
+}
+
+
+@login_required
+@require_safe
+def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """The plan with its effect."""
+    require_dictionary(actor_of(request))
+    plan = get_object_or_404(Plan, pk=plan_id)
+    is_open = plan.state == PlanState.OPEN and plan.expires_at > timezone.now()
+    context = {"plan": plan, "effect": plan.effect, "is_open": is_open, "marks": MARKS}
+    context["recipes"] = plan_recipes(request, plan) if is_open else []
+    return render(request, "workloads/dictionary/plan.html", context)
+
+
+@login_required
+@require_POST
+def plan_apply(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """Do what the plan shows."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    plan = apply_plan(plan=get_object_or_404(Plan, pk=plan_id), actor=actor)
+    messages.success(request, _("Applied: %(what)s. Workers bring it to the clusters now.") % {"what": plan.title})
+    return redirect("workloads:types" if plan.kind == "type" else "workloads:priorities")
+
+
+@login_required
+@require_POST
+def plan_discard(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """Lay the plan aside; nothing changes."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    plan = discard_plan(plan=get_object_or_404(Plan, pk=plan_id), actor=actor)
+    messages.success(request, _("Discarded: %(what)s. Nothing was changed.") % {"what": plan.title})
+    return redirect("workloads:types" if plan.kind == "type" else "workloads:priorities")
+
+
+def plan_recipes(request: HttpRequest, plan: Plan) -> list[ApiSnippet]:
+    """Of a plan: the same change, made at once."""
+    return snippets_for(portal_address(request), plan_requests(plan))

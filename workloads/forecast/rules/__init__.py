@@ -1,0 +1,1 @@
+"""Forecasts and reasons as values and sentences. Pure."""

@@ -1,0 +1,340 @@
+"""A forecast as values and sentences, also for schedulers that admit by quota alone. Pure.
+
+Run:ai's order: the pools of a workload are tried in the order it names them, until one lets it start.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from clusters.ports.flavour import Guarantee
+from portal.kit.errors import Problem
+from workloads.dictionary.rules.resolution import Effective
+from workloads.forecast.rules.messages import gpu_time_text, gpus_text
+
+if TYPE_CHECKING:
+    from workloads.state.models import Workload
+from dataclasses import replace
+
+from scheduling.forecast.quota_only import UnplacedPods, unplaced_pods
+from scheduling.model.decisions import Outcome
+from scheduling.model.reasons import Reason
+from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.state.shortage import PODS
+from workloads.forecast.rules.messages import amount_text
+
+PATIENCE: Final = timedelta(seconds=30)
+"""So long it is left in a pool that, by the model, does not let it start."""
+DOUBT: Final = timedelta(minutes=5)
+"""So long it is left where, by the model, it starts: longer than victims usually take to end."""
+
+
+def its_turn_is_over(*, waited: timedelta, starts_here: bool) -> bool:
+    """Has its present pool had the time it gets?"""
+    return waited >= (DOUBT if starts_here else PATIENCE)
+
+
+def waited_in_pool(*, now: datetime, waits_since: datetime, pool_since: datetime | None) -> timedelta:
+    """Since the later of: it came to this pool, it began to wait."""
+    return now - max(waits_since, pool_since or waits_since)
+
+
+NAMED: Final = 3
+"""So many workloads are named in one sentence."""
+
+
+class Verdict(StrEnum):
+    """What the model says in one word."""
+
+    STARTS = "starts"
+    EVICTS = "evicts"
+    RECLAIMS = "reclaims"
+    WAITS = "waits"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastVictim:
+    """Who would be evicted. `workload` is None for a pod that is no workload's, then named in `label`, and for what is
+    not the reader's to see: "another project", "another tenant's pod". moved: all of it finds its place elsewhere."""
+
+    workload: "Workload | None"
+    label: str
+    project: str
+    priority: str
+    value: int
+    gpu_milli: int
+    gpu_hours_at_risk: float
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A change that the model tried and that would start at once: in words, and as what a form fills in."""
+
+    words: str
+    priority: str = ""
+    preemptibility: str = ""
+    gpus_per_pod: int | None = None
+    cpus_per_pod: int | None = None
+    gib_per_pod: int | None = None
+    pool: str = ""
+
+    def __str__(self) -> str:
+        return self.words
+
+    @property
+    def resizes(self) -> bool:
+        """Does it change what a pod asks for?"""
+        return any((self.gpus_per_pod, self.cpus_per_pod, self.gib_per_pod))
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """An estimate: of which scheduler, on a snapshot how old (seconds; None when nothing was observed yet).
+
+    starting: how many of its pods start now; coming: how many once the evicted have left; waiting: how many others.
+    """
+
+    effective: Effective
+    verdict: Verdict
+    sentence: str
+    pool: str
+    flavour: str
+    simulated: bool
+    snapshot_age: float | None
+    reason: str = ""
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    victims: tuple[ForecastVictim, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    over_quota: bool = False
+    starting: int = 0
+    coming: int = 0
+    waiting: int = 0
+    nodes: tuple[str, ...] = ()
+    cautions: Sequence[str] = ()
+    assurances: Sequence[str] = ()
+    promises: Sequence[Guarantee] = ()
+
+    @property
+    def broken(self) -> list[Guarantee]:
+        """What this scheduler does not keep at all."""
+        return [each for each in self.promises if each.enforced == "no"]
+
+    @property
+    def partial(self) -> bool:
+        """Do some of its pods get their place, while others wait?"""
+        return self.waiting > 0 and self.placed > 0
+
+    @property
+    def placed(self) -> int:
+        """Pods that get their place, now or later."""
+        return self.starting + self.coming
+
+    @property
+    def gpu_hours_at_risk(self) -> float:
+        """What all victims together would lose."""
+        return sum(victim.gpu_hours_at_risk for victim in self.victims)
+
+
+def turn_sentence(sentence: str, *, first: str, why: str, patience: int) -> str:
+    """It has several pools, and not the first one lets it start."""
+    said = f"{first}, its first choice, does not let it start: there it {why}"
+    return f"{sentence.rstrip('.')}; {said}. The next pool has its turn {patience} s later."
+
+
+@dataclass(frozen=True, slots=True)
+class PartialStart:
+    """Some of a workload's pods get their place, now or once the evicted have left. why: why others wait."""
+
+    starting: int
+    coming: int
+    waiting: int
+    why: str
+
+    @property
+    def pods(self) -> str:
+        """How many start now, of how many: "2 of 3 pods"."""
+        return f"{self.starting} of {self._all} pods"
+
+    @property
+    def starts(self) -> str:
+        """How many start, and how many of them now."""
+        if not self.coming:
+            return f"{self.pods} now"
+        return f"{self.pods} now and {self.coming}" if self.starting else f"{self.coming} of {self._all} pods"
+
+    @property
+    def _all(self) -> int:
+        return self.starting + self.coming + self.waiting
+
+    @property
+    def rest(self) -> str:
+        """What the others do."""
+        return f"{self.waiting} {'pod waits' if self.waiting == 1 else 'pods wait'}: {self.why}"
+
+
+def start_sentence(pool: str, *, over_quota: bool, preemptible: bool, part: PartialStart | None = None) -> str:
+    """It fits. `over_quota`: the project is, once it runs; what others take back is taken from what is preemptible."""
+    starts = f"Starts {part.starts if part else 'now'} in {pool}"
+    rest = f" {part.rest}." if part else ""
+    if over_quota and preemptible:
+        return f"{starts}, over quota: it may be evicted when others want their share.{rest}"
+    if over_quota:
+        return f"{starts}, within quota; preemptible workloads beside it may be evicted for others' share.{rest}"
+    return f"{starts}, within quota.{rest}"
+
+
+def holding_sentence(pool: str, part: PartialStart) -> str:
+    """Too few of its pods start for it to run: those hold what they have meanwhile."""
+    verbs = ("gets", "holds") if part.starting == 1 else ("get", "hold")
+    return f"Waits: {part.pods} {verbs[0]} a node in {pool} now and {verbs[1]} it. {part.rest}."
+
+
+def absent_sentence(names: Sequence[str], pool: str) -> str:
+    """Workloads of a higher priority that have no pod at the moment."""
+    if len(names) == 1:
+        return f"{names[0]} (a higher priority) has no pod now: its controller pauses before the next try."
+    return f"{_listed(names)} (of higher priorities) have no pod now: their controllers pause before the next try."
+
+
+def turning_sentence(names: Sequence[str], pool: str) -> str:
+    """Workloads that wait in another pool and have this one among theirs."""
+    waits = "waits in another node pool" if len(names) == 1 else "wait in other node pools"
+    return f"{_listed(names)} {waits} and may be tried in {pool} next."
+
+
+def instead_sentence(others: int, *, starting: int, coming: int, evicted: int) -> str:
+    """What would be foretold with the pods of those others in the queue."""
+    pods = "1 pod" if starting + coming == 1 else f"{starting + coming} pods"
+    does = f"{pods} of this workload would start" if starting + coming else "this workload would wait"
+    whom = f", evicting {evicted} workload{'' if evicted == 1 else 's'}" if evicted else ""
+    return f"Should {'that' if others == 1 else 'one'} come first, {does}{whom}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def admission_sentence(pool: str, victims: Sequence[ForecastVictim]) -> str:
+    """It makes quota for itself, whatever the nodes have."""
+    return f"Admitted in {pool} after evicting {_taken(victims)} at risk."
+
+
+def _taken(victims: Sequence[ForecastVictim]) -> str:
+    gpus = gpus_text(sum(victim.gpu_milli for victim in victims))
+    lost = gpu_time_text(sum(victim.gpu_hours_at_risk for victim in victims) * 3600)
+    return f"{len(victims)} workload{'' if len(victims) == 1 else 's'} ({gpus}), {lost}"
+
+
+def eviction_sentence(
+    verdict: Verdict, pool: str, victims: Sequence[ForecastVictim], *, part: PartialStart | None = None
+) -> str:
+    """It makes room for itself."""
+    starts = f"Starts {part.starts}" if part else "Starts"
+    rest = f" {part.rest}." if part else ""
+    if all(victim.moved for victim in victims):
+        again = "It ends and starts" if len(victims) == 1 else "They end and start"
+        return f"{starts} in {pool} after moving {_taken(victims)} at risk. {again} again on other nodes.{rest}"
+    if verdict is Verdict.RECLAIMS:
+        share = f"its queue's share in {pool}" + (f" for {part.starts}" if part else "")
+        return f"Takes back {share}: evicts {_taken(victims)} at risk.{rest}"
+    return f"{starts} in {pool} after evicting {_taken(victims)} at risk.{rest}"
+
+
+def vain_sentence(pool: str, victims: Sequence[ForecastVictim]) -> str:
+    """Somebody goes for it, and it waits nevertheless."""
+    return f"Waits in {pool}, though it evicts {_taken(victims)} at risk: others take the room first."
+
+
+def overtaken_sentence(names: Sequence[str]) -> str:
+    """Who else takes room that is made for it."""
+    who = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    verb = "take" if len(names) > 1 else "takes"
+    return f"{who} {verb} room that is made for it: the workload whose turn is first gets what the evicted leave."
+
+
+BLIND: Final = "Admitted at once: its quota is free."
+LATER: Final = "It has its place in {pool} and starts once pods that are ending there have left."
+HOLDS: Final = "Admitted work holds its quota while it waits for nodes; the kube-scheduler evicts nobody for it."
+
+BIT_BY_BIT: Final = (
+    "Admitted pods wait for a node already: what the evicted leave comes free bit by bit, and may go to them before it "
+    "is enough for this workload."
+)
+
+
+def with_node_capacity(found: Forecast, snapshot: Snapshot, group: PodGroup, outcome: Outcome) -> Forecast:
+    """The same where its pods find nodes. Otherwise it waits for them, or will once its victims are gone."""
+    if found.verdict not in {Verdict.STARTS, Verdict.EVICTS, Verdict.RECLAIMS}:
+        return found
+    missing = unplaced_pods(snapshot, group, outcome.victims)
+    if missing is None:
+        rivals = outcome.victims and unplaced_pods(snapshot, group, outcome.victims, last=True)
+        return replace(found, cautions=(*found.cautions, BIT_BY_BIT)) if rivals else found
+    if missing.later:
+        return _after_others(found, missing)
+    placed, sentence = missing.of - missing.pods, _sentence(missing, found)
+    starting = min(found.starting, placed)
+    found = replace(
+        found,
+        starting=starting,
+        coming=placed - starting,
+        waiting=found.waiting + missing.pods,
+        cautions=(*found.cautions, HOLDS),
+    )
+    if found.verdict is not Verdict.STARTS:
+        return replace(found, sentence=f"{admission_sentence(found.pool, found.victims)} {sentence}")
+    return replace(
+        found,
+        verdict=Verdict.STARTS if placed >= group.min_member else Verdict.WAITS,
+        sentence=f"{BLIND} {sentence}",
+        reason=str(Reason.NO_ROOM),
+        numbers=_numbers(missing, found),
+    )
+
+
+def _after_others(found: Forecast, missing: UnplacedPods) -> Forecast:
+    """What evicts waits for its victims anyway."""
+    if found.verdict is not Verdict.STARTS:
+        return found
+    return replace(
+        found,
+        verdict=Verdict.WAITS,
+        starting=0,
+        coming=found.placed,
+        sentence=f"{BLIND} {LATER.format(pool=found.pool)}",
+        reason=str(Reason.EVICTING),
+        numbers=_numbers(missing, found),
+    )
+
+
+def _numbers(missing: UnplacedPods, found: Forecast) -> dict[str, str]:
+    return {
+        "needed": str(missing.asked),
+        "pool": found.pool,
+        "free": str(missing.free),
+        "largest_free": str(missing.short.largest),
+        **({"short": ", ".join(missing.short.names)} if missing.short.names else {}),
+    }
+
+
+def _sentence(missing: UnplacedPods, found: Forecast) -> str:
+    who = f"{missing.pods} of its {missing.of} pods" if missing.of > 1 else "Its pod"
+    names = [name for name in missing.short.names if name != PODS]
+    if not names:
+        return f"{who} may find no node: those of {found.pool} run as many pods as they may, or are not for it."
+    needed, free, largest = (
+        amount_text(each, names, up=up)
+        for each, up in ((missing.asked, True), (missing.free, False), (missing.short.largest, False))
+    )
+    one = "a node with room for the rest of what it asks for" if missing.short.beside else "one node"
+    return (
+        f"{who} may find no node: each needs {needed} on one node of {found.pool}, where {free} are free, at most "
+        f"{largest} on {one}."
+    )

@@ -1,0 +1,185 @@
+"""Refusals of the model in people's words, with their numbers. Pure."""
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Final
+
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
+from scheduling.state.shortage import PODS
+
+GIB: Final = 2**30
+LEAST_IN_HOURS: Final = 360  # GPU-seconds: a tenth of a GPU-hour
+MIB: Final = 2**20
+
+
+def amount_text(amount: Resources, names: Collection[str] = (), *, up: bool = False) -> str:
+    """Of these dimensions: "8 GPUs", "1 GPU and 64 CPUs". None named: the GPUs, or everything where there are none.
+
+    Memory is rounded down, which is what can be had, or up, which is what has to be there.
+    """
+    names = names or (("gpu",) if amount.gpu else amount.dimensions or ("gpu",))
+    return " and ".join(part_text(name, getattr(amount, name), up=up) for name in DIMENSIONS if name in names)
+
+
+def part_text(name: str, amount: int, *, up: bool = False) -> str:
+    """One dimension with its unit: "8 GPUs", "0.5 CPUs", "512 GiB"."""
+    match name:
+        case "gpu":
+            return gpus_text(amount)
+        case "cpu":
+            return f"{decimal_text(amount)} {'CPU' if amount == MILLI else 'CPUs'}"
+        case _:
+            return memory_text(amount, up=up)
+
+
+def memory_text(amount: int, *, up: bool = False) -> str:
+    """In GiB, below one in MiB; to a tenth, rounded down or up."""
+    unit, size = ("GiB", GIB) if amount >= GIB or not amount else ("MiB", MIB)
+    tenths = -(-amount * 10 // size) if up else amount * 10 // size
+    return f"{decimal_text(tenths, 10)} {unit}"
+
+
+def gpus_text(milli: int) -> str:
+    """ "1 GPU", "0.5 GPUs"."""
+    text = decimal_text(milli)
+    return f"{text} GPU" if text == "1" else f"{text} GPUs"
+
+
+def gpu_time_text(gpu_seconds: float) -> str:
+    """ "1.6 GPU-hours"; below a tenth of one in minutes, "1.6 GPU-minutes"."""
+    if gpu_seconds >= LEAST_IN_HOURS:
+        return f"{gpu_seconds / 3600:.1f} GPU-hours"
+    return f"{round(gpu_seconds / 60, 1):g} GPU-minutes"
+
+
+def duration_text(span: timedelta) -> str:
+    """ "5 h 40 m", "14 min", "30 s"."""
+    seconds = max(0, int(span.total_seconds()))
+    days, hours, minutes = seconds // 86400, seconds % 86400 // 3600, seconds % 3600 // 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} m"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def pend_sentence(pend: PendingReason, *, pool: str, labels: Mapping[str, str]) -> str:
+    """Why it waits, as the rest of a sentence that begins with "it": what is short, how much of it there is."""
+    needed, who = needed_text(pend), labels.get(pend.queue or "", pend.queue or "its queue")
+    short = _SHORT.get(pend.reason)
+    if short:
+        return short.format(pool=pool)
+    if pend.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
+        left, allowed, verb = _left(pend)
+        return (
+            f"needs {needed} in {pool}; {left} of the {allowed} that {who} deserves {verb} free, and non-preemptible "
+            "work may not go over quota"
+        )
+    if pend.reason is Reason.OVER_LIMIT:
+        used = amount_text(pend.used, _named(pend), up=True)
+        return f"needs {needed} in {pool}; {who} holds {used} of its limit of {allowed_text(pend)}"
+    if pend.reason is Reason.EXCEEDS_MAX_QUOTA:
+        return f"needs {needed} in {pool}; {who} can have at most {allowed_text(pend)} there, borrowed ones included"
+    if pend.reason is Reason.WAITING_FOR_QUOTA:
+        unused = amount_text(pend.needed - pend.missing, _named(pend))
+        return f"needs {needed} in {pool}; of quota {who} has {unused} free, and {_spared(pend)}"
+    return _by_nodes(pend, needed, pool)
+
+
+def _by_nodes(pend: PendingReason, needed: str, pool: str) -> str:
+    if pend.reason is Reason.NEVER_FITS:
+        return _never(pend, needed, pool)
+    if pend.topology is not None:
+        return f"needs {needed} on nodes of {pool} with one value of {pend.topology}; {_in_domains(pend)}"
+    if not pend.short:
+        return f"needs {needed} in {pool}, of which no node is ready that it may use"
+    because = _BECAUSE.get(pend.reason, "nothing there may be evicted for it")
+    return f"needs {needed} in {pool}; {_free(pend)}, and {because}"
+
+
+_BECAUSE: Final = {Reason.PREEMPTION_NEVER: "its priority evicts nobody"}
+
+_SHORT: Final = {
+    Reason.NO_SUCH_POOL: "waits for the node pool {pool}, which has no nodes",
+    Reason.QUEUE_MISSING: "waits for its queue in {pool}, which is not in the cluster yet",
+    Reason.GANG_INCOMPLETE: "waits until enough of its pods exist",
+    Reason.EVICTING: "has its place in {pool}: it waits for the evicted to leave",
+}
+
+
+def needed_text(pend: PendingReason) -> str:
+    """What it asks for of what is short; where nothing is, its GPUs."""
+    return amount_text(pend.needed, _named(pend), up=True)
+
+
+def allowed_text(pend: PendingReason) -> str:
+    """The bound, of what is short."""
+    return amount_text(_amounts(pend.allowed), _named(pend) or ("gpu",))
+
+
+def _named(pend: PendingReason) -> tuple[str, ...]:
+    return tuple(name for name in pend.short if name != PODS)
+
+
+def _amounts(bound: Limit) -> Resources:
+    return Resources(bound.gpu or 0, bound.cpu or 0, bound.memory or 0)
+
+
+def _left(pend: PendingReason) -> tuple[str, str, str]:
+    """What is left of the bound, the bound, and the verb; the unit is said once where there is one."""
+    names = _named(pend) or ("gpu",)
+    left = (_amounts(pend.allowed) - pend.used).only(names).floor()
+    if len(names) > 1 or names == ("memory",):
+        return amount_text(left, names), allowed_text(pend), "are"
+    count = decimal_text(getattr(left, names[0]))
+    return count, allowed_text(pend), "is" if count == "1" else "are"
+
+
+def _spared(pend: PendingReason) -> str:
+    """Why nobody is evicted for it."""
+    if Reason.LARGER_THAN_DESERVED in pend.also:
+        return f"nobody is evicted for a request above the {allowed_text(pend)} that it deserves"
+    return "nobody there may be evicted for it"
+
+
+def _free(pend: PendingReason) -> str:
+    """How much of what is short is free, in all and on one node."""
+    names = _named(pend)
+    if not names:
+        return "the nodes with room for it run as many pods as they may"
+    free = f"{amount_text(pend.free, names)} free, at most {_on_one(pend)} on {_node(pend)}"
+    return f"{free}; other nodes run as many pods as they may" if PODS in pend.short else free
+
+
+def _on_one(pend: PendingReason) -> str:
+    """The unit of one dimension was said already, but that of memory may be another one."""
+    names = _named(pend)
+    if len(names) > 1 or names == ("memory",):
+        return amount_text(pend.largest_free, names)
+    return decimal_text(getattr(pend.largest_free, names[0]))
+
+
+def _node(pend: PendingReason) -> str:
+    return "a node with room for the rest of what it asks for" if pend.beside else "one node"
+
+
+def _in_domains(pend: PendingReason) -> str:
+    """What is free, and how much of it close together."""
+    if not pend.domain:
+        return "no ready node carries it"
+    names = _named(pend)
+    never = "no value has so much even when all of its nodes are empty"
+    because = never if Reason.NEVER_FITS in pend.also else "nobody is evicted for it"
+    free, held = (amount_text(each, names) for each in (pend.free, pend.largest_domain))
+    return f"{free} free, at most {held} with one value ({pend.domain}), and {because}"
+
+
+def _never(pend: PendingReason, needed: str, pool: str) -> str:
+    names = _named(pend)
+    if not names:
+        what = "more pods than its nodes may run" if pend.short else "a node with labels and taints that none there has"
+        return f"needs {needed} in {pool}, and {what}"
+    node = _node(pend) if pend.beside else "its largest node"
+    free = amount_text(pend.free, names)
+    return f"needs {needed}, more than {pool} could ever give: {free} in all, {_on_one(pend)} on {node}"

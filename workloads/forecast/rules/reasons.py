@@ -1,0 +1,283 @@
+"""Why a workload waits, said once in people's words: every code of the model and the flavours, and their numbers. Pure.
+
+Lists have the short form, everything else the sentence: page, Home, timeline, REST, CLI and mails. Queues are named by
+whose they are; what a scheduler wrote itself stays in its events and its pods.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clusters.ports.flavour import PodStatusReason
+
+SCHEDULER_MESSAGE: Final = "said"
+"""The key of a reading's numbers under which the scheduler's own words are kept."""
+RAW: Final = " It says: "  # a flavour's own words before it, the scheduler's behind
+_QUEUE: Final = re.compile(r"\b(?:project|department)\.\d+(?:\.[a-z0-9-]+)?")
+_PAIR: Final = re.compile(r"(?:requests\.|limits\.)?(?P<resource>[\w./-]+)=(?P<amount>[^,\s]+)")
+_CODE: Final = re.compile(r"^[A-Z][A-Za-z]{5,40}: ")
+_LACKS: Final = re.compile(r"Insufficient (?P<resource>\S+)")
+_GPUS: Final = re.compile(r"gpu", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonText:
+    """A code in a list, and as a sentence without its end; none where the message is a sentence of Rung's.
+
+    `whole`: the sentence says all, the message adds nothing.
+    """
+
+    short: str
+    sentence: str = ""
+    whole: bool = False
+
+
+CODES: Final[Mapping[str, ReasonText]] = {
+    # of the model and of several schedulers
+    "OverLimit": ReasonText("over the limit", "Its queue is at its limit"),
+    "NonPreemptibleOverQuota": ReasonText(
+        "non-preemptible, over the deserved quota",
+        "Its project's deserved quota is in use, and non-preemptible work may not go over quota",
+    ),
+    "NoRoom": ReasonText("no room", "There is no room for it"),
+    "NeverFits": ReasonText("fits on no node", "It asks for more than any node has"),
+    "NoSuchPool": ReasonText("no such node pool", "Its node pool has no nodes", whole=True),
+    "QueueMissing": ReasonText("its queue is not synced yet", "Its queue is not on the cluster yet", whole=True),
+    "PreemptionNever": ReasonText("its priority evicts nobody", "There is no room, and its priority evicts nobody"),
+    "NoDomain": ReasonText("no room close together", "No one topology domain has room for all of its pods"),
+    "GangIncomplete": ReasonText("waits for the rest of its pods", "It waits for the rest of its pods", whole=True),
+    "Evicting": ReasonText(
+        "waits for evicted work to end", "It has its place, and waits for the evicted work to end its grace", whole=True
+    ),
+    "WaitingForQuota": ReasonText("waits for quota", "Its queue has too little unused quota for it"),
+    "ExceedsMaxQuota": ReasonText("more than its queue may ever have", "It asks for more than its queue may ever have"),
+    "LargerThanDeserved": ReasonText(
+        "larger than its deserved quota", "It asks for more than its queue deserves, so nobody is evicted for it"
+    ),
+    # of KAI
+    "PreemptionDelayNotElapsed": ReasonText(
+        "may not evict anybody yet", "It may not evict anybody yet: its preemption delay runs", whole=True
+    ),
+    "BindingError": ReasonText("could not be bound to its node", "Its scheduler could not bind it to its node"),
+    # of Kueue
+    "PreemptionPending": ReasonText(
+        "waits for evicted work to end", "It has its quota as soon as the evicted work has ended its grace", whole=True
+    ),
+    "Misconfigured": ReasonText("its queue does not work", "Its queue is missing, stopped or inactive on the cluster"),
+    "NoMatchingFlavor": ReasonText("its nodes have no quota", "Its queue has no quota for the nodes that it may use"),
+    "LeftOut": ReasonText(
+        "left out of its queue",
+        "Kueue took its admission back before its pod started, and queues that pod no more: only a new pod is queued",
+        whole=True,
+    ),
+    "Queued": ReasonText("queued", "Its scheduler holds it in a queue"),
+    "Admitted": ReasonText("let in", "Its scheduler has let it in", whole=True),
+    # of kube-scheduler, quotas and controllers
+    "Unschedulable": ReasonText("no node can take it", "No node can take it"),
+    "SchedulingGated": ReasonText("held back by a scheduling gate", "A scheduling gate holds its pods back"),
+    "SchedulerError": ReasonText("its scheduler failed", "Its scheduler failed to place it"),
+    "OverPriorityCap": ReasonText("over its priority's cap", "Its project's cap for this priority is in use"),
+    "ExceededQuota": ReasonText("over a quota", "A quota of its namespace is used up"),
+    "FailedCreate": ReasonText("its pods are refused", "Its controller could not create its pods"),
+    "BetweenRuns": ReasonText("between two runs"),
+    # of evictions
+    "Preempted": ReasonText("evicted"),
+    "Reclaimed": ReasonText("evicted: its share was reclaimed"),
+    "Moved": ReasonText("moved to another node"),
+    "Consolidated": ReasonText("moved to another node", "It is moved, so that free room is in one piece", whole=True),
+    "Evicted": ReasonText("evicted", "It was evicted"),
+    "PreemptionByScheduler": ReasonText("evicted", "Its scheduler evicted it"),
+    "EvictionByEvictionAPI": ReasonText("evicted by an admin or a drain", "Its pod was evicted by an admin or a drain"),
+    "DeletionByTaintManager": ReasonText("its node was tainted", "Its node got a taint that it does not tolerate"),
+    "DeletionByPodGC": ReasonText("its node is gone", "Its node is gone"),
+    "TerminationByKubelet": ReasonText("ended by its node", "Its node ended it"),
+    # of Rung
+    "HeldBack": ReasonText("held back to spare work inside its minimum runtime"),
+    "HeldForQuota": ReasonText("held back: the deserved quota of its node pool is in use"),
+    "NoController": ReasonText("no controller has taken it up"),
+    "HandedOver": ReasonText("queued in the cluster"),
+    "PodFailed": ReasonText("a pod failed"),
+    "PodDeleted": ReasonText("its pod was deleted"),
+    # of kubelets
+    "ErrImagePull": ReasonText("its image cannot be pulled", "Its image cannot be pulled"),
+    "ImagePullBackOff": ReasonText("its image cannot be pulled", "Its image cannot be pulled; the node tries again"),
+    "ErrImageNeverPull": ReasonText(
+        "its image is not on the node", "Its image is not on the node, and may not be pulled"
+    ),
+    "InvalidImageName": ReasonText("its image's name is invalid", "The name of its image is invalid"),
+    "CrashLoopBackOff": ReasonText("its container ends again and again", "Its container ends again and again"),
+    "CreateContainerConfigError": ReasonText(
+        "its container's configuration is refused", "Its container's configuration is refused by the node"
+    ),
+    "CreateContainerError": ReasonText("its container cannot be created", "Its container cannot be created"),
+    "RunContainerError": ReasonText("its container cannot be started", "Its container cannot be started"),
+    # of ends
+    "CompletionsReached": ReasonText("completed", "All of its pods have completed"),
+    "BackoffLimitExceeded": ReasonText("failed too often", "It failed more often than its backoff limit allows"),
+    "DeadlineExceeded": ReasonText("exceeded its time limit", "It exceeded its time limit"),
+    "PodFailurePolicy": ReasonText(
+        "failed by its failure policy", "A pod failed in a way that its failure policy ends"
+    ),
+    "OOMKilled": ReasonText("out of memory", "A container used more memory than its limit"),
+    "Error": ReasonText("failed", "A container ended with an error"),
+    "Completed": ReasonText("completed", "It has completed"),
+}
+
+
+def short(code: str) -> str:
+    """A code as a list says it; one that nothing here knows is split into its words."""
+    return CODES[code].short if code in CODES else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", code).lower()
+
+
+def sentence(reading: PodStatusReason, *, pool: str, names: Mapping[str, str]) -> str:
+    """The reading as one sentence without its end; `names`: whose queues are, by their names on the cluster."""
+    for code, key, say in _WITH_NUMBERS:
+        if code in {"", reading.reason} and key in reading.numbers:
+            return say(reading.numbers, pool, names)
+    message = _plain(named(reading.message, names).partition(RAW)[0])
+    words = CODES.get(reading.reason, ReasonText(short(reading.reason)))
+    if message and not words.whole:
+        return f"{words.sentence}: {message}" if words.sentence else message
+    return words.sentence or words.short.capitalize()
+
+
+def named(text: str, names: Mapping[str, str]) -> str:
+    """A scheduler's text with people's names in the place of the queues'."""
+    return _QUEUE.sub(lambda match: names.get(match[0], "another queue"), text)
+
+
+def _plain(text: str) -> str:
+    """Its lines as one, without the code that KAI writes before each of them."""
+    lines = (_CODE.sub("", line.strip()).rstrip(".") for line in text.splitlines())
+    return "; ".join(filter(None, lines))
+
+
+Numbers = Mapping[str, str]
+Names = Mapping[str, str]
+
+
+def _kai_limit(numbers: Numbers, pool: str, names: Names) -> str:
+    what, who = numbers["resource"], _who(numbers, names)
+    return (
+        f"Needs {_amount(numbers['requested'], what)} in {pool}; {who} holds {_bare(numbers['used'])} of its limit of "
+        f"{_amount(numbers['limit'], what)}"
+    )
+
+
+def _kai_deserved(numbers: Numbers, pool: str, names: Names) -> str:
+    what, who = numbers["resource"], _who(numbers, names)
+    return (
+        f"Needs {_amount(numbers['requested'], what)} in {pool}; {who} deserves {_amount(numbers['deserved'], what)}, "
+        f"its non-preemptible work holds {_bare(numbers['used'])}, and non-preemptible work may not go over quota"
+    )
+
+
+def _kube_quota(what: str) -> Callable[[Numbers, str, Names], str]:
+    def say(numbers: Numbers, _pool: str, _names: Names) -> str:
+        asked, used, limited = (_pairs(numbers[key]) for key in ("requested", "used", "limited"))
+        return f"Needs {asked}; {used} of {what.format(limited)} are in use"
+
+    return say
+
+
+def _kueue_quota(numbers: Numbers, _pool: str, _names: Names) -> str:
+    return f"Waits for quota: {_amount(numbers['missing'], numbers['resource'])} more in {numbers['flavor']}"
+
+
+def _kueue_capacity(numbers: Numbers, _pool: str, _names: Names) -> str:
+    what = numbers["resource"]
+    asked, most = _amount(numbers["requested"], what), _amount(numbers["limit"], what)
+    return f"Needs {asked} in {numbers['flavor']}; its queue can have at most {most} there, borrowed ones included"
+
+
+def _kueue_preemption(numbers: Numbers, _pool: str, _names: Names) -> str:
+    count = numbers["workloads"]
+    return f"Has its quota as soon as {count} evicted {'workload has' if count == '1' else 'workloads have'} ended"
+
+
+def _kai_pods(numbers: Numbers, _pool: str, _names: Names) -> str:
+    return f"Waits until {numbers['minimum']} of its pods exist: {numbers['existing']} do now"
+
+
+def _kai_domain(numbers: Numbers, pool: str, _names: Names) -> str:
+    return f"No one value of {numbers['level']} has room for all of its pods in {pool}"
+
+
+def _kueue_domain(numbers: Numbers, pool: str, _names: Names) -> str:
+    return f"No one topology domain of {pool} has room: {numbers['fitting']} of {numbers['pods']} pods would fit"
+
+
+def _nodes(numbers: Numbers, _pool: str, _names: Names) -> str:
+    causes = {key: count for key, count in numbers.items() if key not in {"nodes", "fitting", SCHEDULER_MESSAGE}}
+    told = ", ".join(f"{count} {_cause(cause, single=count == '1')}" for cause, count in causes.items())
+    return f"None of {numbers['nodes']} nodes can take it" + (f": {told}" if told else "")
+
+
+_WITH_NUMBERS: Final[tuple[tuple[str, str, Callable[[Numbers, str, Names], str]], ...]] = (
+    ("NonPreemptibleOverQuota", "deserved", _kai_deserved),
+    ("OverLimit", "flavor", _kueue_capacity),
+    ("OverLimit", "queue", _kai_limit),
+    ("OverLimit", "limited", _kube_quota("the {} that its project may have in all of its pools")),
+    ("NonPreemptibleOverQuota", "limited", _kube_quota("the {} that its project deserves for non-preemptible work")),
+    ("OverPriorityCap", "limited", _kube_quota("the {} that its project may use at this priority")),
+    ("ExceededQuota", "limited", _kube_quota("the {} of a quota in its namespace")),
+    ("WaitingForQuota", "missing", _kueue_quota),
+    ("PreemptionPending", "workloads", _kueue_preemption),
+    ("GangIncomplete", "minimum", _kai_pods),
+    ("NoDomain", "level", _kai_domain),
+    ("NoDomain", "fitting", _kueue_domain),
+    ("Unschedulable", "nodes", _nodes),
+)
+"""The code, a number that goes with it, and the sentence of both."""
+
+
+def _who(numbers: Numbers, names: Names) -> str:
+    """Only its own queue and the one above it say no to it."""
+    return names.get(numbers["queue"].strip(), "its department")
+
+
+def _amount(number: str, resource: str) -> str:
+    """ "8 GPUs", "1 CPU", "512Gi memory"."""
+    bare = _bare(number)
+    if _GPUS.search(resource):
+        return f"{bare} GPU" if bare == "1" else f"{bare} GPUs"
+    if resource.lower().startswith(("cpu", "requests.cpu")):
+        return f"{bare} CPU" if bare == "1" else f"{bare} CPUs"
+    unit = " GB" if bare.replace(".", "").isdigit() and len(bare) < _BYTES else ""
+    return f"{bare}{unit} of {resource.removeprefix('requests.')}"
+
+
+_BYTES: Final = 9  # so many digits of a number without a unit are bytes
+
+
+def _bare(number: str) -> str:
+    """ "8" of "8.0"."""
+    return re.sub(r"\.0+$", "", number)
+
+
+def _pairs(text: str) -> str:
+    """ "8 GPUs and 4 CPUs" of `requests.nvidia.com/gpu=8,requests.cpu=4`."""
+    return " and ".join(_amount(each["amount"], each["resource"]) for each in _PAIR.finditer(text)) or text
+
+
+def _cause(cause: str, *, single: bool) -> str:
+    if lacks := _LACKS.match(cause):
+        return f"{'has' if single else 'have'} too few free {_resource(lacks['resource'])}"
+    for part, words in _NODE_CAUSES.items():
+        if part in cause:
+            return f"{'is' if single else 'are'} {words}"
+    return cause
+
+
+def _resource(name: str) -> str:
+    if _GPUS.search(name):
+        return "GPUs"
+    return {"cpu": "CPUs"}.get(name, name)
+
+
+_NODE_CAUSES: Final = {
+    "node affinity/selector": "outside of the nodes it may use",
+    "untolerated taint": "tainted",
+    "unschedulable": "cordoned",
+}

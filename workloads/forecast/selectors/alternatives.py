@@ -1,0 +1,331 @@
+"""Alternatives that start at once: the model with one thing changed, and whom each would evict."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from clusters.inventory.models import Cluster, NodePool
+from clusters.watch.models import ObservedPod
+from portal.kit.db.read_cache import cached_reads
+from portal.kit.errors import ValidationFailed
+from portal.kit.security.actors import Actor
+from scheduling.forecast.cycle import FLAVOURS, preview
+from scheduling.model.decisions import Evict, Outcome, OutcomeKind
+from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
+from scheduling.model.snapshot import PodGroup, Snapshot
+from tenants.access.selectors.permissions import Access, access_for
+from tenants.organisation.models import Project
+from workloads.dictionary.rules.resolution import Effective, Level, Source
+from workloads.dictionary.selectors import current_dictionary, effective_as, level_of
+from workloads.forecast.rules.forecast import Alternative, ForecastVictim
+from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, gpus_text
+from workloads.forecast.selectors.pool_selection import check_priority_cap, pick_pool, quota_hold_for
+from workloads.forecast.selectors.runtime_rules import expected_deferral
+from workloads.forecast.selectors.snapshot import (
+    PodGroupRequest,
+    groups_of,
+    pod_group_request,
+    snapshot_of,
+    workload_of,
+)
+from workloads.intake import WorkloadSpec
+from workloads.policies.rules.merge import Merged
+from workloads.policies.selectors import policy_for
+from workloads.policies.services import broken_rules, type_of
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.rules import WAITING, last_checkpoint, lost_gpu_seconds
+from workloads.state.selectors.workloads import may_manage, workload_ids
+
+OTHERS: Final = "another project"
+FOREIGN: Final = "another tenant's pod"
+NO_CLASS: Final = "no class"
+
+
+def named_victims(cluster: Cluster, actor: Actor, now: datetime, outcome: Outcome) -> tuple[ForecastVictim, ...]:
+    """One per workload, however many of its pods go."""
+    by_owner: dict[str, list[Evict]] = defaultdict(list)
+    for evict in outcome.victims:
+        by_owner[workload_of(evict.victim.name) or evict.victim.name].append(evict)
+    rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).select_related(
+        "project__department", "priority", "type"
+    )
+    found = {str(row.pk): row for row in rows}
+    standing = access_for(actor)
+    visible = set(standing.projects().values_list("pk", flat=True))
+    foreign = [owner.removeprefix(":") for owner in by_owner if owner.startswith(":")]
+    pods = {f":{pod.uid}": pod for pod in foreign_pods(cluster, foreign, standing)}
+    return tuple(
+        _foreign_victim(now, pods.get(owner), evicts)
+        if owner.startswith(":")
+        else _victim(now, found.get(owner), evicts, visible)
+        for owner, evicts in by_owner.items()
+    )
+
+
+def _foreign_victim(now: datetime, pod: ObservedPod | None, evicts: list[Evict]) -> ForecastVictim:
+    """A pod that Rung did not make; `pod` is None where the actor may not know it."""
+    group = evicts[0].victim
+    label = f"{pod.namespace}/{pod.name}" if pod else FOREIGN
+    priority = (pod.priority_class or NO_CLASS) if pod else ""
+    hours = _at_risk(now, None, group, group.total.gpu)
+    return ForecastVictim(None, label, "", priority, group.priority, group.total.gpu, hours, _moved(evicts))
+
+
+def _victim(now: datetime, row: Workload | None, evicts: list[Evict], visible: set[int]) -> ForecastVictim:
+    gpus = sum(pod.requests.gpu for evict in evicts for pod in evict.victim.pods if pod.name in evict.pods)
+    group = evicts[0].victim
+    hours = _at_risk(now, row, group, gpus)
+    moved = _moved(evicts)
+    if row is None or row.project_id not in visible:
+        return ForecastVictim(None, OTHERS, "", "", group.priority, gpus, hours, moved)
+    return ForecastVictim(row, row.name, row.project.name, row.priority.name, row.priority_value, gpus, hours, moved)
+
+
+def _moved(evicts: list[Evict]) -> bool:
+    """Has the scheduler found another place for every pod?"""
+    return all(pod in evict.moves_to for evict in evicts for pod in evict.pods)
+
+
+def _at_risk(now: datetime, row: Workload | None, group: PodGroup, gpus: int) -> float:
+    """GPU-hours since its start or last checkpoint."""
+    if group.started is None:
+        return 0.0
+    started = datetime.fromtimestamp(group.started / 1_000_000, tz=now.tzinfo)
+    saved = last_checkpoint(row.spec if row else {}, started=started, now=now)
+    return lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=now) / 3600
+
+
+def foreign_pods(cluster: Cluster, uids: Iterable[str], standing: Access) -> QuerySet[ObservedPod]:
+    """Of these pods, those in namespaces of projects that the subject may view; all for a platform admin."""
+    pods = ObservedPod.objects.filter(cluster=cluster, uid__in=list(uids))
+    if standing.is_platform_admin:
+        return pods
+    return pods.filter(namespace__in=standing.projects().filter(cluster=cluster).values("namespace"))
+
+
+WHOLE: Final[Mapping[str, int]] = {"gpu": MILLI, "cpu": MILLI, "memory": GIB}
+"""What is offered is a whole number of these."""
+MOST_NAMED: Final = 3
+COUNTED: Final = frozenset({"gpu", "cpu"})
+
+
+@dataclass(frozen=True, slots=True)
+class AlternativeTrial:
+    """One thing to try: what, for whom, where, on which snapshot. short: the dimensions that kept it from starting."""
+
+    spec: WorkloadSpec
+    effective: Effective
+    project: Project
+    pool: NodePool
+    snapshot: Snapshot
+    now: datetime
+    policy: Merged = field(default_factory=dict)
+    short: tuple[str, ...] = ()
+    named: Callable[[Outcome], Sequence[ForecastVictim]] | None = None
+    """Who is evicted, as its people may know it; None: a stronger priority is no way out."""
+
+    def outcome(self) -> Outcome | None:
+        """What the model makes of it; None where quota, cap or policy forbids it, or Rung would hold it back."""
+        chosen = replace(self.effective, priority_source=Source.EXPLICIT, preemptibility_source=Source.EXPLICIT)
+        if self.policy and broken_rules(chosen, type_of(self.spec), self.policy):
+            return None
+        try:
+            check_priority_cap(self.spec, self.effective, self.project)
+            pick_pool(self.spec, self.effective, self.project, [self.pool])
+        except ValidationFailed:
+            return None
+        wanted = PodGroupRequest(
+            name="candidate",
+            spec=self.spec,
+            project=self.project,
+            pool=self.pool,
+            value=self.effective.priority.value,
+            preemption_policy=self.effective.priority.preemption_policy,
+            preemptibility=self.effective.preemptibility,
+            created=self.now,
+        )
+        if quota_hold_for(wanted):
+            return None
+        flavour = self.project.cluster.flavour
+        found = preview(self.snapshot, *groups_of(wanted, flavour), flavour=flavour)
+        return None if expected_deferral(found, self.project) else found
+
+    def starts(self) -> bool:
+        """Would it start now, and evict nobody?"""
+        found = self.outcome()
+        return found is not None and found.kind is OutcomeKind.PLACED
+
+
+def alternatives(trial: AlternativeTrial) -> Iterator[Alternative]:
+    """Preemptible, a milder priority, less per pod of what is short, another pool, a stronger priority."""
+    yield from _preemptible(trial)
+    yield from _lower(trial)
+    yield from _fewer(trial)
+    yield from _elsewhere(trial)
+    yield from _stronger(trial)
+
+
+def _preemptible(trial: AlternativeTrial) -> Iterator[Alternative]:
+    if trial.effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE:
+        return
+    pair = replace(trial.effective, preemptibility=Preemptibility.PREEMPTIBLE)
+    found = replace(trial, effective=pair).outcome()
+    if found is None or found.kind is OutcomeKind.PENDING or (found.victims and trial.named is None):
+        return
+    does = _evicting(trial.named(found)) if trial.named and found.victims else "now"
+    words = f"Make it preemptible: it starts {does}, and may be evicted."
+    yield Alternative(words, preemptibility=str(Preemptibility.PREEMPTIBLE))
+
+
+def _lower(trial: AlternativeTrial) -> Iterator[Alternative]:
+    """The highest weaker priority that starts without an eviction; its preemptibility stays as asked."""
+    for level in _weaker(trial.effective.priority):
+        pair = replace(trial.effective, priority=level)
+        if replace(trial, effective=pair).starts():
+            yield Alternative(
+                f"Choose {level.name} ({level.value}): it starts now and evicts nobody.",
+                priority=level.name,
+                preemptibility=str(trial.effective.preemptibility),
+            )
+            return
+
+
+def _stronger(trial: AlternativeTrial) -> Iterator[Alternative]:
+    """The lowest stronger priority that lets it start, with whom it evicts; its preemptibility stays as asked."""
+    if trial.named is None:
+        return
+    for level in _above(trial.effective.priority):
+        tried = replace(trial, effective=replace(trial.effective, priority=level))
+        found = tried.outcome()
+        if found is not None and found.kind is not OutcomeKind.PENDING:
+            does = _evicting(trial.named(found)) if found.victims else "now and evicts nobody"
+            yield Alternative(
+                f"Choose {level.name} ({level.value}): it starts {does}.",
+                priority=level.name,
+                preemptibility=str(trial.effective.preemptibility),
+            )
+            return
+
+
+def _evicting(victims: Sequence[ForecastVictim]) -> str:
+    names = [f"{each.label} ({gpus_text(each.gpu_milli)})" for each in victims[:MOST_NAMED]]
+    if len(victims) > MOST_NAMED:
+        names.append(f"{len(victims) - MOST_NAMED} more")
+    lost = gpu_time_text(sum(each.gpu_hours_at_risk for each in victims) * 3600)
+    return f"after evicting {', '.join(names)}, {lost} at risk"
+
+
+def _above(priority: Level) -> list[Level]:
+    levels = [level for level in current_dictionary() if level.alias_of is None and level.value > priority.value]
+    return sorted(levels, key=lambda level: level.value)
+
+
+def _weaker(priority: Level) -> list[Level]:
+    levels = [level for level in current_dictionary() if level.alias_of is None and level.value < priority.value]
+    return sorted(levels, key=lambda level: -level.value)
+
+
+def _fewer(trial: AlternativeTrial) -> Iterator[Alternative]:
+    """Half, a quarter, … per pod of what is short, as long as it is whole; where that is not known, of the first of
+    the dimensions that helps.
+    """
+    for names in [trial.short] if trial.short else [(name,) for name in DIMENSIONS]:
+        asked = _largest(trial.spec).only(names)
+        fewer = _half(asked)
+        while fewer.dimensions == names:
+            if replace(trial, spec=with_at_most(trial.spec, fewer)).starts():
+                yield _of_size(fewer, asked)
+                return
+            fewer = _half(fewer)
+
+
+def _largest(spec: WorkloadSpec) -> Resources:
+    """The most that any of its pods asks for, per dimension."""
+    amounts = [role.requests for role in spec.roles]
+    return Resources(*(max((getattr(each, name) for each in amounts), default=0) for name in DIMENSIONS))
+
+
+def _half(amount: Resources) -> Resources:
+    return Resources(*(getattr(amount, name) // 2 // unit * unit for name, unit in WHOLE.items()))
+
+
+def _of_size(fewer: Resources, asked: Resources) -> Alternative:
+    names = fewer.dimensions
+    before = amount_text(asked, names, up=True)
+    if len(names) == 1 and names[0] in COUNTED:
+        before = decimal_text(getattr(asked, names[0]))
+    return Alternative(
+        f"Ask for {amount_text(fewer, names)} per pod instead of {before}: it starts now.",
+        gpus_per_pod=fewer.gpu // MILLI or None,
+        cpus_per_pod=fewer.cpu // MILLI or None,
+        gib_per_pod=fewer.memory // GIB or None,
+    )
+
+
+def with_at_most(spec: WorkloadSpec, most: Resources) -> WorkloadSpec:
+    """The same pods with at most this much of what it names, for the model only: the manifest is as it was."""
+    bound = Limit(*(getattr(most, name) or None for name in DIMENSIONS))
+    roles = tuple(replace(role, requests=role.requests.clamp(bound)) for role in spec.roles)
+    return replace(spec, roles=roles)
+
+
+def _elsewhere(trial: AlternativeTrial) -> Iterator[Alternative]:
+    for pool in trial.project.cluster.node_pools.exclude(pk=trial.pool.pk):
+        if replace(trial, pool=pool).starts():
+            yield Alternative(f"Use the node pool {pool.name}: it starts there now.", pool=pool.name)
+
+
+STALE: Final = timedelta(minutes=5)
+
+
+def waiting_alternatives(*, workload: Workload, actor: Actor) -> tuple[Alternative, ...]:
+    """Changes with which it would start by the model, for who may change it; none where it starts as it is."""
+    if not is_waiting(workload) or workload.phase != Phase.PENDING or workload.type.fixed:
+        return ()
+    if not may_manage(actor, workload):
+        return ()
+    seen = workload.project.cluster.observed_at
+    if seen is None or timezone.now() - seen > STALE:
+        return ()
+    with cached_reads():
+        return _tried(workload, actor)
+
+
+def is_waiting(workload: Workload) -> bool:
+    wanted = workload.desired_phase == DesiredPhase.RUNNING
+    return wanted and workload.phase in WAITING and not workload.running_pods
+
+
+def _tried(workload: Workload, actor: Actor) -> tuple[Alternative, ...]:
+    cluster, flavour = workload.project.cluster, workload.project.cluster.flavour
+    pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
+    if pool is None or flavour not in FLAVOURS:
+        return ()
+    observed, _at = snapshot_of(cluster)
+    others = (each for each in observed.groups if workload_of(each.name) != str(workload.pk))
+    snapshot = replace(observed, groups=tuple(others))
+    wanted = pod_group_request(workload, pool)
+    outcome = preview(snapshot, *groups_of(wanted, flavour), flavour=flavour)
+    if outcome.kind is not OutcomeKind.PENDING and not quota_hold_for(wanted):
+        return ()
+    short = outcome.pend.short if outcome.pend else ()
+    spec = WorkloadSpec.from_json(workload.spec)
+    trial = AlternativeTrial(
+        spec=spec,
+        effective=effective_as(workload, level_of(workload.priority), Preemptibility(workload.preemptibility)),
+        project=workload.project,
+        pool=pool,
+        snapshot=snapshot,
+        now=workload.created_at,
+        policy=policy_for(spec.type_name, workload.project),
+        short=tuple(name for name in DIMENSIONS if name in short),
+        named=partial(named_victims, cluster, actor, timezone.now()),
+    )
+    return tuple(alternatives(trial))

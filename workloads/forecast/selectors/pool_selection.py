@@ -1,0 +1,234 @@
+"""Select the node pool whose quotas can hold a workload, or explain with numbers why none can.
+
+Only what can never come true is refused: more than the limit, or non-preemptible work beyond what the deserved quotas
+of project and department can give in any of its pools. What is merely in use now is accepted and waits.
+
+kube-scheduler's only quota is a namespace's, for the priority classes of 100 and more: it knows neither node pools
+nor preemptibility. Where that would let more start than the pool's deserved quota, Rung hands over the oldest first
+and holds the others back. The order alone decides, so two workers that look at the same moment cannot both hand over.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Count, Q, Sum
+
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import NodePool
+from clusters.ports.flavour import DesiredState
+from portal.kit.db.read_cache import cached_read
+from portal.kit.errors import Problem, ValidationFailed
+from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.resources import Resources
+from scheduling.state.queue_usage import QueueUsage, fits_quota, over_guarantee
+from tenants.organisation.models import Project
+from tenants.quotas.models import PriorityCap
+from workloads.dictionary.rules.resolution import Effective
+from workloads.forecast.rules.messages import allowed_text, needed_text
+from workloads.forecast.selectors.snapshot import PodGroupRequest, namespace_queue, pod_group_request
+from workloads.intake import WorkloadSpec
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.rules import HELD_FOR_QUOTA, LIVE
+from workloads.state.selectors.usage import queue_paths
+
+
+def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
+    """Its pools in order of preference: its own, else the project's, else the default. Refuses unknown names."""
+    pools = _pools(project.cluster_id)
+    wanted = spec.node_pools or tuple(project.default_node_pools) or _default(pools.values())
+    problems = [
+        Problem(f"/nodePools/{index}", "pool_unknown", f"There is no node pool {name[:63]!r} here.", tuple(pools))
+        for index, name in enumerate(wanted)
+        if name not in pools
+    ]
+    if not wanted:
+        problems = [Problem("/nodePools", "no_pool", f"The cluster {project.cluster.name} has no node pool.")]
+    if problems:
+        raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
+    return [pools[name] for name in wanted]
+
+
+@cached_read
+def _pools(cluster_id: UUID) -> Mapping[str, NodePool]:
+    return {pool.name: pool for pool in NodePool.objects.filter(cluster=cluster_id).order_by("pk")}
+
+
+def _default(pools: Iterable[NodePool]) -> tuple[str, ...]:
+    ordered = sorted(pools, key=lambda pool: (not pool.is_default, pool.name))
+    return tuple(pool.name for pool in ordered[:1])
+
+
+def pick_pool(spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]) -> NodePool:
+    """The first pool whose quotas could ever hold it. ValidationFailed, with numbers, if there is none."""
+    return pools_with_quota(spec, effective, project, pools)[0]
+
+
+def pools_with_quota(
+    spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
+) -> list[NodePool]:
+    """The pools whose quotas could ever hold it, in their order. Refused as `pick_pool` when there is none."""
+    found, problems = _by_quota(spec, effective, project, pools)
+    if not found:
+        raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
+    return found
+
+
+def _by_quota(
+    spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
+) -> tuple[list[NodePool], list[Problem]]:
+    paths = queue_paths(project, pools)
+    preemptible = effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE
+    found, problems = [], []
+    for pool in pools:
+        pend = fits_quota(paths[pool.pk], {}, spec.total, preemptible=preemptible)
+        if pend is None:
+            found.append(pool)
+        else:
+            problems.append(_problem(spec, pool, pend))
+    return found, problems
+
+
+def _problem(spec: WorkloadSpec, pool: NodePool, pend: PendingReason) -> Problem:
+    pointer = spec.roles[0].pointer if spec.roles else ""
+    numbers = {"pool": pool.name, **pend.numbers()}
+    return Problem(pointer, str(pend.reason), _sentence(pool, pend), numbers=numbers)
+
+
+def _sentence(pool: NodePool, pend: PendingReason) -> str:
+    if pend.reason is Reason.OVER_LIMIT:
+        return f"It needs {needed_text(pend)} in {pool.name}; the limit of {pend.queue} is {allowed_text(pend)}."
+    return (
+        f"It needs {needed_text(pend)} in {pool.name} and is non-preemptible, so it must fit the deserved quota; "
+        f"{pend.queue} deserves {allowed_text(pend)}."
+    )
+
+
+def check_kind_served(spec: WorkloadSpec, project: Project) -> None:
+    """A kind that the cluster does not serve, as far as it was asked yet: its operator is not installed there."""
+    served, wanted = project.cluster.served_kinds, f"{spec.api_version} {spec.kind}"
+    if not served or wanted in served:
+        return
+    versions = [each.rpartition(" ")[0] for each in served if each.rpartition(" ")[2] == spec.kind]
+    known = f"; it knows {spec.kind} as {' and '.join(versions)}" if versions else ": its operator is not installed"
+    raise ValidationFailed.at(
+        "/apiVersion" if versions else "/kind",
+        "kind_not_served",
+        f"The cluster {project.cluster.name} does not serve {spec.api_version} {spec.kind}{known}.",
+        allowed=versions or sorted({each.rpartition(" ")[2] for each in served}),
+    )
+
+
+def check_priority_cap(spec: WorkloadSpec, effective: Effective, project: Project) -> None:
+    """The project's GPU cap on this priority, where there is one."""
+    needed, most = spec.total.gpu, _caps(project.pk)
+    for name in sorted({effective.priority.name, effective.priority.canonical} & most.keys()):
+        if needed > most[name]:
+            wanted, cap = str(Resources(gpu=needed)), str(Resources(gpu=most[name]))
+            raise ValidationFailed.at(
+                "/priority",
+                "OverPriorityCap",
+                f"It needs {wanted}; {project.name} may use {cap} with priority {name}.",
+                needed=wanted,
+                cap=cap,
+                priority=name,
+            )
+
+
+_CAPS: Final = f"SELECT priority, gpu_limit FROM {PriorityCap._meta.db_table} WHERE project_id = %s"  # noqa: S608  # as above
+
+
+@cached_read
+def _caps(project_id: int) -> Mapping[str, int]:
+    """GPU thousandths by the name of a priority."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CAPS, [project_id])
+        return dict(cursor.fetchall())
+
+
+ELSEWHERE: Final = (Phase.CREATING, Phase.RESUMING)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaHold:
+    """Why it is held back: the pool, the refusal with its numbers, and how many workloads hold or come first."""
+
+    pool: str
+    pend: PendingReason
+    count: int
+    reason: ClassVar[str] = HELD_FOR_QUOTA
+
+    def __str__(self) -> str:
+        """As a sentence about what is held back."""
+        return f"Rung holds it back: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """As the rest of a sentence."""
+        pend = self.pend
+        return (
+            f"it needs {pend.needed} in {self.pool} and is non-preemptible; of the {pend.allowed} that {pend.queue} "
+            f"deserves there, workloads that run or are older ({self.count}) need {pend.used}"
+        )
+
+    def numbers(self) -> dict[str, str]:
+        """The same for programs."""
+        return {"pool": self.pool, **self.pend.numbers()}
+
+
+def quota_hold_of(workload: Workload, pool: NodePool) -> QuotaHold | None:
+    """Why a stored workload is not handed over now; None: its pool's deserved quota has room for it."""
+    older = Q(created_at__lt=workload.created_at) | Q(created_at=workload.created_at, pk__lt=workload.pk)
+    handed_over = Q(applied_generation__gt=0) & ~Q(phase__in=ELSEWHERE) & ~Q(phase_reason=HELD_FOR_QUOTA)
+    first = older | handed_over | Q(running_pods__gt=0)
+    return _quota_hold(pod_group_request(workload, pool), first & ~Q(pk=workload.pk))
+
+
+def quota_hold_for(wanted: PodGroupRequest, *, besides: Workload | None = None) -> QuotaHold | None:
+    """The same for a workload that is only thought of, or for another size of one: what was accepted comes first."""
+    return _quota_hold(wanted, Q() if besides is None else ~Q(pk=besides.pk))
+
+
+def _quota_hold(wanted: PodGroupRequest, first: Q) -> QuotaHold | None:
+    if wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE or _cluster_counts(wanted):
+        return None
+    rows = Workload.objects.filter(
+        first,
+        project=wanted.project,
+        pool_name=wanted.pool.name,
+        preemptibility=Preemptibility.NON_PREEMPTIBLE,
+        phase__in=LIVE,
+        deleted_at__isnull=True,
+    ).filter(Q(desired_phase=DesiredPhase.RUNNING) | Q(running_pods__gt=0))
+    sums = {"gpu": Sum("gpu_milli", default=0), "cpu": Sum("cpu_milli", default=0)}
+    held = rows.aggregate(**sums, memory=Sum("memory_bytes", default=0), count=Count("pk"))
+    count = held.pop("count")
+    leaf, _department = queue_paths(wanted.project, [wanted.pool])[wanted.pool.pk]
+    pend = over_guarantee(leaf, QueueUsage(non_preemptible=Resources(**held)), wanted.spec.total)
+    return QuotaHold(wanted.pool.name, pend, count) if pend else None
+
+
+def _cluster_counts(wanted: PodGroupRequest) -> bool:
+    """Does the cluster itself hold this workload inside the pool's deserved quota?"""
+    if flavour_for(wanted.project.cluster.flavour).traits.queues_by_pool:
+        return True
+    pools = list(wanted.project.cluster.node_pools.all())
+    paths = queue_paths(wanted.project, pools)
+    others = [paths[pool.pk][0].deserved for pool in pools if pool.pk != wanted.pool.pk]
+    return wanted.value >= THRESHOLD and not any(deserved.gpu != 0 for deserved in others)
+
+
+def queue_labels(state: DesiredState) -> dict[str, str]:
+    """Queue names in people's words: "project llm-team"."""
+    labels = {spec.name: f"department {_owner(spec.display_name)}" for spec in state.departments}
+    for project in state.projects:
+        labels |= {queue.name: f"project {project.name}" for queue in project.queues}
+        labels[namespace_queue(project.namespace)] = f"project {project.name}"
+    return labels
+
+
+def _owner(display_name: str) -> str:
+    return display_name.partition(" in ")[0]

@@ -1,0 +1,367 @@
+"""Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from django.utils import timezone
+
+from clusters.connection.services.scheduler_config import (
+    domain_warnings,
+    guarantees_on,
+    kind_warnings,
+    shard_forecast_warnings,
+    unserved_because,
+)
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.sync.selectors import desired_state, unserved_kinds, work_stopped
+from portal.kit.errors import RungError
+from portal.kit.security.actors import Actor
+from scheduling.forecast.cycle import FLAVOURS, preview
+from scheduling.model.decisions import Outcome, OutcomeKind
+from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.reasons import Reason
+from scheduling.model.resources import DIMENSIONS
+from scheduling.model.snapshot import PodGroup, Snapshot
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import require
+from tenants.organisation.models import Project
+from tenants.organisation.selectors import with_current_cluster
+from workloads.dictionary.rules.resolution import Effective
+from workloads.dictionary.selectors import category_of
+from workloads.forecast.rules.forecast import (
+    PATIENCE,
+    Alternative,
+    Forecast,
+    ForecastVictim,
+    PartialStart,
+    Verdict,
+    eviction_sentence,
+    holding_sentence,
+    start_sentence,
+    turn_sentence,
+    vain_sentence,
+    with_node_capacity,
+)
+from workloads.forecast.rules.messages import pend_sentence
+from workloads.forecast.selectors.alternatives import AlternativeTrial, alternatives, named_victims
+from workloads.forecast.selectors.placement_validation import (
+    check_gang_capacity,
+    check_kind_scheduled,
+    check_placement,
+    configured_so,
+    no_controller_of,
+)
+from workloads.forecast.selectors.pool_selection import (
+    QuotaHold,
+    check_kind_served,
+    check_priority_cap,
+    pools_for,
+    pools_with_quota,
+    queue_labels,
+    quota_hold_for,
+)
+from workloads.forecast.selectors.runtime_rules import (
+    Deferral,
+    expected_deferral,
+    limit_sentences,
+    min_runtime_sentences,
+    protection_sentences,
+)
+from workloads.forecast.selectors.snapshot import PodGroupRequest, groups_of, snapshot_of
+from workloads.forecast.selectors.uncertainties import overtaken, uncertainties
+from workloads.intake import WorkloadSpec
+from workloads.intake.rules.spec import shared_topology
+from workloads.policies.selectors import policy_for
+from workloads.policies.services import resolve_for, type_of
+from workloads.state.rules import NO_CONTROLLER
+
+VERDICTS: Final = {
+    OutcomeKind.PLACED: Verdict.STARTS,
+    OutcomeKind.PREEMPTS: Verdict.EVICTS,
+    OutcomeKind.RECLAIMS: Verdict.RECLAIMS,
+    OutcomeKind.CONSOLIDATES: Verdict.EVICTS,
+    OutcomeKind.PREEMPTS_AND_RECLAIMS: Verdict.EVICTS,
+    OutcomeKind.PENDING: Verdict.WAITS,
+}
+BREAKS: Final = (
+    "It takes single pods out of a running gang, whose other pods stay and hold their GPUs: on this scheduler only a "
+    "gang evicts a gang whole."
+)
+IN_VAIN: Final = "It still waits then: the room that the evicted leave is not in one domain of its topology."
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What every part of a forecast needs."""
+
+    spec: WorkloadSpec
+    effective: Effective
+    project: Project
+    actor: Actor
+    now: datetime
+
+    @property
+    def observed(self) -> datetime | None:
+        return self.project.cluster.observed_at
+
+    def answer(self, verdict: Verdict, sentence: str, pool: str) -> Forecast:
+        """A forecast with what is the same in all of them."""
+        cluster, effective = self.project.cluster, self.effective
+        flavour = flavour_for(cluster.flavour)
+        assured = protection_sentences(
+            self.project,
+            preemptibility=effective.preemptibility,
+            pods=self.spec.pods,
+            minimum=self.spec.min_member,
+        )
+        return Forecast(
+            effective=effective,
+            verdict=verdict,
+            sentence=sentence,
+            pool=pool,
+            flavour=flavour.title,
+            cautions=(
+                *filter(None, [work_stopped(cluster), unserved_kinds(cluster)]),
+                *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
+                *kind_warnings(cluster, self.spec.kind),
+                *(domain_warnings(cluster) if shared_topology(self.spec) else ()),
+                *limit_sentences(self.project, category_of(type_of(self.spec))),
+            ),
+            assurances=assured,
+            promises=guarantees_on(cluster),
+            simulated=cluster.is_simulated,
+            snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,
+        )
+
+
+def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
+    """What would happen now. Refused (as submission would) where priority or pool cannot be resolved.
+
+    1. resolve, and check what can never come true: that is the verdict `refused`, with the numbers
+    2. run one cycle of the cluster's scheduler model with this workload beside everything observed
+    3. name the victims as far as the actor may see them, and try what would do better
+    """
+    require(actor, Permission.SUBMIT, project=project)
+    project = with_current_cluster(project)
+    stage = _Stage(spec, resolve_for(spec, project), project, actor, timezone.now())
+    check_kind_served(spec, project)
+    check_kind_scheduled(spec, project)
+    check_placement(spec, project)
+    pools = pools_for(spec, project)
+    try:
+        check_priority_cap(spec, stage.effective, project)
+        holding = pools_with_quota(spec, stage.effective, project, pools)
+        check_gang_capacity(spec, project, pools)
+    except RungError as refusal:
+        return _refused_forecast(stage, pools, refusal)
+    if project.cluster.flavour not in FLAVOURS:
+        return stage.answer(Verdict.UNKNOWN, "There is no model of this cluster's scheduler.", holding[0].name)
+    return _foreseen(stage, holding)
+
+
+def _refused_forecast(stage: _Stage, pools: list[NodePool], refusal: RungError) -> Forecast:
+    base = stage.answer(Verdict.REFUSED, refusal.message, pools[0].name)
+    numbers = refusal.problems[0].numbers if refusal.problems else {}
+    return replace(
+        base,
+        reason=refusal.code,
+        numbers=numbers,
+        problems=refusal.problems,
+        alternatives=_alternatives(stage, pools[0], short=_listed(numbers)),
+    )
+
+
+def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
+    """In the first of its pools; where that one does not let it start, in the next one that does."""
+    snapshot, _at = snapshot_of(stage.project.cluster)
+    first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
+    if not (_may_start(stage, first, outcome) or outcome.starting):  # what has a pod on a node is tried nowhere else
+        for pool in pools[1:]:
+            later = _outcome(stage, pool, snapshot)
+            if _may_start(stage, pool, later):
+                return _later(stage, _build_forecast(stage, pool, snapshot, later), first, outcome)
+    return _build_forecast(stage, first, snapshot, outcome)
+
+
+def _may_start(stage: _Stage, pool: NodePool, outcome: Outcome) -> bool:
+    return outcome.kind is not OutcomeKind.PENDING and not _deferral(stage, pool, outcome)
+
+
+def _deferral(stage: _Stage, pool: NodePool, outcome: Outcome) -> Deferral | QuotaHold | None:
+    return quota_hold_for(_wanted(stage, pool)) or expected_deferral(outcome, stage.project)
+
+
+def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
+    return preview(snapshot, *_candidates(stage, pool), flavour=stage.project.cluster.flavour)
+
+
+def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) -> Forecast:
+    """It does not start in its first choice: why, and when the next one has its turn."""
+    labels = queue_labels(desired_state(stage.project.cluster, domains=False))
+    why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else "waits"
+    if hold := _deferral(stage, first, outcome):
+        why = f"waits: {hold}"
+    sentence = turn_sentence(found.sentence, first=first.name, why=why, patience=PATIENCE.seconds)
+    return replace(found, sentence=sentence)
+
+
+def _build_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
+    if hold := _deferral(stage, pool, outcome):
+        return _deferred_forecast(stage, pool, snapshot, hold)
+    if why := unserved_because(stage.project.cluster, pool.name):
+        return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=str(Reason.NO_SUCH_POOL))
+    if why := no_controller_of(stage.spec, stage.project.cluster):
+        return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=NO_CONTROLLER)
+    verdict = _verdict(stage, outcome)
+    victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
+    labels = queue_labels(desired_state(stage.project.cluster, domains=False))
+    preemptible = stage.effective.preemptibility != Preemptibility.NON_PREEMPTIBLE
+    sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible)
+    base = stage.answer(verdict, sentence, pool.name)
+    pend = outcome.pend
+    found = replace(
+        base,
+        reason=str(pend.reason) if pend else "",
+        numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
+        victims=victims,
+        cautions=(
+            *base.cautions,
+            *overtaken(pool, stage.actor, snapshot, outcome),
+            *_cautions(stage.project.cluster, outcome),
+            *shard_forecast_warnings(stage.project.cluster, pool.name),
+            *uncertainties(pool, stage.actor, snapshot, _candidates(stage, pool), outcome),
+        ),
+        over_quota=outcome.over_quota,
+        assurances=(
+            *base.assurances,
+            *(_min_runtime_sentences(stage, pool, snapshot) if verdict is Verdict.WAITS else ()),
+        ),
+        nodes=tuple(sorted(set(outcome.placements.values()))),
+        starting=outcome.starting,
+        coming=outcome.coming,
+        waiting=outcome.waiting,
+        alternatives=_instead(stage, pool, snapshot, outcome),
+    )
+    blind = flavour_for(stage.project.cluster.flavour).traits.queues_jobs and not pool.topology_levels
+    return with_node_capacity(found, snapshot, _admitted(stage, pool, outcome), outcome) if blind else found
+
+
+def _verdict(stage: _Stage, outcome: Outcome) -> Verdict:
+    """A part that is enough starts it; a smaller one only holds its nodes while it waits for the rest."""
+    if outcome.kind is OutcomeKind.PENDING and outcome.starting >= stage.spec.min_member:
+        return Verdict.STARTS
+    return VERDICTS[outcome.kind]
+
+
+def _admitted(stage: _Stage, pool: NodePool, outcome: Outcome) -> PodGroup:
+    """Its pods that are let go, now or once the evicted have left."""
+    groups = _candidates(stage, pool)
+    pods = [pod for group in groups for pod in group.pods]
+    return replace(groups[0], pods=tuple(pods[: outcome.starting + outcome.coming]))
+
+
+def _deferred_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: Deferral | QuotaHold) -> Forecast:
+    """It would evict a run inside its min guaranteed runtime, or exceed its deserved quota: only Rung prevents that."""
+    base = stage.answer(Verdict.WAITS, f"Waits: {hold}.", pool.name)
+    return replace(base, reason=hold.reason, numbers=hold.numbers(), alternatives=_alternatives(stage, pool, snapshot))
+
+
+def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:
+    if _breaks_a_gang(outcome):
+        yield BREAKS
+    if outcome.victims and outcome.pend and outcome.pend.reason is Reason.NO_DOMAIN:
+        yield IN_VAIN
+    yield from configured_so(cluster, outcome)
+
+
+def _min_runtime_sentences(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:
+    return min_runtime_sentences(snapshot, _candidates(stage, pool), stage.project.cluster.flavour)
+
+
+def _breaks_a_gang(outcome: Outcome) -> bool:
+    taken: Counter[str] = Counter()
+    for evict in outcome.victims:
+        taken[evict.victim.name] += len(evict.pods)
+    return any(each.victim.gang and taken[each.victim.name] < len(each.victim.holding) for each in outcome.victims)
+
+
+def _candidates(stage: _Stage, pool: NodePool) -> tuple[PodGroup, ...]:
+    return groups_of(_wanted(stage, pool), stage.project.cluster.flavour)
+
+
+def _wanted(stage: _Stage, pool: NodePool) -> PodGroupRequest:
+    return PodGroupRequest(
+        name="candidate",
+        spec=stage.spec,
+        project=stage.project,
+        pool=pool,
+        value=stage.effective.priority.value,
+        preemption_policy=stage.effective.priority.preemption_policy,
+        preemptibility=stage.effective.preemptibility,
+        created=stage.now,
+    )
+
+
+def _sentence(
+    verdict: Verdict,
+    pool: NodePool,
+    outcome: Outcome,
+    victims: tuple[ForecastVictim, ...],
+    labels: dict[str, str],
+    *,
+    preemptible: bool,
+) -> str:
+    why = pend_sentence(outcome.pend, pool=pool.name, labels=labels) if outcome.pend else ""
+    part = (
+        PartialStart(outcome.starting, outcome.coming, outcome.waiting, f"the workload {why}")
+        if outcome.partial
+        else None
+    )
+    if verdict is Verdict.STARTS:
+        return start_sentence(pool.name, over_quota=outcome.over_quota, preemptible=preemptible, part=part)
+    if verdict in {Verdict.EVICTS, Verdict.RECLAIMS}:
+        return eviction_sentence(verdict, pool.name, victims, part=part)
+    if part:
+        return holding_sentence(pool.name, part)
+    if victims:
+        return vain_sentence(pool.name, victims)
+    return f"Waits: it {why}." if why else f"Waits in {pool.name}."
+
+
+def _instead(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> tuple[Alternative, ...]:
+    if outcome.kind is OutcomeKind.PLACED:
+        return ()
+    names = partial(named_victims, stage.project.cluster, stage.actor, stage.now)
+    named = names if outcome.kind is OutcomeKind.PENDING else None
+    return _alternatives(stage, pool, snapshot, short=outcome.pend.short if outcome.pend else (), named=named)
+
+
+def _listed(numbers: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(filter(None, numbers.get("short", "").split(", ")))
+
+
+def _alternatives(
+    stage: _Stage,
+    pool: NodePool,
+    snapshot: Snapshot | None = None,
+    *,
+    short: Sequence[str] = (),
+    named: Callable[[Outcome], Sequence[ForecastVictim]] | None = None,
+) -> tuple[Alternative, ...]:
+    if stage.project.cluster.flavour not in FLAVOURS:
+        return ()
+    observed = snapshot or snapshot_of(stage.project.cluster)[0]
+    policy = policy_for(stage.spec.type_name, stage.project)
+    names = tuple(name for name in DIMENSIONS if name in short)
+    return tuple(
+        alternatives(
+            AlternativeTrial(
+                stage.spec, stage.effective, stage.project, pool, observed, stage.now, policy, names, named
+            )
+        )
+    )

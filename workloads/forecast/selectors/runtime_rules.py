@@ -1,0 +1,308 @@
+"""Minimum runtimes and run limits: what protects a run, what ends it, and whom Rung defers for it.
+
+So is non-preemptible work beyond its pool's deserved quota where the cluster does not count that (`quota_hold`).
+
+Only what is not in its cluster can be held; whom it would evict the model foresees on the last snapshot. Runs that
+began after somebody was held back do not hold it any longer: else newcomers would for ever.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import ClassVar, Final
+from uuid import UUID
+
+from django.utils import timezone
+
+from clusters.connection.services.scheduler_config import missing_causes
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.flavour import PodStatusReason
+from clusters.watch.services import usage
+from portal.kit.pages.formatting import duration_text
+from scheduling.forecast.cycle import FLAVOURS, preview
+from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Outcome
+from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.state.min_runtime import is_guaranteed, protected_until
+from tenants.organisation.models import Project
+from tenants.quotas.models import IdleLimit, RuntimeLimit, TimeLimit
+from tenants.quotas.selectors.runtime_rules import (
+    Allowance,
+    MinRuntimeGuarantee,
+    allowances,
+    guarantee_of,
+    min_runtimes_of,
+)
+from workloads.forecast.selectors.pool_selection import quota_hold_of
+from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of, workload_of
+from workloads.state.models import Phase, Workload
+from workloads.state.rules import HELD, HELD_BACK, HOLDING
+from workloads.state.selectors.workloads import workload_ids
+
+STALE: Final = timedelta(seconds=120)
+SOONEST: Final = timedelta(seconds=5)
+QUOTA_PAUSE: Final = timedelta(seconds=30)
+"""How long what waits for its pool's deserved quota is left alone at most."""
+SHARE: Final = 4
+"""All looks at whoever is held back in a cluster take at most one part in so many of a worker's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """Until when at the latest, and for how many young workloads."""
+
+    until: datetime
+    count: int
+    reason: ClassVar[str] = HELD_BACK
+
+    def __str__(self) -> str:
+        """As a sentence about whoever is held back."""
+        whom = "1 workload inside its" if self.count == 1 else f"{self.count} workloads inside their"
+        until = f"{self.until:%Y-%m-%d %H:%M} UTC at the latest"
+        return f"Rung holds it back until {until}: it would evict {whom} min guaranteed runtime"
+
+    def numbers(self) -> dict[str, str]:
+        """The same for programs: `until` as a moment, `workloads` as a count."""
+        return {"until": f"{self.until:%Y-%m-%dT%H:%M:%SZ}", "workloads": str(self.count)}
+
+
+def guards_min_runtime(cluster: Cluster) -> bool:
+    """Is there an eviction from which its scheduler, as it is configured, does not keep young work? Then Rung does."""
+    asks_queues = flavour_for(cluster.flavour).traits.spares_young == "queues"
+    return not asks_queues and bool(set(INSIDE_MIN_RUNTIME.values()) - missing_causes(cluster))
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredApply:
+    """What is said of a workload that is held back, and after which time it is looked at again."""
+
+    reading: PodStatusReason
+    pause: timedelta
+
+
+def deferral_of(workload: Workload) -> DeferredApply | None:
+    """Why it is not handed over now. None: it may be, or was before; or nobody knows whom it would evict."""
+    cluster = workload.project.cluster
+    if not _is_outside(workload):
+        return None
+    pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
+    if pool and (over := quota_hold_of(workload, pool)):
+        return DeferredApply(
+            PodStatusReason(over.reason, f"{over}.", over.numbers()), min(SOONEST * (1 + over.count), QUOTA_PAUSE)
+        )
+    if not guards_min_runtime(cluster) or cluster.flavour not in FLAVOURS:
+        return None
+    if cluster.observed_at is None or timezone.now() - cluster.observed_at > STALE:
+        return None
+    began, since = monotonic(), _since(workload)
+    if pool is None or not _inside_min_runtime(workload.project, since):
+        return None
+    snapshot, _at = snapshot_of(cluster)
+    own = str(workload.pk)
+    others = replace(snapshot, groups=tuple(each for each in snapshot.groups if workload_of(each.name) != own))
+    outcome = preview(others, *groups_of(pod_group_request(workload, pool), cluster.flavour), flavour=cluster.flavour)
+    found = expected_deferral(outcome, workload.project, since=since)
+    if found is None:
+        return None
+    pause = _pause(found, cluster, took=monotonic() - began)
+    return DeferredApply(PodStatusReason(HELD_BACK, f"{found}.", found.numbers()), pause)
+
+
+def _pause(hold: Deferral, cluster: Cluster, *, took: float) -> timedelta:
+    """Soon, since room may come free; the later the more are held back, but at the end of its time at the latest."""
+    held = Workload.objects.filter(project__cluster=cluster, phase=Phase.PENDING, phase_reason=HELD_BACK).count()
+    pause = max(SOONEST, timedelta(seconds=SHARE * took * held))
+    return min(pause, max(hold.until - timezone.now(), timedelta(seconds=1)))
+
+
+def expected_deferral(outcome: Outcome, project: Project, *, since: datetime | None = None) -> Deferral | None:
+    """What holds back whoever of the project would evict these: of them young ones that began before `since`."""
+    if not outcome.victims or not guards_min_runtime(project.cluster):
+        return None
+    young = _inside_min_runtime(project, since)
+    ids = workload_ids({workload_of(each.victim.name) for each in outcome.victims})
+    ends = [young[each] for each in ids if each in young]
+    return Deferral(max(ends), len(ends)) if ends else None
+
+
+def _inside_min_runtime(project: Project, since: datetime | None) -> Mapping[UUID, datetime]:
+    """Runs inside their time that began before `since`, each with the moment from which the project may take it."""
+    now, cluster = timezone.now(), project.cluster
+    asks_pods, rules = flavour_for(cluster.flavour).traits.spares_young == "pods", min_runtimes_of(cluster)
+    if not asks_pods and not rules:
+        return {}
+    rows = Workload.objects.filter(
+        project__cluster=cluster,
+        phase__in=HOLDING,
+        preemptibility=Preemptibility.PREEMPTIBLE,
+        started_at__isnull=False,
+    )
+    young = {}
+    wanted = ("pk", "started_at", "min_runtime_minutes", "project", "project__department")
+    for pk, started, carried, owner, department in rows.values_list(*wanted):
+        minutes = carried if asks_pods else rules.against(project.department_id, owner, department)
+        end = started + timedelta(minutes=minutes)
+        if minutes and end > now and (since is None or started <= since):
+            young[pk] = end
+    return young
+
+
+def _is_outside(workload: Workload) -> bool:
+    """Its cluster does not have it, or has it suspended."""
+    if workload.phase == Phase.PENDING:
+        return is_deferred(workload) or workload.applied_generation == 0
+    return workload.phase in {Phase.CREATING, Phase.RESUMING}
+
+
+def _since(workload: Workload) -> datetime | None:
+    """When it was first held back this time; None: it is not yet."""
+    held = workload.timeline.filter(reason=HELD_BACK).order_by("-at").first() if is_deferred(workload) else None
+    return held.at if held else None
+
+
+def is_deferred(workload: Workload) -> bool:
+    """Does Rung hold it back now?"""
+    return workload.phase == Phase.PENDING and workload.phase_reason in HELD
+
+
+@dataclass(frozen=True, slots=True)
+class RunProtection:
+    """Until when a run is left alone inside its department and by other departments, and by whose rule.
+
+    core: how many of its pods that holds for; None: for all. by_rung: its scheduler knows of no such time, so it holds
+    as far as Rung can hold back who would evict it.
+    """
+
+    inside: datetime
+    across: datetime
+    rule_of: str
+    core: int | None
+    by_rung: bool = False
+
+    @property
+    def differs(self) -> bool:
+        """Other departments may take it at another moment than its own."""
+        return self.inside != self.across
+
+
+def protection_of(workload: Workload) -> RunProtection | None:
+    """What protects this run now. None: nothing does, or nothing has to, since it is not preemptible."""
+    if workload.phase not in HOLDING or workload.started_at is None:
+        return None
+    if workload.preemptibility != Preemptibility.PREEMPTIBLE:
+        return None
+    found = _guarantee(workload)
+    if found is None or timezone.now() >= workload.started_at + max(found.inside, found.across):
+        return None
+    minimum = workload.spec.get("min_member") or 1
+    core = minimum if minimum < workload.pod_count and _queues_say(workload.project) else None
+    return RunProtection(
+        inside=workload.started_at + found.inside,
+        across=workload.started_at + found.across,
+        rule_of=found.rule_of,
+        core=core,
+        by_rung=guards_min_runtime(workload.project.cluster),
+    )
+
+
+def protection_sentences(project: Project, *, preemptibility: str, pods: int, minimum: int) -> Sequence[str]:
+    """What is to be known of it before something preemptible is submitted."""
+    found = guarantee_of(project) if preemptibility == Preemptibility.PREEMPTIBLE else None
+    if found is None:
+        return ()
+    whom = f"{minimum} of its pods are" if minimum < pods and _queues_say(project) else "it is"
+    limited = ", as far as Rung can hold back who would evict it" if guards_min_runtime(project.cluster) else ""
+    return (f"From its start {whom} left alone {found}{limited}: the min guaranteed runtime of {found.rule_of}.",)
+
+
+def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], flavour: str) -> Sequence[str]:
+    """For something that waits: whom it would evict were nobody protected, and from when on it may."""
+    if not is_guaranteed(snapshot):
+        return ()
+    found = preview(replace(snapshot, now=None), *candidates, flavour=flavour).victims
+    if not found:
+        return ()
+    last = max(protected_until(snapshot, each, candidates[0]) for each in found)
+    number = len({each.victim.name for each in found})
+    whom = f"{number} workload{'' if number == 1 else 's'}"
+    when = datetime.fromtimestamp(last / 1_000_000, tz=UTC)
+    return (f"It may evict {whom} once their min guaranteed runtime is over, at {when:%Y-%m-%d %H:%M} UTC.",)
+
+
+def _queues_say(project: Project) -> bool:
+    """Its scheduler asks the queue, and then only about as many pods as the group needs."""
+    return flavour_for(project.cluster.flavour).traits.spares_young == "queues"
+
+
+def _pods_say(project: Project) -> bool:
+    """Its pods carry it, each for itself, as they were made."""
+    return flavour_for(project.cluster.flavour).traits.spares_young == "pods"
+
+
+def _guarantee(workload: Workload) -> MinRuntimeGuarantee | None:
+    """What holds for this run: the rules as they are, or what its pods were made with."""
+    found = guarantee_of(workload.project)
+    if not _pods_say(workload.project):
+        return found
+    time = timedelta(minutes=workload.min_runtime_minutes)
+    if found and found.inside == time:
+        return found
+    return MinRuntimeGuarantee(time, time, f"project {workload.project.name} when its pods were made")
+
+
+Starts = Callable[[Sequence[Workload], datetime], Mapping[str, datetime]]
+"""Workloads and the moment, to when the clock of each started, by id; no key: it does not run."""
+
+
+def _runs_began(workloads: Sequence[Workload], _now: datetime) -> Mapping[str, datetime]:
+    return {str(each.pk): each.started_at or each.phase_at for each in workloads}
+
+
+def _fell_idle(workloads: Sequence[Workload], now: datetime) -> Mapping[str, datetime]:
+    return usage.idle_since([str(each.pk) for each in workloads], now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitClock:
+    """One sort of limit: its rules, when its clock starts, and how people are told."""
+
+    kind: type[RuntimeLimit]
+    starts: Starts
+    near: str
+    reached: str
+    rule: str
+    """Of whose rule and how long."""
+
+
+TIME: Final = LimitClock(TimeLimit, _runs_began, "TimeLimitNear", "TimeLimitReached", "runs of {0} last {1} at most")
+
+
+IDLE: Final = LimitClock(
+    IdleLimit, _fell_idle, "IdleLimitNear", "IdleLimitReached", "the GPUs of runs of {0} do nothing for {1} at most"
+)
+
+
+CLOCKS: Final = (TIME, IDLE)
+
+
+def limit_sentences(project: Project, category: str) -> Sequence[str]:
+    """What a run of this category is to know beforehand; nothing where no rule bounds it."""
+    found = ((clock, allowances([project], clock.kind).get((project.pk, category))) for clock in CLOCKS)
+    return [_beforehand(clock, limit, project) for clock, limit in found if limit]
+
+
+def _beforehand(clock: LimitClock, allowance: Allowance, project: Project) -> str:
+    rule = rule_text(clock, allowance)
+    if clock is IDLE and not usage.has_recent_readings(project.cluster, now=timezone.now()):
+        return f"A rule says that {rule}, but nothing measures GPUs on this cluster: it does not act."
+    return f"It will be stopped in the end: {rule}. It is told {duration_words(allowance.notice)} before."
+
+
+def rule_text(clock: LimitClock, allowance: Allowance) -> str:
+    return clock.rule.format(allowance.rule_of, duration_words(allowance.lasts))
+
+
+def duration_words(time: timedelta) -> str:
+    return duration_text(time.total_seconds())

@@ -1,0 +1,162 @@
+"""What a forecast depends on and Rung cannot see: the same model once more, as it might be instead."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import NodePool
+from portal.kit.security.actors import Actor
+from scheduling.forecast.cycle import WITHOUT_NOMINATION, cycle, preview
+from scheduling.model.decisions import Evict, Outcome
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot
+from tenants.access.selectors.permissions import access_for
+from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
+from workloads.forecast.selectors.snapshot import coming_later, groups_of, pod_group_request, workload_of
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.selectors.workloads import workload_ids
+
+RIVALS: Final = (
+    "{title} decides again while the evicted end: another workload that waits in the pool may take "
+    "the room first, and more are evicted then."
+)
+OTHERS_FIRST: Final = (
+    "Its room is what workloads in front of it are expected to evict. No eviction is under way yet: without one it "
+    "waits longer."
+)
+MORE: Final = (
+    "{title} decides again as each of the evicted leaves. Where its queue is then inside its quota, it stays there: "
+    "more may then be evicted for it ({count})."
+)
+AGAIN: Final = "The evicted leave more than it takes, and {names} may evict it for the rest."
+TOGETHER: Final = (
+    "{title} may evict weaker work of its project and move other work in one step, which the model tries one after the "
+    "other: it may start all the same."
+)
+MOST_FIRST: Final = 8
+"""Of so many victims it is tried what follows if one is the first to leave."""
+Others = Mapping[Workload, Sequence[PodGroup]]
+
+
+def uncertainties(
+    pool: NodePool, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
+) -> Iterator[str]:
+    """Others that this pool's scheduler does not see yet, where it would make a difference that it did.
+
+    Stronger ones without a pod, and those of another pool whose next one this is. And whether it counts on others.
+    """
+    if outcome.coming and not outcome.victims and not any(pod.terminating for pod in _pods(snapshot)):
+        yield OTHERS_FIRST
+    cluster, value = pool.cluster, candidates[0].priority
+    if (
+        outcome.pend
+        and not outcome.coming
+        and cluster.flavour in WITHOUT_NOMINATION
+        and _has_weaker(snapshot, candidates[0])
+    ):
+        yield TOGETHER.format(title=flavour_for(cluster.flavour).title)
+    if outcome.victims and flavour_for(cluster.flavour).traits.queues_jobs:
+        yield from _again(cluster.flavour, actor, snapshot, candidates, outcome)
+    by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
+    later = {row: groups for row, groups in coming_later(cluster).items() if groups[0].priority > value}
+    turning = {row: groups for row, groups in _turning(pool).items() if by_queue or groups[0].priority > value}
+    for others, sentence in ((later, absent_sentence), (turning, turning_sentence)):
+        other = preview(_with(snapshot, others), *candidates, flavour=cluster.flavour) if others else outcome
+        if _fate(other) != _fate(outcome):
+            evicted = {workload_of(each.victim.name) or each.victim.name for each in other.victims}
+            instead = instead_sentence(len(others), starting=other.starting, coming=other.coming, evicted=len(evicted))
+            yield f"{sentence(_names(others, actor), pool.name)} {instead}"
+
+
+def _has_weaker(snapshot: Snapshot, candidate: PodGroup) -> bool:
+    """Does preemptible work of a lower priority run in its own queue?"""
+    own = (each for each in snapshot.groups if each.queue == candidate.queue and each.pool == candidate.pool)
+    return any(each.holding and each.preemptible and each.priority < candidate.priority for each in own)
+
+
+def _again(
+    flavour: str, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
+) -> Iterator[str]:
+    """What a scheduler of jobs may decide between two of its victims' ends, and once it is let in."""
+    evicted = {each.victim.name for each in outcome.victims}
+    more = set[str]()
+    for first in sorted(evicted)[:MOST_FIRST]:
+        then = preview(_after(snapshot, first, evicted), *candidates, flavour=flavour)
+        more |= {workload_of(each.victim.name) for each in then.victims if each.victim.name not in evicted}
+    if more:
+        yield MORE.format(title=flavour_for(flavour).title, count=len(more))
+    stay = tuple(each for each in snapshot.groups if each.name not in evicted)
+    own = {each.name: replace(each, started=snapshot.now) for each in candidates}
+    after = cycle(replace(snapshot, groups=(*stay, *own.values())), flavour=flavour) if not outcome.waiting else ()
+    takers = {each.for_group for each in after if isinstance(each, Evict) and each.victim.name in own}
+    if takers:
+        yield AGAIN.format(names=" and ".join(_known(takers, actor)))
+
+
+def _after(snapshot: Snapshot, first: str, evicted: Collection[str]) -> Snapshot:
+    """The first of them is gone, the others have their grace."""
+    groups = (each for each in snapshot.groups if each.name != first)
+    return replace(snapshot, groups=tuple(_leaving(each) if each.name in evicted else each for each in groups))
+
+
+def _leaving(group: PodGroup) -> PodGroup:
+    return replace(group, pods=tuple(replace(pod, terminating=True) for pod in group.pods))
+
+
+def _pods(snapshot: Snapshot) -> Iterator[Pod]:
+    return (pod for group in snapshot.groups for pod in group.pods)
+
+
+def _turning(pool: NodePool) -> Others:
+    """Waiting in another pool, with this one among their own; what has a pod on a node is moved nowhere."""
+    cluster = pool.cluster
+    rows = Workload.objects.filter(
+        project__cluster=cluster,
+        phase=Phase.PENDING,
+        desired_phase=DesiredPhase.RUNNING,
+        deleted_at__isnull=True,
+        allocated_gpu_milli=0,
+        node_pools__1__isnull=False,
+    )
+    found = rows.exclude(pool_name=pool.name).select_related("project__cluster", "priority")
+    return {
+        row: groups_of(pod_group_request(row, pool), cluster.flavour) for row in found if pool.name in row.node_pools
+    }
+
+
+def _with(snapshot: Snapshot, others: Others) -> Snapshot:
+    """The same with these, and without what else of them waits."""
+    own = {str(row.pk) for row in others}
+    stay = (each for each in snapshot.groups if not each.waiting or workload_of(each.name) not in own)
+    without = replace(snapshot, groups=tuple(stay))
+    return without.with_groups(group for groups in others.values() for group in groups)
+
+
+def _names(others: Others, actor: Actor) -> list[str]:
+    visible = set(access_for(actor).projects().values_list("pk", flat=True))
+    return [row.name if row.project_id in visible else "another project's workload" for row in others]
+
+
+def overtaken(pool: NodePool, actor: Actor, snapshot: Snapshot, outcome: Outcome) -> Iterator[str]:
+    """Who takes room that is made for it, as far as the actor may know them; or that another may."""
+    if not outcome.first:
+        rivals = any(each.waiting and each.pool == pool.name for each in snapshot.groups)
+        if outcome.victims and rivals and pool.cluster.flavour in WITHOUT_NOMINATION:
+            yield RIVALS.format(title=flavour_for(pool.cluster.flavour).title)
+        return
+    yield overtaken_sentence(_known({each.name for each in outcome.first}, actor))
+
+
+def _known(groups: Collection[str], actor: Actor) -> list[str]:
+    """Their workloads by name as far as the actor may know them, and how many others."""
+    ids = workload_ids({workload_of(each) for each in groups})
+    rows = Workload.objects.filter(pk__in=ids, project__in=access_for(actor).projects()).order_by("name")
+    names = list(rows.values_list("name", flat=True))
+    if more := len({workload_of(each) or each for each in groups}) - len(names):
+        names.append(f"{more} workload{'' if more == 1 else 's'} of others")
+    return names
+
+
+def _fate(outcome: Outcome) -> tuple[object, ...]:
+    pods = frozenset(pod for evict in outcome.victims for pod in evict.pods)
+    return (outcome.kind, outcome.starting, outcome.coming, pods)

@@ -1,0 +1,217 @@
+"""Why a workload waits, its place in the queue, and what would change it.
+
+The model answers first; where it cannot, what its scheduler says does, in people's words.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.utils import timezone
+
+from clusters.connection.services.scheduler_config import shard_forecast_warnings, unserved_because
+from clusters.flavours.kueue.status import POSITION_IN_QUEUE, QUEUE_POSITION
+from clusters.inventory.models import Cluster, ClusterState, NodePool
+from clusters.sync.selectors import desired_state
+from clusters.watch.models import ClusterEvent
+from scheduling.forecast.cycle import FLAVOURS, preview
+from scheduling.model.reasons import Reason
+from scheduling.model.snapshot import PodGroup, Snapshot
+from workloads.forecast.rules.messages import duration_text, pend_sentence
+from workloads.forecast.selectors.placement_validation import configured_so
+from workloads.forecast.selectors.pool_selection import queue_labels
+from workloads.forecast.selectors.runtime_rules import min_runtime_sentences
+from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of, workload_of
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
+
+FRESH: Final = timedelta(minutes=2)
+"""An older answer is of another queue: those before it may have been let go since."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """1 is next. `at`: when the scheduler said so."""
+
+    number: int
+    among: int
+    at: datetime
+
+
+def queue_place(workload: Workload) -> QueuePlace | None:
+    """None unless it waits and its scheduler has said lately where."""
+    if workload.phase not in WAITING or workload.desired_phase != DesiredPhase.RUNNING:
+        return None
+    said = ClusterEvent.objects.filter(
+        cluster=workload.project.cluster_id,
+        owner_id=str(workload.pk),
+        reason=QUEUE_POSITION,
+        at__gt=max(timezone.now() - FRESH, workload.phase_at),
+    )
+    newest = said.order_by("-at").first()
+    found = POSITION_IN_QUEUE.match(newest.message) if newest else None
+    if newest is None or found is None:
+        return None
+    return QueuePlace(int(found["place"]), int(found["among"]), newest.at)
+
+
+STALE_SECONDS: Final = 300
+# The cluster has decided: it evicts for it, and the model would only guess when those have left.
+MAKING_ROOM: Final = frozenset({Reason.EVICTING.value, "PreemptionPending"})
+# Delays: the workqueues of Kubernetes' controllers.
+ASKED_AGAIN: Final = (
+    "That was the last answer: its controller asks again with growing delays (a Job's up to a minute, a Deployment's "
+    "up to a quarter of an hour), so room that was freed meanwhile is not taken at once"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """`source`: model (an estimate on the last snapshot), scheduler (what it said) or rung (not handed over yet)."""
+
+    sentence: str
+    reason: str
+    since: datetime
+    source: str
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    observed_at: datetime | None = None
+    simulated: bool = False
+
+
+def why_waiting(workload: Workload) -> Headline | None:
+    """None unless it is meant to run and waits."""
+    if workload.phase not in WAITING or workload.desired_phase != DesiredPhase.RUNNING:
+        return None
+    if workload.phase != Phase.PENDING or workload.project.cluster.state == ClusterState.PAUSED:
+        return _not_there_yet(workload)
+    if closed := unserved_because(workload.project.cluster, workload.pool_name):
+        return _headline(workload, closed, reason=str(Reason.NO_SUCH_POOL), source="rung")
+    if workload.phase_reason in {*HELD, NO_CONTROLLER}:
+        return _headline(workload, workload.phase_message, reason=workload.phase_reason, source="rung")
+    if workload.phase_reason in MAKING_ROOM:
+        return _by_scheduler(workload)
+    told = _by_model(workload)
+    return _by_scheduler(workload) if told is None else _headline(workload, **told)
+
+
+def _not_there_yet(workload: Workload) -> Headline:
+    cluster = workload.project.cluster
+    words = {
+        Phase.CREATING.value: f"a worker hands it to {cluster.name}",
+        Phase.RESUMING.value: f"a worker hands it to {cluster.name} again",
+        Phase.INITIALIZING.value: "its pods have nodes and are starting",
+    }
+    doing = words.get(workload.phase, "a worker looks after it")
+    if cluster.state == ClusterState.PAUSED:
+        doing = f"{cluster.name} is paused: {cluster.paused_reason}"
+    elif workload.phase == Phase.INITIALIZING and workload.phase_message:
+        doing = f"a pod has a node and does not start: {workload.phase_message}"
+    elif cluster.breaker_reason:
+        doing = f"{cluster.name} takes no work now and is tried again: {cluster.breaker_reason}"
+    elif workload.apply_error:
+        doing = f"{cluster.name} could not take it yet: {workload.apply_error}"
+    return _headline(workload, doing, reason=workload.phase, source="rung")
+
+
+def _headline(
+    workload: Workload,
+    doing: str,
+    *,
+    reason: str,
+    source: str,
+    numbers: Mapping[str, str] | None = None,
+) -> Headline:
+    cluster = workload.project.cluster
+    waited = duration_text(timezone.now() - workload.phase_at)
+    return Headline(
+        sentence=f"Waiting {waited}: {doing.rstrip('.')}.",
+        reason=reason,
+        since=workload.phase_at,
+        source=source,
+        numbers=numbers or {},
+        observed_at=cluster.observed_at,
+        simulated=cluster.is_simulated,
+    )
+
+
+def _by_scheduler(workload: Workload) -> Headline:
+    doing = _scheduler_sentence(workload)
+    if workload.phase_reason in REFUSED_PODS:
+        doing = _joined(doing, ASKED_AGAIN)
+    return _headline(workload, doing, reason=workload.phase_reason, source="scheduler")
+
+
+def _scheduler_sentence(workload: Workload) -> str:
+    """What its scheduler reported, as the rest of a sentence: without a capital, but where it begins with a name."""
+    said = workload.phase_message
+    plain = said[1:2].islower() or said[1:2] == " "
+    return (said[:1].lower() + said[1:] if plain else said) or "its cluster's scheduler has not said why"
+
+
+def _by_model(workload: Workload) -> dict[str, Any] | None:
+    """What a headline needs, from the cycle a preview runs. None: the snapshot is old, or it would start at once."""
+    cluster = workload.project.cluster
+    pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
+    if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
+        return None
+    snapshot, _at = snapshot_of(cluster, pool.name)
+    snapshot, groups = _apart(snapshot, groups_of(pod_group_request(workload, pool), cluster.flavour))
+    outcome = preview(snapshot, *groups, flavour=cluster.flavour)
+    cautions = shard_forecast_warnings(cluster, pool.name)
+    if outcome.pend is None:
+        known = {
+            "doing": _joined(_scheduler_sentence(workload), *cautions),
+            "reason": workload.phase_reason,
+            "source": "scheduler",
+        }
+        return known if cautions else None
+    labels = queue_labels(desired_state(cluster, domains=False))
+    doing = pend_sentence(outcome.pend, pool=pool.name, labels=labels)
+    until = min_runtime_sentences(snapshot, groups, cluster.flavour)
+    return {
+        "doing": _joined(doing, *until, *configured_so(cluster, outcome), *cautions),
+        "reason": str(outcome.pend.reason),
+        "source": "model",
+        "numbers": _named(outcome.pend.numbers(), labels),
+    }
+
+
+def _joined(*sentences: str) -> str:
+    return ". ".join(each.rstrip(".") for each in sentences)
+
+
+def _stale(cluster: Cluster) -> bool:
+    seen = cluster.observed_at
+    return seen is None or (timezone.now() - seen).total_seconds() > STALE_SECONDS
+
+
+def _apart(snapshot: Snapshot, wanted: Sequence[PodGroup]) -> tuple[Snapshot, Sequence[PodGroup]]:
+    """The cluster without the workload's own waiting pods, and those; none seen: as it is wanted."""
+    mine = workload_of(wanted[0].name)
+    own = tuple(group for group in snapshot.groups if workload_of(group.name) == mine and group.waiting)
+    if not own:
+        return snapshot, wanted
+    return replace(snapshot, groups=tuple(group for group in snapshot.groups if group not in own)), own
+
+
+def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
+    return {name: labels.get(text, text) if name == "queue" else text for name, text in numbers.items()}
+
+
+def queue_position(workload: Workload) -> int | None:
+    """Its place among the waiting workloads of its project and pool, 1 is next; None when it does not wait there."""
+    if workload.phase not in WAITING or workload.desired_phase != DesiredPhase.RUNNING:
+        return None
+    if workload.phase_reason == NO_CONTROLLER:
+        return None
+    queue = Workload.objects.filter(
+        project=workload.project_id,
+        pool_name=workload.pool_name,
+        phase__in=WAITING,
+        desired_phase=DesiredPhase.RUNNING,
+        deleted_at__isnull=True,
+    ).exclude(phase_reason=NO_CONTROLLER)
+    ahead = queue.filter(priority_value__gt=workload.priority_value).count()
+    older = queue.filter(priority_value=workload.priority_value, created_at__lt=workload.created_at).count()
+    return ahead + older + 1

@@ -1,0 +1,108 @@
+"""Forecasts as REST sends them. Beyond Run:ai."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
+
+
+class VictimSchema(serializers.Serializer[Any]):
+    """Who would be evicted; `workloadId` is null and the name general for what is not the caller's to see."""
+
+    workloadId = serializers.UUIDField(allow_null=True)
+    name = serializers.CharField()
+    projectName = serializers.CharField(allow_blank=True)
+    priority = serializers.CharField(allow_blank=True)
+    priorityValue = serializers.IntegerField()
+    gpus = serializers.FloatField()
+    gpuHoursAtRisk = serializers.FloatField()
+    moved = serializers.BooleanField(help_text="It ends and starts again on other nodes, where it has its place.")
+
+
+class AlternativeSchema(serializers.Serializer[Any]):
+    """A change that would start at once; only what is to be changed is named."""
+
+    words = serializers.CharField()
+    priority = serializers.CharField(required=False)
+    preemptibility = serializers.CharField(required=False)
+    gpusPerPod = serializers.IntegerField(required=False)
+    cpuCoresPerPod = serializers.IntegerField(required=False)
+    memoryGibPerPod = serializers.IntegerField(required=False)
+    nodePool = serializers.CharField(required=False)
+
+
+class ForecastSchema(serializers.Serializer[Any]):
+    """An estimate by the model of the cluster's scheduler, on a snapshot of the age that it names."""
+
+    verdict = serializers.ChoiceField(choices=["starts", "evicts", "reclaims", "waits", "refused", "unknown"])
+    sentence = serializers.CharField()
+    nodePool = serializers.CharField()
+    scheduler = serializers.CharField()
+    simulated = serializers.BooleanField(help_text="The cluster itself is simulated.")
+    snapshotAgeSeconds = serializers.FloatField(allow_null=True)
+    overQuota = serializers.BooleanField()
+    reason = serializers.CharField(allow_blank=True, help_text="A code for programs.")
+    numbers = serializers.DictField(child=serializers.CharField())
+    victims = VictimSchema(many=True)
+    gpuHoursAtRisk = serializers.FloatField()
+    podsStarting = serializers.IntegerField(help_text="Pods that start now.")
+    podsAfterEviction = serializers.IntegerField(help_text="Pods that start once the evicted have left.")
+    podsWaiting = serializers.IntegerField(help_text="Pods that wait, each on its own, whatever the others do.")
+    alternatives = AlternativeSchema(many=True)
+    cautions = serializers.ListField(child=serializers.CharField())
+    assurances = serializers.ListField(child=serializers.CharField())
+
+
+def forecast_json(forecast: Forecast) -> dict[str, Any]:
+    """`ForecastSchema`."""
+    age = forecast.snapshot_age
+    return {
+        "verdict": str(forecast.verdict),
+        "sentence": str(forecast.sentence),
+        "nodePool": forecast.pool,
+        "scheduler": str(forecast.flavour),
+        "simulated": forecast.simulated,
+        "snapshotAgeSeconds": None if age is None else round(age, 1),
+        "overQuota": forecast.over_quota,
+        "reason": forecast.reason,
+        "numbers": {name: str(value) for name, value in forecast.numbers.items()},
+        "victims": [_victim(each) for each in forecast.victims],
+        "gpuHoursAtRisk": round(forecast.gpu_hours_at_risk, 3),
+        "podsStarting": forecast.starting,
+        "podsAfterEviction": forecast.coming,
+        "podsWaiting": forecast.waiting,
+        "alternatives": [_alternative(each) for each in forecast.alternatives],
+        "cautions": [str(each) for each in forecast.cautions],
+        "assurances": [str(each) for each in forecast.assurances],
+    }
+
+
+def _victim(victim: ForecastVictim) -> dict[str, Any]:
+    return {
+        "workloadId": str(victim.workload.pk) if victim.workload else None,
+        "name": str(victim.label),
+        "projectName": victim.project,
+        "priority": victim.priority,
+        "priorityValue": victim.value,
+        "gpus": gpus(victim.gpu_milli),
+        "gpuHoursAtRisk": round(victim.gpu_hours_at_risk, 3),
+        "moved": victim.moved,
+    }
+
+
+def _alternative(alternative: Alternative) -> dict[str, Any]:
+    changes = {
+        "priority": alternative.priority,
+        "preemptibility": alternative.preemptibility,
+        "gpusPerPod": alternative.gpus_per_pod,
+        "cpuCoresPerPod": alternative.cpus_per_pod,
+        "memoryGibPerPod": alternative.gib_per_pod,
+        "nodePool": alternative.pool,
+    }
+    return {"words": str(alternative), **{name: value for name, value in changes.items() if value not in (None, "")}}
+
+
+def gpus(milli: int) -> float:
+    """GPU devices from thousandths."""
+    return milli / 1000

@@ -1,0 +1,228 @@
+"""Workspaces and pipelines: notebooks, devfiles, Tekton runs and Argo workflows."""
+
+from typing import Any, Final
+
+from workloads.intake.rules.environment import env, volumes
+from workloads.intake.rules.kinds.core import not_suspended
+from workloads.intake.rules.pods import FIELDS as CONTAINER
+from workloads.intake.rules.pods import PLACED, pod_metadata, pod_spec, priority_class, template, words
+from workloads.intake.rules.scalars import cpu, dns_label, identifier, image, memory
+from workloads.intake.rules.values import (
+    ABSENT,
+    Location,
+    Rule,
+    boolean,
+    choice,
+    forbidden,
+    integer,
+    listing,
+    table,
+    text,
+)
+
+notebook: Rule = table({"template": template(pod_spec(restart=("Always",)))}, required=["template"])
+
+_exposed: Rule = table(
+    {
+        "name": dns_label,
+        "targetPort": integer(1, 65_535),
+        "exposure": choice("none", "internal"),
+        "protocol": choice("http", "https", "ws", "wss", "tcp"),
+    },
+    required=["name", "targetPort"],
+)
+_tool: Rule = table(
+    {
+        "image": image,
+        "command": words,
+        "args": words,
+        "env": env,
+        "endpoints": listing(_exposed, 20, unique="name"),
+        "mountSources": boolean,
+        "cpuRequest": cpu,
+        "cpuLimit": cpu,
+        "memoryRequest": memory,
+        "memoryLimit": memory,
+    },
+    required=["image"],
+)
+_component: Rule = table({"name": dns_label, "container": _tool}, required=["name", "container"])
+dev_workspace: Rule = table(
+    {
+        "started": boolean,
+        "routingClass": choice("basic"),
+        "template": table({"components": listing(_component, 20, least=1, unique="name")}, required=["components"]),
+    },
+    required=["template"],
+)
+
+_parameter: Rule = table({"name": identifier, "value": text(65_536), "description": text(1024)}, required=["name"])
+_parameters: Rule = listing(_parameter, 100, unique="name")
+_step: Rule = table(
+    {
+        **{key: CONTAINER[key] for key in ("name", "image", "command", "args", "workingDir", "env", "volumeMounts")},
+        "computeResources": forbidden("Write resources: every served version of the step takes them."),
+        "resources": CONTAINER["resources"],
+        "securityContext": CONTAINER["securityContext"],
+        "script": text(65_536),
+        "timeout": text(20, r"([0-9]+(s|m|h))+", "a duration such as 1h30m"),
+    },
+    required=["image"],
+)
+task_spec: Rule = table(
+    {
+        "steps": listing(_step, 50, least=1),
+        "params": _parameters,
+        "description": text(1024),
+        "volumes": volumes,
+        "sidecars": forbidden("Sidecars of a task are not offered: add a step."),
+    },
+    required=["steps"],
+)
+_DURATION: Final = text(20, r"([0-9]+(s|m|h))+", "a duration such as 1h30m")
+_pod_of_run: Rule = table(
+    {
+        "nodeSelector": PLACED["nodeSelector"],
+        "tolerations": PLACED["tolerations"],
+        "priorityClassName": priority_class,
+        "schedulerName": forbidden("Rung writes the scheduler of the cluster."),
+    }
+)
+_own_account: Rule = forbidden("A run uses the project's default service account.", "service_account")
+task_run: Rule = table(
+    {
+        "taskSpec": task_spec,
+        "params": _parameters,
+        "timeout": _DURATION,
+        "retries": integer(0, 100),
+        "podTemplate": _pod_of_run,
+        "taskRef": forbidden("Write the task inline: what a reference points to is not seen here."),
+        "serviceAccountName": _own_account,
+    },
+    required=["taskSpec"],
+)
+_pipeline_task: Rule = table(
+    {
+        "name": dns_label,
+        "taskSpec": task_spec,
+        "params": _parameters,
+        "runAfter": listing(dns_label, 50),
+        "retries": integer(0, 100),
+        "timeout": _DURATION,
+        "taskRef": forbidden("Write the task inline: what a reference points to is not seen here."),
+    },
+    required=["name", "taskSpec"],
+)
+_pipeline: Rule = table(
+    {
+        "tasks": listing(_pipeline_task, 100, least=1, unique="name"),
+        "finally": listing(_pipeline_task, 100, unique="name"),
+        "params": _parameters,
+        "description": text(1024),
+    },
+    required=["tasks"],
+)
+pipeline_run: Rule = table(
+    {
+        "pipelineSpec": _pipeline,
+        "params": _parameters,
+        "timeouts": table({"pipeline": _DURATION, "tasks": _DURATION, "finally": _DURATION}),
+        "pipelineRef": forbidden("Write the pipeline inline: what a reference points to is not seen here."),
+        "taskRunTemplate": forbidden("Placing is Rung's: choose a node pool with the workload."),
+    },
+    required=["pipelineSpec"],
+)
+
+_INNER: Final[dict[str, Rule]] = {key: rule for key, rule in CONTAINER.items() if key not in {"lifecycle", "envFrom"}}
+_main: Rule = table(_INNER, required=["image"])
+_script: Rule = table({**_INNER, "source": text(65_536)}, required=["image", "source"])
+_arguments: Rule = table({"parameters": _parameters})
+_call: Rule = table(
+    {
+        "name": dns_label,
+        "template": dns_label,
+        "arguments": _arguments,
+        "dependencies": listing(dns_label, 50),
+        "templateRef": forbidden("Write the template inline: what a reference points to is not seen here."),
+    },
+    required=["name", "template"],
+)
+_argo_template: Rule = table(
+    {
+        "name": dns_label,
+        "container": _main,
+        "script": _script,
+        "steps": listing(listing(_call, 50, least=1), 100, least=1),
+        "dag": table({"tasks": listing(_call, 100, least=1, unique="name")}, required=["tasks"]),
+        "inputs": _arguments,
+        "metadata": pod_metadata,
+        "nodeSelector": forbidden("Write it beside the templates: here it would hide the node pool's."),
+        "tolerations": PLACED["tolerations"],
+        "priorityClassName": priority_class,
+        "activeDeadlineSeconds": integer(1),
+        "retryStrategy": table({"limit": integer(0, 100)}),
+        "podSpecPatch": forbidden("A patch could write any field of the pod."),
+        "serviceAccountName": _own_account,
+    },
+    required=["name"],
+    one_of=["container", "script", "steps", "dag"],
+)
+_ARGO: Final[dict[str, Rule]] = {
+    "entrypoint": dns_label,
+    "templates": listing(_argo_template, 100, least=1, unique="name"),
+    "arguments": _arguments,
+    "activeDeadlineSeconds": integer(1),
+    "ttlStrategy": table({"secondsAfterCompletion": integer()}),
+    "parallelism": integer(1, 1000),
+    "nodeSelector": PLACED["nodeSelector"],
+    "volumes": volumes,
+    "suspend": not_suspended,
+    "podSpecPatch": forbidden("A patch could write any field of the pod."),
+    "serviceAccountName": _own_account,
+    "workflowTemplateRef": forbidden("Write the templates inline: what a reference points to is not seen here."),
+}
+
+
+def _known_entry(plain: Rule) -> Rule:
+    """The entry point is one of the templates."""
+
+    def check(value: Any, place: Location) -> Any:
+        rebuilt = plain(value, place)
+        if rebuilt is not ABSENT and "entrypoint" in rebuilt:
+            names = tuple(each["name"] for each in rebuilt.get("templates", []) if "name" in each)
+            if rebuilt["entrypoint"] not in names:
+                place.at("entrypoint").refuse("template_missing", "No template has this name.", names)
+        return rebuilt
+
+    return check
+
+
+workflow: Rule = _known_entry(table(_ARGO, required=["entrypoint", "templates"]))
+scheduled_workflow: Rule = table(
+    {
+        "enabled": boolean,
+        "maxConcurrency": integer(1, 10),
+        "maxHistory": integer(1, 100),
+        "trigger": table(
+            {
+                "cronSchedule": table(
+                    {"cron": text(100, r"[-0-9A-Za-z*/,?@ ]+", "a cron schedule such as 0 0 3 * * *", shortest=1)},
+                    required=["cron"],
+                ),
+                "periodicSchedule": table({"intervalSecond": integer(60)}, required=["intervalSecond"]),
+            },
+            one_of=["cronSchedule", "periodicSchedule"],
+        ),
+        "workflow": table({"parameters": _parameters, "spec": workflow}, required=["spec"]),
+    },
+    required=["trigger", "workflow"],
+)
+
+SPECS: Final[dict[str, Rule]] = {
+    "Notebook": notebook,
+    "DevWorkspace": dev_workspace,
+    "TaskRun": task_run,
+    "PipelineRun": pipeline_run,
+    "Workflow": workflow,
+    "ScheduledWorkflow": scheduled_workflow,
+}

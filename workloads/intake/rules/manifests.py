@@ -1,0 +1,345 @@
+"""Read manifests: JSON, YAML or an object in, a WorkloadSpec or IntakeRefused out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from clusters.ports.pod_templates import WorkloadKind
+from clusters.ports.workload_kinds import KINDS, kind_for
+from portal.kit.security.strict_parsing.documents import (
+    Document,
+    DocumentProblem,
+    ParseLimits,
+    document_error,
+    measure,
+    visible,
+)
+from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
+from portal.kit.security.strict_parsing.json_reader import document_from_json
+from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.resources import LARGEST, ZERO
+from workloads.intake.rules.kinds import build, core, serving, training
+from workloads.intake.rules.pods import priority_class, share_of_gpu
+from workloads.intake.rules.scalars import (
+    ANNOTATIONS,
+    MANAGER_LABEL,
+    PLACING,
+    POD_ANNOTATIONS,
+    PREEMPTIBILITY_LABEL,
+    PRIORITY_LABEL,
+    RAY_PRIORITY_LABEL,
+    annotations,
+    dns_label,
+    label_key,
+    label_value,
+    slug,
+)
+from workloads.intake.rules.spec import (
+    PodRole,
+    Source,
+    WorkloadSpec,
+    min_member,
+    node_pools_of,
+    roles_of,
+    stated_minimum,
+    take_request,
+)
+from workloads.intake.rules.values import (
+    ABSENT,
+    MOST_PROBLEMS,
+    Explicit,
+    Location,
+    ProblemReport,
+    ProjectGrants,
+    Rule,
+    choice,
+    forbidden,
+    table,
+    text,
+    type_name,
+    wrong_type,
+)
+
+PREEMPTIBILITIES: Final = tuple(str(each) for each in Preemptibility)
+
+
+REQUEST_LABELS: Final = (PRIORITY_LABEL, PREEMPTIBILITY_LABEL, RAY_PRIORITY_LABEL)
+
+
+_server = forbidden("The API server writes it.", "server_field")
+
+
+def preemptibility(value: Any, place: Location) -> Any:
+    """One of the three words, compared exactly."""
+    if isinstance(value, str) and value in PREEMPTIBILITIES:
+        return value
+    message = f"{visible(value)!r} is no preemptibility."
+    return place.refuse("preemptibility_unknown", message, PREEMPTIBILITIES)
+
+
+def category_problem(wanted: str | None, own: str) -> str:
+    """Why it cannot be chosen; empty where it can. Time limits go by category, so a workload has that of its type."""
+    if wanted is None or wanted.casefold() == own.casefold():
+        return ""
+    return f"A workload of this type is {own or 'of no category'}."
+
+
+def namespace(value: Any, place: Location) -> Any:
+    """The project's own namespace, which is then left out: Rung writes it."""
+    if value != place.scope.namespace:
+        own = place.scope.namespace
+        return place.refuse(
+            "foreign_namespace", f"Only {own} may stand here: {visible(value)!r} is not this project's.", (own,)
+        )
+    return ABSENT
+
+
+def _labels(value: Any, place: Location) -> Any:
+    """The tenant's labels and, among them, the wishes for priority and preemptibility."""
+    if not isinstance(value, Mapping):
+        return wrong_type(value, place, "an object")
+    if len(value) > 64:
+        return place.refuse("bad_length", f"{len(value)} labels; up to 64 are allowed.")
+    rebuilt = {}
+    for key, member in value.items():
+        result = _label(key, member, place)
+        if result is not ABSENT:
+            rebuilt[key] = result
+    return rebuilt
+
+
+def _label(key: Any, value: Any, place: Location) -> Any:
+    if key in REQUEST_LABELS:
+        return (preemptibility if key == PREEMPTIBILITY_LABEL else priority_class)(value, place.at(key))
+    if key == MANAGER_LABEL:
+        place.report.warn(f"Label {MANAGER_LABEL} was left out: Rung writes it.")
+        return ABSENT
+    return ABSENT if label_key(key, place.at(key)) is ABSENT else label_value(value, place.at(key))
+
+
+def _metadata(notes: Mapping[str, Rule]) -> Rule:
+    return table(
+        {
+            "name": dns_label,
+            "generateName": text(
+                58, r"[a-z0-9][-a-z0-9]*", "a prefix of lower-case letters, digits and '-'", shortest=1, code="bad_name"
+            ),
+            "namespace": namespace,
+            "labels": _labels,
+            "annotations": annotations(notes),
+            "ownerReferences": forbidden("Owners decide what is deleted: Rung writes them.", "owner_references"),
+            "finalizers": forbidden("Finalizers keep objects from being deleted.", "finalizers"),
+            **dict.fromkeys(
+                (
+                    "uid",
+                    "resourceVersion",
+                    "managedFields",
+                    "creationTimestamp",
+                    "deletionTimestamp",
+                    "deletionGracePeriodSeconds",
+                    "generation",
+                    "selfLink",
+                ),
+                _server,
+            ),
+        },
+        one_of=["name", "generateName"],
+    )
+
+
+metadata: Rule = _metadata({**ANNOTATIONS, **PLACING})
+
+
+pod_object_metadata: Rule = _metadata({**POD_ANNOTATIONS, **PLACING})
+
+
+DEFAULT_LIMITS: Final = ParseLimits()
+
+
+MOST_PODS: Final = 10_000
+
+
+NOTHING_EXPLICIT: Final = Explicit()
+
+
+def read_yaml(
+    data: bytes, *, scope: ProjectGrants, explicit: Explicit = NOTHING_EXPLICIT, limits: ParseLimits = DEFAULT_LIMITS
+) -> tuple[WorkloadSpec, ...]:
+    """Every workload of a YAML text, all or none."""
+    return _read_all(documents_from_yaml(data, limits), scope, explicit, "yaml")
+
+
+def read_json(
+    data: bytes, *, scope: ProjectGrants, explicit: Explicit = NOTHING_EXPLICIT, limits: ParseLimits = DEFAULT_LIMITS
+) -> tuple[WorkloadSpec, ...]:
+    """The workload of a JSON text, as a tuple of one."""
+    return _read_all([document_from_json(data, limits)], scope, explicit, "json")
+
+
+def read_object(
+    obj: Mapping[str, Any],
+    *,
+    scope: ProjectGrants,
+    explicit: Explicit = NOTHING_EXPLICIT,
+    source: Source = "json",
+    type_name: str = "",
+    limits: ParseLimits = DEFAULT_LIMITS,
+) -> WorkloadSpec:
+    """The workload of an object that was parsed already; `type_name` is Run:ai's where it is not the manifest's own."""
+    measure(obj, limits)
+    return _read(Document(obj), 0, scope, explicit, source, type_name)
+
+
+def _read_all(
+    documents: list[Document], scope: ProjectGrants, explicit: Explicit, source: Source
+) -> tuple[WorkloadSpec, ...]:
+    if not documents:
+        raise document_error(422, "empty", "There is no document in the text.")
+    if len(documents) > 1:
+        explicit = replace(explicit, name=None)
+    specs: list[WorkloadSpec] = []
+    problems: list[DocumentProblem] = []
+    for index, document in enumerate(documents):
+        try:
+            specs.append(_read(document, index, scope, explicit, source))
+        except IntakeRefused as refusal:
+            problems += refusal.problems
+    problems += _repeated(specs)
+    if problems:
+        raise IntakeRefused(422, problems[:MOST_PROBLEMS])
+    return tuple(specs)
+
+
+def _repeated(specs: list[WorkloadSpec]) -> list[DocumentProblem]:
+    seen: set[tuple[str, str]] = set()
+    problems = []
+    for index, spec in enumerate(specs):
+        key = (spec.kind, spec.name)
+        if key in seen and not spec.generate_name:
+            message = f"Another document is a {spec.kind} named {spec.name} too."
+            problems.append(DocumentProblem("/metadata/name", "repeated", message, document=index))
+        seen.add(key)
+    return problems
+
+
+def _read(
+    document: Document, index: int, scope: ProjectGrants, explicit: Explicit, source: Source, type_name: str = ""
+) -> WorkloadSpec:
+    report = ProblemReport(document.line_of, index)
+    place = Location("", report, scope)
+    _check_explicit(explicit, place)
+    kind = _kind_of(document.value, place)
+    manifest = ABSENT if kind is None else OBJECTS[kind.name](_named(document.value, explicit), place)
+    report.settle()
+    assert kind is not None  # noqa: S101  # settled above: no kind is a problem
+    return _compose(manifest, kind, explicit, source, type_name or kind.name, report)
+
+
+def _check_explicit(explicit: Explicit, place: Location) -> None:
+    if explicit.priority is not None:
+        priority_class(explicit.priority, place.at("priority"))
+    if explicit.preemptibility is not None:
+        preemptibility(explicit.preemptibility, place.at("preemptibility"))
+
+
+def _named(value: Any, explicit: Explicit) -> Any:
+    """The object under the name that was asked for outright. One without metadata is refused as it is."""
+    own = value.get("metadata", {}) if explicit.name else None
+    if not isinstance(own, Mapping):
+        return value
+    kept = {name: given for name, given in own.items() if name not in {"name", "generateName"}}
+    return {**value, "metadata": {**kept, "generateName" if explicit.prefix else "name": explicit.name}}
+
+
+def _kind_of(value: Any, place: Location) -> WorkloadKind | None:
+    if not isinstance(value, Mapping):
+        place.refuse("wrong_type", f"A manifest is an object, not {type_name(value)}.")
+        return None
+    api_version, kind = value.get("apiVersion"), value.get("kind")
+    if isinstance(kind, str) and kind.endswith("List"):
+        place.at("kind").refuse("kind_not_allowed", "A list is not taken: write its items as documents of their own.")
+        return None
+    found = kind_for(api_version, kind) if isinstance(api_version, str) and isinstance(kind, str) else None
+    if found is None:
+        _check_kind(api_version, kind, place)
+    return found
+
+
+def _check_kind(api_version: Any, kind: Any, place: Location) -> None:
+    versions = sorted({version for each in KINDS if each.kind == kind for version in each.api_versions})
+    if versions:
+        message = f"{visible(kind)} is taken as {' or '.join(versions)}, not as {visible(api_version)!r}."
+        place.at("apiVersion").refuse("api_version", message, versions)
+    else:
+        names = sorted({each.kind for each in KINDS})
+        place.at("kind").refuse("kind_not_allowed", f"{visible(kind)!r} is not a kind that can be submitted.", names)
+
+
+def _status(value: Any, place: Location) -> Any:
+    return ABSENT if value == {} else forbidden("The API server writes it.", "server_field")(value, place)
+
+
+def _object(kind: WorkloadKind) -> Rule:
+    rule: Rule = table(
+        {
+            "apiVersion": choice(*kind.api_versions),
+            "kind": choice(kind.kind),
+            "metadata": pod_object_metadata if kind.name == "Pod" else metadata,
+            "spec": SPECS[kind.name],
+            "status": _status,
+        },
+        required=["metadata", "spec"],
+    )
+    return share_of_gpu(rule) if kind.name == "Pod" else rule
+
+
+SPECS: Final[Mapping[str, Rule]] = {**core.SPECS, **training.SPECS, **build.SPECS, **serving.SPECS}
+
+
+OBJECTS: Final[Mapping[str, Rule]] = {kind.name: _object(kind) for kind in KINDS if kind.name in SPECS}
+
+
+def _check_totals(roles: tuple[PodRole, ...], report: ProblemReport) -> None:
+    """Totals that no cluster holds and no column stores."""
+    pods = sum(role.replicas for role in roles)
+    if pods > MOST_PODS:
+        report.add("/spec", "too_many_pods", f"It becomes {pods} pods; up to {MOST_PODS} are taken.")
+    total = sum((role.total for role in roles), ZERO)
+    if max(total.gpu, total.cpu, total.memory) > LARGEST:
+        report.add("/spec", "too_much", "All pods together ask for more than can be counted.")
+    report.settle()
+
+
+def _compose(
+    manifest: dict[str, Any],
+    kind: WorkloadKind,
+    explicit: Explicit,
+    source: Source,
+    type_name: str,
+    report: ProblemReport,
+) -> WorkloadSpec:
+    own = manifest["metadata"]
+    request = take_request(manifest, kind, explicit)
+    prefix = own.pop("generateName", None)
+    own["name"] = own.get("name") or slug(prefix)
+    roles = roles_of(manifest, kind)
+    _check_totals(roles, report)
+    stated = stated_minimum(manifest, kind, roles, report)
+    report.settle()
+    return WorkloadSpec(
+        type_name=type_name,
+        kind=kind.kind,
+        api_version=manifest["apiVersion"],
+        name=own["name"],
+        generate_name=prefix is not None,
+        manifest=manifest,
+        roles=roles,
+        request=request,
+        min_member=stated or min_member(manifest, kind, roles),
+        node_pools=node_pools_of(own.get("annotations", {})),
+        labels=dict(own.get("labels", {})),
+        annotations=dict(own.get("annotations", {})),
+        source=source,
+        warnings=report.warnings,
+    )

@@ -1,0 +1,1 @@
+"""Run:ai's native submission: the `spec` of a workspace, training, inference or template."""

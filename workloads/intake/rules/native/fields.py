@@ -1,0 +1,289 @@
+"""The one table of native fields: for each kind what it takes, how it is checked, and what becomes of it.
+
+Source of names, bounds and kinds: the request models of Run:ai's client 1.224.0. Three standings:
+
+- used: it decides something on the cluster or in Rung
+- kept: harmless without Rung's help, so it is stored and answered as it was sent, and has no other effect
+- refused: it asks for something that would silently not happen; the message says what to do instead. An empty or
+  default value passes, since clients send those without being asked
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from workloads.intake.rules.environment import secret
+from workloads.intake.rules.kinds.core import MOST_COMPLETIONS
+from workloads.intake.rules.manifests import preemptibility
+from workloads.intake.rules.native import parts
+from workloads.intake.rules.native.parts import PORT, WORD, nothing, words
+from workloads.intake.rules.native.storage import compute, security, storage
+from workloads.intake.rules.pods import LONGEST_GRACE, priority_class
+from workloads.intake.rules.scalars import dns_name, image
+from workloads.intake.rules.values import LARGEST, Location, Rule, boolean, choice, integer, listing, only, table, text
+
+FRAMEWORKS: Final = ("MPI", "PyTorch", "TF", "XGBoost", "JAX")
+MOST: Final = 1000
+_anything: Rule = integer(-LARGEST)
+_users: Rule = listing(text(320), 1000)
+_STEADY: Final = "Rung counts a fixed number of pods: write the same number as minReplicas."
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a spec: its rule, what becomes of it, and why in words."""
+
+    rule: Rule
+    standing: Literal["used", "kept", "refused"]
+    note: str = ""
+
+
+Fields = Mapping[str, Field]
+
+
+def _used(rule: Rule, note: str = "") -> Field:
+    return Field(rule, "used", note)
+
+
+def _stored(rule: Rule, note: str) -> Field:
+    return Field(rule, "kept", note)
+
+
+def _unsupported(note: str) -> Field:
+    return Field(nothing(note), "refused", note)
+
+
+def object_rule(fields: Fields) -> Rule:
+    """The rule of a spec with these fields."""
+    return table({name: field.rule for name, field in fields.items()})
+
+
+WHOLE: Final[Fields] = {
+    "priorityClass": _used(priority_class, "A name of the dictionary; beats labels and the type's default."),
+    "preemptibility": _used(preemptibility, "Beats labels, the line at 100 and the type's default."),
+    "category": _used(WORD, "That of the type, or absent: a workload cannot leave its type's category."),
+    "nodePools": _used(listing(dns_name, 20), "Names in order of preference."),
+}
+"""Of the workload, not of its pods."""
+POD: Final[Fields] = {
+    "image": _used(image, "With its registry."),
+    "command": _used(words, "One string, split as a shell would."),
+    "args": _used(words, "One string, split as a shell would."),
+    "workingDir": _used(text(1024, shortest=1)),
+    "compute": _used(compute, "Whole GPUs or a share of one; GPU memory and shares that grow are refused."),
+    "environmentVariables": _used(parts.variables, "Plain values, granted Secrets and ConfigMaps, fields of the pod."),
+    "labels": _used(parts.labels, "On the workload and its pods; priorityClassName and preemptibility are wishes."),
+    "annotations": _used(parts.annotations, "Only those that Rung knows: others steer controllers."),
+    "imagePullPolicy": _used(choice("Always", "Never", "IfNotPresent")),
+    "imagePullSecrets": _used(parts.pull_secrets, "Secrets granted to the project."),
+    "probes": _used(parts.probes, "Readiness of the pod itself."),
+    "security": _used(security, "Only what takes rights away."),
+    "storage": _used(storage, "Claims, scratch space, granted Secrets and ConfigMaps; nothing of the node."),
+    "tolerations": _used(parts.tolerations, "Of GPU taints and what an admin granted."),
+    "createHomeDir": _stored(boolean, "The image brings its home."),
+    "nodeType": _unsupported("Nodes are chosen by a node pool: use nodePools."),
+    "nodeAffinityRequired": _unsupported("Affinity is not taken: use nodePools."),
+    "podAffinity": _unsupported(
+        "Affinity is not taken: use the annotations rung.dev/placement and rung.dev/topology-key."
+    ),
+}
+"""What every pod template takes."""
+URLS: Final[Fields] = {
+    "exposedUrls": _stored(parts.exposed_urls, "Rung opens no address to the outside."),
+    "ports": _used(parts.ports, "The container's port; service types and outer ports are kept without effect."),
+    "relatedUrls": _stored(parts.related_urls, "Shown to whoever reads the workload."),
+}
+_RUN: Final[Fields] = {
+    "terminateAfterPreemption": _unsupported("What was evicted waits and starts again; stop it to keep it from that."),
+    "terminationGracePeriodSeconds": _used(integer(0, LONGEST_GRACE)),
+    "stdin": _used(boolean),
+    "tty": _used(boolean),
+}
+_ENDING: Final[Fields] = {
+    "autoDeletionTimeAfterCompletionSeconds": _used(integer(), "Its objects leave the cluster then; the row stays."),
+    "backoffLimit": _used(integer()),
+}
+_NEVER_ENDS: Final[Fields] = {
+    "autoDeletionTimeAfterCompletionSeconds": _stored(integer(), "A workspace runs until it is stopped."),
+    "backoffLimit": _stored(integer(), "A workspace is started again without a limit."),
+    "restartPolicy": _used(only("Always", "A workspace is started again whenever it ends.")),
+}
+MASTER: Final[Fields] = {
+    **WHOLE,
+    **POD,
+    **URLS,
+    **_RUN,
+    **{name: _stored(field.rule, "That of the workers counts.") for name, field in _ENDING.items()},
+    "restartPolicy": _used(choice("Always", "Never", "OnFailure")),
+}
+"""`masterSpec`: the leading pod. A gang has one priority and one preemptibility: those of `spec`."""
+_SCALING: Final[Mapping[str, Rule]] = {
+    "minReplicas": integer(1, MOST),
+    "maxReplicas": integer(1, MOST),
+    "initialReplicas": integer(0, MOST),
+    "activationReplicas": integer(1, MOST),
+    "concurrencyHardLimit": integer(),
+    "scaleToZeroRetentionSeconds": integer(0, 3600),
+    "scaleDownDelaySeconds": integer(0, 3600),
+    "scaleWindowSeconds": integer(60, 3600),
+    "initializationTimeoutSeconds": integer(1),
+    "metric": WORD,
+    "metricThreshold": _anything,
+    "metricThresholdPercentage": parts.number,
+}
+
+
+def _fixed(value: Any, place: Location) -> Any:
+    """Replicas, if the bounds leave no choice."""
+    found = _scaling(value, place)
+    if not isinstance(found, dict):
+        return found
+    count = found.get("minReplicas", 1)
+    for name in ("maxReplicas", "initialReplicas"):
+        if found.get(name, count) != count:
+            place.at(name).refuse("out_of_range", _STEADY, (str(count),))
+    return count
+
+
+_scaling: Rule = table(_SCALING)
+_TIMEOUTS: Final = {"initializationTimeoutSeconds": integer(1), "requestTimeoutSeconds": integer(1)}
+_ACCESS: Final[Mapping[str, Rule]] = {
+    "authorizationType": choice(
+        "public", "authenticatedUsers", "authorizedUsers", "authorizedGroups", "authorizedUsersOrGroups"
+    ),
+    "authorizedUsers": _users,
+    "authorizedGroups": _users,
+}
+_SERVED: Final = "An address inside the cluster; who may reach it from outside is kept without effect."
+_PROTOCOL: Final = choice("http", "grpc")
+
+_NOT_OF_A_SERVICE: Final = frozenset(
+    {
+        "command",
+        "args",
+        "workingDir",
+        "storage",
+        "createHomeDir",
+        "nodeType",
+        "nodeAffinityRequired",
+        "podAffinity",
+    }
+)
+_model_claim: Rule = table(
+    {
+        "existingPvc": only(allowed=True, why="Rung makes no claim: name an existing one."),
+        "claimName": dns_name,
+        "readOnly": only(allowed=False, why="A model is downloaded into it."),
+        "claimInfo": nothing("Rung makes no claim: name an existing one."),
+    },
+    required=["existingPvc", "claimName"],
+)
+
+FIELDS: Final[Mapping[str, Fields]] = {
+    "workspaces": {**WHOLE, **POD, **URLS, **_RUN, **_NEVER_ENDS},
+    "trainings": {
+        **WHOLE,
+        **POD,
+        **URLS,
+        **_RUN,
+        **_ENDING,
+        "restartPolicy": _used(choice("Never", "OnFailure"), "A training ends: Always is refused."),
+        "parallelism": _used(integer(1, 10_000)),
+        "completions": _used(integer(1, MOST_COMPLETIONS)),
+    },
+    "distributed": {
+        **WHOLE,
+        **POD,
+        **URLS,
+        **_RUN,
+        **_ENDING,
+        "restartPolicy": _used(choice("Always", "Never", "OnFailure")),
+        "distributedFramework": _used(choice(*FRAMEWORKS)),
+        "numWorkers": _used(integer(1, MOST), "Beside the master, where the framework has one."),
+        "minReplicas": _used(integer(1, MOST), "So many workers start together, with the master."),
+        "maxReplicas": _used(integer(1, MOST), "Equal to numWorkers: Rung counts a fixed number of pods."),
+        "slotsPerWorker": _used(integer(1, 64), "MPI only."),
+        "sshAuthMountPath": _used(text(256, r"/[^:]*", "an absolute path"), "MPI only."),
+        "mpiLauncherCreationPolicy": _used(only("AtStartup", "Launcher and workers are one gang and start together.")),
+        "cleanPodPolicy": _used(choice("None", "All", "Running")),
+    },
+    "inferences": {
+        **WHOLE,
+        **POD,
+        **URLS,
+        "autoscaling": _used(_fixed, "minReplicas is the number of replicas, and maxReplicas equals it."),
+        "servingPort": _used(
+            table({"container": PORT, "protocol": _PROTOCOL, **_ACCESS, "clusterLocalAccessOnly": boolean}), _SERVED
+        ),
+        "servingConfiguration": _stored(table(_TIMEOUTS), "Nothing stands between a caller and the pod."),
+    },
+    "distributed-inferences": {
+        **WHOLE,
+        "workers": _used(integer(0, MOST), "Beside the leader, in each replica."),
+        "replicas": _used(integer(1, MOST)),
+        "leader": _used(object_rule(POD)),
+        "worker": _used(object_rule(POD)),
+        "startupPolicy": _used(choice("LeaderCreated", "LeaderReady")),
+        "restartPolicy": _used(choice("RecreateGroupOnPodRestart", "None")),
+        "servingPort": _used(
+            table(
+                {"port": PORT, "protocol": _PROTOCOL, **_ACCESS, "exposeExternally": boolean, "exposedUrl": text(2048)}
+            ),
+            _SERVED,
+        ),
+    },
+    "nim-services": {
+        **WHOLE,
+        **{name: field for name, field in POD.items() if name not in _NOT_OF_A_SERVICE},
+        "replicas": _used(integer(1, MOST)),
+        "autoscaling": _used(_fixed, "minReplicas is the number of replicas, and maxReplicas equals it."),
+        "ngcAuthSecret": _used(secret, "A granted Secret with the key NGC_API_KEY."),
+        "modelStore": _used(
+            table({"pvc": _model_claim, "nimCache": nothing("Name a claim: caches are made as manifests.")}),
+            "An existing claim, where the model is kept.",
+        ),
+        "multiNode": _unsupported("A service of several nodes is submitted as a distributed inference."),
+        "servingPort": _used(
+            table(
+                {
+                    "serviceType": WORD,
+                    "port": PORT,
+                    "grpcPort": PORT,
+                    "metricsPort": PORT,
+                    "exposeExternally": boolean,
+                    "exposedUrl": text(2048),
+                    "exposedProtocol": WORD,
+                }
+            ),
+            _SERVED,
+        ),
+    },
+}
+CHANGEABLE: Final[Mapping[str, frozenset[str]]] = {
+    "inferences": frozenset(
+        {
+            "priorityClass",
+            "preemptibility",
+            "category",
+            "nodePools",
+            "image",
+            "command",
+            "args",
+            "compute",
+            "environmentVariables",
+            "imagePullPolicy",
+            "imagePullSecrets",
+            "autoscaling",
+            "servingConfiguration",
+            "nodeType",
+            "nodeAffinityRequired",
+            "podAffinity",
+            "probes",
+            "workingDir",
+            "createHomeDir",
+        }
+    ),
+    "distributed-inferences": frozenset({"replicas"}),
+    "nim-services": frozenset(FIELDS["nim-services"]) - {"labels", "annotations", "modelStore", "servingPort"},
+}
+"""Fields that a PATCH of this kind may name."""

@@ -1,0 +1,1 @@
+"""A workload from its acceptance to its end: applied, observed, acted on, shown."""

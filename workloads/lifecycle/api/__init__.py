@@ -1,0 +1,1 @@
+"""REST of workloads, their pods and their numbers."""

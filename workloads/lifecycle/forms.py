@@ -1,0 +1,84 @@
+"""Forms of the workloads' pages. They carry what people typed; what it means is decided by intake and services."""
+
+from typing import Any, Final
+
+from django import forms
+from django.db.models import QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from workloads.dictionary.forms import PREEMPTIBILITIES
+from workloads.dictionary.models import Priority, WorkloadType
+from workloads.state.models import Phase, Workload
+from workloads.state.selectors.workloads import FAILED_TO_APPLY
+
+SORTS: Final = {
+    "newest": ("-created_at", _("newest first")),
+    "oldest": ("created_at", _("oldest first")),
+    "name": ("name", _("name")),
+    "priority": ("-priority_value", _("highest priority first")),
+    "gpus": ("-gpu_milli", _("most GPUs first")),
+    "changed": ("-phase_at", _("last change first")),
+}
+LOOKUPS: Final = {"q": "name__icontains", **{name: f"{name}__name" for name in ("project", "type", "priority")}}
+LONGEST_SHOWN: Final = 63
+WORDS: Final = {Phase.PENDING: _("Waiting (Pending)")}
+
+
+def _select(choices: list[tuple[str, Any]], empty: Any) -> forms.ChoiceField:
+    select = forms.Select(attrs={"class": "form-select form-select-sm"})
+    return forms.ChoiceField(choices=[("", empty), *choices], required=False, widget=select)
+
+
+def _shown(value: str) -> str:
+    return "".join(filter(str.isprintable, value[:LONGEST_SHOWN]))
+
+
+class WorkloadFilter(forms.Form):
+    """The filter of the table, read from the URL. A value that names nothing leaves no row and is shown."""
+
+    q = forms.CharField(
+        required=False,
+        max_length=100,
+        label=_("Name contains"),
+        widget=forms.TextInput(attrs={"class": "form-control form-control-sm", "type": "search", "placeholder": "/"}),
+    )
+
+    def __init__(self, *args: Any, projects: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        priorities = Priority.objects.order_by("-value").values_list("name", flat=True)
+        types = WorkloadType.objects.values_list("name", "title")
+        self.fields["phase"] = _select([(each.value, WORDS.get(each, each.value)) for each in Phase], _("any phase"))
+        self.fields["result"] = _select([("failed-to-apply", _("failed to apply"))], _("any result"))
+        self.fields["project"] = _select([(name, name) for name in projects], _("any project"))
+        self.fields["type"] = _select(list(types), _("any type"))
+        self.fields["priority"] = _select([(name, name) for name in priorities], _("any priority"))
+        self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any"))
+        self.fields["sort"] = _select([(name, title) for name, (_column, title) in SORTS.items()], _("newest first"))
+        for name, field in self.fields.items():
+            field.label = field.label or _(name.capitalize())
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The filters that are set, without the order."""
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value and name != "sort"}
+
+    @property
+    def unknown(self) -> dict[str, str]:
+        """The filters that name something that is not there, or not the reader's to see, as they were sent."""
+        return {name: _shown(str(self.data[name])) for name in self.errors if name != "sort"}
+
+    @property
+    def column(self) -> str:
+        """The database column to sort by, with a minus for descending."""
+        self.is_valid()
+        return SORTS.get(self.cleaned_data.get("sort", ""), SORTS["newest"])[0]
+
+    def narrow(self, rows: QuerySet[Workload]) -> QuerySet[Workload]:
+        """The rows that the filter leaves."""
+        if self.unknown:
+            return rows.none()
+        chosen = self.chosen
+        if chosen.pop("result", ""):
+            rows = rows.filter(FAILED_TO_APPLY)
+        return rows.filter(**{LOOKUPS.get(name, name): value for name, value in chosen.items()})

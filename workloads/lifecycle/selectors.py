@@ -1,0 +1,328 @@
+"""A workload's objects on its cluster, its pods in numbers and over time, and alerts for the home page.
+
+Cheap on purpose, as home refreshes itself: the reason is the scheduler's own; the workload's page runs the model.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import NodePool
+from clusters.ports.flavour import GANG_INCOMPLETE, WAITS_FOR_VICTIMS, JobSpec, PodStatusReason, PoolSpec
+from clusters.ports.gateway import Manifest
+from clusters.ports.kinds import kind_of
+from clusters.ports.ownership import hash_of, stamped
+from clusters.ports.pod_templates import OnChange
+from clusters.ports.workload_kinds import kind_for
+from clusters.sync.rules.pod_changes import with_pods_hash
+from clusters.sync.selectors import pool_spec
+from clusters.sync.services.scheduler_migration import former_flavour_of
+from clusters.watch.models import ObservedObject, ObservedPod
+from clusters.watch.rules.job_status import JobStatus
+from clusters.watch.selectors import Metric, SeriesPoint, TimeWindow
+from portal.kit.security.actors import Actor
+from scheduling.model.preemptibility import Preemptibility
+from tenants.access.selectors.permissions import visible_projects
+from tenants.organisation.models import Project
+from tenants.quotas.selectors.runtime_rules import minutes_for
+from workloads.intake import WorkloadSpec
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.rules import ENDED, NO_CONTROLLER, PodCounts
+from workloads.state.selectors.workloads import object_name, workload_ids
+
+NO_JOB = JobStatus("")
+
+
+@dataclass(frozen=True, slots=True)
+class PodAllocation:
+    """What its pods hold now, where, and since when."""
+
+    gpu_milli: int
+    running_pods: int
+    pool: str
+    started_at: datetime | None
+
+
+def summarize_pods(pods: Iterable[ObservedPod], *, wanted: int, min_member: int, job: JobStatus = NO_JOB) -> PodCounts:
+    """Count the pods by what they do."""
+    counts = dict.fromkeys(("running", "starting", "waiting", "succeeded", "leaving"), 0)
+    for pod in pods:
+        if doing := _doing(pod):
+            counts[doing] += 1
+    return PodCounts(wanted=wanted, min_member=min_member, job=job.phase, **counts)
+
+
+def _doing(pod: ObservedPod) -> str:
+    if pod.gone_at is not None or pod.phase == "Failed":
+        return ""
+    if pod.phase == "Succeeded":
+        return "succeeded"
+    if pod.deletion_at is not None:
+        return "leaving"
+    if pod.phase == "Running":
+        return "running"
+    return "starting" if pod.node_name else "waiting"
+
+
+def allocation_of(pods: Sequence[ObservedPod]) -> PodAllocation:
+    """Pods on a node hold it until they are gone, also on their way out."""
+    held = [pod for pod in pods if pod.gone_at is None and pod.node_name and pod.phase in {"Pending", "Running"}]
+    running = [pod for pod in held if pod.phase == "Running" and pod.deletion_at is None]
+    starts = [pod.started_at for pod in running if pod.started_at]
+    return PodAllocation(
+        gpu_milli=sum(pod.gpu_milli for pod in held),
+        running_pods=len(running),
+        pool=held[0].pool_name if held else "",
+        started_at=min(starts, default=None),
+    )
+
+
+def pod_status_reason(pods: Sequence[ObservedPod], readings: Mapping[str, PodStatusReason]) -> PodStatusReason:
+    """Why the first of its waiting pods waits, in the scheduler's words; else why a placed one does not start.
+
+    Of a gang the first that does not just wait for the others.
+    """
+    for doing in ("waiting", "starting"):
+        found = [
+            readings.get(pod.uid) or PodStatusReason(pod.reason, pod.message) for pod in pods if _doing(pod) == doing
+        ]
+        if found:
+            return next((each for each in found if each.reason not in {GANG_INCOMPLETE, WAITS_FOR_VICTIMS}), found[0])
+    return PodStatusReason()
+
+
+def queue_of(workload: Workload) -> str:
+    """The queue it competes in: its project's, in its node pool."""
+    flavour = flavour_for(workload.project.cluster.flavour)
+    return flavour.queue_name(workload.project.owner, workload.pool_name)
+
+
+def job_spec(workload: Workload) -> JobSpec:
+    """Everything a flavour needs to render it. Reads the pool's row, and the rules that its pods are to carry."""
+    spec = WorkloadSpec.from_json(workload.spec)
+    return JobSpec(
+        id=str(workload.pk),
+        type_name=workload.type.name,
+        name=object_name(workload),
+        namespace=workload.project.namespace,
+        manifest=spec.manifest,
+        priority_class=workload.priority.name,
+        priority_value=workload.priority_value,
+        preemptibility=workload.preemptibility,
+        queue=queue_of(workload),
+        pool=_pool(workload),
+        min_member=spec.min_member,
+        generation=workload.generation,
+        suspended=workload.desired_phase == DesiredPhase.STOPPED,
+        pod_security=workload.project.cluster.pod_security,
+        min_runtime_minutes=_min_runtime(workload),
+    )
+
+
+def _min_runtime(workload: Workload) -> int:
+    """Minutes for pods that are made now; 0 where queues say it, or nobody has to."""
+    says = flavour_for(workload.project.cluster.flavour).traits.spares_young == "pods"
+    return minutes_for(workload.project) if says and workload.preemptibility == Preemptibility.PREEMPTIBLE else 0
+
+
+def _pool(workload: Workload) -> PoolSpec | None:
+    pool = NodePool.objects.filter(cluster=workload.project.cluster_id, name=workload.pool_name).first()
+    return pool_spec(pool) if pool else None
+
+
+Held = Literal["same", "other", "missing", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedObjects:
+    """`former`: title of the scheduler that the cluster had before, for which they were made; empty: the present one.
+
+    held: what was seen of its own object: written as it is here, written otherwise, not there; unknown where nothing
+    was looked at since, or its kind is not compared (a bare Pod, which its cluster never lets change).
+    """
+
+    manifests: Sequence[Manifest]
+    former: str
+    held: Held
+    seen_at: datetime | None
+
+
+def applied_objects(workload: Workload) -> AppliedObjects:
+    """As they are rendered now, by the scheduler that they were made for."""
+    cluster, job = workload.project.cluster, job_spec(workload)
+    former = None if job.suspended else former_flavour_of(cluster, workload.pk)
+    manifests = (former or flavour_for(cluster.flavour)).render(job)
+    held = _compare(workload, manifests[-1]) if manifests else "unknown"
+    return AppliedObjects(manifests, former.title if former else "", held, cluster.observed_at)
+
+
+def _compare(workload: Workload, manifest: Manifest) -> Held:
+    cluster, kind = workload.project.cluster, kind_of(manifest)
+    if not workload.applied_generation or cluster.observed_at is None or workload.phase in ENDED or not kind.group:
+        return "unknown"
+    rows = ObservedObject.objects.filter(cluster=cluster, owner_id=str(workload.pk), kind=kind.key)
+    written = rows.filter(name=manifest["metadata"]["name"]).values_list("applied_hash", flat=True).first()
+    if written is None:
+        return "missing"
+    return "same" if written == hash_of(stamped(with_pods_hash(manifest))) else "other"
+
+
+WORDS: Final[Mapping[OnChange, str]] = {
+    OnChange.ANEW: (
+        "Running pods keep the old number, and so do pods that its controller makes for it meanwhile: the API server "
+        "never changes this kind. Once none of its pods runs (evicted, or stopped and resumed) Rung makes it anew "
+        "with the new number."
+    ),
+    OnChange.RESTART: (
+        "Running pods keep the old number: writing the new one would restart all of them at once, so Rung waits until "
+        "none runs. Stop and resume it for the new number now."
+    ),
+    OnChange.NEW_PODS: "Pods that are there keep the old number; pods created from now on get the new one.",
+    OnChange.NEXT_RUN: "A run that is under way keeps the old number; the next run gets the new one.",
+}
+
+
+QUEUED: Final = "{title} counts the new number at once. The kube-scheduler goes by that of the pods. "
+
+
+def on_change_of(workload: Workload) -> OnChange:
+    """What its kind does when its pods are to be described otherwise."""
+    kind = kind_for(str(workload.spec.get("api_version")), str(workload.spec.get("kind")))
+    return kind.on_change if kind else OnChange.ANEW
+
+
+def priority_change_effect(workload: Workload) -> str:
+    """Some sentences for the page, before the priority is changed."""
+    flavour, words = flavour_for(workload.project.cluster.flavour), WORDS[on_change_of(workload)]
+    return QUEUED.format(title=flavour.title) + words if flavour.traits.queues_jobs else words
+
+
+def warnings_for(workload: Workload) -> Sequence[str]:
+    """What its cluster's scheduler will not keep for this priority and preemptibility."""
+    flavour = flavour_for(workload.project.cluster.flavour)
+    return flavour.cautions(value=workload.priority_value, preemptibility=workload.preemptibility)
+
+
+Home = tuple[UUID, str]
+"""A cluster's id and a namespace in it: where a project lives."""
+
+
+def visible_pods(actor: Actor) -> QuerySet[ObservedPod]:
+    """Pods of workloads, live and gone, in the namespaces of the actor's projects."""
+    homes = visible_projects(actor).filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
+    return ObservedPod.objects.exclude(owner_id="").filter(Exists(homes))
+
+
+def homes_of(pods: Iterable[ObservedPod]) -> Mapping[Home, Project]:
+    """The projects in whose namespaces these pods are, in one query."""
+    homes = {(pod.cluster_id, pod.namespace) for pod in pods}
+    wanted = Q(pk__in=[])
+    for cluster in {cluster for cluster, _ in homes}:
+        wanted |= Q(cluster=cluster, namespace__in=[space for at, space in homes if at == cluster])
+    return {(project.cluster_id, project.namespace): project for project in Project.objects.filter(wanted)}
+
+
+def owners_of(pods: Iterable[ObservedPod]) -> Mapping[str, Workload]:
+    """Workloads by the owner id on their pods, in one query."""
+    ids = workload_ids({pod.owner_id for pod in pods})
+    rows = Workload.objects.filter(pk__in=ids).only("name", "node_pools", "spec")
+    return {str(row.pk): row for row in rows}
+
+
+PODS: Final = "pods"
+RUNNING: Final = "running"
+CPU_ASKED: Final = "cpu_asked"
+MEMORY_ASKED: Final = "memory_asked"
+HELD: Final = Metric.GPU_HELD.value
+FIGURES: Final = (PODS, RUNNING, HELD, CPU_ASKED, MEMORY_ASKED)
+TIMES: Final = ("created_at", "started_at", "ended_at", "gone_at", "phase", "gpu_milli", "cpu_milli", "memory_bytes")
+
+
+def known_since(workload: Workload, now: datetime) -> datetime:
+    """From when on nothing of it is missing: pods of ended workloads are forgotten some days after they have gone."""
+    if workload.deleted_at is None and workload.phase not in ENDED:
+        return workload.created_at
+    return max(workload.created_at, now - timedelta(days=settings.RUNG_KEEP_PODS_DAYS))
+
+
+def points(pods: QuerySet[ObservedPod], window: TimeWindow, *, since: datetime, now: datetime) -> list[SeriesPoint]:
+    """How it stood at the end of each part of the window, from `since` until now. Each pod is read once."""
+    width = (window.end - window.start) / window.parts if window.parts else timedelta()
+    parts = (window.start + width * (number + 1) for number in range(window.parts))
+    moments = [at for at in parts if since <= at <= now]
+    if not moments:
+        return []
+    steps: list[Counter[str]] = [Counter() for _at in (*moments, None)]
+    for pod in pods.filter(created_at__lte=moments[-1]).exclude(gone_at__lte=moments[0]).iterator():
+        for begin, end, figures in _spans(pod):
+            first, last = bisect_left(moments, begin), len(moments) if end is None else bisect_left(moments, end)
+            if first < last:
+                steps[first].update(figures)
+                steps[last].subtract(figures)
+    return [
+        SeriesPoint(at, {name: found[name] for name in FIGURES})
+        for at, found in zip(moments, _sums(steps), strict=False)
+    ]
+
+
+def _spans(pod: ObservedPod) -> Iterator[tuple[datetime, datetime | None, Mapping[str, int]]]:
+    """What it adds to the figures, from when until when. Its end may be seen before or after its going."""
+    over = min((at for at in (pod.ended_at, pod.gone_at) if at is not None), default=None)
+    yield pod.created_at, pod.gone_at, {PODS: 1}
+    yield pod.created_at, over, {CPU_ASKED: pod.cpu_milli, MEMORY_ASKED: pod.memory_bytes}
+    if pod.started_at is not None:
+        held = {HELD: pod.gpu_milli, RUNNING: int(pod.phase != "Pending")}
+        yield max(pod.created_at, pod.started_at), over, held
+
+
+def _sums(steps: Iterable[Counter[str]]) -> Iterator[Counter[str]]:
+    """What stands after each step."""
+    standing: Counter[str] = Counter()
+    for step in steps:
+        standing.update(step)
+        yield standing
+
+
+LONG_WAIT: Final = timedelta(minutes=10)
+MOST_ALERTS: Final = 6
+ALERTED_PHASES: Final = (Phase.PENDING, Phase.CREATING, Phase.INITIALIZING, Phase.RESUMING)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One workload, why it is listed, and the sentence that explains its state."""
+
+    workload: Workload
+    why: str
+    sentence: str
+
+
+def alerts_for(rows: QuerySet[Workload]) -> list[Alert]:
+    """At most six, the longest wait first."""
+    wanted = rows.filter(desired_phase=DesiredPhase.RUNNING, phase__in=ALERTED_PHASES)
+    long_ago = timezone.now() - LONG_WAIT
+    unanswered = Q(phase_reason=NO_CONTROLLER)
+    chosen = wanted.filter(Q(preempted_count__gt=0) | Q(phase_at__lte=long_ago) | ~Q(apply_error="") | unanswered)
+    return list(_needs(chosen.order_by("phase_at", "id")[:MOST_ALERTS]))
+
+
+def _needs(rows: QuerySet[Workload]) -> Iterator[Alert]:
+    for workload in rows:
+        yield Alert(workload, _why(workload), workload.apply_error or workload.phase_message)
+
+
+def _why(workload: Workload) -> str:
+    if workload.phase_reason == NO_CONTROLLER:
+        return "unanswered"
+    if workload.preempted_count:
+        return "evicted"
+    return "unreachable" if workload.apply_error else "waiting"

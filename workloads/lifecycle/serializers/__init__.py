@@ -1,0 +1,1 @@
+"""Workloads and pods as REST sends them."""

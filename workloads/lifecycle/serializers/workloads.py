@@ -1,0 +1,162 @@
+"""Workloads as REST sends and accepts them. Plain functions, because lists are hot."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from rest_framework import serializers
+
+from portal.kit.api.pagination import ListSchema
+from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.pages.api_snippets import ApiRequest
+from scheduling.model.preemptibility import Preemptibility
+from workloads.forecast.serializers import gpus
+from workloads.state.models import Phase, Workload
+from workloads.state.rules import WAITING
+from workloads.state.selectors.timeline import ran_seconds, waited_seconds
+
+
+class WorkloadSchema(serializers.Serializer[Any]):
+    """A workload of any type; further fields as Run:ai has them."""
+
+    id = serializers.UUIDField()
+    type = serializers.CharField()
+    name = serializers.CharField()
+    projectId = serializers.CharField()
+    projectName = serializers.CharField()
+    phase = serializers.CharField()
+    phaseReason = serializers.ChoiceField(
+        choices=["NonPreemptibleOverQuota", "OverLimit"],
+        allow_null=True,
+        help_text="Run:ai's two reasons only, which its clients check; `waitingReason` has every one.",
+    )
+    waitingReason = serializers.CharField(
+        allow_null=True, help_text="Why it waits, as its page says it: Unschedulable, WaitingForQuota, OverLimit, …"
+    )
+    phaseMessage = serializers.CharField(allow_blank=True)
+    category = serializers.CharField(allow_blank=True)
+    priorityClassName = serializers.CharField()
+    priority = serializers.IntegerField()
+    preemptible = serializers.BooleanField()
+    createdAt = serializers.DateTimeField()
+
+
+class WorkloadsSchema(ListSchema):
+    """One page."""
+
+    workloads = WorkloadSchema(many=True)
+
+
+class Batch(serializers.Serializer[Any]):
+    """One action on up to a hundred workloads."""
+
+    ids = serializers.ListField(child=serializers.CharField(max_length=64), min_length=1, max_length=100)
+    action = serializers.ChoiceField(choices=["delete", "suspend", "resume", "retry"])
+
+
+class BatchFailure(serializers.Serializer[Any]):
+    """Why one of them was left alone."""
+
+    id = serializers.CharField()
+    code = serializers.IntegerField()
+    message = serializers.CharField()
+
+
+class BatchResult(serializers.Serializer[Any]):
+    """What became of each."""
+
+    id = serializers.UUIDField()
+    succeeded = serializers.ListField(child=serializers.CharField())
+    failed = BatchFailure(many=True)
+
+
+_CHANNELS: Final = {"cli": "CLI", "ui": "Control-plane", "api": "Control-plane", "admin": "Control-plane"}
+
+
+def workload_json(workload: Workload) -> dict[str, Any]:
+    """Workload of the generic list. Needs project, its department and type selected."""
+    return _identity(workload) | _status(workload) | _resources(workload)
+
+
+def _identity(workload: Workload) -> dict[str, Any]:
+    project = workload.project
+    return {
+        "id": str(workload.pk),
+        "type": workload.type.name,
+        "name": workload.name,
+        "tenantId": TENANT_ID,
+        "clusterId": str(project.cluster_id),
+        "projectId": str(project.pk),
+        "projectName": project.name,
+        "departmentId": str(project.department_id),
+        "departmentName": project.department.name,
+        "namespace": project.namespace,
+        "createdAt": rfc3339(workload.created_at),
+        "updatedAt": rfc3339(workload.updated_at),
+        "deletedAt": rfc3339(workload.deleted_at),
+        "submittedBy": workload.submitted_by,
+        "source": _CHANNELS.get(workload.channel, "Other"),
+    }
+
+
+def _status(workload: Workload) -> dict[str, Any]:
+    return {
+        "phase": workload.phase,
+        "phaseUpdatedAt": rfc3339(workload.phase_at),
+        "phaseReason": workload.phase_reason if workload.phase_reason in PENDING_REASONS else None,
+        "waitingReason": (workload.phase_reason or None) if workload.phase in WAITING else None,
+        "phaseMessage": workload.phase_message,
+        "k8sPhase": workload.phase,
+        "k8sPhaseUpdatedAt": rfc3339(workload.phase_at),
+        "conditions": [],
+        "runningPods": workload.running_pods,
+        "category": workload.category,
+        "priorityClassName": workload.priority.name,
+        "priority": workload.priority_value,
+        "prioritySource": workload.priority_source,
+        "preemptible": workload.preemptibility != Preemptibility.NON_PREEMPTIBLE.value,
+        "preemptibilitySource": workload.preemptibility_source,
+        "completedAt": rfc3339(workload.completed_at),
+        "totalPendingTimeSeconds": int(waited_seconds(workload)),
+        "totalRunningTimeSeconds": int(ran_seconds(workload)),
+        "actionsSupport": {"delete": True, "suspend": workload.phase not in _ENDED},
+    }
+
+
+def _resources(workload: Workload) -> dict[str, Any]:
+    asked = {
+        "gpu": {"request": gpus(workload.gpu_milli), "limit": gpus(workload.gpu_milli)},
+        "cpu": {"request": workload.cpu_milli / 1000},
+        "cpuMemory": {"request": str(workload.memory_bytes)},
+    }
+    return {
+        "requestedNodePools": workload.node_pools,
+        "currentNodePools": [workload.pool_name] if workload.pool_name else [],
+        "workloadRequestedResources": asked,
+        "podsRequestedResources": asked,
+        "allocatedResources": {"gpu": gpus(workload.allocated_gpu_milli)},
+        "requestedPods": {"number": workload.pod_count},
+        "sourceApi": None if workload.type.native else "WorkloadsV2",
+    }
+
+
+PENDING_REASONS: Final = frozenset({"NonPreemptibleOverQuota", "OverLimit"})
+"""Their client's enum is closed, and fails on any other; `waitingReason` has every reason."""
+_ENDED: Final = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.STOPPED, Phase.STOPPING, Phase.DELETING})
+
+
+def action_request(workload: Workload, action: str) -> ApiRequest:
+    """`suspend`, `resume`, `retry` or `delete` of one workload, of whatever type."""
+    return batch_action_request([workload], action)
+
+
+def batch_action_request(rows: Iterable[Workload], action: str) -> ApiRequest:
+    """The same of several."""
+    named = {str(each.pk): f"{each.project.name}/{each.name}" for each in rows}
+    body = {"ids": list(named), "action": action}
+    words = (action, *named.values(), *(("--yes",) if action == "delete" else ()))
+    return ApiRequest("POST", "/api/v1/workloads/batch", body, "workloads.workloads_batch.batch_workloads", rung=words)
+
+
+def priority_change_request(workload: Workload, name: str) -> ApiRequest:
+    """Another priority for a workload; its preemptibility stays."""
+    return ApiRequest("PUT", f"/api/v2/workloads/{workload.pk}", {"metadata": {"priority": name}})

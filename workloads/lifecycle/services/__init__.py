@@ -1,0 +1,1 @@
+"""Actions of people, workers and observers on workloads."""

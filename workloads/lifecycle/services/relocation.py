@@ -1,0 +1,250 @@
+"""Move waiting workloads to their next node pool, or to another scheduler. Idempotent.
+
+1. find workloads of several pools that wait, hold nothing and were left long enough in their present pool
+2. ask the model of their cluster, in their order of preference, for another pool that lets them start
+3. move the row by compare-and-set; a worker makes its object anew in that pool's queue, on that pool's nodes
+A workload with a pod on a node, or with a node promised to one, is never moved: it is about to start.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet, Sum
+from django.utils import timezone
+
+from clusters.connection.services.scheduler_config import unmanaged_because
+from clusters.inventory.models import Cluster, ClusterState, NodePool
+from clusters.inventory.services.workload_hooks import SwitchEffect, WorkloadSample
+from clusters.ports.flavour import SchedulerFlavour
+from clusters.sync.selectors import desired_state
+from clusters.watch.models import ObservedPod
+from scheduling.forecast.cycle import FLAVOURS, cycle, preview
+from scheduling.model.decisions import Evict, Outcome, OutcomeKind
+from scheduling.model.snapshot import Snapshot
+from workloads.forecast.rules.forecast import PATIENCE, its_turn_is_over, waited_in_pool
+from workloads.forecast.rules.messages import duration_text, pend_sentence
+from workloads.forecast.selectors.pool_selection import queue_labels, quota_hold_of
+from workloads.forecast.selectors.runtime_rules import expected_deferral, is_deferred
+from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_after, snapshot_of, workload_of
+from workloads.state.models import DesiredPhase, EventType, Phase, Workload
+from workloads.state.rules import ENDED, HELD, HOLDING
+from workloads.state.selectors.usage import could_hold
+from workloads.state.selectors.workloads import workload_ids
+from workloads.state.services import note, notify_apply
+
+STALE: Final = timedelta(seconds=120)
+WORDS: Final = {
+    OutcomeKind.PLACED: "it starts there now",
+    OutcomeKind.PREEMPTS: "it starts there after an eviction",
+    OutcomeKind.RECLAIMS: "it takes its share back there",
+    OutcomeKind.CONSOLIDATES: "it starts there after others have been moved together",
+    OutcomeKind.PREEMPTS_AND_RECLAIMS: "it starts there after an eviction",
+}
+
+
+def try_next_pools() -> int:
+    """Move whatever another of its pools would let start; answers how many were moved."""
+    now = timezone.now()
+    by_cluster: dict[Cluster, list[Workload]] = defaultdict(list)
+    for workload in _waiting(now):
+        by_cluster[workload.project.cluster].append(workload)
+    return sum(_in_cluster(cluster, workloads, now) for cluster, workloads in by_cluster.items())
+
+
+def _waiting(now: datetime) -> Iterator[Workload]:
+    """Most important first, as a scheduler would take them."""
+    rows = Workload.objects.filter(
+        Q(applied_generation=F("generation")) | Q(phase_reason__in=HELD),
+        phase=Phase.PENDING,
+        desired_phase=DesiredPhase.RUNNING,
+        deleted_at=None,
+        allocated_gpu_milli=0,
+        running_pods=0,
+        phase_at__lte=now - PATIENCE,
+        node_pools__1__isnull=False,
+        project__cluster__state=ClusterState.ACTIVE,
+        project__cluster__observed_at__gte=now - STALE,
+        project__cluster__flavour__in=list(FLAVOURS),
+    )
+    rows = rows.select_related("project__cluster", "project__department", "priority")
+    for workload in rows.order_by("-priority_value", "created_at"):
+        if _waited(workload, now) >= PATIENCE and not _has_a_node(workload):
+            yield workload
+
+
+def _waited(workload: Workload, now: datetime) -> timedelta:
+    return waited_in_pool(now=now, waits_since=workload.phase_at, pool_since=workload.pool_since)
+
+
+def _has_a_node(workload: Workload) -> bool:
+    pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None)
+    return pods.exclude(node_name="", nominated_node="").exists()
+
+
+def _in_cluster(cluster: Cluster, workloads: Iterable[Workload], now: datetime) -> int:
+    """Each decision counts for the next: who was moved waits in its new pool from then on."""
+    snapshot, _at = snapshot_of(cluster)
+    pools = {pool.name: pool for pool in cluster.node_pools.all()}
+    moved = 0
+    for workload in workloads:
+        chain = [pools[name] for name in workload.node_pools if name in pools]
+        present = pools.get(workload.pool_name)
+        if present is None:
+            continue
+        others = _without(snapshot, workload)
+        here = _outcome(others, workload, present)
+        found = _elsewhere(others, workload, chain, present) if _may_go(workload, here, now) else None
+        if found and _move(workload, here, *found, now=now):
+            snapshot = others.with_groups(groups_of(pod_group_request(workload, found[0]), cluster.flavour))
+            moved += 1
+    return moved
+
+
+def _may_go(workload: Workload, here: Outcome, now: datetime) -> bool:
+    starts_here = here.kind is not OutcomeKind.PENDING and not is_deferred(workload)
+    return its_turn_is_over(waited=_waited(workload, now), starts_here=starts_here)
+
+
+def _without(snapshot: Snapshot, workload: Workload) -> Snapshot:
+    own = str(workload.pk)
+    return replace(snapshot, groups=tuple(each for each in snapshot.groups if workload_of(each.name) != own))
+
+
+def _outcome(snapshot: Snapshot, workload: Workload, pool: NodePool) -> Outcome:
+    flavour = workload.project.cluster.flavour
+    return preview(snapshot, *groups_of(pod_group_request(workload, pool), flavour), flavour=flavour)
+
+
+def _elsewhere(
+    snapshot: Snapshot, workload: Workload, chain: Sequence[NodePool], present: NodePool
+) -> tuple[NodePool, Outcome] | None:
+    """The first other pool, in its order, that could hold it by quota and lets it start by the model."""
+    for pool in chain:
+        if pool != present and could_hold(workload, pool):
+            outcome = _outcome(snapshot, workload, pool)
+            held = quota_hold_of(workload, pool) or expected_deferral(outcome, workload.project)
+            if outcome.kind is not OutcomeKind.PENDING and not held:
+                return pool, outcome
+    return None
+
+
+def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, now: datetime) -> bool:
+    """False: the row has changed meanwhile."""
+    left, why, waited = workload.pool_name, _why(workload, here), duration_text(_waited(workload, now))
+    changes = {
+        "pool_name": pool.name,
+        "pool_since": now,
+        "due_at": now,
+        "attempts": 0,
+        "refusals": 0,
+        "apply_error": "",
+    }
+    with transaction.atomic():
+        standing = Workload.objects.filter(
+            pk=workload.pk, generation=workload.generation, phase=Phase.PENDING, pool_name=left
+        )
+        if standing.update(generation=F("generation") + 1, **changes) != 1:
+            return False
+        workload.pool_name, workload.generation = pool.name, workload.generation + 1
+        message = f"After {waited} in {left}, where it {why}, it is tried in {pool.name}: {WORDS[there.kind]}."
+        detail = {"from": left, "to": pool.name, "because": _because(workload, here)}
+        note(workload=workload, at=now, type_=EventType.SCHEDULING, reason="NextPool", message=message, detail=detail)
+        notify_apply(workload.project.cluster_id)
+    return True
+
+
+def _because(workload: Workload, here: Outcome) -> str:
+    """The same as a word for programs."""
+    if is_deferred(workload):
+        return workload.phase_reason
+    return str(here.pend.reason) if here.pend else "slow"
+
+
+def _why(workload: Workload, here: Outcome) -> str:
+    """In the model's words; where it would have started there, in the scheduler's."""
+    if here.pend is None:
+        said = workload.phase_message.rstrip(".")
+        return f"did not start ({said})" if said else "did not start"
+    labels = queue_labels(desired_state(workload.project.cluster, domains=False))
+    return pend_sentence(here.pend, pool=workload.pool_name, labels=labels)
+
+
+SAMPLES: Final = 5
+CHUNK: Final = 1000  # ids in one query
+FIRST_THE_QUEUES: Final = timedelta(seconds=5)
+"""What is made anew comes after the first run of the reconcile, which makes the queues that it names."""
+RUNS: Final = Q(running_pods__gt=0) | Q(phase__in=[*HOLDING, Phase.INITIALIZING, Phase.STOPPING, Phase.UNKNOWN])
+
+
+class _Workforce:
+    """Answers the cluster mechanism."""
+
+    def work_in(self, target: Cluster, after: SchedulerFlavour, /) -> SwitchEffect:
+        """What becomes of each living workload."""
+        living = _living().filter(project__cluster=target)
+        stays = living.filter(RUNS)
+        alone = [
+            kind for kind in living.values_list("spec__kind", flat=True).distinct() if unmanaged_because(target, kind)
+        ]
+        counts = after.traits.queues_by_pool
+        return SwitchEffect(
+            stays=_some(stays),
+            anew=_some(living.exclude(RUNS)),
+            unexpressed=_some(living.exclude(preemptibility__in=after.preemptibilities)),
+            unmanaged=_some(living.filter(spec__kind__in=alone)),
+            evicted=_evicted(target, stays),
+            uncounted=stays.aggregate(held=Sum("allocated_gpu_milli"))["held"] or 0 if counts else 0,
+        )
+
+    def begin(self, cluster: Cluster, /) -> Iterable[str]:
+        """What does not run is due with another generation, so that a worker who is at it now writes nothing late."""
+        living = _living().filter(project__cluster=cluster)
+        ids = [str(key) for key in living.values_list("pk", flat=True)]
+        _make_due(living)
+        return ids
+
+    def tend(self, ids: frozenset[str], /) -> Iterable[str]:
+        """What was evicted or has lost its pods since is made anew as well."""
+        keys = workload_ids(ids)
+        found: list[str] = []
+        for start in range(0, len(keys), CHUNK):
+            living = _living().filter(pk__in=keys[start : start + CHUNK])
+            found += [str(key) for key in living.values_list("pk", flat=True)]
+            _make_due(living.filter(due_at=None))
+        return found
+
+    def move(self, pool: NodePool, /) -> int:
+        """Its pods would wait for nodes that are no longer the pool's, or by levels that it no longer has."""
+        return _make_due(_living().filter(project__cluster=pool.cluster_id, pool_name=pool.name))
+
+
+def _evicted(target: Cluster, stays: QuerySet[Workload]) -> WorkloadSample | None:
+    """Of what stays, what the model of the new scheduler evicts for what waits now. None: there is no such model."""
+    if target.flavour not in FLAVOURS:
+        return None
+    ids = frozenset(str(key) for key in stays.values_list("pk", flat=True))
+    decisions = cycle(snapshot_after(target, ids), flavour=target.flavour)
+    victims = {workload_of(each.victim.name) for each in decisions if isinstance(each, Evict)}
+    return _some(stays.filter(pk__in=workload_ids(victims & ids)))
+
+
+def _living() -> QuerySet[Workload]:
+    return Workload.objects.filter(deleted_at__isnull=True).exclude(phase__in=ENDED)
+
+
+def _make_due(rows: QuerySet[Workload]) -> int:
+    wanted = rows.exclude(RUNS).exclude(desired_phase=DesiredPhase.DELETED)
+    due = timezone.now() + FIRST_THE_QUEUES
+    return wanted.update(generation=F("generation") + 1, due_at=due, attempts=0, refusals=0, apply_error="")
+
+
+def _some(rows: QuerySet[Workload]) -> WorkloadSample:
+    first = rows.order_by("created_at", "pk").values_list("pk", "name", "project__name")[:SAMPLES]
+    return WorkloadSample(rows.count(), tuple((str(key), f"{name} ({project})") for key, name, project in first))
+
+
+WORKFORCE: Final = _Workforce()

@@ -1,0 +1,141 @@
+"""Runs end when their time is over or their GPUs do nothing for too long, and are told before.
+
+No scheduler does this, so Rung does on every cluster. A run is what began at `started_at`: an eviction or a stop ends
+it, and the next one has the whole time again. Idle time begins when the last of its GPUs falls idle, and anew after
+each time one worked; where nothing measures them, no idle limit acts. Nobody is stopped without notice: a rule that
+comes or tightens while something runs leaves it the notice from then on.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from portal.kit.errors import RungError
+from portal.kit.security.actors import SYSTEM
+from tenants.organisation.models import Project
+from tenants.quotas.selectors.runtime_rules import Allowance, allowances
+from workloads.forecast.selectors.runtime_rules import CLOCKS, IDLE, LimitClock, rule_text
+from workloads.lifecycle.services.actions import stop
+from workloads.state.models import DesiredPhase, EventType, Workload, WorkloadEvent
+from workloads.state.rules import HOLDING
+from workloads.state.services import lock, note
+
+BATCH: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """When a run is stopped, and by whose rule. `told_at`: None while nobody has been told."""
+
+    clock: LimitClock
+    since: datetime
+    at: datetime
+    allowance: Allowance
+    told_at: datetime | None
+
+    @property
+    def idle(self) -> bool:
+        """Because its GPUs do nothing."""
+        return self.clock is IDLE
+
+
+def run_end(workload: Workload) -> RunEnd | None:
+    """When this run will be stopped if nothing changes: the earlier of its ends; None: nothing bounds it now."""
+    if not _runs(workload):
+        return None
+    now = timezone.now()
+    ends = [end for clock in CLOCKS if (end := _end_by(clock, workload, now))]
+    return min(ends, key=lambda end: end.at, default=None)
+
+
+def enforce(now: datetime | None = None) -> int:
+    """Tell every run whose end is near, stop every one whose time is over; answers how many were stopped."""
+    now = now or timezone.now()
+    return sum(_act(workload, end, now) for clock in CLOCKS for workload, end in _runs_near_end(clock, now))
+
+
+def _runs_near_end(clock: LimitClock, now: datetime) -> Iterator[tuple[Workload, RunEnd]]:
+    """Runs that a rule bounds, from their notice on."""
+    name = clock.kind.__name__.lower()
+    ruled = Q(**{f"{name}_rules__isnull": False}) | Q(**{f"department__{name}_rules__isnull": False})
+    projects = list(Project.objects.filter(ruled).distinct().select_related("department"))
+    limits = allowances(projects, clock.kind)
+    categories = {category for _, category in limits}
+    rows = Workload.objects.filter(
+        project__in=projects,
+        category__in=categories,
+        phase__in=HOLDING,
+        desired_phase=DesiredPhase.RUNNING,
+        started_at__isnull=False,
+        deleted_at__isnull=True,
+        type__fixed=False,
+    ).order_by("pk")
+    for batch in _batches(rows.select_related("type", "project__department", "project__cluster").iterator(BATCH)):
+        starts = clock.starts(batch, now)
+        for workload in batch:
+            found, since = limits.get((workload.project_id, workload.category)), starts.get(str(workload.pk))
+            if found and since and now >= found.ends(since) - found.notice:
+                yield workload, _end(clock, workload, found, since, now)
+
+
+def _batches(rows: Iterator[Workload]) -> Iterator[list[Workload]]:
+    while batch := [row for row, _ in zip(rows, range(BATCH), strict=False)]:
+        yield batch
+
+
+def _end_by(clock: LimitClock, workload: Workload, now: datetime) -> RunEnd | None:
+    found = allowances([workload.project], clock.kind).get((workload.project_id, workload.category))
+    since = clock.starts([workload], now).get(str(workload.pk)) if found else None
+    return _end(clock, workload, found, since, now) if found and since else None
+
+
+def _end(clock: LimitClock, workload: Workload, allowance: Allowance, since: datetime, now: datetime) -> RunEnd:
+    """The rule's end, or later: whoever was told late, or not yet, has the whole notice."""
+    said = WorkloadEvent.objects.filter(workload=workload, reason=clock.near, at__gte=since)
+    told_at = said.order_by("at").values_list("at", flat=True).first()
+    at = max(allowance.ends(since), (told_at or now) + allowance.notice)
+    return RunEnd(clock, since, at, allowance, told_at)
+
+
+def _act(workload: Workload, end: RunEnd, now: datetime) -> bool:
+    if end.told_at is None:
+        _notify_near_end(workload, end, now)
+        return False
+    return now >= end.at and _stop(workload, end, now)
+
+
+def _notify_near_end(workload: Workload, end: RunEnd, now: datetime) -> None:
+    rule = rule_text(end.clock, end.allowance)
+    unless = "Use them, or save what you need." if end.idle else "Save what you need."
+    message = f"It will be stopped at {end.at:%Y-%m-%d %H:%M} UTC: {rule}. {unless}"
+    note(workload=workload, at=now, type_=EventType.ACTION, reason=end.clock.near, message=message)
+
+
+def _stop(workload: Workload, end: RunEnd, now: datetime) -> bool:
+    """False: the run has ended by itself or by its people, or its kind cannot be stopped."""
+    message = f"Stopped: {rule_text(end.clock, end.allowance)}. Resume it for another run."
+    began = workload.started_at
+    try:
+        with transaction.atomic():
+            lock(workload)
+            if not _runs(workload) or workload.started_at != began:
+                return False
+            note(workload=workload, at=now, type_=EventType.ACTION, reason=end.clock.reached, message=message)
+            stop(workload=workload, actor=SYSTEM)
+    except RungError:
+        return False
+    return True
+
+
+def _runs(workload: Workload) -> bool:
+    return (
+        workload.phase in HOLDING
+        and workload.desired_phase == DesiredPhase.RUNNING
+        and workload.started_at is not None
+        and not workload.type.fixed
+    )

@@ -1,0 +1,40 @@
+"""Tasks of the workloads: ids in, one service, may run twice."""
+
+from celery import shared_task
+
+from portal.kit.db.periodic_lock import claim_period
+from workloads.lifecycle.services import apply_queue, observe, relocation, run_limits
+
+SWEEP_SECONDS = 5
+CONTROLLER_SECONDS = 20
+LIMIT_SECONDS = 30
+POOL_SECONDS = 10
+
+
+@shared_task(name="workloads.apply_due", soft_time_limit=110, time_limit=120)
+def apply_due(cluster_id: str) -> None:
+    """Take one turn at this cluster's due workloads. Gone, paused, or nothing due: nothing to do."""
+    apply_queue.take_turn(cluster_id)
+
+
+@shared_task(name="workloads.sweep", soft_time_limit=25, time_limit=30)
+def sweep_workloads() -> None:
+    """Notify workers of everything that is due, and find what nothing answers, once per period however many beats."""
+    if claim_period("workloads.sweep", every=SWEEP_SECONDS):
+        apply_queue.sweep()
+    if claim_period("workloads.controllers", every=CONTROLLER_SECONDS):
+        observe.check_controllers()
+
+
+@shared_task(name="workloads.limits", soft_time_limit=110, time_limit=120)
+def enforce_limits() -> None:
+    """Enforce time and idle limits, once per period however many beats there are."""
+    if claim_period("workloads.limits", every=LIMIT_SECONDS):
+        run_limits.enforce()
+
+
+@shared_task(name="workloads.pools", soft_time_limit=110, time_limit=120)
+def try_next_pools() -> None:
+    """Move what waits too long to its next node pool, once per period however many beats there are."""
+    if claim_period("workloads.pools", every=POOL_SECONDS):
+        relocation.try_next_pools()

@@ -1,0 +1,1 @@
+"""Home, the list, one workload and its actions."""

@@ -1,0 +1,160 @@
+"""Page of one workload: why it is in this state, its pods, events, logs, YAML, and what can be done."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import yaml
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from clusters.flavours.registry import flavour_for
+from portal.kit.pages.htmx import render_page
+from portal.kit.security.actors import Actor
+from portal.kit.security.request_identity import actor_of
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import can
+from workloads.dictionary.models import Priority
+from workloads.forecast.selectors.alternatives import waiting_alternatives
+from workloads.forecast.selectors.runtime_rules import protection_of
+from workloads.forecast.selectors.waiting import queue_place, queue_position, why_waiting
+from workloads.lifecycle.selectors import AppliedObjects, applied_objects, priority_change_effect, warnings_for
+from workloads.lifecycle.services.run_limits import run_end
+from workloads.lifecycle.views.actions import before_delete, before_stop
+from workloads.preemption.selectors import eviction_timelines
+from workloads.state.models import DesiredPhase, Workload
+from workloads.state.rules import ENDED, HOLDING, RESUMABLE, STOPPABLE
+from workloads.state.selectors.timeline import containers_of, events_of, last_checkpoint_at, logs, pods_of, timeline
+from workloads.state.selectors.workloads import failed_to_apply, failure_of, may_manage, workload_or_404
+from workloads.workload_templates.rules import keepable
+
+
+def sent_yaml(workload: Workload) -> str:
+    """What was sent, or the rebuilt manifest where a form was."""
+    raw = workload.raw
+    if isinstance(raw.get("text"), str):
+        return str(raw["text"])
+    return as_yaml(raw.get("manifest") or raw or workload.spec["manifest"])
+
+
+def applied_yaml(applied: AppliedObjects) -> str:
+    """The objects that Rung keeps on the cluster for a workload."""
+    return "---\n".join(map(as_yaml, applied.manifests))
+
+
+def as_yaml(value: object) -> str:
+    """Plain YAML in the order of writing."""
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text
+
+
+TABS: Final = {
+    "overview": _("Overview"),
+    "pods": _("Pods"),
+    "events": _("Events"),
+    "logs": _("Logs"),
+    "yaml": _("YAML"),
+}
+LOG_LINES: Final = ("200", "1000", "3000")
+
+
+@login_required
+@require_safe
+def workload_detail(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """The page; its tabs are in the URL. A foreign one is absent."""
+    actor = actor_of(request)
+    workload = workload_or_404(actor, workload_id)
+    tab = request.GET.get("tab", "")
+    tab = tab if tab in TABS else "overview"
+    context = {
+        "workload": workload,
+        "headline": why_waiting(workload),
+        "ways_out": waiting_alternatives(workload=workload, actor=actor),
+        "place": queue_place(workload),
+        "position": queue_position(workload),
+        "tab": tab,
+        "tabs": TABS.items(),
+        "failure": failure_of(workload),
+        "live": workload.phase not in ENDED and workload.deleted_at is None,
+        **_actions(workload, actor),
+        **_CONTENTS[tab](request, workload, actor),
+    }
+    return render_page(request, "workloads/lifecycle/detail.html", context, parts=("workload",))
+
+
+def _actions(workload: Workload, actor: Actor) -> dict[str, Any]:
+    """Which verbs are offered; the services decide."""
+    mine = may_manage(actor, workload) and workload.desired_phase != DesiredPhase.DELETED
+    running = workload.desired_phase == DesiredPhase.RUNNING
+    return {
+        "may_delete": mine,
+        "may_stop": mine and running and workload.phase in STOPPABLE,
+        "may_resume": mine and not running and workload.phase in RESUMABLE,
+        "may_retry": mine and failed_to_apply(workload),
+        "may_keep": _may_keep(workload, actor),
+        "questions": {"stop": before_stop(workload), "delete": before_delete(workload)},
+        "may_reprioritise": mine and not workload.type.fixed and workload.phase not in ENDED,
+    }
+
+
+def _may_keep(workload: Workload, actor: Actor) -> bool:
+    """As a template in its project."""
+    said = keepable(workload.type.name, workload.raw) is not None
+    return said and can(actor, Permission.SUBMIT, project=workload.project)
+
+
+def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[str, Any]:
+    offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
+    return {
+        "timeline": timeline(workload),
+        "stories": eviction_timelines(workload, actor),
+        "priorities": offered,
+        "consequence": priority_change_effect(workload),
+        "cautions": warnings_for(workload),
+        "end": run_end(workload),
+        "protection": protection_of(workload),
+        "checkpoint": last_checkpoint_at(workload) if workload.phase in HOLDING else None,
+    }
+
+
+def _pods(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+    flavour = flavour_for(workload.project.cluster.flavour)
+    return {"pods": pods_of(workload), "by_class": flavour.title if flavour.traits.counts_classes else ""}
+
+
+def _events(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+    return {"events": events_of(workload)}
+
+
+def _logs(request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+    """One container of one pod; the page asks for it again every few seconds while the workload lives."""
+    pods = {pod.name: pod for pod in pods_of(workload)}
+    if not pods:
+        return {}
+    pod = pods.get(request.GET.get("pod", "")) or next(iter(pods.values()))
+    containers = containers_of(workload, pod)
+    container = _one_of(request.GET.get("container", ""), containers)
+    count = int(_one_of(request.GET.get("lines", ""), LOG_LINES))
+    return {
+        "pod_names": list(pods),
+        "pod": pod.name,
+        "containers": containers,
+        "container": container,
+        "counts": LOG_LINES,
+        "count": str(count),
+        "log": logs(workload, pod.name, container=container if len(containers) > 1 else "", lines=count),
+    }
+
+
+def _one_of(wanted: str, known: Sequence[str]) -> str:
+    return wanted if wanted in known else next(iter(known), "")
+
+
+def _yaml(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+    applied = applied_objects(workload)
+    return {"sent": sent_yaml(workload), "applied": applied_yaml(applied), "objects": applied}
+
+
+_CONTENTS: Final = {"overview": _overview, "pods": _pods, "events": _events, "logs": _logs, "yaml": _yaml}

@@ -1,0 +1,40 @@
+"""Rows of the workloads, split by topic."""
+
+from workloads.dictionary.models import Category, Plan, PlanState, PreemptionPolicy, Priority, WorkloadType
+from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
+from workloads.policies.models import Policy
+from workloads.preemption.models import PreemptionCause, PreemptionRecord
+from workloads.reports.models import Report, ReportGroup, ReportStatus
+from workloads.state.models import DesiredPhase, EventType, Phase, Workload, WorkloadEvent
+from workloads.submission.models import IdempotencyKey
+from workloads.workload_templates.models import Asset, AssetKind, TemplateKind, WorkloadTemplate
+
+__all__ = [
+    "Asset",
+    "AssetKind",
+    "Category",
+    "Delivery",
+    "DeliveryState",
+    "DesiredPhase",
+    "EventType",
+    "IdempotencyKey",
+    "NotificationChannel",
+    "NotificationState",
+    "Phase",
+    "Plan",
+    "PlanState",
+    "Policy",
+    "PreemptionCause",
+    "PreemptionPolicy",
+    "PreemptionRecord",
+    "Priority",
+    "Report",
+    "ReportGroup",
+    "ReportStatus",
+    "Subscription",
+    "TemplateKind",
+    "Workload",
+    "WorkloadEvent",
+    "WorkloadTemplate",
+    "WorkloadType",
+]

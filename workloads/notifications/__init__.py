@@ -1,0 +1,1 @@
+"""Mail about workloads: subscriptions, channels, deliveries."""

@@ -1,0 +1,271 @@
+"""Notifications: what can be told, the switches, the channels of mail, and everybody's own subscriptions."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.kit.api.filters import flag_in
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.security.request_identity import actor_of
+from workloads.notifications.models import NotificationChannel, NotificationState, Subscription
+from workloads.notifications.rules import NOTIFICATION_TYPES
+from workloads.notifications.serializers import (
+    ChannelBody,
+    ChannelChange,
+    ChannelMeta,
+    ChannelSchema,
+    NotificationTypeSchema,
+    StateBody,
+    SubscriptionBody,
+    SubscriptionSchema,
+    TrialMessage,
+    TrialSchema,
+)
+from workloads.notifications.services import channels
+
+WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+ADMINS: Final = RoutePermission("manage_organisation", "installation")
+OWN: Final = RoutePermission(at="self")
+
+
+class NotificationTypes(Route):
+    """What people can be told about."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="get_notification_types",
+        summary="List the types of notifications",
+        responses={200: NotificationTypeSchema(many=True), **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """By category."""
+        return Response(
+            [{"category": k.category, "type": k.type, "description": k.description} for k in NOTIFICATION_TYPES]
+        )
+
+
+class State(Route):
+    """The switches of the installation."""
+
+    access = {"GET": ADMINS, "PATCH": ADMINS}
+
+    @extend_schema(
+        operation_id="get_notification_state",
+        summary="Are notifications on?",
+        responses={200: StateBody, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Off until somebody turns them on."""
+        channels.require_channels(actor_of(request))
+        return Response(_state_json(channels.state()))
+
+    @extend_schema(
+        operation_id="update_notification_state",
+        summary="Turn notifications on or off",
+        request=StateBody,
+        responses={200: StateBody, **WRITES},
+    )
+    def patch(self, request: Request) -> Response:
+        """What happened while they were off is never told."""
+        body = validated_body(StateBody, request.data)
+        email, slack = ((body.get(name) or {}).get("enabled") for name in ("email", "slack"))
+        row = channels.set_state(actor=actor_of(request), enabled=body.get("enabled"), email=email, slack=slack)
+        return Response(_state_json(row))
+
+
+class Channels(Route):
+    """The channels, by name and type; new ones."""
+
+    access = {"GET": RoutePermission(), "POST": ADMINS}
+
+    @extend_schema(
+        operation_id="get_notification_channels",
+        summary="List channels",
+        description="Names and types only: subscriptions name them.",
+        responses={200: ChannelMeta(many=True), **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """By name."""
+        rows = channels.channels(actor_of(request))
+        return Response([{"name": each.name, "type": each.type} for each in rows])
+
+    @extend_schema(
+        operation_id="create_notification_channel_config",
+        summary="Add a channel",
+        request=ChannelBody,
+        responses={200: None, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """Nothing is sent for it; `validate-notification-channel` tries it."""
+        body = validated_body(ChannelBody, request.data)
+        channels.add_channel(
+            name=body.get("name", ""), type_=body["type"], config=body["config"], actor=actor_of(request)
+        )
+        return Response(status=200)
+
+
+class ChannelDetail(Route):
+    """One channel."""
+
+    access = {"GET": ADMINS, "PUT": ADMINS, "PATCH": ADMINS, "DELETE": ADMINS}
+
+    @extend_schema(
+        operation_id="get_notification_channel_config",
+        summary="Read a channel",
+        responses={200: ChannelSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, channel_name: str) -> Response:
+        """All but its password."""
+        row = channels.channel_named(name=channel_name, actor=actor_of(request))
+        return Response({"name": row.name, "type": row.type, "config": row.config})
+
+    @extend_schema(
+        operation_id="update_notification_channel_config",
+        summary="Replace a channel's configuration",
+        description="Without a password the stored one stays, unless server, port or user change.",
+        request=ChannelBody,
+        responses={200: None, **WRITES},
+    )
+    def put(self, request: Request, channel_name: str) -> Response:
+        """What is absent takes its default."""
+        return self._change(request, channel_name, merge=False)
+
+    @extend_schema(
+        operation_id="patch_notification_channel_config",
+        summary="Change a channel's configuration",
+        description="Without a password the stored one stays, unless server, port or user change.",
+        request=ChannelChange,
+        responses={200: None, **WRITES},
+    )
+    def patch(self, request: Request, channel_name: str) -> Response:
+        """What is absent or null stays."""
+        return self._change(request, channel_name, merge=True)
+
+    def _change(self, request: Request, name: str, *, merge: bool) -> Response:
+        actor = actor_of(request)
+        row: NotificationChannel = channels.channel_named(name=name, actor=actor)
+        body = validated_body(ChannelChange if merge else ChannelBody, request.data)
+        config, type_ = body.get("config") or {}, body.get("type") or row.type
+        channels.change_channel(row=row, type_=type_, config=config, actor=actor, merge=merge)
+        return Response(status=200)
+
+    @extend_schema(
+        operation_id="delete_notification_channel_config",
+        summary="Remove a channel",
+        responses={204: None, **ERROR_RESPONSES},
+    )
+    def delete(self, request: Request, channel_name: str) -> Response:
+        """Subscriptions stay, without it; what waited for it is dropped."""
+        actor = actor_of(request)
+        channels.remove_channel(row=channels.channel_named(name=channel_name, actor=actor), actor=actor)
+        return Response(status=204)
+
+
+class ChannelTrial(Route):
+    """A channel that is tried before it is kept."""
+
+    access = {"POST": RoutePermission("manage_organisation", "installation", reads=True)}
+
+    @extend_schema(
+        operation_id="validate_notification_channel",
+        summary="Try a channel",
+        description="true where its server can be reached and lets us in. Nothing is sent or kept.",
+        request=ChannelBody,
+        responses={200: bool, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """A server that does not answer is false after some seconds."""
+        actor = actor_of(request)
+        body = validated_body(ChannelBody, request.data)
+        return Response(channels.works(type_=body["type"], config=body["config"], actor=actor))
+
+
+class TrialMessages(Route):
+    """A message that shows whether a channel works."""
+
+    access = {"POST": ADMINS}
+
+    @extend_schema(
+        operation_id="send_trial_message",
+        summary="Send a test message by a channel",
+        description="Beyond Run:ai. By the channel as it is kept, now, whether mail is on or off. With `dryRun` its "
+        "server is asked whether it lets us in, and nothing is sent.",
+        request=TrialMessage,
+        responses={200: TrialSchema, **WRITES},
+    )
+    def post(self, request: Request, channel_name: str) -> Response:
+        """Did its server take it, and if not, why? Waits for the server."""
+        actor = actor_of(request)
+        row = channels.channel_named(name=channel_name, actor=actor)
+        to, sends = validated_body(TrialMessage, request.data)["to"], not flag_in(request.query_params, "dryRun")
+        trouble = channels.send_trial(row=row, to=to, actor=actor, sends=sends)
+        return Response({"taken": not trouble, "answer": trouble})
+
+
+class Subscriptions(Route):
+    """The caller's own subscriptions; new ones."""
+
+    access = {"GET": OWN, "POST": OWN}
+
+    @extend_schema(
+        operation_id="get_my_subscriptions",
+        summary="List your subscriptions",
+        responses={200: SubscriptionSchema(many=True), **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Oldest first."""
+        return Response([_subscription_json(each) for each in channels.subscriptions_of(actor_of(request))])
+
+    @extend_schema(
+        operation_id="create_subscription",
+        summary="Subscribe",
+        description="You are told of what happens from now on to workloads that you may see.",
+        request=SubscriptionBody,
+        responses={200: SubscriptionSchema, **WRITES},
+    )
+    def post(self, request: Request) -> Response:
+        """The subscription with its id."""
+        body = validated_body(SubscriptionBody, request.data)
+        row = channels.subscribe(events=body["events"], names=body["channels"], actor=actor_of(request))
+        return Response(_subscription_json(row))
+
+
+class SubscriptionDetail(Route):
+    """One of the caller's own subscriptions."""
+
+    access = {"PUT": OWN, "DELETE": OWN}
+
+    @extend_schema(
+        operation_id="update_subscription",
+        summary="Change a subscription",
+        request=SubscriptionBody,
+        responses={200: SubscriptionSchema, **WRITES},
+    )
+    def put(self, request: Request, subscription_id: UUID) -> Response:
+        """Somebody else's is absent."""
+        actor = actor_of(request)
+        channels.own_subscription(key=subscription_id, actor=actor)
+        body = validated_body(SubscriptionBody, request.data)
+        row = channels.change_subscription(
+            key=subscription_id, events=body["events"], names=body["channels"], actor=actor
+        )
+        return Response(_subscription_json(row))
+
+    @extend_schema(operation_id="delete_subscription", summary="Unsubscribe", responses={204: None, **ERROR_RESPONSES})
+    def delete(self, request: Request, subscription_id: UUID) -> Response:
+        """Also what was on its way is not sent any more."""
+        channels.unsubscribe(key=subscription_id, actor=actor_of(request))
+        return Response(status=204)
+
+
+def _state_json(row: NotificationState) -> dict[str, Any]:
+    return {"enabled": row.email, "email": {"enabled": row.email}, "slack": {"enabled": False}}
+
+
+def _subscription_json(row: Subscription) -> dict[str, Any]:
+    return {"id": str(row.pk), "events": row.events, "channels": [each.name for each in row.channels.all()]}

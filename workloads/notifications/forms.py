@@ -1,0 +1,162 @@
+"""The forms of notifications: what somebody wants to be told, a channel of mail, and a test of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django import forms
+from django.utils.text import slugify
+from django.utils.translation import gettext_lazy as _
+
+from portal.kit.pages.forms import PageForm
+from workloads.notifications.models import NotificationChannel, Subscription
+from workloads.notifications.rules import EVICTION, LIMITS, NOTIFICATION_TYPES, STATUS
+from workloads.notifications.services.mail import MOST_RECIPIENTS, SUBJECT, completed
+
+CATEGORIES: Final[Mapping[str, Any]] = {
+    EVICTION: _("It is evicted"),
+    STATUS: _("Its state changes"),
+    LIMITS: _("A limit of its project is near or reached"),
+}
+SIGNING_IN: Final = (
+    ("auth_login", _("with a user name and a password (LOGIN)")),
+    ("auth_plain", _("with a user name and a password (PLAIN)")),
+    ("auth_none", _("not at all")),
+)
+PLACES: Final = "{{ .category }} {{ .reason }} {{ .workload }} {{ .project }}"
+
+
+def _ticked(label: Any, choices: Sequence[tuple[str, Any]]) -> forms.MultipleChoiceField:
+    return forms.MultipleChoiceField(label=label, choices=choices, required=False, widget=forms.CheckboxSelectMultiple)
+
+
+class SubscriptionForm(PageForm):
+    """Types of events by category, and channels. Nothing ticked is no wish."""
+
+    def __init__(self, *args: Any, channels: Sequence[str], old: Subscription | None, **kwargs: Any) -> None:
+        super().__init__(*args, initial=_initial(channels, old), **kwargs)
+        self._old = old
+        for category, title in CATEGORIES.items():
+            kinds = [
+                (each.type, f"{each.type}: {each.description}")
+                for each in NOTIFICATION_TYPES
+                if each.category == category
+            ]
+            self.fields[slugify(category)] = _ticked(title, kinds)
+        self.fields["channels"] = _ticked(_("By which channel"), [(each, each) for each in channels])
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What is ticked, in Run:ai's shape."""
+        ticked = {category: self.cleaned_data.get(slugify(category), []) for category in CATEGORIES}
+        return [{"category": category, "types": types} for category, types in ticked.items() if types]
+
+    def clean(self) -> dict[str, Any]:
+        """A new wish wants something, and what is told is told somehow."""
+        if not self.errors and not self.events and self._old is None:
+            self.add_error(None, _("Tick what you want to be told of."))
+        if not self.errors and self.events and not self.cleaned_data["channels"]:
+            self.add_error("channels", _("Tick at least one: without a channel nothing is mailed."))
+        return self.cleaned_data
+
+
+def _initial(channels: Sequence[str], old: Subscription | None) -> dict[str, Any]:
+    """What is wanted already; the only channel where nothing is."""
+    if old is None:
+        return {"channels": channels if len(channels) == 1 else []}
+    ticked = {slugify(each["category"]): each["types"] for each in old.events}
+    return {**ticked, "channels": [each.name for each in old.channels.all()]}
+
+
+def _line(label: Any, hint: Any = "", *, required: bool = False, longest: int = 254) -> forms.CharField:
+    widget = forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"})
+    return forms.CharField(label=label, help_text=hint, required=required, max_length=longest, widget=widget)
+
+
+class ChannelForm(PageForm):
+    """A mail server and what its messages look like. What it may be is the service's to judge."""
+
+    name = _line(_("Name"), _("People choose it by its name: small letters, digits and dashes."), longest=63)
+    smtp_host = _line(_("Mail server"), _("A host name or an IP address."), required=True, longest=253)
+    smtp_port = forms.IntegerField(
+        label=_("Port"),
+        min_value=1,
+        max_value=65535,
+        help_text=_("587 starts plainly and turns to TLS, 465 begins with TLS."),
+    )
+    smtp_tls_enabled = forms.BooleanField(label=_("Only over TLS"), required=False)
+    auth_type = forms.ChoiceField(label=_("Rung signs in there"), choices=SIGNING_IN)
+    username = _line(_("User name"))
+    password = forms.CharField(
+        label=_("Password"),
+        required=False,
+        strip=False,
+        max_length=1000,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    sender = _line(_("From"), _("The address that messages come from."), required=True)
+    from_display_name = _line(_("Name of the sender"), longest=100)
+    subject = _line(_("Subject"), _("These are filled in: %(places)s") % {"places": PLACES}, longest=200)
+    direct_notifications = forms.BooleanField(label=_("To the address of whoever asked to be told"), required=False)
+    recipients = forms.CharField(
+        label=_("To these addresses too"),
+        help_text=_("One a line, such as that of a team. Each gets one message for all who asked to be told."),
+        required=False,
+        max_length=MOST_RECIPIENTS * 255,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+    )
+
+    def __init__(self, *args: Any, old: NotificationChannel | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, initial=self.of(old), **kwargs)
+        if old is not None:
+            del self.fields["name"]
+        if old is not None and old.sealed:
+            hint = _("One is kept and never shown. Empty keeps it, but not for another server, port or user name.")
+            self.fields["password"].help_text = hint
+
+    @classmethod
+    def of(cls, row: NotificationChannel | None) -> dict[str, Any]:
+        """What the fields hold: all but the password."""
+        held = completed(row.config if row else {})
+        return {
+            "name": "" if row else "email",
+            **{field: held[key] for key, field in KEYS.items() if key in held},
+            "auth_type": held["authType"] or "auth_none",
+            "subject": held["subject"] or SUBJECT,
+            "recipients": "\n".join(held["recipients"]),
+        }
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """As the service takes it; an empty text is none."""
+        given = self.cleaned_data
+        lines = [each.strip() for each in given["recipients"].splitlines()]
+        chosen = {key: given[field] for key, field in KEYS.items()}
+        texts = {key: value or None for key, value in chosen.items() if isinstance(value, str)}
+        return {**chosen, **texts, "recipients": [each for each in lines if each]}
+
+
+KEYS: Final[Mapping[str, str]] = {
+    "smtpHost": "smtp_host",
+    "smtpPort": "smtp_port",
+    "smtpTlsEnabled": "smtp_tls_enabled",
+    "authType": "auth_type",
+    "username": "username",
+    "password": "password",
+    "from": "sender",
+    "fromDisplayName": "from_display_name",
+    "subject": "subject",
+    "directNotifications": "direct_notifications",
+}
+"""Run:ai's keys and the fields that ask for them; recipients are lines of one field."""
+POINTERS: Final[Mapping[str, str]] = {
+    "/config/recipients": "recipients",
+    **{f"/config/recipients/{number}": "recipients" for number in range(MOST_RECIPIENTS)},
+    **{f"/config/{key}": field for key, field in KEYS.items()},
+}
+"""Where what the service refuses was typed."""
+
+
+class TestMessageForm(PageForm):
+    """Where a test message goes."""
+
+    to = _line(_("To"), required=True)

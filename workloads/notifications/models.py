@@ -1,0 +1,99 @@
+"""Who wants to be told what, by which channel, and each message until it is delivered or given up."""
+
+import uuid
+
+from django.db import models
+
+from workloads.state.models import DeferredRequest, WorkloadEvent
+
+
+class NotificationState(models.Model):
+    """The installation's switch of mail, one row, and how far the timeline has been read."""
+
+    email = models.BooleanField(default=False)
+    since_event = models.BigIntegerField(default=0, help_text="Events up to this one tell nobody: it was off.")
+    read_to = models.BigIntegerField(default=0)
+    read = models.JSONField(default=list, help_text="Numbers of the latest events that were read: none is read twice.")
+
+    def __str__(self) -> str:
+        return "notifications"
+
+
+class NotificationChannel(models.Model):
+    """A mail server that messages leave by. Its password is sealed, bound to where it may be sent."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63, unique=True)
+    type = models.CharField(max_length=10, default="email")
+    config = models.JSONField(default=dict, help_text="All but the password, in Run:ai's keys.")
+    sealed = models.TextField(blank=True)
+    key_id = models.CharField(max_length=16, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def bound_to(self) -> tuple[str, ...]:
+        """To whom the password may be sent: a change of any of it needs the password again."""
+        told = (str(self.config.get(key) or "") for key in ("smtpHost", "smtpPort", "username"))
+        return ("notification-channel", str(self.pk), *told)
+
+
+class Subscription(DeferredRequest):
+    """One subject's wish to be told of some types of events, as far as the credential that asked for it reaches."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    events = models.JSONField(default=list, help_text="[{category, types}].")
+    channels = models.ManyToManyField(NotificationChannel, related_name="subscriptions")
+    since_event = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["created_at", "id"]
+        indexes = [models.Index(fields=["subject_kind", "subject_id"], name="workloads_subscriber")]
+
+    def __str__(self) -> str:
+        return f"{self.subject_name}: {self.pk}"
+
+
+class DeliveryState(models.TextChoices):
+    """Where a message stands."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+class Delivery(models.Model):
+    """One message about one event to one address by one channel. There is never a second.
+
+    `subscription`: the first that asked for it. To a mailbox of the channel it goes as long as any of them does.
+    """
+
+    event = models.ForeignKey(WorkloadEvent, on_delete=models.CASCADE, related_name="+")
+    subscription = models.ForeignKey(Subscription, on_delete=models.SET_NULL, null=True, related_name="deliveries")
+    channel = models.ForeignKey(NotificationChannel, on_delete=models.CASCADE, related_name="deliveries")
+    address = models.CharField(max_length=254)
+    state = models.CharField(max_length=8, choices=DeliveryState.choices, default=DeliveryState.WAITING)
+    attempts = models.PositiveIntegerField(default=0)
+    due_at = models.DateTimeField()
+    done_at = models.DateTimeField(null=True)
+    trouble = models.CharField(max_length=300, blank=True, help_text="Why it has not arrived.")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["event", "channel", "address"], name="workloads_told_once"),
+        ]
+        indexes = [
+            models.Index(fields=["due_at"], name="workloads_delivery_due", condition=models.Q(state="waiting")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event_id} to {self.address}"

@@ -1,0 +1,181 @@
+"""Notifications as REST sends and accepts them. Keys are Run:ai's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rest_framework import serializers
+
+from portal.kit.pages.api_snippets import ApiRequest
+from workloads.notifications.models import NotificationChannel, Subscription
+
+CHANNEL_TYPES = ["email", "slack"]
+AUTH_TYPES = ["auth_login", "auth_plain", "auth_none", ""]
+
+
+class NotificationTypeSchema(serializers.Serializer[Any]):
+    """Something people can be told about."""
+
+    category = serializers.CharField()
+    type = serializers.CharField()
+    description = serializers.CharField()
+
+
+class EmailState(serializers.Serializer[Any]):
+    """The switch of mail."""
+
+    enabled = serializers.BooleanField(required=False, allow_null=True)
+
+
+class SlackState(serializers.Serializer[Any]):
+    """Known, and always off."""
+
+    enabled = serializers.BooleanField(required=False, allow_null=True, help_text="true is refused.")
+    workspaceName = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=100)
+
+
+class StateBody(serializers.Serializer[Any]):
+    """The switches."""
+
+    enabled = serializers.BooleanField(required=False, allow_null=True, help_text="Whether any of them is on.")
+    email = EmailState(required=False, allow_null=True)
+    slack = SlackState(required=False, allow_null=True)
+
+
+class ChannelMeta(serializers.Serializer[Any]):
+    """A channel in a list."""
+
+    name = serializers.CharField()
+    type = serializers.CharField()
+
+
+class ConfigBody(serializers.Serializer[Any]):
+    """How mail leaves. A password is taken, never given back."""
+
+    username = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=254)
+    password = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=1000, trim_whitespace=False, write_only=True
+    )
+    smtpHost = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=253)
+    smtpPort = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=65535)
+    authType = serializers.ChoiceField(choices=AUTH_TYPES, required=False, allow_null=True, allow_blank=True)
+    smtpTlsEnabled = serializers.BooleanField(required=False, allow_null=True, help_text="true unless said otherwise.")
+    recipients = serializers.ListField(
+        child=serializers.CharField(max_length=254), required=False, allow_null=True, max_length=20
+    )
+    fromDisplayName = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=100)
+    directNotifications = serializers.BooleanField(
+        required=False, allow_null=True, help_text="Also to the subscriber's own address; true unless said otherwise."
+    )
+    useAttachments = serializers.BooleanField(required=False, allow_null=True, help_text="true is refused.")
+    subject = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=200)
+    apiToken = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=1000, write_only=True, help_text="Refused."
+    )
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `from`, a word of the language."""
+        sender = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=254)
+        return {**super().get_fields(), "from": sender}
+
+
+class ChannelBody(serializers.Serializer[Any]):
+    """A channel as it is sent; without a name it is called after its type."""
+
+    name = serializers.CharField(required=False, max_length=63)
+    type = serializers.ChoiceField(choices=CHANNEL_TYPES, help_text="email; slack is refused.")
+    config = ConfigBody()
+
+
+class TrialMessage(serializers.Serializer[Any]):
+    """Where a test message goes."""
+
+    to = serializers.CharField(max_length=254, help_text="One plain mail address.")
+
+
+class TrialSchema(serializers.Serializer[Any]):
+    """How it went."""
+
+    taken = serializers.BooleanField(help_text="The mail server took it.")
+    answer = serializers.CharField(allow_blank=True, help_text="Why it was not taken.")
+
+
+class ChannelChange(serializers.Serializer[Any]):
+    """What is to change of a channel."""
+
+    type = serializers.ChoiceField(choices=CHANNEL_TYPES, required=False, allow_null=True)
+    config = ConfigBody(required=False, allow_null=True)
+
+
+class ChannelSchema(serializers.Serializer[Any]):
+    """A channel without its secrets."""
+
+    name = serializers.CharField()
+    type = serializers.CharField()
+    config = serializers.DictField()
+
+
+class SubscribedEvents(serializers.Serializer[Any]):
+    """Types of one category."""
+
+    category = serializers.CharField(max_length=100)
+    types = serializers.ListField(child=serializers.CharField(max_length=100), max_length=50)
+
+
+class SubscriptionBody(serializers.Serializer[Any]):
+    """What somebody wants to be told, and by which channels."""
+
+    events = SubscribedEvents(many=True)
+    channels = serializers.ListField(child=serializers.CharField(max_length=63), max_length=20)
+    id = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=36, help_text="Not read: the path names it."
+    )
+
+
+class SubscriptionSchema(serializers.Serializer[Any]):
+    """A subscription."""
+
+    id = serializers.UUIDField()
+    events = SubscribedEvents(many=True)
+    channels = serializers.ListField(child=serializers.CharField())
+
+
+CHANNELS: Final = "/api/v1/notification-channels"
+
+
+def subscription_request(
+    old: Subscription | None, events: Sequence[Mapping[str, Any]], channels: Sequence[str]
+) -> ApiRequest:
+    """A subscription, kept anew, changed, or taken away where nothing is wanted any more."""
+    path, key = "/api/v1/subscriptions", (str(old.pk),) if old else ()
+    group = "notifications.subscriptions"
+    if old and not events:
+        return ApiRequest("DELETE", f"{path}/{old.pk}", None, f"{group}.delete_subscription", key)
+    body = {"events": list(events), "channels": list(channels)}
+    if old:
+        return ApiRequest("PUT", f"{path}/{old.pk}", body, f"{group}.update_subscription", key)
+    return ApiRequest("POST", path, body, f"{group}.create_subscription")
+
+
+def channel_request(old: NotificationChannel | None, name: str, config: Mapping[str, Any]) -> ApiRequest:
+    """A channel of mail. A password that was typed stands in no text."""
+    said = {key: value for key, value in config.items() if key != "password"}
+    secrets = {"/config/password": "MAIL_PASSWORD"} if config.get("password") else {}
+    body = {"type": "email", "config": said}
+    if old:
+        return ApiRequest("PUT", f"{CHANNELS}/{old.name}", body, secrets=secrets)
+    return ApiRequest("POST", CHANNELS, {"name": name, **body}, secrets=secrets)
+
+
+def test_message_request(row: NotificationChannel, to: str) -> ApiRequest:
+    """A test message by a channel."""
+    return ApiRequest("POST", f"{CHANNELS}/{row.name}/trial-messages", {"to": to})
+
+
+def channel_delete_request(row: NotificationChannel) -> ApiRequest:
+    """A channel deleted."""
+    return ApiRequest("DELETE", f"{CHANNELS}/{row.name}")
+
+
+def mail_switch_request(*, on: bool) -> ApiRequest:
+    """Mail on or off for the installation."""
+    return ApiRequest("PATCH", "/api/v1/notification-state", {"email": {"enabled": on}})

@@ -1,0 +1,1 @@
+"""Channels and subscriptions, deliveries, and the connection to mail servers."""

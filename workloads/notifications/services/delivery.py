@@ -1,0 +1,224 @@
+"""From entries of the timeline to mails: one per event, channel and address; slow servers hold up nothing but mail.
+
+1. collect: each entry is read once; where somebody wants it and may see it, it becomes rows
+2. deliver: rows that are due are taken with a lease, then sent without any transaction; a failed one comes later again
+A worker that dies between the server's yes and the row's leaves a lease that runs out: that one message comes twice.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.core.mail import EmailMessage
+from django.db import transaction
+from django.db.models import Min, QuerySet
+from django.utils import timezone
+
+from clusters.watch.rules.sanitize import clean_message
+from portal.kit.db.read_cache import cached_reads
+from portal.kit.security.actors import Actor, ActorKind
+from tenants.access.models import User
+from tenants.access.selectors.permissions import visible_projects
+from tenants.organisation.models import Project
+from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
+from workloads.notifications.rules import NotificationType, notification_type_of, subscribed_types
+from workloads.notifications.selectors import notifiable_entries, own_addresses
+from workloads.notifications.services import mail
+from workloads.notifications.services.channels import password_of
+from workloads.notifications.services.mail import MailError, SmtpConnection, message_of, server_for, subject_of
+from workloads.state.models import WorkloadEvent
+from workloads.state.selectors.timeline import hidden_namespaces, quietly
+
+OVERLAP: Final = 500
+"""Entries read again each time: transactions commit in another order than they drew their numbers."""
+BATCH: Final = 2000
+MAILS: Final = 100
+"""At most so many by one channel in one run."""
+TRIES: Final = 8
+FIRST_PAUSE: Final = timedelta(seconds=20)
+LONGEST_PAUSE: Final = timedelta(hours=1)
+LEASE: Final = timedelta(minutes=5)
+KEPT: Final = timedelta(days=14)
+RUN: Final = timedelta(seconds=40)
+Moment = tuple[WorkloadEvent, NotificationType]
+
+
+def collect() -> None:
+    """Make rows of what is new. Nothing while notifications are off."""
+    with transaction.atomic():
+        row = NotificationState.objects.select_for_update().filter(pk=1, email=True).first()
+        if row is None:
+            return
+        known, found = set(row.read), notifiable_entries(max(row.since_event, row.read_to - OVERLAP))[: BATCH + OVERLAP]
+        fresh = [each for each in found if each.pk not in known]
+        if not fresh:
+            return
+        row.read_to = max(row.read_to, fresh[-1].pk)
+        row.read = sorted(each for each in known.union(each.pk for each in fresh) if each > row.read_to - OVERLAP)
+        row.save(update_fields=["read_to", "read"])
+        moments = [(each, kind) for each in fresh if (kind := notification_type_of(each.type, each.phase, each.reason))]
+        with cached_reads():
+            _queue(moments, timezone.now())
+
+
+def deliver(now: datetime | None = None) -> int:
+    """Send what is due, channel by channel; answers how many arrived. Never raises for a server."""
+    began, moment = timezone.now(), now or timezone.now()
+    if not NotificationState.objects.filter(pk=1, email=True).exists():
+        return 0
+    due = Delivery.objects.filter(state=DeliveryState.WAITING, due_at__lte=moment)
+    longest_waiting = due.order_by().values("channel").annotate(first=Min("due_at")).order_by("first")
+    known = NotificationChannel.objects.in_bulk()
+    sent = 0
+    for key in list(longest_waiting.values_list("channel", flat=True)):
+        if key in known and timezone.now() - began < RUN:
+            sent += _by(known[key], moment)
+    return sent
+
+
+def forget_old() -> int:
+    """Drop what ended long ago, and the wishes of people who are gone; answers how many messages."""
+    wishes = Subscription.objects.filter(subject_kind=ActorKind.USER)
+    there = User.objects.filter(pk__in=set(wishes.values_list("subject_id", flat=True))).values_list("pk", flat=True)
+    wishes.exclude(subject_id__in=[str(each) for each in there]).delete()
+    ended = Delivery.objects.exclude(state=DeliveryState.WAITING).filter(done_at__lt=timezone.now() - KEPT)
+    return ended.delete()[0]
+
+
+def _queue(moments: Sequence[Moment], now: datetime) -> None:
+    if not moments:
+        return
+    projects = {event.workload.project_id for event, _kind in moments}
+    rows: list[Delivery] = []
+    seen: dict[tuple[object, ...], set[int]] = {}
+    wishes = list(Subscription.objects.prefetch_related("channels"))
+    addresses = own_addresses(wishes)
+    for wish in wishes:
+        mine = [event for event, kind in moments if _wants(wish, event, kind)]
+        if not mine:
+            continue
+        who = (wish.subject_kind, wish.subject_id, wish.project_id, wish.department_id)
+        if who not in seen:
+            seen[who] = set(_seen_by(wish).filter(pk__in=projects).values_list("pk", flat=True))
+        for channel in wish.channels.all():
+            for event in mine:
+                if event.workload.project_id in seen[who]:
+                    rows += _rows(event, wish, channel, addresses.get(wish.pk, ""), now)
+    Delivery.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
+
+
+def _wants(wish: Subscription, event: WorkloadEvent, kind: NotificationType) -> bool:
+    return event.pk > wish.since_event and (kind.category, kind.type) in subscribed_types(wish.events)
+
+
+def _seen_by(wish: Subscription) -> QuerySet[Project]:
+    return visible_projects(wish.asker)
+
+
+def _rows(
+    event: WorkloadEvent, wish: Subscription, channel: NotificationChannel, own: str, now: datetime
+) -> Iterator[Delivery]:
+    to = {own} if own and channel.config["directNotifications"] else set[str]()
+    for address in sorted(to | set(channel.config["recipients"])):
+        yield Delivery(event=event, subscription=wish, channel=channel, address=address, due_at=now)
+
+
+def _by(channel: NotificationChannel, now: datetime) -> int:
+    """One connection for all that is due by this channel. A server that does not answer is asked once per run."""
+    mine = _leased(channel, now)
+    if not mine:
+        return 0
+    sent, began = 0, timezone.now()
+    try:
+        with SmtpConnection(server_for(channel.config, password_of(channel))) as connection:
+            while mine and not connection.lost and timezone.now() - began < timedelta(seconds=mail.LONGEST / 2):
+                sent += _send(connection, channel, mine.pop(0), now)
+    except MailError as trouble:
+        _later(mine, str(trouble), now)
+        return sent
+    _later(mine, "Its turn did not come.", now, counted=False)
+    return sent
+
+
+def _leased(channel: NotificationChannel, now: datetime) -> list[Delivery]:
+    """Rows that are due and from now on this worker's: each is taken by compare-and-set."""
+    due = Delivery.objects.filter(channel=channel, state=DeliveryState.WAITING, due_at__lte=now)
+    rows = due.order_by("pk").select_related("event__workload__project", "subscription")[:MAILS]
+    return [row for row in list(rows) if _taken(row, now)]
+
+
+def _taken(row: Delivery, now: datetime) -> bool:
+    standing = Delivery.objects.filter(pk=row.pk, state=DeliveryState.WAITING, due_at=row.due_at)
+    return standing.update(due_at=max(now, timezone.now()) + LEASE) == 1
+
+
+def _send(connection: SmtpConnection, channel: NotificationChannel, row: Delivery, now: datetime) -> bool:
+    wish = next(_still_wanted_by(row, channel), None)
+    if wish is None:
+        _end(row, DeliveryState.DROPPED, "The subscriber may not see the workload any more.", now)
+        return False
+    try:
+        connection.send(_message(channel, row, wish.asker))
+    except MailError as trouble:
+        _fail(row, trouble, now)
+        return False
+    _end(row, DeliveryState.SENT, "", now)
+    return True
+
+
+def _still_wanted_by(row: Delivery, channel: NotificationChannel) -> Iterator[Subscription]:
+    """Whose message it is, if they want it and may see what it is about: by now rights and wishes may be others."""
+    event = row.event
+    kind = notification_type_of(event.type, event.phase, event.reason)
+    asked = [row.subscription] if row.subscription else []
+    for wish in channel.subscriptions.all() if row.address in channel.config["recipients"] else asked:
+        if kind and _wants(wish, event, kind) and _seen_by(wish).filter(pk=event.workload.project_id).exists():
+            yield wish
+
+
+def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> EmailMessage:
+    event, workload = row.event, row.event.workload
+    kind = notification_type_of(event.type, event.phase, event.reason)
+    category, what = (kind.category, kind.type) if kind else ("", event.reason)
+    values = {"category": category, "reason": what, "workload": workload.name, "project": workload.project.name}
+    said = quietly(clean_message(event.message), hidden_namespaces(workload, actor))
+    lines = [
+        f"Workload {workload.name} in project {workload.project.name}: {what}",
+        f"At {event.at:%Y-%m-%d %H:%M:%S} UTC. {kind.description if kind else ''}",
+        *([said] if said else []),
+        "",
+        "You get this because of a subscription in Rung.",
+    ]
+    headers = {"Message-ID": f"<event-{event.pk}.{row.pk}@{channel.config['from'].rpartition('@')[2]}>"}
+    headers["Auto-Submitted"] = "auto-generated"
+    subject = subject_of(channel.config, values)
+    return message_of(channel.config, to=row.address, subject=subject, body="\n".join(lines), headers=headers)
+
+
+def _fail(row: Delivery, trouble: MailError, now: datetime) -> None:
+    if trouble.final:
+        row.attempts += 1
+        _end(row, DeliveryState.FAILED, str(trouble), now)
+    else:
+        _later([row], str(trouble), now)
+
+
+def _later(rows: Iterable[Delivery], trouble: str, now: datetime, *, counted: bool = True) -> None:
+    """Each comes again after a growing pause, the last time as a failure that says why."""
+    by_attempts: Mapping[int, list[Delivery]] = defaultdict(list)
+    for row in rows:
+        by_attempts[row.attempts + counted].append(row)
+    for attempts, same in by_attempts.items():
+        standing = Delivery.objects.filter(pk__in=[each.pk for each in same], state=DeliveryState.WAITING)
+        if attempts >= TRIES:
+            words = f"Given up after {attempts} tries. {trouble}"[:300]
+            standing.update(state=DeliveryState.FAILED, attempts=attempts, trouble=words, done_at=now)
+        else:
+            pause = min(FIRST_PAUSE * 2 ** max(attempts - 1, 0), LONGEST_PAUSE)
+            standing.update(due_at=now + pause, attempts=attempts, trouble=trouble[:300])
+
+
+def _end(row: Delivery, state: DeliveryState, trouble: str, now: datetime) -> None:
+    attempts = row.attempts + (state is DeliveryState.SENT)
+    Delivery.objects.filter(pk=row.pk).update(state=state, trouble=trouble[:300], done_at=now, attempts=attempts)

@@ -1,0 +1,135 @@
+"""The form of a policy, and of the question what holds for a project."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from portal.kit.pages.forms import PageForm
+from workloads.dictionary.models import Priority
+from workloads.policies.models import Policy
+from workloads.policies.rules.documents import WORKER, Document, flat, part_of
+from workloads.policies.rules.merge import FIELDS, MODES, PREEMPTIBILITY, PRIORITY, FieldRule, PolicyKind, ScopeRef
+from workloads.policies.selectors import known_priorities
+
+KINDS: Final[Mapping[PolicyKind, Any]] = {
+    PolicyKind.WORKSPACE: _("Workspace"),
+    PolicyKind.TRAINING: _("Training"),
+    PolicyKind.DISTRIBUTED: _("Distributed training"),
+    PolicyKind.INFERENCE: _("Inference, Hugging Face inference"),
+    PolicyKind.DISTRIBUTED_INFERENCE: _("Distributed inference"),
+    PolicyKind.NIM_SERVICE: _("NVIDIA NIM inference"),
+}
+Choices = Sequence[tuple[str, Any]]
+
+
+def _select(label: Any, choices: Choices, **more: Any) -> forms.ChoiceField:
+    return forms.ChoiceField(label=label, choices=choices, **more)
+
+
+class PolicyForm(PageForm):
+    """Defaults and rules of one policy. Its bounds are the service's to judge."""
+
+    kind = _select(_("For"), [(str(kind), title) for kind, title in KINDS.items()])
+    place = _select(_("Where"), [], help_text=_("It holds there and in everything below; nearer ones may tighten it."))
+    name = forms.CharField(label=_("Name"), max_length=100)
+    priority_default = _select(_("Priority unless somebody chooses"), [], required=False)
+    priority_options = forms.MultipleChoiceField(
+        label=_("Allowed priorities"),
+        help_text=_("None ticked: all of them."),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+    priority_required = forms.BooleanField(label=_("A priority must be chosen, or come from a policy"), required=False)
+    priority_locked = forms.BooleanField(label=_("Nobody may choose another priority"), required=False)
+    preemptibility_default = _select(
+        _("Preemptibility unless somebody chooses"),
+        [("", _("as the type or the line at 100 says")), *((each, each) for each in MODES)],
+        required=False,
+    )
+    preemptibility_options = forms.MultipleChoiceField(
+        label=_("Allowed preemptibilities"),
+        choices=[(each, each) for each in MODES],
+        help_text=_("None ticked: all. What is semi-preemptible needs both."),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+    preemptibility_required = forms.BooleanField(
+        label=_("A preemptibility must be chosen, or come from a policy"), required=False
+    )
+    preemptibility_locked = forms.BooleanField(label=_("Nobody may choose another preemptibility"), required=False)
+
+    WORDS: Final = {PRIORITY: "priority", PREEMPTIBILITY: "preemptibility"}
+
+    def __init__(self, *args: Any, places: Choices, old: Policy | None = None, **kwargs: Any) -> None:
+        initial = self.of(old) if old else {}
+        super().__init__(*args, initial=initial, **kwargs)
+        offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
+        levels = [(each.name, f"{each.name} {each.value}") for each in offered]
+        named = {initial.get("priority_default"), *initial.get("priority_options", ())} - {None, "", *dict(levels)}
+        levels += [(each, _("%(name)s, no longer offered") % {"name": each}) for each in sorted(named)]
+        self._shown = _shown_in(old) if old else {}
+        self._choices("place", places)
+        self._choices("priority_default", [("", _("the type's default")), *levels])
+        self._choices("priority_options", levels)
+        if old is not None:
+            del self.fields["kind"], self.fields["place"]
+
+    def _choices(self, name: str, choices: Choices) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared above
+        field.choices = choices
+
+    @classmethod
+    def of(cls, row: Policy) -> dict[str, Any]:
+        """What the fields hold for a policy that is there."""
+        found: dict[str, Any] = {"name": row.name}
+        part = part_of(PolicyKind(row.kind), ScopeRef(), row.document, known_priorities())
+        for name, word in cls.WORDS.items():
+            rule = part.rules.get(name, FieldRule())
+            found |= {
+                f"{word}_default": part.defaults.get(name, ""),
+                f"{word}_options": list(rule.options or ()),
+                f"{word}_required": rule.required,
+                f"{word}_locked": not rule.can_edit,
+            }
+        return found
+
+    def document(self, kind: PolicyKind) -> Document:
+        """What was chosen, in Run:ai's shape."""
+        given = self.cleaned_data
+        defaults = {name: given[f"{self.WORDS[name]}_default"] for name in FIELDS}
+        rules = {name: self._rule(self.WORDS[name]) for name in FIELDS}
+        parts = {"defaults": defaults, "rules": rules}
+        kept = {part: {name: value for name, value in said.items() if value} for part, said in parts.items()}
+        return {part: {WORKER: said} for part, said in kept.items()} if kind is PolicyKind.DISTRIBUTED else kept
+
+    def _rule(self, word: str) -> Document:
+        given = self.cleaned_data
+        rule: Document = {}
+        if chosen := given[f"{word}_options"]:
+            rule["options"] = [self._shown.get(value, {}) | {"value": value} for value in chosen]
+        if given[f"{word}_required"]:
+            rule["required"] = True
+        if given[f"{word}_locked"]:
+            rule["canEdit"] = False
+        return rule
+
+
+def _shown_in(row: Policy) -> dict[str, Document]:
+    """Options as they are kept, with the texts that clients show for them; by the dictionary's own names."""
+    known = known_priorities()
+    rules = flat(PolicyKind(row.kind), row.document.get("rules", {})).values()
+    return {known(each["value"]) or each["value"]: each for rule in rules for each in rule.get("options", ())}
+
+
+POINTERS: Final[Mapping[str, str]] = {
+    "/meta/name": "name",
+    **{
+        f"/policy/defaults/{side}{name}": f"{word}_default"
+        for side in ("", f"{WORKER}/")
+        for name, word in PolicyForm.WORDS.items()
+    },
+}
+"""Where a refused part of the document was chosen."""

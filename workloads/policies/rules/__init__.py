@@ -1,0 +1,1 @@
+"""Policies as values: their documents, and what those of several scopes add up to. Pure."""

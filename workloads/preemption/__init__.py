@@ -1,0 +1,1 @@
+"""Preemption records: detected from what clusters show, told as timelines."""

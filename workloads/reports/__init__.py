@@ -1,0 +1,1 @@
+"""Usage reports: requested by people, made by workers."""

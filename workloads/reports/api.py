@@ -1,0 +1,166 @@
+"""Usage reports: the caller's own, asked for here and made by workers."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters.watch.models import Sample
+from portal.kit.api.csv_export import csv_response
+from portal.kit.api.filters import Column, Columns, as_time, filters, ordering
+from portal.kit.api.pagination import without_cursor
+from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, PAGES, CountSchema, ErrorSchema, validated_body
+from portal.kit.security.request_identity import actor_of
+from workloads.reports import services as reports_services
+from workloads.reports.models import Report
+from workloads.reports.selectors import reports_of
+from workloads.reports.serializers import AvailabilitySchema, ReportBody, ReportSchema, ReportsSchema
+
+OWN: Final = RoutePermission(at="self")
+COLUMNS: Final[Columns] = {
+    "name": Column("name"),
+    "createdAt": Column("created_at", as_time),
+    "createdBy": Column("subject_name"),
+    "status": Column("status"),
+}
+SEARCH: Final = OpenApiParameter("search", str, description="In names.")
+
+
+class Reports(Route):
+    """The caller's own reports; new ones."""
+
+    access = {"GET": OWN, "POST": OWN}
+
+    @extend_schema(
+        operation_id="list_reports",
+        summary="List your reports",
+        parameters=[*FILTERS, *PAGES, SEARCH],
+        responses={200: ReportsSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Oldest first unless `sortBy` says otherwise."""
+        order = ordering(request.query_params, COLUMNS, "created_at")
+        rows = without_cursor(_wanted(request).order_by(order, "pk"), request).rows
+        return Response({"reports": [_json(row) for row in rows]})
+
+    @extend_schema(
+        operation_id="create_report",
+        summary="Ask for a report",
+        description="A worker makes it: ask for it again until its status is Ready or Failed. It is kept for 30 days.",
+        request=ReportBody,
+        responses={202: ReportSchema, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def post(self, request: Request) -> Response:
+        """The report, Pending."""
+        body = validated_body(ReportBody, request.data)
+        row = reports_services.create_report(
+            name=body["name"],
+            description=body.get("description") or "",
+            start=body["start"],
+            end=body["end"],
+            group_by=body.get("groupBy") or "",
+            filter_by=body.get("filterBy") or [],
+            actor=actor_of(request),
+        )
+        return Response(_json(row), status=202)
+
+
+class ReportCount(Route):
+    """How many reports the caller has."""
+
+    access = {"GET": OWN}
+
+    @extend_schema(
+        operation_id="count_reports",
+        summary="Count your reports",
+        parameters=[FILTERS[0], SEARCH],
+        responses={200: CountSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """Under the same filters as the list."""
+        return Response({"count": _wanted(request).count()})
+
+
+class Availability(Route):
+    """Whether a report would have anything to tell."""
+
+    access = {"GET": RoutePermission()}
+
+    @extend_schema(
+        operation_id="are_reports_available",
+        summary="Are reports available?",
+        responses={200: AvailabilitySchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request) -> Response:
+        """True once something has been measured."""
+        return Response({"isAvailable": Sample.objects.exists()})
+
+
+class ReportDetail(Route):
+    """One of the caller's own reports."""
+
+    access = {"GET": OWN, "DELETE": OWN}
+
+    @extend_schema(
+        operation_id="get_report_by_id", summary="Read a report", responses={200: ReportSchema, **ERROR_RESPONSES}
+    )
+    def get(self, request: Request, report_id: UUID) -> Response:
+        """Somebody else's is absent."""
+        return Response(_json(reports_services.own_report(key=report_id, actor=actor_of(request))))
+
+    @extend_schema(
+        operation_id="delete_report_by_id", summary="Delete a report", responses={204: None, **ERROR_RESPONSES}
+    )
+    def delete(self, request: Request, report_id: UUID) -> Response:
+        """With its file."""
+        reports_services.delete_report(key=report_id, actor=actor_of(request))
+        return Response(status=204)
+
+
+class ReportFile(Route):
+    """The file of one of the caller's own reports."""
+
+    access = {"GET": OWN}
+
+    @extend_schema(
+        operation_id="download_report_by_id",
+        summary="Download a report",
+        description="CSV, the same whenever it is asked for. Run:ai's client expects JSON and cannot read it.",
+        responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR), 409: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, report_id: UUID) -> HttpResponse:
+        """409 until it is ready."""
+        row, text = reports_services.file_of_report(key=report_id, actor=actor_of(request))
+        return csv_response(text, name=row.name)
+
+
+def _wanted(request: Request) -> QuerySet[Report]:
+    """The caller's own, as the query narrows them."""
+    query = request.query_params
+    rows = reports_of(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
+    return rows.filter(name__icontains=text) if (text := query.get("search", "").replace("\x00", "")) else rows
+
+
+def _json(row: Report) -> dict[str, Any]:
+    return {
+        "id": str(row.pk),
+        "name": row.name,
+        "description": row.description,
+        "start": rfc3339(row.start),
+        "end": rfc3339(row.end),
+        "groupBy": row.group_by or None,
+        "filterBy": row.filter_by,
+        "createdAt": rfc3339(row.created_at),
+        "createdBy": row.subject_name,
+        "tenantId": TENANT_ID,
+        "status": row.status,
+        "statusUpdatedAt": rfc3339(row.status_at),
+        "statusMessage": row.message or None,
+    }

@@ -1,0 +1,102 @@
+"""Usage reports as REST sends and accepts them. Keys are Run:ai's."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from rest_framework import serializers
+
+from portal.kit.api.parsers import rfc3339
+from portal.kit.pages.api_snippets import ApiRequest
+from workloads.reports.models import Report, ReportGroup, ReportStatus
+from workloads.reports.rules import CLUSTER_ID, DEPARTMENT_NAME, FIELDS, PROJECT_NAME
+
+FILTER_HELP = f"Up to one of each, all must hold: {', '.join(f'{field}==…' for field in FIELDS)}."
+
+
+class ReportBody(serializers.Serializer[Any]):
+    """A report as it is asked for."""
+
+    name = serializers.CharField(max_length=100)
+    description = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=500)
+    start = serializers.DateTimeField(help_text="Times without a zone are UTC.")
+    end = serializers.DateTimeField()
+    groupBy = serializers.ChoiceField(
+        choices=ReportGroup.values, required=False, allow_null=True, help_text="Without it: by cluster."
+    )
+    filterBy = serializers.ListField(
+        child=serializers.CharField(max_length=100),
+        required=False,
+        allow_null=True,
+        max_length=len(FIELDS),
+        help_text=FILTER_HELP,
+    )
+
+
+class ReportSchema(serializers.Serializer[Any]):
+    """A report, without its file."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    groupBy = serializers.ChoiceField(choices=ReportGroup.values, allow_null=True)
+    filterBy = serializers.ListField(child=serializers.CharField())
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField()
+    tenantId = serializers.IntegerField()
+    status = serializers.ChoiceField(choices=ReportStatus.values)
+    statusUpdatedAt = serializers.DateTimeField()
+    statusMessage = serializers.CharField(
+        allow_null=True, help_text="How much of the time was measured, or why there is no file."
+    )
+
+
+class ReportsSchema(serializers.Serializer[Any]):
+    """One page; as Run:ai's, it does not name the next one."""
+
+    reports = ReportSchema(many=True)
+
+
+class AvailabilitySchema(serializers.Serializer[Any]):
+    """Whether reports have anything to tell."""
+
+    isAvailable = serializers.BooleanField()
+
+
+REPORTS: Final = "/api/v1/org-unit/reports"
+
+
+def report_delete_request(report: Report) -> ApiRequest:
+    """A report thrown away."""
+    key = str(report.pk)
+    words = ("reports", "delete", key, "--yes")
+    return ApiRequest(
+        "DELETE", f"{REPORTS}/{key}", None, "organizations.reports.delete_report_by_id", (key,), rung=words
+    )
+
+
+def report_create_request(asked: Mapping[str, Any]) -> ApiRequest:
+    """A usage report."""
+    body = {
+        "name": asked["name"],
+        "start": rfc3339(asked["start"]),
+        "end": rfc3339(asked["end"]),
+        "groupBy": asked["group_by"],
+        **({"filterBy": asked["filter_by"]} if asked["filter_by"] else {}),
+    }
+    return ApiRequest("POST", REPORTS, body, "organizations.reports.create_report", rung=_made_by_rung(asked))
+
+
+def _made_by_rung(asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """Its days are whole ones: the last has only come as far as it has."""
+    last = (asked["end"] - timedelta(microseconds=1)).date()
+    days = ("--from", f"{asked['start']:%Y-%m-%d}", "--to", f"{last:%Y-%m-%d}")
+    places = [part for each in asked["filter_by"] for part in _place_flag(*each.split("==", 1))]
+    by = {"Nodepool": "node-pool"}.get(asked["group_by"], asked["group_by"].lower())
+    return ("reports", "make", "--no-wait", *days, "--by", by, *places, "--", asked["name"])
+
+
+def _place_flag(field: str, value: str) -> tuple[str, str]:
+    return {PROJECT_NAME: "--project", DEPARTMENT_NAME: "--department", CLUSTER_ID: "--cluster"}[field], value

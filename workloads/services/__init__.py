@@ -1,1 +1,0 @@
-"""Verbs that change workloads, dictionary, types and plans. Each is one transaction with its audit record."""

@@ -1,0 +1,1 @@
+"""Reads of workloads: who may see them, their timeline, what they use."""

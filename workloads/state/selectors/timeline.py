@@ -1,0 +1,180 @@
+"""One workload over time: pods, events, logs, timeline, waiting and running time, checkpoints."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.utils import timezone
+
+from clusters.connection.services.gateways import gateway_for
+from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ObjectRef
+from clusters.ports.kinds import POD
+from clusters.watch.models import ClusterEvent, ObservedPod
+from clusters.watch.rules.sanitize import LogText, clean_message, tail
+from portal.kit.messaging.concurrency import LogReaderSlots
+from portal.kit.security.actors import Actor
+from tenants.access.selectors.permissions import visible_projects
+from tenants.organisation.models import Project
+from workloads.state.models import Workload, WorkloadEvent
+from workloads.state.rules import ENDED, HOLDING, WAITING, last_checkpoint, lost_gpu_seconds
+
+MOST_ENTRIES = 200
+OTHERS = "another project"
+MANY_READ = "Many logs are being read at this moment. This one is asked for again in a few seconds."
+READERS = LogReaderSlots()
+_NAMED = re.compile(r"\b([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One line of the timeline."""
+
+    at: datetime
+    type: str
+    phase: str
+    reason: str
+    message: str
+    actor_name: str = ""
+
+
+def pods_of(workload: Workload, actor: Actor | None = None) -> list[ObservedPod]:
+    """Its pods, newest first, gone ones too. Names of projects that the actor may not see are left out of messages."""
+    rows = ObservedPod.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
+    pods = list(rows.order_by("-created_at", "name")[:MOST_ENTRIES])
+    hidden = hidden_namespaces(workload, actor)
+    for pod in pods:
+        pod.message = quietly(clean_message(pod.message), hidden)
+        pod.disruption_message = quietly(clean_message(pod.disruption_message), hidden)
+    return pods
+
+
+def events_of(workload: Workload, actor: Actor | None = None) -> list[ClusterEvent]:
+    """What its cluster reported about its objects, newest first; names as in `pods_of`."""
+    rows = ClusterEvent.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
+    events = list(rows.order_by("-at", "-pk")[:MOST_ENTRIES])
+    hidden = hidden_namespaces(workload, actor)
+    for event in events:
+        event.message = quietly(clean_message(event.message), hidden)
+    return events
+
+
+def hidden_namespaces(workload: Workload, actor: Actor | None) -> frozenset[str]:
+    """Namespaces of the same cluster whose projects the actor may not see; without an actor all but its own."""
+    others = Project.objects.filter(cluster=workload.project.cluster_id).exclude(pk=workload.project_id)
+    if actor is not None:
+        others = others.exclude(pk__in=visible_projects(actor))
+    return frozenset(others.values_list("namespace", flat=True))
+
+
+def quietly(text: str, hidden: frozenset[str]) -> str:
+    """A scheduler's message without other projects' names: `<namespace>/<name>` becomes "another project"."""
+
+    def told(match: re.Match[str]) -> str:
+        return OTHERS if match[1] in hidden else match[0]
+
+    return _NAMED.sub(told, text)
+
+
+def timeline(workload: Workload) -> list[TimelineEntry]:
+    """Everything that happened to it, newest first, with who did it."""
+    return [
+        TimelineEntry(row.at, row.type, row.phase, row.reason, row.message or row.phase or row.reason, row.actor)
+        for row in workload.timeline.all()[:MOST_ENTRIES]
+    ]
+
+
+def containers_of(workload: Workload, pod: ObservedPod) -> list[str]:
+    """The containers of one of its pods, as they were submitted; a controller may have added others."""
+    roles = workload.spec.get("roles") or []
+    own = [role for role in roles if role["name"] == pod.role] or roles
+    return list(dict.fromkeys(name for role in own for name in role.get("containers", [])))
+
+
+def logs(workload: Workload, pod: str, *, container: str = "", lines: int = 200) -> LogText:
+    """The last lines of one of its pods, fit to be read. The trouble says why there are none."""
+    row = ObservedPod.objects.filter(owner_id=str(workload.pk), name=pod).order_by("-created_at").first()
+    if row is None:
+        return LogText()
+    with READERS.turn(workload.project.cluster_id) as mine:
+        return _read(workload, row, container, lines) if mine else LogText(trouble=MANY_READ)
+
+
+def _read(workload: Workload, row: ObservedPod, container: str, lines: int) -> LogText:
+    try:
+        if not container and len(several := containers_of(workload, row)) > 1:
+            container = several[0]  # an API server does not choose
+        ref = ObjectRef(POD, row.name, workload.project.namespace)
+        # one line more than is shown tells whether there are earlier ones
+        said = gateway_for(workload.project.cluster).logs(ref, container=container, tail=lines + 1)
+    except ClusterError as error:
+        return LogText(trouble=clean_message(error.message))
+    return tail(said, most_lines=lines)
+
+
+MOST: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentPhase:
+    """Where a workload stands. `over`: `ended` or `deleted`, empty while something may still happen."""
+
+    phase: str
+    reason: str
+    message: str
+    at: datetime
+    over: str
+
+
+def waited_seconds(workload: Workload) -> float:
+    """Seconds without its pods since it was submitted, all waits together, up to now."""
+    return workload.pending_seconds + (_since(workload.phase_at) if workload.phase in WAITING else 0)
+
+
+def ran_seconds(workload: Workload) -> float:
+    """Seconds with its pods, all runs together, up to now."""
+    return workload.running_seconds + (_since(workload.phase_at) if workload.phase in HOLDING else 0)
+
+
+def last_checkpoint_at(workload: Workload) -> datetime | None:
+    """The last checkpoint of the run that goes on, by what the workload declares; None: no run, or none declared."""
+    started = workload.started_at
+    return started and last_checkpoint(workload.spec, started=started, now=timezone.now())
+
+
+def unsaved_gpu_seconds(workload: Workload) -> int:
+    """GPU-seconds of the run that goes on since its last checkpoint, or since its start; 0 while it holds no GPU."""
+    if workload.started_at is None:
+        return 0
+    held, saved = workload.allocated_gpu_milli, last_checkpoint_at(workload)
+    return lost_gpu_seconds(held, started=workload.started_at, checkpoint=saved, at=timezone.now())
+
+
+def _since(moment: datetime) -> float:
+    return max((timezone.now() - moment).total_seconds(), 0)
+
+
+def entries_after(workload_id: UUID, key: int) -> tuple[list[WorkloadEvent], bool]:
+    """The oldest entries that were written after the one with that key, and whether there are no others."""
+    found = list(WorkloadEvent.objects.filter(workload=workload_id, pk__gt=key).order_by("pk")[: MOST + 1])
+    return found[:MOST], len(found) <= MOST
+
+
+def newest_entry(workload_id: UUID) -> int:
+    """The key of its last entry, 0 without one."""
+    keys = WorkloadEvent.objects.filter(workload=workload_id).order_by("-pk").values_list("pk", flat=True)
+    return keys.first() or 0
+
+
+def current_phase(workload_id: UUID) -> CurrentPhase | None:
+    """Where it stands; None when it is gone for good."""
+    row = Workload.objects.filter(pk=workload_id).only(*_READ).first()
+    if row is None:
+        return None
+    over = "deleted" if row.deleted_at else "ended" if row.phase in ENDED else ""
+    return CurrentPhase(row.phase, row.phase_reason, row.phase_message, row.phase_at, over)
+
+
+_READ: Final = ("phase", "phase_reason", "phase_message", "phase_at", "deleted_at")

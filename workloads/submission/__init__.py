@@ -1,0 +1,1 @@
+"""Submitting: the pages, native and manifest REST, idempotency, replacement."""

@@ -1,0 +1,297 @@
+"""REST of manifests of any kind (v2): submit, read, change, delete, clone and explain."""
+
+from dataclasses import replace
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.db.read_cache import cached_reads
+from portal.kit.errors import ValidationFailed
+from portal.kit.security.actors import Actor
+from portal.kit.security.request_identity import actor_of
+from tenants.access.api.authentication import reads_of
+from tenants.organisation.models import Project
+from workloads.dictionary.rules.resolution import Effective
+from workloads.dictionary.selectors import category_of
+from workloads.forecast.selectors.preview import forecast
+from workloads.forecast.serializers import ForecastSchema, forecast_json, gpus
+from workloads.intake import WorkloadSpec
+from workloads.intake.services import check_category, refusals
+from workloads.lifecycle.services import actions
+from workloads.lifecycle.services.actions import clone_spec
+from workloads.lifecycle.services.changes import WorkloadChange, change
+from workloads.policies.services import type_of
+from workloads.state.models import DesiredPhase, Workload
+from workloads.state.selectors.workloads import workload_or_404
+from workloads.submission.api.submissions import ANSWERS, ManifestRoute, Submission, project_named, read_submitted
+from workloads.submission.serializers import (
+    NAME,
+    WorkloadCreate,
+    WorkloadUpdate,
+    WorkloadV2Schema,
+    WorkloadV2WithSync,
+    workload_v2_json,
+)
+from workloads.submission.services.submit import submit
+
+
+class ManifestCollection(ManifestRoute, Submission):
+    """Submit a manifest."""
+
+    @extend_schema(
+        operation_id="create_workload_v2",
+        summary="Submit a workload as a manifest",
+        description="`metadata.priority` and `metadata.preemptibility` beat the labels of the manifest. With "
+        "`dryRun=true` the answer has a `forecast` beside it (beyond Run:ai).",
+        request=WorkloadCreate,
+        responses={202: WorkloadV2Schema, **ANSWERS},
+    )
+    def post(self, request: Request) -> Response:
+        """Accepted with the effective values and their sources; refused with a pointer per field."""
+        body = validated_body(WorkloadCreate, request.data)
+        metadata, actor = body["metadata"], actor_of(request)
+        with cached_reads(reads_of(request)):
+            project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
+            spec = read_submitted(body, project, actor)
+            workload = self.accept(request, spec=spec, project=project, raw=body.get("manifest") or {})
+        return Response(_answer(workload) | self.foreseen, status=202)
+
+
+class ManifestDetail(ManifestRoute):
+    """A submitted manifest by id."""
+
+    access = {
+        "GET": RoutePermission("view_project", "project"),
+        "PUT": RoutePermission("manage_workload", "project"),
+        "DELETE": RoutePermission("manage_workload", "project"),
+    }
+
+    @extend_schema(
+        operation_id="get_workload_v2_by_id",
+        summary="Read a submitted manifest",
+        responses={200: WorkloadV2WithSync, **ANSWERS},
+    )
+    def get(self, request: Request, workload_id: str) -> Response:
+        """The manifest with its sync; 404 if absent or not yours."""
+        workload = workload_or_404(actor_of(request), workload_id)
+        return Response({"workload": _answer(workload), "syncInfo": _sync_info(workload)})
+
+    @extend_schema(
+        operation_id="update_workload_v2",
+        summary="WorkloadChange a submitted workload",
+        description="Another priority, or as many replicas, at any time; what describes its pods only while it is "
+        "suspended. Its preemptibility stays.",
+        request=WorkloadUpdate,
+        responses={202: WorkloadV2Schema, **ANSWERS},
+    )
+    def put(self, request: Request, workload_id: str) -> Response:
+        """Accepted; refused at what cannot be changed now."""
+        actor = actor_of(request)
+        workload = workload_or_404(actor, workload_id)
+        wanted = _wanted(workload, validated_body(WorkloadUpdate, request.data), actor)
+        return Response(_answer(change(workload=workload, wanted=wanted, actor=actor)), status=202)
+
+    @extend_schema(
+        operation_id="delete_workload_v2", summary="Delete a workload", responses={202: WorkloadV2Schema, **ANSWERS}
+    )
+    def delete(self, request: Request, workload_id: str) -> Response:
+        """Accepted; twice is once."""
+        actor = actor_of(request)
+        workload = actions.delete(workload=workload_or_404(actor, workload_id), actor=actor)
+        return Response(_answer(workload), status=202)
+
+
+def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> WorkloadChange:
+    """What is to be another: the same workload as the new manifest has it, under its own name."""
+    metadata, described = body.get("metadata") or {}, not {"manifest", "manifestBase64Encoded"}.isdisjoint(body)
+    priority = metadata.get("priority")
+    with refusals(project=workload.project, actor=actor, workload=workload):
+        check_category(metadata.get("category"), workload.category)
+        if not described:
+            return WorkloadChange(priority=priority)
+        _check_not_native(workload)
+        named = {**body, "metadata": {"name": workload.name}}
+        spec = read_submitted(named, workload.project, actor, keep=False, workload=workload)
+        _check_requested_priority(spec.request.label_priority, workload, priority)
+        return WorkloadChange(spec, body.get("manifest"), priority, ["/manifest"])
+
+
+def _check_not_native(workload: Workload) -> None:
+    if workload.type.native:
+        message = f"{workload.name} is a {workload.type.title}: it is changed by the route of its kind."
+        raise ValidationFailed.at("/manifest", "native", message)
+
+
+def _check_requested_priority(wished: str | None, workload: Workload, priority: str | None) -> None:
+    if priority is None and wished is not None and wished != workload.priority.name:
+        message = "Another priority is named in metadata.priority: a label of a submitted workload is read no more."
+        raise ValidationFailed.at(
+            "/metadata/labels/priorityClassName", "fixed", message, allowed=(workload.priority.name,)
+        )
+
+
+def _answer(workload: Workload) -> dict[str, Any]:
+    spec = workload.spec
+    group, _, version = str(spec["api_version"]).rpartition("/")
+    return workload_v2_json(workload, manifest=spec["manifest"], group_version=(group, version))
+
+
+def _sync_info(workload: Workload) -> dict[str, str]:
+    if workload.apply_error:
+        return {"status": "Failed", "message": workload.apply_error}
+    deleting = workload.desired_phase == DesiredPhase.DELETED
+    if workload.applied_generation < workload.generation:
+        return {"status": "Deleting" if deleting else "Queued", "message": ""}
+    return {"status": "Deleted" if deleting else "Synced", "message": ""}
+
+
+class CloneRequest(serializers.Serializer[Any]):
+    """What differs from the original; all of it may be absent."""
+
+    name = serializers.RegexField(NAME, required=False, max_length=63, help_text="A free one is made when absent.")
+    projectId = serializers.CharField(required=False, max_length=20, help_text="The original's when absent.")
+    priority = serializers.CharField(required=False, max_length=63)
+    preemptibility = serializers.CharField(required=False, max_length=30)
+
+
+class Clone(Route):
+    """Submit a copy."""
+
+    access = {"POST": RoutePermission("submit", "project")}
+
+    @extend_schema(
+        operation_id="clone_workload",
+        summary="Submit a copy of a workload",
+        description="Beyond Run:ai. Defaults are resolved anew; what was chosen for the original is chosen again.",
+        request=CloneRequest,
+        responses={202: WorkloadV2Schema, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def post(self, request: Request, workload_id: str) -> Response:
+        """Accepted with the effective values and their sources."""
+        actor = actor_of(request)
+        original = workload_or_404(actor, workload_id)
+        wanted = validated_body(CloneRequest, request.data)
+        project = project_named(actor, wanted["projectId"], None) if "projectId" in wanted else original.project
+        spec = _changed(clone_spec(workload=original, actor=actor), wanted, moved=project != original.project)
+        made = submit(spec=spec, project=project, actor=actor)
+        group, _, version = spec.api_version.rpartition("/")
+        body = workload_v2_json(made, manifest=made.spec["manifest"], group_version=(group, version))
+        return Response(body, status=202)
+
+
+def _changed(spec: WorkloadSpec, wanted: dict[str, Any], *, moved: bool) -> WorkloadSpec:
+    """The same with what the caller chose. Node pools are those of its cluster: elsewhere they are chosen anew."""
+    request = replace(
+        spec.request,
+        explicit_priority=wanted.get("priority", spec.request.explicit_priority),
+        explicit_preemptibility=wanted.get("preemptibility", spec.request.explicit_preemptibility),
+    )
+    spec = replace(spec, request=request, node_pools=() if moved else spec.node_pools)
+    return spec.named(wanted["name"]) if "name" in wanted else spec
+
+
+class SourcedSchema(serializers.Serializer[Any]):
+    """A value, and whether it was explicit, a label's, a policy's, the type's or follows from the threshold."""
+
+    value = serializers.CharField()
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `source`, a name the class itself uses."""
+        return {**super().get_fields(), "source": serializers.CharField()}
+
+
+class SourcedPrioritySchema(SourcedSchema):
+    """The same with the number behind the name."""
+
+    number = serializers.IntegerField()
+
+
+class RequestedSchema(serializers.Serializer[Any]):
+    """What all of its pods ask for together."""
+
+    pods = serializers.IntegerField()
+    gpus = serializers.FloatField()
+    cpuCores = serializers.FloatField()
+    memoryBytes = serializers.IntegerField()
+
+
+class ExplanationSchema(serializers.Serializer[Any]):
+    """A manifest as Rung understands it."""
+
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    type = serializers.CharField()
+    category = serializers.CharField(allow_blank=True)
+    projectId = serializers.CharField()
+    projectName = serializers.CharField()
+    priority = SourcedPrioritySchema()
+    preemptibility = SourcedSchema()
+    discarded = serializers.ListField(child=serializers.DictField())
+    warnings = serializers.ListField(child=serializers.DictField())
+    requested = RequestedSchema()
+    manifest = serializers.DictField(help_text="As it would be stored: rebuilt from what is allowed.")
+    forecast = ForecastSchema()
+
+
+class Explain(ManifestRoute):
+    """Ask first."""
+
+    access = {"POST": RoutePermission("submit", "project", reads=True)}
+
+    @extend_schema(
+        operation_id="explain_workload",
+        summary="Explain a manifest without submitting it",
+        description="Beyond Run:ai. Effective values with their sources, what was discarded, and a forecast.",
+        request=WorkloadCreate,
+        responses={200: ExplanationSchema, 409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
+    )
+    def post(self, request: Request) -> Response:
+        """The explanation; refused as a submission would be, and not recorded."""
+        body, actor = validated_body(WorkloadCreate, request.data), actor_of(request)
+        metadata = body["metadata"]
+        project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
+        spec = read_submitted(body, project, actor, keep=False)
+        return Response(_explained(spec, project, actor))
+
+
+def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, Any]:
+    foreseen, total = forecast(spec=spec, project=project, actor=actor), spec.total
+    return {
+        "name": spec.name,
+        "kind": spec.kind,
+        "type": spec.type_name,
+        "category": category_of(type_of(spec)),
+        "projectId": str(project.pk),
+        "projectName": project.name,
+        **_values(spec, foreseen.effective),
+        "requested": {
+            "pods": spec.pods,
+            "gpus": gpus(total.gpu),
+            "cpuCores": total.cpu / 1000,
+            "memoryBytes": total.memory,
+        },
+        "manifest": spec.manifest,
+        "forecast": forecast_json(foreseen),
+    }
+
+
+def _values(spec: WorkloadSpec, effective: Effective) -> dict[str, Any]:
+    level = effective.priority
+    warnings = [{"code": each.code, "message": each.message} for each in effective.warnings]
+    return {
+        "priority": {"value": level.name, "number": level.value, "source": str(effective.priority_source)},
+        "preemptibility": {
+            "value": str(effective.preemptibility),
+            "source": str(effective.preemptibility_source),
+        },
+        "discarded": [
+            {"field": each.field, "source": str(each.source), "value": each.value, "because": each.because}
+            for each in effective.discarded
+        ],
+        "warnings": [*warnings, *({"code": "intake", "message": message} for message in spec.warnings)],
+    }

@@ -1,0 +1,257 @@
+"""Run:ai's native workloads (v1): submit, read, delete, suspend and resume each kind, and change what serves.
+
+A refused field is 400 here, as in Run:ai's contract, with `complianceIssues` beside Rung's `errors`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from django.urls.converters import StringConverter
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import AcceptedSchema, validated_body
+from portal.kit.db.read_cache import cached_reads
+from portal.kit.errors import BadRequest, Conflict, NotFound, RungError, ValidationFailed
+from portal.kit.security.actors import Actor
+from portal.kit.security.request_identity import actor_of
+from tenants.access.api.authentication import reads_of
+from tenants.organisation.models import Project
+from workloads.dictionary.selectors import category_of, type_named
+from workloads.intake import NativeBody, WorkloadSpec
+from workloads.intake.rules.native.objects import TYPES
+from workloads.intake.rules.native.reader import native_pointer
+from workloads.intake.services import read_native_body
+from workloads.lifecycle.api.workloads import ACTIONS
+from workloads.policies.serializers import issue_json
+from workloads.state.models import Workload
+from workloads.state.selectors.workloads import workload_or_404
+from workloads.submission.api.submissions import (
+    ANSWERS,
+    NATIVE_TYPES,
+    Submission,
+    from_template,
+    naming_sources,
+    project_named,
+    relocated_error,
+)
+from workloads.submission.serializers import SubmissionErrorSchema, native_json, native_schema, new_schema
+
+REFUSED: Final = {**ANSWERS, 400: SubmissionErrorSchema}
+
+
+class NativeFields(Submission):
+    """What comes in has native fields."""
+
+    def taken(self, request: Request, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
+        """Submitted; what is refused then is said of the native fields."""
+        try:
+            return self.accept(request, spec=spec, project=project, raw=raw)
+        except (BadRequest, ValidationFailed, Conflict) as error:
+            raise at_native_fields(error) from error
+
+
+class NativeSubmission(NativeFields):
+    """A native workload comes in."""
+
+    kind: ClassVar[str]
+
+    def post(self, request: Request) -> Response:
+        """Accepted with the effective values; refused at its fields."""
+        body, actor = validated_body(new_schema(self.kind), request.data), actor_of(request)
+        with cached_reads(reads_of(request)):
+            project = project_named(actor, body["projectId"], body.get("clusterId"))
+            filled = from_template(self.kind, body, project)
+            with naming_sources(filled):
+                spec = read_body(self.kind, {**body, **filled}, project, actor)
+                workload = self.taken(request, spec, project, {**dict(request.data), **filled})
+        return Response(native_json(workload) | self.foreseen, status=202)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """A refused field is 400 here."""
+        return super().handle_exception(as_bad_request(exc) if isinstance(exc, ValidationFailed) else exc)
+
+
+def _documented(kind: str, operation: str, what: str) -> Any:
+    """`operation`: as the client's method is called."""
+    answers = {202: native_schema(kind), **REFUSED}
+    about = "With `dryRun=true` the answer has a `forecast` beside it (beyond Run:ai)."
+    return extend_schema_view(
+        post=extend_schema(
+            operation_id=operation,
+            summary=f"Submit {what}",
+            description=about,
+            request=new_schema(kind),
+            responses=answers,
+        )
+    )
+
+
+@_documented("workspaces", "create_workspace1", "a workspace")
+class Workspaces(NativeSubmission):
+    """Interactive work: one pod that runs until it is stopped."""
+
+    kind = "workspaces"
+
+
+@_documented("trainings", "create_training1", "a training")
+class Trainings(NativeSubmission):
+    """A job that ends."""
+
+    kind = "trainings"
+
+
+@_documented("distributed", "create_distributed", "a distributed training")
+class DistributedTrainings(NativeSubmission):
+    """A gang: all of its pods start together."""
+
+    kind = "distributed"
+
+
+@_documented("inferences", "create_inference1", "an inference")
+class Inferences(NativeSubmission):
+    """A model that is served by a fixed number of replicas."""
+
+    kind = "inferences"
+
+
+@_documented("distributed-inferences", "create_distributed_inference", "a distributed inference")
+class DistributedInferences(NativeSubmission):
+    """Replicas of a leader with its workers."""
+
+    kind = "distributed-inferences"
+
+
+class StoppableKind(StringConverter):
+    """The native kinds that can be suspended by a route of their own."""
+
+    regex = "workspaces|trainings|distributed"
+
+
+class NativeWorkloadDetail(Route):
+    """A native workload by id, found only under its own kind."""
+
+    access = {
+        "GET": RoutePermission("view_project", "project"),
+        "DELETE": RoutePermission("manage_workload", "project"),
+    }
+
+    @extend_schema(
+        operation_id="get_native_workload",
+        summary="Read a native workload",
+        responses={200: native_schema("distributed"), **ANSWERS},
+    )
+    def get(self, request: Request, kind: str, workload_id: str) -> Response:
+        """As it was sent, with the effective values; 404 if it is absent, not yours, or of another kind."""
+        return Response(native_json(of_kind(actor_of(request), kind, workload_id)))
+
+    @extend_schema(
+        operation_id="delete_native_workload",
+        summary="Delete a native workload",
+        responses={202: AcceptedSchema, **ANSWERS},
+    )
+    def delete(self, request: Request, kind: str, workload_id: str) -> Response:
+        """Accepted; twice is once."""
+        return act("delete", actor_of(request), kind, workload_id)
+
+
+class Suspend(Route):
+    """Stop a workload and keep its history."""
+
+    access = {"POST": RoutePermission("manage_workload", "project")}
+
+    @extend_schema(
+        operation_id="suspend_workload",
+        summary="Suspend a native workload",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERS},
+    )
+    def post(self, request: Request, kind: str, workload_id: str) -> Response:
+        """Accepted, also when it has ended or is stopped already; 409 when it is deleted."""
+        return act("suspend", actor_of(request), kind, workload_id)
+
+
+class Resume(Route):
+    """Start a suspended workload again."""
+
+    access = {"POST": RoutePermission("manage_workload", "project")}
+
+    @extend_schema(
+        operation_id="resume_workload",
+        summary="Resume a native workload",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERS},
+    )
+    def post(self, request: Request, kind: str, workload_id: str) -> Response:
+        """Accepted, also when it runs already; 409 when it has ended or is deleted."""
+        return act("resume", actor_of(request), kind, workload_id)
+
+
+class Retry(Route):
+    """Hand a workload that failed to apply to its cluster again."""
+
+    access = {"POST": RoutePermission("manage_workload", "project")}
+
+    @extend_schema(
+        operation_id="retry_workload",
+        summary="Retry a native workload (beyond Run:ai)",
+        request=None,
+        responses={202: AcceptedSchema, **ANSWERS},
+    )
+    def post(self, request: Request, kind: str, workload_id: str) -> Response:
+        """Accepted, also when it was retried already; 409 when it did not fail to apply or is deleted."""
+        return act("retry", actor_of(request), kind, workload_id)
+
+
+def act(action: str, actor: Actor, kind: str, workload_id: str) -> Response:
+    """One action on one native workload."""
+    workload = of_kind(actor, kind, workload_id)
+    ACTIONS[action](workload=workload, actor=actor)
+    return Response({"code": 202, "message": f"{action} of {workload.name} was accepted."}, status=202)
+
+
+def of_kind(actor: Actor, kind: str, workload_id: str) -> Workload:
+    """The workload. NotFound where the id belongs to another kind."""
+    workload = workload_or_404(actor, workload_id)
+    if workload.type.name not in NATIVE_TYPES[kind]:
+        raise NotFound
+    return workload
+
+
+def read_body(
+    kind: str, body: Mapping[str, Any], project: Project, actor: Actor, *, workload: Workload | None = None
+) -> WorkloadSpec:
+    """What a native body asks for; `workload` is the one that is to become it."""
+    native = NativeBody(
+        kind=kind,
+        name=body["name"],
+        spec=body.get("spec") or {},
+        category=category_of(type_named(TYPES[kind])),
+        prefix=bool(body.get("useGivenNameAsPrefix")),
+        master=body.get("masterSpec"),
+        master_same=body.get("masterSpecSameAsWorker"),
+    )
+    return read_native_body(native=native, project=project, actor=actor, workload=workload)
+
+
+def at_native_fields(error: RungError) -> RungError:
+    """What the service says of the object, said of the native body."""
+    return relocated_error(error, native_pointer)
+
+
+class NativeRefused(BadRequest):
+    """A field of a native submission is refused: 400 with `complianceIssues`, as Run:ai's clients read it."""
+
+    @property
+    def beside(self) -> Mapping[str, Any]:
+        """Run:ai's list, beside the problems."""
+        return {"complianceIssues": [issue_json(problem) for problem in self.problems]}
+
+
+def as_bad_request(error: ValidationFailed) -> RungError:
+    """A refused field is 400. What is about no field stays what it is."""
+    if not any(each.pointer for each in error.problems):
+        return error
+    return NativeRefused(error.message, code=error.code, problems=error.problems)

@@ -1,0 +1,209 @@
+"""What every submission over REST shares: project, template, idempotency key, forecast of a dry run."""
+
+import base64
+import binascii
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from django.db import transaction
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.kit.api.filters import flag_in, id_number
+from portal.kit.api.idempotency import validate_key
+from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema
+from portal.kit.db.transactions import rollback_scope
+from portal.kit.errors import BadRequest, Conflict, Problem, RungError, ValidationFailed
+from portal.kit.security.actors import Actor
+from portal.kit.security.request_identity import actor_of
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import can
+from tenants.organisation.models import Project
+from tenants.organisation.selectors import project_by_id
+from workloads.dictionary.selectors import category_of
+from workloads.forecast.selectors.preview import forecast
+from workloads.forecast.serializers import forecast_json
+from workloads.intake import Explicit, WorkloadSpec
+from workloads.intake.services import check_category, read_manifest, read_text, refusals
+from workloads.policies.services import type_of
+from workloads.state.models import Workload
+from workloads.submission.services.submit import submit
+from workloads.workload_templates.rules import ValueSources
+from workloads.workload_templates.services import fill_from_template
+
+ANSWERS: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
+NATIVE_TYPES: Final[Mapping[str, frozenset[str]]] = {
+    "workspaces": frozenset({"Workspace"}),
+    "trainings": frozenset({"Training"}),
+    "distributed": frozenset({"Distributed"}),
+    "inferences": frozenset({"Inference", "NIMInference", "HuggingFaceInference"}),
+    "distributed-inferences": frozenset({"DistributedInference"}),
+    "nim-services": frozenset({"NIMInference"}),
+}
+"""By the word in the address: the workload types that are found below it."""
+
+
+_IN_METADATA: Final[Mapping[str, str]] = {
+    "/priority": "/metadata/priority",
+    "/preemptibility": "/metadata/preemptibility",
+    "/category": "/metadata/category",
+}
+
+
+class Submission(Route):
+    """A route that accepts workloads. The service keeps the key beside what it made."""
+
+    access = {"POST": RoutePermission("submit", "project")}
+    own_repeats = True
+
+    def accept(self, request: Request, *, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
+        """Submit it. In a rehearsal it is taken back before the model is asked, which would see it otherwise."""
+        self.foreseen: dict[str, Any] = {}
+        actor, key = actor_of(request), key_of(request)
+        if not flag_in(request.query_params, "dryRun"):
+            return submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
+        try:
+            with rollback_scope():
+                workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
+                transaction.set_rollback(True)
+        except ValidationFailed:
+            self.foreseen = _forecast(spec, project, actor, refused=True)
+            raise
+        self.foreseen = _forecast(spec, project, actor)
+        return workload
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """A rehearsal's refusal tells what the model says of it, too: what would be better."""
+        response = super().handle_exception(exc)
+        if isinstance(response.data, dict):
+            response.data |= getattr(self, "foreseen", {})
+        return response
+
+
+class ManifestRoute(Route):
+    """A route whose body has in `metadata` what is asked for outright."""
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """What is refused of it is refused there."""
+        told = relocated_error(exc, lambda each: _IN_METADATA.get(each, each)) if isinstance(exc, RungError) else exc
+        return super().handle_exception(told)
+
+
+def relocated_error(error: RungError, place: Callable[[str], str]) -> RungError:
+    """The same error with the pointers of the body that was sent."""
+    problems = [replace(each, pointer=place(each.pointer)) for each in error.problems]
+    told = type(error)(error.message, code=error.code, problems=problems, retry_after=error.retry_after)
+    told.recorded = error.recorded
+    return told
+
+
+def key_of(request: Request) -> str | None:
+    """The idempotency key that was sent, checked."""
+    key = request.headers.get("Idempotency-Key")
+    return None if key is None else validate_key(key)
+
+
+def project_named(actor: Actor, project_id: str, cluster_id: object, *, at: str = "") -> Project:
+    """The project a body names; one that is absent or foreign is refused alike, at its field below `at`."""
+    number = id_number(project_id)
+    found = project_by_id(number) if number is not None else None
+    if found is None or not can(actor, Permission.VIEW_PROJECT, project=found):
+        raise ValidationFailed.at(f"{at}/projectId", "unknown_id", "projectId names no project of yours.")
+    if cluster_id is not None and str(cluster_id) != str(found.cluster_id):
+        raise ValidationFailed.at(f"{at}/clusterId", "wrong_cluster", f"{found.name} is on cluster {found.cluster_id}.")
+    return found
+
+
+def read_submitted(
+    body: Mapping[str, Any], project: Project, actor: Actor, *, keep: bool = True, workload: Workload | None = None
+) -> WorkloadSpec:
+    """The one manifest of a body with what its `metadata` asks for outright; `workload` is the one to become it.
+
+    `keep=False`: refusals are not recorded, or by the caller.
+    """
+    metadata = body["metadata"]
+    with refusals(project=project, actor=actor, keep=keep, workload=workload):
+        spec = _read(body, project, actor, workload)
+        check_category(metadata.get("category"), category_of(type_of(spec)))
+        return spec
+
+
+def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Workload | None) -> WorkloadSpec:
+    metadata = body["metadata"]
+    explicit = Explicit(
+        metadata.get("priority"),
+        metadata.get("preemptibility"),
+        name=metadata.get("name"),
+        prefix=metadata.get("useGivenNameAsPrefix", False),
+    )
+    how: dict[str, Any] = {"project": project, "actor": actor, "explicit": explicit, "keep": False}
+    if ("manifest" in body) == ("manifestBase64Encoded" in body):
+        message = "Exactly one of manifest and manifestBase64Encoded is needed."
+        raise BadRequest.at("/manifest", "one_manifest", message)
+    if "manifest" in body:
+        return read_manifest(manifest=body["manifest"], workload=workload, **how)
+    specs = read_text(data=_decoded(body["manifestBase64Encoded"]), workload=workload, **how)
+    if len(specs) != 1:
+        raise ValidationFailed.at(
+            "/manifestBase64Encoded", "one_document", f"One document is taken here, not {len(specs)}."
+        )
+    return specs[0]
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadRequest.at("/manifestBase64Encoded", "not_base64", "This is not Base64.") from None
+
+
+def _forecast(spec: WorkloadSpec, project: Project, actor: Actor, *, refused: bool = False) -> dict[str, Any]:
+    try:
+        found = forecast(spec=spec, project=project, actor=actor)
+    except RungError:
+        if not refused:
+            raise
+        return {}
+    return {"forecast": {**forecast_json(found), "flavour": found.flavour, "estimate": True}}
+
+
+Body = Mapping[str, Any]
+
+
+def from_template(kind: str, body: Body, project: Project) -> dict[str, Any]:
+    """What the template makes of the body, to be kept instead of what was sent; empty where it names none."""
+    if body.get("templateId") is None:
+        return {}
+    found = fill_from_template(kind=kind, body=body, template_id=body["templateId"], project=project)
+    filled: dict[str, Any] = {"spec": found.spec, "templateSources": dict(found.sources)}
+    if kind == "distributed":
+        filled |= {"masterSpec": found.master, "masterSpecSameAsWorker": found.master_same}
+    return filled
+
+
+def remaining_sources(sent: Body, changed: Container[str]) -> dict[str, Any]:
+    """The sources of what was sent, without those of fields of its `spec` that are another now."""
+    if "templateSources" not in sent:
+        return {}
+    sources: Mapping[str, str] = sent["templateSources"]
+    return {"templateSources": {at: who for at, who in sources.items() if at.split("/")[2] not in changed}}
+
+
+@contextmanager
+def naming_sources(filled: Body) -> Iterator[None]:
+    """A refused value that was not sent names who said it."""
+    try:
+        yield
+    except (BadRequest, ValidationFailed, Conflict) as error:
+        sources = ValueSources(filled.get("templateSources", {}))
+        if sources:
+            error.problems = tuple(_with_source(each, sources) for each in error.problems)
+        raise
+
+
+def _with_source(problem: Problem, sources: ValueSources) -> Problem:
+    source = sources.of(problem.pointer)
+    return replace(problem, message=f"{problem.message} Said by {source}.") if source else problem

@@ -1,0 +1,379 @@
+"""Submitted manifests and native workloads as REST sends and accepts them."""
+
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from rest_framework import serializers
+
+from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.serializers import EncodedText, ErrorSchema
+from scheduling.model.preemptibility import Preemptibility
+from workloads.forecast.serializers import ForecastSchema
+from workloads.intake.rules.native.fields import CHANGEABLE, FIELDS, MASTER, Field
+from workloads.intake.rules.native.objects import FRAMEWORK_OF
+from workloads.intake.rules.scalars import FRACTION, GPU
+from workloads.policies.serializers import ComplianceIssueSchema
+from workloads.state.models import DesiredPhase, Phase, Workload
+
+TITLES = {
+    "workspaces": "Workspace",
+    "trainings": "Training",
+    "distributed": "Distributed",
+    "inferences": "Inference",
+    "distributed-inferences": "DistributedInference",
+    "nim-services": "NimService",
+}
+
+
+SAID = {"used": "Used.", "kept": "Kept and answered, without effect.", "refused": "Refused unless empty."}
+
+
+Schema = type[serializers.Serializer[Any]]
+
+
+def _documented(field: Field) -> serializers.JSONField:
+    """Intake judges the value; here stands what becomes of it."""
+    return serializers.JSONField(
+        required=False, allow_null=True, help_text=f"{SAID[field.standing]} {field.note}".strip()
+    )
+
+
+def _schema(name: str, about: str, fields: dict[str, Any]) -> Schema:
+    return type(name, (serializers.Serializer,), {**fields, "__doc__": about})
+
+
+@cache
+def spec_schema(kind: str) -> Schema:
+    """The `spec` of a kind."""
+    fields = {name: _documented(field) for name, field in FIELDS[kind].items()}
+    return _schema(f"{TITLES[kind]}Spec", "What runs, how large, and with which priority.", fields)
+
+
+MasterSpec = _schema("MasterSpec", "The leading pod.", {name: _documented(field) for name, field in MASTER.items()})
+
+
+def _masters() -> dict[str, Any]:
+    return {
+        "masterSpec": MasterSpec(required=False, allow_null=True),
+        "masterSpecSameAsWorker": serializers.BooleanField(required=False, allow_null=True),
+    }
+
+
+NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+class NativeCreate(serializers.Serializer[Any]):
+    """Where a native workload goes, and under which name."""
+
+    name = serializers.RegexField(NAME, max_length=63)
+    useGivenNameAsPrefix = serializers.BooleanField(required=False, allow_null=True, default=False)
+    projectId = serializers.CharField(max_length=20)
+    clusterId = serializers.UUIDField(required=False, help_text="That of the project.")
+    templateId = serializers.UUIDField(
+        required=False, allow_null=True, help_text="Of a template that holds in the project: it says what is left out."
+    )
+
+
+@cache
+def new_schema(kind: str) -> Schema:
+    """The body of a submission."""
+    fields: dict[str, Any] = {"spec": spec_schema(kind)(required=False, allow_null=True)}
+    if kind == "distributed":
+        fields |= _masters()
+    return type(f"New{TITLES[kind]}", (NativeCreate,), {**fields, "__doc__": NativeCreate.__doc__})
+
+
+@cache
+def change_schema(kind: str) -> Schema:
+    """The body of a PATCH: the fields that may be named; what is absent stays."""
+    fields = {name: _documented(field) for name, field in FIELDS[kind].items() if name in CHANGEABLE[kind]}
+    spec = _schema(f"{TITLES[kind]}SpecChange", "What is to be another.", fields)
+    about = "Replicas and priority at any time; what describes its pods only while it is suspended."
+    return _schema(f"{TITLES[kind]}Change", about, {"spec": spec(required=False, allow_null=True)})
+
+
+class DryRunForecastSchema(ForecastSchema):
+    """Beyond Run:ai, with `dryRun=true`: what would happen now. A model on a snapshot, no promise."""
+
+    estimate = serializers.BooleanField(help_text="Always true.")
+    flavour = serializers.CharField(help_text="The scheduler that was modelled.")
+
+
+class NativeSchema(serializers.Serializer[Any]):
+    """A native workload as it stands."""
+
+    name = serializers.CharField()
+    requestedName = serializers.CharField()
+    workloadId = serializers.UUIDField()
+    projectId = serializers.CharField()
+    departmentId = serializers.CharField()
+    clusterId = serializers.UUIDField()
+    createdBy = serializers.CharField()
+    createdAt = serializers.DateTimeField()
+    deletedAt = serializers.DateTimeField(allow_null=True)
+    desiredPhase = serializers.ChoiceField(choices=DesiredPhase.values)
+    actualPhase = serializers.ChoiceField(choices=Phase.values)
+    prioritySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, policy or type.")
+    preemptibilitySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, policy, type or threshold.")
+    discarded = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai: values that lost.")
+    warnings = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai.")
+    templateId = serializers.UUIDField(allow_null=True)
+    templateSources = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="Beyond Run:ai: by pointer, such as /spec/image, which template or asset said it.",
+    )
+    forecast = DryRunForecastSchema(required=False)
+
+
+@cache
+def native_schema(kind: str) -> Schema:
+    """The answer of a kind."""
+    fields: dict[str, Any] = {"spec": spec_schema(kind)()}
+    if kind == "distributed":
+        fields |= _masters()
+    return type(f"{TITLES[kind]}Workload", (NativeSchema,), {**fields, "__doc__": NativeSchema.__doc__})
+
+
+class SubmissionErrorSchema(ErrorSchema):
+    """A refused native submission."""
+
+    complianceIssues = ComplianceIssueSchema(many=True, required=False)
+    forecast = DryRunForecastSchema(required=False)
+
+
+class NimServiceCreateMetadata(serializers.Serializer[Any]):
+    """Where the service goes."""
+
+    name = serializers.RegexField(NAME, max_length=63)
+    useGivenNameAsPrefix = serializers.BooleanField(required=False, allow_null=True, default=False)
+    projectId = serializers.CharField(max_length=20)
+
+
+class NimServiceCreate(serializers.Serializer[Any]):
+    """A NIM service."""
+
+    metadata = NimServiceCreateMetadata()
+    spec = spec_schema("nim-services")()
+
+
+class NimServiceSchema(serializers.Serializer[Any]):
+    """A NIM service as it stands."""
+
+    metadata = serializers.DictField()
+    desiredPhase = serializers.ChoiceField(choices=["Running", "Stopped", "Deleted"])
+    spec = spec_schema("nim-services")()
+    forecast = DryRunForecastSchema(required=False)
+
+
+Spec = dict[str, Any]
+
+
+_SIDES: Final = (
+    ("requests", "memory", "cpuMemoryRequest"),
+    ("limits", "memory", "cpuMemoryLimit"),
+)
+
+
+def native_json(workload: Workload) -> dict[str, Any]:
+    """Workspace1, Training1, DistributedWorkload, Inference1 or DistributedInference, by its type."""
+    project, sent = workload.project, native_body(workload)
+    body = {
+        "name": workload.name,
+        "requestedName": str(sent.get("name") or workload.name),
+        "workloadId": str(workload.pk),
+        "projectId": str(project.pk),
+        "departmentId": str(project.department_id),
+        "clusterId": str(project.cluster_id),
+        "createdBy": workload.submitted_by,
+        "createdAt": rfc3339(workload.created_at),
+        "deletedAt": rfc3339(workload.deleted_at),
+        "desiredPhase": workload.desired_phase,
+        "actualPhase": workload.phase,
+        "spec": effective_spec(workload),
+        "prioritySource": workload.priority_source,
+        "preemptibilitySource": workload.preemptibility_source,
+        "discarded": workload.discarded,
+        "warnings": workload.warnings,
+        "templateId": sent.get("templateId"),
+        "templateSources": sent.get("templateSources", {}),
+    }
+    if workload.type.name == "Distributed":
+        body["masterSpec"] = sent.get("masterSpec")
+        body["masterSpecSameAsWorker"] = sent.get("masterSpecSameAsWorker")
+    return body
+
+
+def native_body(workload: Workload) -> Mapping[str, Any]:
+    """What was sent, where it came as a native body; empty where a form or a manifest made it."""
+    raw = workload.raw
+    return raw if isinstance(raw.get("spec"), dict) and "apiVersion" not in raw else {}
+
+
+def effective_spec(workload: Workload) -> Spec:
+    """Its `spec`, with what priority, preemptibility, category and pools became."""
+    sent = native_body(workload).get("spec")
+    return {
+        **(_spec_of_manifest(workload) if sent is None else sent),
+        "priorityClass": workload.priority.name,
+        "preemptibility": two_modes(workload.preemptibility),
+        "category": workload.category,
+        "nodePools": workload.node_pools,
+    }
+
+
+def _spec_of_manifest(workload: Workload) -> Spec:
+    """What a form or a copy asked for, as far as native fields can say it."""
+    manifest = workload.spec["manifest"]
+    body = manifest["spec"]
+    kind = manifest["kind"]
+    if kind in FRAMEWORK_OF:
+        return _of_roles(kind, body)
+    if kind == "LeaderWorkerSet":
+        return _of_group(body)
+    counts = {name: body[name] for name in ("parallelism", "completions") if name in body}
+    if kind == "Deployment":
+        count = body.get("replicas", 1)
+        counts = {"autoscaling": {"minReplicas": count, "maxReplicas": count}}
+    return {**_part(body["template"]), **counts}
+
+
+def _of_roles(kind: str, body: Spec) -> Spec:
+    roles = next(value for name, value in body.items() if name.endswith("ReplicaSpecs"))
+    role = roles.get("Worker") or next(iter(roles.values()))
+    workers = roles.get("Worker", {}).get("replicas", 1)
+    return {**_part(role["template"]), "distributedFramework": FRAMEWORK_OF[kind], "numWorkers": workers}
+
+
+def _of_group(body: Spec) -> Spec:
+    group = body["leaderWorkerTemplate"]
+    worker = _part(group["workerTemplate"])
+    leader = _part(group["leaderTemplate"]) if "leaderTemplate" in group else worker
+    counts = {"workers": group.get("size", 1) - 1, "replicas": body.get("replicas", 1)}
+    return {**counts, "leader": leader, "worker": worker}
+
+
+def _part(template: Spec) -> Spec:
+    main = template["spec"]["containers"][0]
+    lines = {name: shlex.join(main[name]) for name in ("command", "args") if main.get(name)}
+    plain = [{"name": each["name"], "value": each["value"]} for each in main.get("env", []) if "value" in each]
+    found = {**lines, "image": main["image"], "environmentVariables": plain, "compute": _compute(template, main)}
+    return found | ({"workingDir": main["workingDir"]} if main.get("workingDir") else {})
+
+
+def _compute(template: Spec, main: Spec) -> Spec:
+    resources = main.get("resources", {})
+    share = template.get("metadata", {}).get("annotations", {}).get(FRACTION)
+    found: Spec = {"gpuDevicesRequest": 1 if share else int(resources.get("limits", {}).get(GPU, 0))}
+    if share:
+        found |= {"gpuRequestType": "portion", "gpuPortionRequest": float(share)}
+    sides = {name: resources.get(side, {}).get(resource) for side, resource, name in _SIDES}
+    return found | {name: str(amount) for name, amount in sides.items() if amount is not None}
+
+
+class WorkloadCreateMetadata(serializers.Serializer[Any]):
+    """Where the workload goes and what it asks for; these beat the labels of the manifest."""
+
+    name = serializers.RegexField(NAME, required=False, max_length=63)
+    useGivenNameAsPrefix = serializers.BooleanField(required=False, default=False)
+    projectId = serializers.CharField(max_length=20)
+    clusterId = serializers.UUIDField(required=False)
+    priority = serializers.CharField(required=False, allow_null=True, max_length=63)
+    category = serializers.CharField(required=False, allow_null=True, max_length=40)
+    preemptibility = serializers.CharField(required=False, allow_null=True, max_length=30)
+
+
+class WorkloadCreate(serializers.Serializer[Any]):
+    """A manifest of any served kind: exactly one of the two ways to give it."""
+
+    metadata = WorkloadCreateMetadata()
+    manifest = serializers.DictField(required=False)
+    manifestBase64Encoded = EncodedText(required=False, help_text="Base64 of YAML.")
+
+
+class WorkloadUpdateMetadata(serializers.Serializer[Any]):
+    """What may be another."""
+
+    priority = serializers.CharField(required=False, allow_null=True, max_length=63)
+    category = serializers.CharField(required=False, allow_null=True, max_length=40, help_text="That of its type.")
+
+
+class WorkloadUpdate(serializers.Serializer[Any]):
+    """A change; what is absent stays. At most one of the two ways to give a manifest."""
+
+    metadata = WorkloadUpdateMetadata(required=False, allow_null=True)
+    manifest = serializers.DictField(required=False)
+    manifestBase64Encoded = EncodedText(required=False)
+
+
+class WorkloadV2Schema(serializers.Serializer[Any]):
+    """A submitted manifest."""
+
+    metadata = serializers.DictField()
+    desiredPhase = serializers.ChoiceField(choices=["Running", "Stopped", "Deleted"])
+    workloadManifest = serializers.DictField()
+    rawManifest = serializers.DictField()
+
+
+class SyncInfoSchema(serializers.Serializer[Any]):
+    """Where the workload stands between Rung and its cluster."""
+
+    status = serializers.ChoiceField(choices=["Queued", "Applying", "Deleting", "Synced", "Deleted", "Failed"])
+    message = serializers.CharField(allow_blank=True)
+
+
+class WorkloadV2WithSync(serializers.Serializer[Any]):
+    """A submitted manifest with its sync."""
+
+    workload = WorkloadV2Schema()
+    syncInfo = SyncInfoSchema()
+
+
+# Their client's enum is closed: a third mode is told as what may happen to the workload.
+_TWO_MODES: Final = {Preemptibility.SEMI_PREEMPTIBLE.value: Preemptibility.PREEMPTIBLE.value}
+
+
+def two_modes(preemptibility: str) -> str:
+    """Run:ai's closed enum."""
+    return _TWO_MODES.get(preemptibility, preemptibility)
+
+
+def workload_v2_json(workload: Workload, *, manifest: dict[str, Any], group_version: tuple[str, str]) -> dict[str, Any]:
+    """WorkloadV2: what was asked (`rawManifest`) and what Rung made of it (`workloadManifest`)."""
+    group, version = group_version
+    return {
+        "metadata": metadata_v2(workload, gvk=(group, version, str(manifest.get("kind", workload.type.name)))),
+        "desiredPhase": workload.desired_phase,
+        "workloadManifest": manifest,
+        "rawManifest": workload.raw or manifest,
+    }
+
+
+def metadata_v2(workload: Workload, *, gvk: tuple[str, str, str]) -> dict[str, Any]:
+    """WorkloadV2Metadata."""
+    project = workload.project
+    group, version, kind = gvk
+    return {
+        "id": str(workload.pk),
+        "name": workload.name,
+        "projectId": str(project.pk),
+        "projectName": project.name,
+        "departmentId": str(project.department_id),
+        "departmentName": project.department.name,
+        "clusterId": str(project.cluster_id),
+        "tenantId": TENANT_ID,
+        "gvk": {"group": group, "version": version, "kind": kind},
+        "createdAt": rfc3339(workload.created_at),
+        "createdBy": workload.submitted_by,
+        "updatedAt": rfc3339(workload.updated_at),
+        "updatedBy": workload.submitted_by,
+        "priority": workload.priority.name,
+        "prioritySource": workload.priority_source,
+        "category": workload.category,
+        "preemptibility": two_modes(workload.preemptibility),
+        "preemptibilitySource": workload.preemptibility_source,
+        "discarded": workload.discarded,
+        "warnings": workload.warnings,
+        "deletedAt": rfc3339(workload.deleted_at),
+    }

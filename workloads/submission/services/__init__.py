@@ -1,0 +1,1 @@
+"""Accept a workload, or replace one that waits."""

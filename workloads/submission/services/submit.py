@@ -1,0 +1,266 @@
+"""Accept workloads, each idempotency key once. A worker applies the row later, or the sweep does.
+
+Scope: project, subject, key. The key is stored in the transaction of what it made, so it exists exactly when that
+does; two at once are told apart by the unique constraint, and the loser replays the winner's answer.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from clusters.inventory.models import NodePool
+from portal.audit.services import audited_transaction, record
+from portal.kit.db.read_cache import cached_reads
+from portal.kit.errors import BadRequest, Conflict, ValidationFailed
+from portal.kit.security.actors import Actor
+from tenants.access.rules import Permission
+from tenants.access.selectors.permissions import require
+from tenants.organisation.models import Project
+from workloads.dictionary.models import WorkloadType
+from workloads.dictionary.rules.resolution import Effective
+from workloads.dictionary.selectors import category_of, current_rows
+from workloads.forecast.selectors.placement_validation import check_gang_capacity, check_kind_scheduled, check_placement
+from workloads.forecast.selectors.pool_selection import check_kind_served, check_priority_cap, pick_pool, pools_for
+from workloads.intake import WorkloadSpec
+from workloads.policies.services import check_enforceable, resolve_pair, type_of
+from workloads.state.models import EventType, Workload
+from workloads.state.services import note, notify_apply
+from workloads.submission.models import IdempotencyKey
+
+LONGEST: Final = 200
+KEPT: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A key as it is stored: whose, where, and a fingerprint of what it was sent with."""
+
+    project: Project
+    subject: str
+    key: str
+    fingerprint: str
+
+
+def ticket_for(key: str, payload: Mapping[str, Any], *, project: Project, actor: Actor) -> Ticket:
+    """Check the key. BadRequest when it is empty, longer than 200 characters or not printable ASCII."""
+    if not (0 < len(key) <= LONGEST and key.isascii() and key.isprintable()):
+        message = f"An idempotency key is 1 to {LONGEST} printable ASCII characters."
+        raise BadRequest(message, code="idempotency_key")
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), default=str)
+    fingerprint = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return Ticket(project, f"{actor.kind}:{actor.id}", key, fingerprint)
+
+
+def replay(ticket: Ticket | None) -> Workload | None:
+    """The workload this key made before; None when it is new. Refused when it came with another payload."""
+    if ticket is None:
+        return None
+    rows = IdempotencyKey.objects.select_related("workload__type", "workload__priority", "workload__project")
+    seen = rows.filter(project=ticket.project, subject=ticket.subject, key=ticket.key).first()
+    if seen is None:
+        return None
+    if seen.fingerprint != ticket.fingerprint:
+        message = "This idempotency key was used with another payload."
+        raise ValidationFailed.at("", "idempotency_mismatch", message, key=ticket.key)
+    return seen.workload
+
+
+def keep(ticket: Ticket | None, workload: Workload) -> None:
+    """Store the key beside the workload it made."""
+    if ticket is not None:
+        IdempotencyKey.objects.create(
+            project=ticket.project,
+            subject=ticket.subject,
+            key=ticket.key,
+            fingerprint=ticket.fingerprint,
+            workload=workload,
+            created_at=workload.created_at,
+        )
+
+
+def forget_old() -> int:
+    """Drop keys older than a week; answers how many."""
+    return IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
+
+
+def submit(
+    *, spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any] | None = None, key: str | None = None
+) -> Workload:
+    """Accept one workload; the same key replays its answer. Refused or Conflict with problems, and nothing stored."""
+    return submit_all(specs=[spec], project=project, actor=actor, raws=[raw or {}], key=key)[0]
+
+
+def submit_all(
+    *,
+    specs: Sequence[WorkloadSpec],
+    project: Project,
+    actor: Actor,
+    raws: Sequence[Mapping[str, Any]] = (),
+    key: str | None = None,
+) -> list[Workload]:
+    """Accept every document of a file, or none of them.
+
+    1. replay the answer if the key was seen with the same spec
+    2. resolve priority and preemptibility, with sources and discarded values
+    3. check type, pools, caps and quota; a refusal leaves one audit record and nothing else
+    4. write workload, first event, audit record and key, and wake a worker after the commit
+    """
+    tickets = _tickets(specs, project, actor, key)
+    together = list(zip(specs, _padded(raws, len(specs)), tickets, strict=True))
+    try:
+        return _accept_all(together, project, actor)
+    except IntegrityError:
+        return _after_race(specs, project, actor, tickets)
+
+
+def _accept_all(
+    together: Sequence[tuple[WorkloadSpec, Mapping[str, Any], Ticket | None]],
+    project: Project,
+    actor: Actor,
+) -> list[Workload]:
+    names = ", ".join(spec.name for spec, _, _ in together)[:254]
+    scope = {"entity_type": "workload", "entity_name": names, "project_id": str(project.pk)}
+    with audited_transaction(actor=actor, action="workload.submit", **scope), cached_reads():
+        require(actor, Permission.SUBMIT, project=project)
+        return [replay(ticket) or _accept(spec, project, actor, raw, ticket) for spec, raw, ticket in together]
+
+
+def _tickets(specs: Sequence[WorkloadSpec], project: Project, actor: Actor, key: str | None) -> list[Ticket | None]:
+    """One per document: the key itself, or with the document's number where there are several."""
+    if key is None:
+        return [None] * len(specs)
+    keys = [key] if len(specs) == 1 else [f"{key}#{number}" for number in range(len(specs))]
+    return [
+        ticket_for(each, spec.as_json(), project=project, actor=actor) for each, spec in zip(keys, specs, strict=True)
+    ]
+
+
+def _padded(raws: Sequence[Mapping[str, Any]], length: int) -> Sequence[Mapping[str, Any]]:
+    return raws or [{}] * length
+
+
+def _accept(
+    spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any], ticket: Ticket | None
+) -> Workload:
+    type_ = type_of(spec)
+    effective = resolve_pair(spec, type_, project)
+    check_enforceable(effective, project)
+    check_kind_served(spec, project)
+    check_kind_scheduled(spec, project)
+    check_placement(spec, project)
+    check_priority_cap(spec, effective, project)
+    pools = pools_for(spec, project)
+    pool = pick_pool(spec, effective, project, pools)
+    check_gang_capacity(spec, project, pools)
+    workload = _draft(spec, type_, effective, project, actor)
+    workload.priority = current_rows()[effective.priority.name]
+    _place(workload, pools, pool)
+    workload.raw = dict(raw)
+    _write(workload, effective, actor, ticket)
+    return workload
+
+
+def _draft(spec: WorkloadSpec, type_: WorkloadType, effective: Effective, project: Project, actor: Actor) -> Workload:
+    """The row with what was asked and what it became."""
+    identity, now = uuid.uuid4(), timezone.now()
+    final = spec.named(f"{spec.name[:57].rstrip('-')}-{identity.hex[:5]}") if spec.generate_name else spec
+    total = spec.total
+    return Workload(
+        id=identity,
+        name=final.name,
+        project=project,
+        type=type_,
+        spec=final.as_json(),
+        category=category_of(type_),
+        priority_value=effective.priority.value,
+        priority_source=effective.priority_source,
+        preemptibility=effective.preemptibility,
+        preemptibility_source=effective.preemptibility_source,
+        discarded=[
+            {"field": each.field, "source": each.source, "value": each.value, "because": each.because}
+            for each in effective.discarded
+        ],
+        warnings=_warnings(spec, effective),
+        gpu_milli=total.gpu,
+        cpu_milli=total.cpu,
+        memory_bytes=total.memory,
+        pod_count=spec.pods,
+        phase_at=now,
+        submitted_by=actor.name,
+        submitted_by_kind=actor.kind,
+        submitted_by_id=actor.id,
+        channel=actor.channel,
+        created_at=now,
+        due_at=now,
+    )
+
+
+def _warnings(spec: WorkloadSpec, effective: Effective) -> list[dict[str, str]]:
+    resolved = [{"code": each.code, "message": each.message} for each in effective.warnings]
+    return resolved + [{"code": "intake", "message": message} for message in spec.warnings]
+
+
+def _place(workload: Workload, pools: Sequence[NodePool], pool: NodePool) -> None:
+    workload.node_pools = [each.name for each in pools]
+    workload.pool_name = pool.name
+
+
+def _write(workload: Workload, effective: Effective, actor: Actor, ticket: Ticket | None) -> None:
+    """The row with the first entry of its timeline, the key, the audit record, and a wake-up after the commit."""
+    resolved = {
+        "priority": effective.priority.name,
+        "value": effective.priority.value,
+        "priority_source": str(effective.priority_source),
+        "preemptibility": str(effective.preemptibility),
+        "preemptibility_source": str(effective.preemptibility_source),
+        "discarded": workload.discarded,
+    }
+    workload.save(force_insert=True)
+    _note_submission(workload, effective, resolved, actor)
+    keep(ticket, workload)
+    detail = {**resolved, "type": workload.type.name, "gpu_milli": workload.gpu_milli, "pool": workload.pool_name}
+    if template := workload.raw.get("templateId"):
+        detail["template"] = template
+    record(actor, "workload.submit", workload, detail=detail, project_id=str(workload.project_id))
+    notify_apply(workload.project.cluster_id)
+
+
+def _note_submission(workload: Workload, effective: Effective, resolved: Mapping[str, Any], actor: Actor) -> None:
+    message = (
+        f"Submitted with priority {effective.priority.name} {effective.priority.value} ({effective.priority_source}), "
+        f"{effective.preemptibility} ({effective.preemptibility_source})."
+    )
+    note(
+        workload=workload,
+        at=workload.created_at,
+        type_=EventType.ACTION,
+        reason="Submitted",
+        message=message,
+        actor=actor,
+        detail=resolved,
+    )
+
+
+def _after_race(
+    specs: Sequence[WorkloadSpec], project: Project, actor: Actor, tickets: Sequence[Ticket | None]
+) -> list[Workload]:
+    """The key or the name is stored already: replay what the key made, or say that the name is taken."""
+    with transaction.atomic():
+        seen = [replay(ticket) for ticket in tickets]
+    found = [workload for workload in seen if workload is not None]
+    if len(found) == len(specs):
+        return found
+    scope = {"entity_type": "workload", "entity_name": specs[0].name, "project_id": str(project.pk)}
+    with audited_transaction(actor=actor, action="workload.submit", **scope):
+        names = [spec.name for spec in specs]
+        taken = Workload.objects.filter(project=project, name__in=names, deleted_at__isnull=True).first()
+        name = taken.name if taken else names[0]
+        message = f"{project.name} has a workload named {name} already."
+        raise Conflict.at("/metadata/name", "name_taken", message, name=name)
