@@ -83,6 +83,7 @@ api_patterns = [
     path("v1/workloads/<uuid:workload_id>", workloads.WorkloadDetail.as_view()),
     path("v1/workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
     path("v1/workloads/<uuid:workload_id>/events", pods.Events.as_view()),
+    path("v1/workloads/<uuid:workload_id>/alternatives", workloads.WorkloadAlternatives.as_view()),
     path("v1/workloads/<uuid:workload_id>/history", pods.History.as_view()),
     path("v1/workloads/<uuid:workload_id>/stream", workloads.WorkloadStream.as_view()),
     path("v1/workloads/<uuid:workload_id>/logs", pods.Logs.as_view()),

@@ -8,9 +8,11 @@ from clusters.backends.memory import MemoryGateway, forget_all, store_of
 from rung_cli.commands.logs import fresh
 from rung_cli.http.pagination import each as rows_of
 from rung_cli.session import Session
+from tenants.access.models import Role
 from tenants.organisation.models import Project
-from tests.cli.conftest import Rung
+from tests.cli.conftest import Rung, account_of
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from tests.workloads.sandbox_lab import Lab
 from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
 
 
@@ -92,6 +94,23 @@ def test_one_workload_by_name_by_project_and_name_or_by_id(signed_in: Rung, runn
         assert part in out
     assert signed_in("describe", "other").code == 1
     assert "Running" in signed_in("events", "finetune").out
+
+
+def test_one_that_waits_names_what_would_let_it_start(signed_in: Rung, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = account_of("admin", Role.PLATFORM_ADMIN)
+    monkeypatch.setenv("RUNG_CLIENT_ID", admin.client_id)
+    monkeypatch.setenv("RUNG_CLIENT_SECRET", admin.secret)
+    lab = Lab(name="queues")
+    team = lab.project("queued")
+    lab.submit(team, "ahead", gpus=8)
+    lab.settle()
+    lab.submit(team, "mine", gpus=8, priority="low")
+    lab.settle()
+    found = signed_in("describe", "queued/mine", "-o", "json").data["alternatives"]
+    assert {"medium-low"} == {each["priority"] for each in found if "priority" in each}
+    out = " ".join(signed_in("describe", "queued/mine").out.split())
+    assert all(f"Instead: {each['words']}" in out for each in found)
+    assert "Instead:" not in signed_in("describe", "queued/ahead").out
 
 
 def test_logs_whole_in_part_and_until_the_end(signed_in: Rung, running: Workload) -> None:

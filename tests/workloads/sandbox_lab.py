@@ -27,8 +27,8 @@ from workloads.submission.services.submit import submit
 class Lab:
     """One cluster with the pool h100 and its time."""
 
-    def __init__(self, flavour: str = "kai", *, nodes: int = 1) -> None:
-        self.cluster: Cluster = ClusterFactory(name="lab", flavour=flavour, backend="sandbox")
+    def __init__(self, flavour: str = "kai", *, nodes: int = 1, name: str = "lab") -> None:
+        self.cluster: Cluster = ClusterFactory(name=name, flavour=flavour, backend="sandbox")
         self.pool = NodePoolFactory(cluster=self.cluster, name="h100", is_default=True)
         SandboxClock.objects.create(cluster=self.cluster, speed=1)
         self.department = DepartmentFactory(cluster=self.cluster, name="research")

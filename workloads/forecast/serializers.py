@@ -1,9 +1,13 @@
 """Forecasts as REST sends them. Beyond Run:ai."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from django.utils import timezone
 from rest_framework import serializers
 
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster
 from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 
 
@@ -32,6 +36,15 @@ class AlternativeSchema(serializers.Serializer[Any]):
     nodePool = serializers.CharField(required=False)
 
 
+class AlternativesSchema(serializers.Serializer[Any]):
+    """What would let a waiting workload start; empty where it does not wait, or nothing that was tried lets it."""
+
+    scheduler = serializers.CharField(help_text="Whose model tried them.")
+    simulated = serializers.BooleanField(help_text="The cluster itself is simulated.")
+    snapshotAgeSeconds = serializers.FloatField(allow_null=True)
+    alternatives = AlternativeSchema(many=True)
+
+
 class ForecastSchema(serializers.Serializer[Any]):
     """An estimate by the model of the cluster's scheduler, on a snapshot of the age that it names."""
 
@@ -56,14 +69,13 @@ class ForecastSchema(serializers.Serializer[Any]):
 
 def forecast_json(forecast: Forecast) -> dict[str, Any]:
     """`ForecastSchema`."""
-    age = forecast.snapshot_age
     return {
         "verdict": str(forecast.verdict),
         "sentence": str(forecast.sentence),
         "nodePool": forecast.pool,
         "scheduler": str(forecast.flavour),
         "simulated": forecast.simulated,
-        "snapshotAgeSeconds": None if age is None else round(age, 1),
+        "snapshotAgeSeconds": _rounded(forecast.snapshot_age),
         "overQuota": forecast.over_quota,
         "reason": forecast.reason,
         "numbers": {name: str(value) for name, value in forecast.numbers.items()},
@@ -72,10 +84,14 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "podsStarting": forecast.starting,
         "podsAfterEviction": forecast.coming,
         "podsWaiting": forecast.waiting,
-        "alternatives": [_alternative(each) for each in forecast.alternatives],
+        "alternatives": [alternative_json(each) for each in forecast.alternatives],
         "cautions": [str(each) for each in forecast.cautions],
         "assurances": [str(each) for each in forecast.assurances],
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 def _victim(victim: ForecastVictim) -> dict[str, Any]:
@@ -91,7 +107,19 @@ def _victim(victim: ForecastVictim) -> dict[str, Any]:
     }
 
 
-def _alternative(alternative: Alternative) -> dict[str, Any]:
+def alternatives_json(cluster: Cluster, found: Iterable[Alternative]) -> dict[str, Any]:
+    """`AlternativesSchema`."""
+    age = (timezone.now() - cluster.observed_at).total_seconds() if cluster.observed_at else None
+    return {
+        "scheduler": str(flavour_for(cluster.flavour).title),
+        "simulated": cluster.is_simulated,
+        "snapshotAgeSeconds": _rounded(age),
+        "alternatives": [alternative_json(each) for each in found],
+    }
+
+
+def alternative_json(alternative: Alternative) -> dict[str, Any]:
+    """`AlternativeSchema`."""
     changes = {
         "priority": alternative.priority,
         "preemptibility": alternative.preemptibility,

@@ -90,18 +90,20 @@ def list_workloads(
 
 
 def describe(ctx: typer.Context, name: Workload, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """One workload: its state and why, its values and their sources, its pods, what happened last."""
+    """One workload: its state and why, what would let it start, its values and their sources, its pods, its history."""
     held = session(ctx)
     out = held.output(output)
     found = find_workload(held.api, name, held.project(project))
     path = f"v1/workloads/{found['id']}"
     submitted = held.api.get(f"v2/workloads/{found['id']}")
+    state = held.api.get(path)
     whole = {
-        **held.api.get(path),
+        **state,
         "submitted": submitted["workload"],
         "syncInfo": submitted["syncInfo"],
         "pods": held.api.get(f"{path}/pods", limit=50)["pods"],
         "history": held.api.get(f"{path}/history", limit=LATEST)["records"],
+        "alternatives": held.api.get(f"{path}/alternatives")["alternatives"] if state["phase"] == "Pending" else [],
     }
     out.one(whole, name=f"{found['projectName']}/{found['name']}", human=lambda: _describe(out, whole))
 
@@ -158,6 +160,8 @@ def _event(event: Mapping[str, Any]) -> dict[str, str]:
 def _describe(out: Output, found: Mapping[str, Any]) -> None:
     out.line(f"{found['projectName']}/{found['name']}", style="bold")
     out.pairs(_standing(found) + _values(found))
+    for each in found["alternatives"]:
+        out.line(f"  Instead: {each['words']}", style="green")
     metadata = found["submitted"]["metadata"]
     remarks(out, metadata.get("discarded") or [], metadata.get("warnings") or [])
     if found["pods"]:

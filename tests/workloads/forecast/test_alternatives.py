@@ -11,12 +11,13 @@ from pytest_django.fixtures import Settings
 from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict
 from portal.kit.security.actors import SYSTEM, Actor
-from tenants.access.models import User
+from tenants.access.models import Role, User
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.factories.clusters import NodePoolFactory
-from tests.factories.tenants import GPU, MembershipFactory, ProjectQuotaFactory, UserFactory
+from tests.factories.tenants import GPU, MembershipFactory, ProjectFactory, ProjectQuotaFactory, UserFactory
 from tests.factories.workloads import job
+from tests.support.rest_clients import Robot
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.rules.forecast import Alternative
 from workloads.forecast.selectors.alternatives import waiting_alternatives
@@ -79,6 +80,20 @@ def test_a_stronger_priority_is_offered_with_its_victims_and_works(
         Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
         lab.settle(2, seconds=40)
     assert (fresh(mine).phase, fresh(mine).priority.name) == (Phase.RUNNING, "medium-high")
+
+
+def test_rest_names_what_the_page_offers_to_who_may_change_it(admin: User) -> None:
+    _lab, team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    ways = waiting_alternatives(workload=mine, actor=acting(admin))
+    address = f"v1/workloads/{mine.pk}/alternatives"
+    said = Robot("admin", role=Role.PLATFORM_ADMIN).get(address).json()
+    assert [each["words"] for each in said["alternatives"]] == [each.words for each in ways]
+    [stronger] = [each for each in said["alternatives"] if each.get("priority") == "medium-high"]
+    assert stronger["preemptibility"] == "preemptible"
+    assert (said["scheduler"], said["simulated"]) == ("KAI Scheduler", True)
+    assert said["snapshotAgeSeconds"] < 60
+    assert Robot("member", role=Role.MEMBER, project=team).get(address).json()["alternatives"] == []
+    assert Robot("guest", role=Role.MEMBER, project=ProjectFactory()).get(address).status_code == 404
 
 
 def test_less_of_what_is_short_takes_its_place_and_starts(admin: User, client_of: Clients) -> None:

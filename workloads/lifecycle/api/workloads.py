@@ -41,7 +41,9 @@ from tenants.access.api.filter_values import (
     PROJECT_NAME,
 )
 from workloads.dictionary.models import Category, Priority, WorkloadType
+from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.forecast.selectors.waiting import why_waiting
+from workloads.forecast.serializers import AlternativesSchema, alternatives_json
 from workloads.lifecycle.serializers.pods import StreamEventSchema
 from workloads.lifecycle.serializers.workloads import (
     PENDING_REASONS,
@@ -148,6 +150,25 @@ def _why_pending(workload: Workload) -> list[dict[str, str]] | None:
         return None
     reason, words = workload.phase_reason, headline.sentence
     return [{"nodePool": workload.pool_name, "phaseReason": reason, "reason": reason, "userMessage": words}]
+
+
+class WorkloadAlternatives(Route):
+    """What would let a waiting workload start at once."""
+
+    access = {"GET": RoutePermission("view_project", "project")}
+
+    @extend_schema(
+        operation_id="get_workload_alternatives",
+        summary="What would let a waiting workload start",
+        description="Beyond Run:ai. As on its page: the scheduler's model with one thing of the workload changed.",
+        responses={200: AlternativesSchema, **ERROR_RESPONSES},
+    )
+    def get(self, request: Request, workload_id: str) -> Response:
+        """The changes, for who may change it; 404 if it is absent or not yours."""
+        actor = actor_of(request)
+        workload = workload_or_404(actor, workload_id)
+        found = waiting_alternatives(workload=workload, actor=actor)
+        return Response(alternatives_json(workload.project.cluster, found))
 
 
 def _wanted(request: Request) -> QuerySet[Workload]:
