@@ -416,6 +416,13 @@ class Migration(migrations.Migration):
                         db_default=False, default=False, help_text="Its controller has written a status."
                     ),
                 ),
+                (
+                    "scheduling",
+                    models.JSONField(
+                        default=dict,
+                        help_text="Of a workload's object: queue, priority, scheduler, suspend by pointer.",
+                    ),
+                ),
                 ("created_at", models.DateTimeField(blank=True, help_text="Its creationTimestamp.", null=True)),
             ],
         ),

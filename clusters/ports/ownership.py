@@ -18,6 +18,9 @@ NOT_CONTENT: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
 FINGERPRINT: Final = "fingerprint"  # in the place of what an object says, where only that much of it is kept
 
 
+SCHEDULING: Final = "scheduling"  # beside it, of a workload's object: its `scheduling_fields`
+
+
 ANSWERED: Final = "answered"  # beside it: its controller has written a status, whatever that says
 
 

@@ -209,3 +209,69 @@ def _number(value: Any) -> int:
     if isinstance(value, str) and value.isdecimal() and value.isascii():
         return int(value[:9])
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 1
+
+
+SCHEDULING_LABELS = frozenset(
+    {
+        "priorityClassName",
+        "ray.io/priority-class-name",
+        "kai.scheduler/queue",
+        "kai.scheduler/node-pool",
+        "kai.scheduler/preemptibility",
+        "kueue.x-k8s.io/queue-name",
+        "kueue.x-k8s.io/priority-class",
+    }
+)
+SCHEDULING_ANNOTATIONS = frozenset({"scheduling.volcano.sh/queue-name", "volcano.sh/preemptable"})
+POD_FIELDS = ("schedulerName", "priorityClassName")
+DEFAULT_SCHEDULER = "default-scheduler"
+MOST_FIELDS = 100
+
+
+def scheduling_fields(manifest: Manifest, kind: WorkloadKind) -> dict[str, str | bool]:
+    """What decides in which queue, by which scheduler and how strongly its pods are scheduled, by JSON pointer.
+
+    Queue, priority class and preemptibility at the object and in each pod template, scheduler and priority class of the
+    pods, and whether it is suspended. What is absent, or says the API server's default, is left out; so is a text of
+    more than 253 characters. At most 100.
+    """
+    found = {**_marked(manifest, ""), **_at(manifest, kind.priority)}
+    if kind.suspend:
+        found |= _at(manifest, (kind.suspend,))
+    for part in parts_in(manifest, kind):
+        if part.shape is TemplateShape.TEMPLATE:
+            found |= {**_marked(part.part, part.pointer), **_of_pod(part.part.get("spec"), f"{part.pointer}/spec")}
+        elif part.shape is TemplateShape.POD:
+            found |= _of_pod(part.part, part.pointer)
+        if len(found) >= MOST_FIELDS:
+            break
+    return dict(list(found.items())[:MOST_FIELDS])
+
+
+def _marked(described: Mapping[str, Any], pointer: str) -> dict[str, str | bool]:
+    metadata = described.get("metadata")
+    if not _is_object(metadata):
+        return {}
+    found: dict[str, str | bool] = {}
+    for part, names in (("labels", SCHEDULING_LABELS), ("annotations", SCHEDULING_ANNOTATIONS)):
+        held = metadata.get(part)
+        if _is_object(held):
+            said = {name: held[name] for name in sorted(names & held.keys()) if _says(held[name])}
+            found |= {f"{pointer}/metadata/{part}{_pointer((name,))}": value for name, value in said.items()}
+    return found
+
+
+def _of_pod(spec: object, pointer: str) -> dict[str, str | bool]:
+    if not _is_object(spec):
+        return {}
+    said = {name: spec.get(name) for name in POD_FIELDS}
+    return {f"{pointer}/{name}": value for name, value in said.items() if _says(value) and value != DEFAULT_SCHEDULER}
+
+
+def _at(manifest: Manifest, pointers: Sequence[str]) -> dict[str, str | bool]:
+    said = {pointer: relative(manifest, (), pointer[1:]) for pointer in pointers}
+    return {pointer: value for pointer, value in said.items() if _says(value)}
+
+
+def _says(value: object) -> TypeGuard[str | bool]:
+    return isinstance(value, bool) or (isinstance(value, str) and 0 < len(value) <= 253 and value.isprintable())

@@ -125,6 +125,9 @@ class ObservedObject(models.Model):
     fingerprint = models.CharField(max_length=64, blank=True, help_text="Of what it says now, without status.")
     agreed = models.CharField(max_length=64, blank=True, help_text="Of what it said after our last write.")
     answered = models.BooleanField(default=False, db_default=False, help_text="Its controller has written a status.")
+    scheduling = models.JSONField(
+        default=dict, help_text="Of a workload's object: queue, priority, scheduler, suspend by pointer."
+    )
     created_at = models.DateTimeField(null=True, blank=True, help_text="Its creationTimestamp.")
 
     class Meta:

@@ -23,7 +23,8 @@ from clusters.ports.kinds import kind_of
 from clusters.ports.ownership import hash_of, stamped
 from clusters.ports.pod_templates import OnChange
 from clusters.ports.workload_kinds import kind_for
-from clusters.sync.rules.pod_changes import with_pods_hash
+from clusters.sync.rules.diff import Changes
+from clusters.sync.rules.pod_changes import scheduling_changes, with_pods_hash, written_scheduling
 from clusters.sync.selectors import pool_spec
 from clusters.sync.services.scheduler_migration import former_flavour_of
 from clusters.watch.models import ObservedObject, ObservedPod
@@ -139,20 +140,22 @@ def _pool(workload: Workload) -> PoolSpec | None:
     return pool_spec(pool) if pool else None
 
 
-Held = Literal["same", "other", "missing", "unknown"]
+Held = Literal["same", "changed", "other", "missing", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedObjects:
     """`former`: title of the scheduler that the cluster had before, for which they were made; empty: the present one.
 
-    held: what was seen of its own object: written as it is here, written otherwise, not there; unknown where nothing
-    was looked at since, or its kind is not compared (a bare Pod, which its cluster never lets change).
+    held: what was seen of its own object: written as it is here and still so, changed there since, written otherwise,
+    not there; unknown where nothing was looked at since, or its kind is not compared (a bare Pod, which its cluster
+    never lets change). changes: queue, priority, scheduler and suspend, where the cluster holds another.
     """
 
     manifests: Sequence[Manifest]
     former: str
     held: Held
+    changes: Changes
     seen_at: datetime | None
 
 
@@ -161,19 +164,22 @@ def applied_objects(workload: Workload) -> AppliedObjects:
     cluster, job = workload.project.cluster, job_spec(workload)
     former = None if job.suspended else former_flavour_of(cluster, workload.pk)
     manifests = (former or flavour_for(cluster.flavour)).render(job)
-    held = _compare(workload, manifests[-1]) if manifests else "unknown"
-    return AppliedObjects(manifests, former.title if former else "", held, cluster.observed_at)
+    held, changes = _compare(workload, manifests[-1]) if manifests else ("unknown", ())
+    return AppliedObjects(manifests, former.title if former else "", held, changes, cluster.observed_at)
 
 
-def _compare(workload: Workload, manifest: Manifest) -> Held:
+def _compare(workload: Workload, manifest: Manifest) -> tuple[Held, Changes]:
     cluster, kind = workload.project.cluster, kind_of(manifest)
     if not workload.applied_generation or cluster.observed_at is None or workload.phase in ENDED or not kind.group:
-        return "unknown"
+        return "unknown", ()
     rows = ObservedObject.objects.filter(cluster=cluster, owner_id=str(workload.pk), kind=kind.key)
-    written = rows.filter(name=manifest["metadata"]["name"]).values_list("applied_hash", flat=True).first()
-    if written is None:
-        return "missing"
-    return "same" if written == hash_of(stamped(with_pods_hash(manifest))) else "other"
+    seen = rows.filter(name=manifest["metadata"]["name"]).first()
+    if seen is None:
+        return "missing", ()
+    changes = scheduling_changes(seen.scheduling, written_scheduling(manifest, manifest)) if seen.scheduling else ()
+    if seen.applied_hash != hash_of(stamped(with_pods_hash(manifest))):
+        return "other", changes
+    return ("changed" if changes else "same"), changes
 
 
 WORDS: Final[Mapping[OnChange, str]] = {

@@ -484,6 +484,12 @@ class Migration(migrations.Migration):
                 ("generation", models.PositiveBigIntegerField(default=1)),
                 ("applied_generation", models.PositiveBigIntegerField(default=0)),
                 (
+                    "applied_scheduling",
+                    models.JSONField(
+                        default=dict, help_text="What its own object was last written with: `scheduling_fields`."
+                    ),
+                ),
+                (
                     "min_runtime_minutes",
                     models.PositiveIntegerField(
                         db_default=0,

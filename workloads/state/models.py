@@ -96,6 +96,9 @@ class Workload(models.Model):
     preempted_count = models.PositiveIntegerField(default=0)
     generation = models.PositiveBigIntegerField(default=1)
     applied_generation = models.PositiveBigIntegerField(default=0)
+    applied_scheduling = models.JSONField(
+        default=dict, help_text="What its own object was last written with: `scheduling_fields`."
+    )
     min_runtime_minutes = models.PositiveIntegerField(
         default=0,
         db_default=0,

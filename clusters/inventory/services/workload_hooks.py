@@ -1,6 +1,6 @@
 """What another scheduler, or a node pool of other nodes, means for work: the app that knows it is asked and told."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -36,6 +36,22 @@ class SwitchEffect:
     uncounted: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class HeldOtherwise:
+    """A workload's own object of which the cluster holds other scheduling fields than Rung wrote.
+
+    `owner`: the value of our owner label; `workload`: its name with its project; the fields by JSON pointer.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    owner: str
+    workload: str
+    held: Mapping[str, str | bool]
+    written: Mapping[str, str | bool]
+
+
 class WorkloadHooks(Protocol):
     """Who knows the work."""
 
@@ -50,6 +66,12 @@ class WorkloadHooks(Protocol):
 
     def move(self, pool: NodePool, /) -> int:
         """Have what waits in the pool made anew for the nodes that it is now; how much that is. In its transaction."""
+
+    def held_otherwise(self, cluster: Cluster, /) -> Iterable[HeldOtherwise]:
+        """Objects whose scheduling fields were seen to be others than those that were written last."""
+
+    def apply_again(self, owner: str, /) -> bool:
+        """Have the object of this owner label written again. False: it is no workload's that lives."""
 
 
 _workforces: Final[list[WorkloadHooks]] = []
@@ -89,6 +111,16 @@ def tend(ids: Iterable[str]) -> set[str]:
 def move(pool: NodePool) -> int:
     """Have what waits in the pool made anew for the nodes that it is now; how much that is."""
     return sum(workforce.move(pool) for workforce in _workforces)
+
+
+def held_otherwise(cluster: Cluster) -> list[HeldOtherwise]:
+    """Objects whose scheduling fields were seen to be others than those that were written last."""
+    return [each for workforce in _workforces for each in workforce.held_otherwise(cluster)]
+
+
+def apply_again(owner: str) -> bool:
+    """Have the object of this owner label written again. False: it is no workload's that lives."""
+    return any(workforce.apply_again(owner) for workforce in _workforces)
 
 
 def _sum(parts: Iterable[WorkloadSample]) -> WorkloadSample:

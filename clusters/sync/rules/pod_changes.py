@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from clusters.ports.gateway import Manifest
 from clusters.ports.ownership import APPLIED_HASH, hash_of
-from clusters.ports.pod_templates import OnChange, WorkloadKind
+from clusters.ports.pod_templates import OnChange, WorkloadKind, scheduling_fields
 from clusters.ports.workload_kinds import kind_for
+from clusters.sync.rules.diff import Changes, FieldChange
 
 PODS_HASH: Final = "rung.dev/pods-hash"
 AT_ONCE: Final = frozenset({OnChange.NEW_PODS, OnChange.NEXT_RUN})
@@ -97,3 +98,36 @@ def _suspended(manifest: Manifest, kind: WorkloadKind | None, *, value: bool) ->
             node = node.setdefault(step, {})
         node[last] = value
     return manifest
+
+
+BEYOND: Final = ("/schedulerName", "/priorityClassName")
+"""Ends of pointers at which what stands there besides what Rung wrote is a difference, too."""
+OF_OBJECT: Final = "/metadata/"
+
+
+def written_scheduling(body: Manifest, desired: Manifest) -> dict[str, str | bool]:
+    """`scheduling_fields` as Rung wrote them in the end; nothing for what stands beside a workload's own object.
+
+    `body`: `desired`, or what `writable` left of it. An older description of its pods counts as it is held.
+    """
+    kind = _kind_of(desired)
+    if kind is None:
+        return {}
+    found = scheduling_fields(desired if has_same_pods_hash(body, desired) else body, kind)
+    return (
+        found if _says_suspended(desired, kind) is not None else {k: v for k, v in found.items() if k != kind.suspend}
+    )
+
+
+def scheduling_changes(held: Mapping[str, str | bool], written: Mapping[str, str | bool]) -> Changes:
+    """Where the cluster holds other scheduling fields than were written.
+
+    Queue and priority labels at the object, scheduler and priority class of pods count also where only the cluster has
+    one. In pod templates schedulers set labels of their own, and where Rung says nothing of `suspend` a queue does.
+    """
+    extra = {path for path in held if path.startswith(OF_OBJECT) or path.endswith(BEYOND)}
+    return tuple(
+        FieldChange(path, held.get(path), written.get(path))
+        for path in sorted(written.keys() | extra)
+        if (held.get(path) or None) != (written.get(path) or None)
+    )

@@ -10,7 +10,7 @@ from django.db.models import Q
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.selectors import names_of
-from clusters.inventory.services import dirty_owners
+from clusters.inventory.services import dirty_owners, workload_hooks
 from clusters.inventory.services.dirty_owners import notify_dry_run, notify_sync
 from clusters.inventory.services.inventory import paused_conflict
 from clusters.ports.flavour import PriorityLevel
@@ -19,6 +19,7 @@ from clusters.ports.ownership import is_managed, owner_of
 from clusters.sync.models import Adoption, Drift, DriftKind
 from clusters.sync.rules.apply_order import body_of
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace
+from clusters.sync.rules.pod_changes import scheduling_changes
 from clusters.watch.models import ObservedPod
 from portal.audit.services import record
 from portal.kit.errors import Conflict as StateConflict
@@ -41,11 +42,14 @@ def record_drift(
     at: datetime,
     refs: Collection[ObjectRef] | None = None,
 ) -> list[Drift]:
-    """Rewrite the cluster's drift rows: what still differs, and pods whose integer is not their class's any more.
+    """Rewrite the cluster's drift rows: what still differs, pods whose integer is not their class's any more, and
+    workloads' objects whose scheduling fields are not those that were written.
 
     With `refs` only the rows of these objects.
     """
-    rows = [*_rows(cluster, changes, at), *(_stale(cluster, levels, at) if refs is None else ())]
+    rows = list(_rows(cluster, changes, at))
+    if refs is None:
+        rows += [*_stale(cluster, levels, at), *_held_otherwise(cluster, at)]
     known = Drift.objects.filter(cluster=cluster)
     if refs is not None:
         places = {(ref.kind.key, ref.namespace, ref.name) for ref in refs}
@@ -122,6 +126,24 @@ def _stale(cluster: Cluster, levels: Sequence[PriorityLevel], at: datetime) -> I
         )
 
 
+def _held_otherwise(cluster: Cluster, at: datetime) -> Iterator[Drift]:
+    for each in workload_hooks.held_otherwise(cluster):
+        changes = scheduling_changes(each.held, each.written)
+        if changes:
+            fields = ", ".join(change.path for change in changes[:5])
+            yield Drift(
+                cluster=cluster,
+                category=DriftKind.CHANGED,
+                kind=each.kind,
+                namespace=each.namespace,
+                name=each.name,
+                owner=each.owner,
+                message=f"Differs: {fields}. Workload: {each.workload}.",
+                changes=[change.as_row() for change in changes],
+                seen_at=at,
+            )
+
+
 def _rows(cluster: Cluster, changes: Iterable[Change], at: datetime) -> Iterator[Drift]:
     """One row per object, also where its update takes two steps."""
     rows: dict[ObjectRef, Drift] = {}
@@ -178,7 +200,8 @@ def repair(*, drift: Drift, actor: Actor) -> None:
     """Make this object as it should be, now. Raises NameConflict where a reconcile cannot, or the cluster is paused."""
     if drift.category not in REPAIRABLE:
         raise StateConflict(f"{drift.kind} {drift.name} is not Rung's to repair: {drift.message}", code="not_ours")
-    _ask_for(drift)
+    if not workload_hooks.apply_again(drift.owner):
+        _ask_for(drift)
     record(actor, "cluster.repair", drift.cluster, detail={**_named(drift), "changes": drift.changes})
 
 

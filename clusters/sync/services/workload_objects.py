@@ -23,15 +23,25 @@ from clusters.ports.ownership import generation_of, is_managed, owner_of, stampe
 from clusters.ports.pod_templates import FoundPart, TemplateShape, parts_in
 from clusters.ports.workload_kinds import kind_for
 from clusters.sync.rules.diff import field_changes
-from clusters.sync.rules.pod_changes import has_same_pods_hash, needs_replacing, with_pods_hash, writable
+from clusters.sync.rules.pod_changes import (
+    has_same_pods_hash,
+    needs_replacing,
+    with_pods_hash,
+    writable,
+    written_scheduling,
+)
 from clusters.sync.services import scheduler_migration
 
 TRIES: Final = 3
 NO_CLASS: Final = "no PriorityClass with name"
 
 
-def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False, pods_wait: bool = False) -> None:
+def apply_job(
+    cluster: Cluster, job: JobSpec, *, pods_run: bool = False, pods_wait: bool = False
+) -> dict[str, str | bool]:
     """Make the cluster hold the job as its row wants it. Again changes nothing. Raises only ClusterError.
+
+    Answers the `scheduling_fields` that its own object is to have from now on.
 
     `pods_run`: how pods are described is left as it is where writing it would end running ones. `pods_wait`: there are
     some, and none has a node, so that they may go with a group that has to be another.
@@ -53,8 +63,10 @@ def apply_job(cluster: Cluster, job: JobSpec, *, pods_run: bool = False, pods_wa
     manifests = [stamped(with_pods_hash(manifest)) for manifest in _rendered(flavour, job)]
     if not manifests or ((pods_wait or not pods_run) and _stands_on_another(gateway, manifests[:-1])):
         delete_job(cluster, job)
+    written: dict[str, str | bool] = {}
     for manifest in manifests:
-        _apply(gateway, manifest, pods_run=pods_run)
+        written = written_scheduling(_apply(gateway, manifest, pods_run=pods_run), manifest)
+    return written
 
 
 def _rendered(flavour: SchedulerFlavour, job: JobSpec) -> list[Manifest]:
@@ -88,36 +100,34 @@ def _stands_on_another(gateway: ClusterGateway, beside: Sequence[Manifest]) -> b
     return any(observed is not None and needs_replacing(observed, manifest) for observed, manifest in seen)
 
 
-def _apply(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) -> None:
+def _apply(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) -> Manifest:
     """Read, decide, write; somebody else's write in between (a controller's status) means to read again."""
-    for attempt in range(TRIES):
-        try:
-            _write_once(gateway, manifest, pods_run=pods_run)
-        except VersionConflict:
-            if attempt == TRIES - 1:
-                raise
-        else:
-            return
+    for _attempt in range(TRIES - 1):
+        with suppress(VersionConflict):
+            return _write_once(gateway, manifest, pods_run=pods_run)
+    return _write_once(gateway, manifest, pods_run=pods_run)
 
 
-def _write_once(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) -> None:
+def _write_once(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) -> Manifest:
+    """What the cluster is to hold from now on."""
     ref = ref_of(manifest)
     observed = gateway.get(ref)
     if observed is None:
         _check_namespace(gateway, ref.namespace)
         _create(gateway, manifest)
-        return
+        return manifest
     _check_owner(observed, manifest, ref)
     ahead = generation_of(manifest) - generation_of(observed)
     if ahead < 0:
-        return
+        return manifest
     _check_not_leaving(observed, ref)
     if needs_replacing(observed, manifest) and not pods_run:
         _replace(gateway, ref, observed, manifest)
-        return
+        return manifest
     body = writable(observed, manifest, pods_run=pods_run)
     if ahead > 0 or field_changes(observed, body):
         gateway.update(body, observed=observed)
+    return body
 
 
 def _create(gateway: ClusterGateway, manifest: Manifest) -> None:

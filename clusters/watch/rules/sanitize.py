@@ -18,7 +18,9 @@ from typing import Any, Final, TypeAlias
 
 from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.kinds import EVENT, KAI_POD_GROUP, NODE, POD
-from clusters.ports.ownership import ANSWERED, FINGERPRINT, fingerprint_of
+from clusters.ports.ownership import ANSWERED, FINGERPRINT, SCHEDULING, fingerprint_of
+from clusters.ports.pod_templates import scheduling_fields
+from clusters.ports.workload_kinds import kind_for
 
 LONGEST_LINE: Final = 4_000
 MOST_LINES: Final = 100  # of a message
@@ -98,6 +100,8 @@ def sanitize(kind: Kind, manifest: Any) -> Manifest | None:
     if kind.key not in _PARTS:
         found[FINGERPRINT] = fingerprint_of({**manifest, "metadata": metadata})
         found[ANSWERED] = bool(manifest.get("status"))
+        if workload_kind := kind_for(kind.api_version, kind.kind):
+            found[SCHEDULING] = scheduling_fields(manifest, workload_kind)
     return found
 
 

@@ -19,7 +19,16 @@ from clusters.inventory.selectors import namespaces_of
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import ObjectKey, notify_sync
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import ANSWERED, FINGERPRINT, OWNER, generation_of, hash_of, is_managed, owner_of
+from clusters.ports.ownership import (
+    ANSWERED,
+    FINGERPRINT,
+    OWNER,
+    SCHEDULING,
+    generation_of,
+    hash_of,
+    is_managed,
+    owner_of,
+)
 from clusters.ports.pods import controller_of, moment_of, phase
 from clusters.watch.models import ObservedObject, ObservedPod
 from clusters.watch.rules.job_status import MISSING, JobStatus, job_status
@@ -50,6 +59,7 @@ FIELDS: Final = (
     "fingerprint",
     "agreed",
     "answered",
+    "scheduling",
     "created_at",
 )
 
@@ -129,6 +139,7 @@ def _row(cluster: Cluster, look: WatchBatch, manifest: Manifest, before: Observe
         fingerprint=says,
         agreed=agreed,
         answered=bool(manifest.get(ANSWERED)) or bool(before and before.answered),
+        scheduling=manifest.get(SCHEDULING, {}),
         created_at=moment_of(meta.get("creationTimestamp")),
     )
 

@@ -7,7 +7,13 @@ import pytest
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
 from clusters.ports.workload_kinds import kind_named
-from clusters.sync.rules.pod_changes import needs_replacing, with_pods_hash, writable
+from clusters.sync.rules.pod_changes import (
+    needs_replacing,
+    scheduling_changes,
+    with_pods_hash,
+    writable,
+    written_scheduling,
+)
 from tests.clusters.samples import sample
 from tests.clusters.specs import job
 
@@ -59,3 +65,40 @@ def test_a_description_that_was_not_written_says_so_until_it_is() -> None:
         held["metadata"]["annotations"]["rung.dev/pods-hash"] == before["metadata"]["annotations"]["rung.dev/pods-hash"]
     )
     assert priority(writable(held, after, pods_run=False)) == "high"
+
+
+QUEUE = "/metadata/labels/kueue.x-k8s.io~1queue-name"
+SCHEDULER = "/spec/template/spec/schedulerName"
+
+
+def paths(held: dict[str, str | bool], written: dict[str, str | bool]) -> list[str]:
+    return [each.path for each in scheduling_changes(held, written)]
+
+
+def test_a_queue_or_scheduler_counts_also_where_only_the_cluster_has_one() -> None:
+    assert paths({QUEUE: "a"}, {QUEUE: "b"}) == [QUEUE]
+    assert paths({}, {QUEUE: "b"}) == [QUEUE]
+    assert paths({QUEUE: "a", SCHEDULER: "mine"}, {}) == [QUEUE, SCHEDULER]
+    assert paths({QUEUE: "a"}, {QUEUE: "a"}) == []
+
+
+def test_what_schedulers_write_beside_rung_is_no_difference() -> None:
+    assert paths({"/spec/template/metadata/labels/kueue.x-k8s.io~1queue-name": "a", "/spec/suspend": True}, {}) == []
+    assert paths({}, {"/spec/suspend": False}) == []
+    assert paths({"/spec/suspend": True}, {"/spec/suspend": False}) == ["/spec/suspend"]
+
+
+def test_what_was_written_leaves_out_suspend_where_a_queue_writes_it() -> None:
+    said = rendered("Job")
+    assert written_scheduling(said, said)["/spec/suspend"] is False
+    (queued,) = flavour_for("kueue").render(job(sample(kind_named("Job"))))
+    held = with_pods_hash(queued)
+    held["spec"]["suspend"] = True
+    assert "/spec/suspend" not in written_scheduling(held, with_pods_hash(queued))
+
+
+def test_an_older_description_of_pods_counts_as_it_is_held() -> None:
+    before, after = rendered("Job"), rendered("Job", priority_class="high")
+    found = written_scheduling(writable(before, after, pods_run=True), after)
+    assert found["/metadata/labels/priorityClassName"] == "high"
+    assert found["/spec/template/spec/priorityClassName"] == "low"

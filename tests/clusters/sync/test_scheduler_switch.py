@@ -9,7 +9,7 @@ from clusters.flavours.registry import FLAVOURS
 from clusters.inventory.models import Cluster
 from clusters.inventory.services import workload_hooks
 from clusters.inventory.services.inventory import mark_dirty, pause
-from clusters.inventory.services.workload_hooks import SwitchEffect, WorkloadSample
+from clusters.inventory.services.workload_hooks import HeldOtherwise, SwitchEffect, WorkloadSample
 from clusters.ports.errors import ClusterError, ClusterRefused
 from clusters.ports.flavour import SchedulerFlavour
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
@@ -45,6 +45,9 @@ class Workers:
 
     def tend(self, ids: frozenset[str], /) -> Iterable[str]:
         return ids & (self.running | self.waiting)
+
+    def held_otherwise(self, cluster: Cluster, /) -> Iterable[HeldOtherwise]:
+        return ()
 
 
 @pytest.fixture(autouse=True)

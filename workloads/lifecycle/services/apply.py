@@ -110,7 +110,8 @@ def _act(workload: Workload) -> None:
         _renew(workload, running=any(pod.started_at for pod in stale))
     else:
         pods_run = _live_pods(workload)
-        apply_job(cluster, job, pods_run=pods_run, pods_wait=pods_run and not _have_nodes(workload))
+        written = apply_job(cluster, job, pods_run=pods_run, pods_wait=pods_run and not _have_nodes(workload))
+        workload.applied_scheduling = written
         dropped = dropped_fields(cluster, job)
         if not (pods_run and workload.applied_generation):  # else pods are there, which keep what they were made with
             workload.min_runtime_minutes = job.min_runtime_minutes
@@ -149,8 +150,8 @@ def _renew(workload: Workload, *, running: bool) -> None:
     if running:
         cluster = workload.project.cluster
         if flavour_for(cluster.flavour).traits.queues_jobs:
-            apply_job(cluster, job_spec(workload), pods_run=True)
-        _write(workload, due_at=None, attempts=0, apply_error="")
+            workload.applied_scheduling = apply_job(cluster, job_spec(workload), pods_run=True)
+        _write(workload, applied_scheduling=workload.applied_scheduling, due_at=None, attempts=0, apply_error="")
         return
     delete_job(workload.project.cluster, job_spec(workload))
     _write(workload, applied_generation=0, due_at=timezone.now() + SETTLE, attempts=0, apply_error="")
@@ -225,7 +226,8 @@ def _have_nodes(workload: Workload) -> bool:
 
 def _done(workload: Workload) -> None:
     done = {"applied_generation": workload.generation, "due_at": None, "attempts": 0, "refusals": 0, "apply_error": ""}
-    _write(workload, min_runtime_minutes=workload.min_runtime_minutes, **done)
+    kept = {"min_runtime_minutes": workload.min_runtime_minutes, "applied_scheduling": workload.applied_scheduling}
+    _write(workload, **kept, **done)
 
 
 def _failed(workload: Workload, error: ClusterError) -> None:

@@ -7,10 +7,10 @@ A workload with a pod on a node, or with a node promised to one, is never moved:
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Sum
@@ -18,10 +18,10 @@ from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import unmanaged_because
 from clusters.inventory.models import Cluster, ClusterState, NodePool
-from clusters.inventory.services.workload_hooks import SwitchEffect, WorkloadSample
+from clusters.inventory.services.workload_hooks import HeldOtherwise, SwitchEffect, WorkloadSample
 from clusters.ports.flavour import SchedulerFlavour
 from clusters.sync.selectors import desired_state
-from clusters.watch.models import ObservedPod
+from clusters.watch.models import ObservedObject, ObservedPod
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.decisions import Evict, Outcome, OutcomeKind
 from scheduling.model.snapshot import Snapshot
@@ -33,7 +33,7 @@ from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, 
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HELD, HOLDING
 from workloads.state.selectors.usage import could_hold
-from workloads.state.selectors.workloads import workload_ids
+from workloads.state.selectors.workloads import named_object, workload_ids
 from workloads.state.services import note, notify_apply
 
 STALE: Final = timedelta(seconds=120)
@@ -175,6 +175,7 @@ def _why(workload: Workload, here: Outcome) -> str:
 
 SAMPLES: Final = 5
 CHUNK: Final = 1000  # ids in one query
+OWNED: Final = "workload."
 FIRST_THE_QUEUES: Final = timedelta(seconds=5)
 """What is made anew comes after the first run of the reconcile, which makes the queues that it names."""
 RUNS: Final = Q(running_pods__gt=0) | Q(phase__in=[*HOLDING, Phase.INITIALIZING, Phase.STOPPING, Phase.UNKNOWN])
@@ -220,6 +221,46 @@ class _Workforce:
     def move(self, pool: NodePool, /) -> int:
         """Its pods would wait for nodes that are no longer the pool's, or by levels that it no longer has."""
         return _make_due(_living().filter(project__cluster=pool.cluster_id, pool_name=pool.name))
+
+    def held_otherwise(self, cluster: Cluster, /) -> Iterable[HeldOtherwise]:
+        """Of what is meant to run and is applied; the observation has to be no older than what was written."""
+        rows = _living().filter(
+            project__cluster=cluster,
+            desired_phase=DesiredPhase.RUNNING,
+            due_at=None,
+            applied_generation=F("generation"),
+        )
+        fields = ("pk", "name", "project__name", "project__namespace", "generation", "applied_scheduling", "spec__kind")
+        wanted = {str(row["pk"]): row for row in rows.exclude(applied_scheduling={}).values(*fields)}
+        seen = ObservedObject.objects.filter(cluster=cluster).exclude(owner_id="").exclude(scheduling={})
+        for each in seen.only("owner_id", "kind", "namespace", "name", "generation", "scheduling"):
+            row = wanted.get(each.owner_id)
+            if row and _is_own(each, row) and each.scheduling != row["applied_scheduling"]:
+                yield HeldOtherwise(
+                    kind=each.kind,
+                    namespace=each.namespace,
+                    name=each.name,
+                    owner=f"{OWNED}{each.owner_id}",
+                    workload=f"{row['name']} ({row['project__name']})",
+                    held=each.scheduling,
+                    written=row["applied_scheduling"],
+                )
+
+    def apply_again(self, owner: str, /) -> bool:
+        """Due at once, as it is wanted now."""
+        ids = workload_ids({owner.removeprefix(OWNED)}) if owner.startswith(OWNED) else []
+        row = _living().filter(pk__in=ids).select_related("project").first()
+        if row is None:
+            return False
+        Workload.objects.filter(pk=row.pk).update(due_at=timezone.now())
+        notify_apply(row.project.cluster_id)
+        return True
+
+
+def _is_own(seen: ObservedObject, row: Mapping[str, Any]) -> bool:
+    """Not of what a controller made below it, and no older than what was written last."""
+    place = (row["spec__kind"], row["project__namespace"], named_object(row["name"], row["pk"]))
+    return (seen.kind.partition(".")[0], seen.namespace, seen.name) == place and seen.generation >= row["generation"]
 
 
 def _evicted(target: Cluster, stays: QuerySet[Workload]) -> WorkloadSample | None:

@@ -107,7 +107,12 @@ def failure_of(workload: Workload) -> ApplyFailure | None:
 
 def object_name(workload: Workload) -> str:
     """`<name>-<first eight of the uuid>`: the same on every try, never another workload's."""
-    return f"{workload.name[:50].rstrip('-.')}-{workload.pk.hex[:8]}"
+    return named_object(workload.name, workload.pk)
+
+
+def named_object(name: str, key: UUID) -> str:
+    """`object_name` of a workload with this name and primary key."""
+    return f"{name[:50].rstrip('-.')}-{key.hex[:8]}"
 
 
 CHUNK = 1000  # ids in one query
