@@ -9,7 +9,9 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import POD, WORKLOAD_KINDS
+from clusters.ports.kinds import POD, WORKLOAD_KINDS, kind_of_workload
+from clusters.ports.pod_templates import WorkloadKind
+from clusters.ports.workload_kinds import KINDS
 from clusters.watch.models import ClusterEvent
 from clusters.watch.rules.sanitize import sanitize_all
 from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes
@@ -162,6 +164,17 @@ def test_kinds_that_every_cluster_has_a_controller_for_are_not_named(llm_team: P
     handed = Handed(llm_team, JOB)
     handed.sees(JOB)
     assert handed.check(LATE) == ""
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in KINDS if not each.core], ids=lambda kind: f"{kind.group} {kind.kind}"
+)
+def test_every_kind_that_needs_an_operator_is_named_where_none_answers(llm_team: Project, kind: WorkloadKind) -> None:
+    """Whatever manifest names it: a kind that is in none of these lists is refused before it reaches a cluster."""
+    handed = Handed(llm_team, kind_of_workload(kind))
+    handed.sees(handed.kind)
+    assert handed.check(LATE) == "NoController"
+    assert list(handed.cluster.silent_kinds) == [handed.kind.key]
 
 
 def test_nothing_is_concluded_of_a_cluster_that_nobody_observes(handed: Handed) -> None:
