@@ -1,6 +1,7 @@
 """Suspend, resume and delete through REST; who may; and what anonymous callers get."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -136,3 +137,29 @@ def test_an_unknown_route_is_a_json_404(robot: Robot) -> None:
 
 def test_another_method_is_a_json_405(robot: Robot) -> None:
     assert robot.send("PATCH", "v1/workloads").json()["code"] == 405
+
+
+def test_a_rehearsed_batch_says_what_each_would_lose_and_changes_nothing(robot: Robot, llm_team: Project) -> None:
+    hour_ago = timezone.now() - timedelta(hours=1)
+    runs = WorkloadFactory(
+        project=llm_team, name="runs", phase="Running", allocated_gpu_milli=8000, started_at=hour_ago, running_pods=1
+    )
+    ended = WorkloadFactory(project=llm_team, name="ended", phase="Completed")
+    body = {"ids": [str(runs.pk), str(ended.pk), str(uuid4())], "action": "suspend"}
+    answer = robot.send("POST", f"{BATCH}?dryRun=true", body).json()
+    first, second = sorted(answer["effects"], key=lambda each: str(each["name"]), reverse=True)
+    assert (first["name"], first["ends"], first["gpus"], first["projectName"]) == ("runs", True, 8.0, "llm-team")
+    assert 7.9 < first["gpuHoursLost"] < 8.1
+    assert first["message"] == "It has run on 8 GPUs for 1 h and declares no checkpoint."
+    assert (second["name"], second["ends"], second["gpuHoursLost"]) == ("ended", False, 0.0)
+    assert second["message"] == "It has ended already: nothing changes."
+    runs.refresh_from_db()
+    assert runs.desired_phase == "Running"
+    assert "effects" not in robot.send("POST", BATCH, {**body, "action": "resume"}).json()
+    assert "effects" not in robot.send("POST", BATCH, body).json()
+
+
+def test_a_rehearsed_deletion_names_what_is_foreign_nowhere(member: Robot, vision_team: Project) -> None:
+    foreign = WorkloadFactory(project=vision_team, name="foreign", phase="Running", allocated_gpu_milli=8000)
+    answer = member.send("POST", f"{BATCH}?dryRun=true", {"ids": [str(foreign.pk), "x"], "action": "delete"}).json()
+    assert (answer["effects"], [each["code"] for each in answer["failed"]]) == ([], [404, 404])

@@ -1,7 +1,7 @@
 """REST of workloads of every type: list, count, read, act on several, and follow one as events."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from django.db.models import QuerySet
@@ -51,6 +51,7 @@ from workloads.lifecycle.serializers.workloads import (
     BatchResult,
     WorkloadSchema,
     WorkloadsSchema,
+    ending_json,
     workload_json,
 )
 from workloads.lifecycle.services import actions
@@ -63,7 +64,7 @@ from workloads.state.selectors.timeline import (
     newest_entry,
     quietly,
 )
-from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads, workload_or_404
+from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads, workload_ids, workload_or_404
 
 COLUMNS: Final = {
     "type": Column("type__name", known=KnownRows(lambda _actor: WorkloadType.objects.all())),
@@ -190,6 +191,9 @@ ACTIONS: Final[dict[str, Callable[..., Workload]]] = {
 }
 
 
+ENDING: Final = {"suspend": "stop", "delete": "delete"}
+
+
 class BatchAction(Route):
     """One action on up to a hundred workloads of any type."""
 
@@ -204,17 +208,29 @@ class BatchAction(Route):
     def post(self, request: Request) -> Response:
         """Each on its own: refusals are listed beside it, unknown ids included. What is met already succeeds.
 
-        `retry` is beyond Run:ai: it hands workloads that failed to apply to their clusters again.
+        `retry` is beyond Run:ai: it hands workloads that failed to apply to their clusters again. So is `effects`: with
+        `dryRun`, what a suspension or deletion would cost each.
         """
         wanted = validated_body(Batch, request.data)
         actor, done, failed = actor_of(request), [], []
+        effects = _effects(request, wanted, actor)
         for workload_id in wanted["ids"]:
             refusal = _try(wanted["action"], workload_id, actor)
             if refusal is None:
                 done.append(workload_id)
             else:
                 failed.append({"id": workload_id, "code": refusal.status, "message": refusal.message})
-        return Response({"id": str(uuid.uuid4()), "succeeded": done, "failed": failed})
+        return Response({"id": str(uuid.uuid4()), "succeeded": done, "failed": failed, **effects})
+
+
+def _effects(request: Request, wanted: Mapping[str, Any], actor: Actor) -> dict[str, Any]:
+    """What each would lose, where a suspension or deletion is only rehearsed."""
+    verb = ENDING.get(wanted["action"])
+    if verb is None or not flag_in(request.query_params, "dryRun"):
+        return {}
+    ids = [str(each) for each in workload_ids(wanted["ids"])]
+    found = actions.chosen(rows=visible_workloads(actor), ids=ids, verb=verb) if ids else []
+    return {"effects": [ending_json(each) for each in actions.before_many(verb, found, actor)]}
 
 
 def _try(action: str, workload_id: str, actor: Actor) -> RungError | None:

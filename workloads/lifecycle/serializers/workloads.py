@@ -10,6 +10,7 @@ from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.pages.api_snippets import ApiRequest
 from scheduling.model.preemptibility import Preemptibility
 from workloads.forecast.serializers import gpus
+from workloads.lifecycle.services.actions import EndingWorkload
 from workloads.state.models import Phase, Workload
 from workloads.state.rules import WAITING
 from workloads.state.selectors.timeline import ran_seconds, waited_seconds
@@ -61,12 +62,41 @@ class BatchFailure(serializers.Serializer[Any]):
     message = serializers.CharField()
 
 
+class BatchEffect(serializers.Serializer[Any]):
+    """What a suspension or a deletion would cost one workload, as the page asks before it."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    projectName = serializers.CharField()
+    phase = serializers.CharField()
+    ends = serializers.BooleanField(help_text="false: it would be refused, or nothing would change.")
+    message = serializers.CharField(help_text="What it holds and when it saved last; or why nothing would change.")
+    gpus = serializers.FloatField(help_text="Devices that it holds now.")
+    gpuHoursLost = serializers.FloatField(help_text="Since its last declared checkpoint, or its start.")
+
+
 class BatchResult(serializers.Serializer[Any]):
     """What became of each."""
 
     id = serializers.UUIDField()
     succeeded = serializers.ListField(child=serializers.CharField())
     failed = BatchFailure(many=True)
+    effects = BatchEffect(many=True, required=False, help_text="With dryRun, for `suspend` and `delete`.")
+
+
+def ending_json(ending: EndingWorkload) -> dict[str, Any]:
+    """`BatchEffect`."""
+    workload = ending.workload
+    return {
+        "id": str(workload.pk),
+        "name": workload.name,
+        "projectName": workload.project.name,
+        "phase": workload.phase,
+        "ends": ending.ends,
+        "message": ending.said,
+        "gpus": gpus(workload.allocated_gpu_milli),
+        "gpuHoursLost": round(ending.lost_seconds / 3600, 3),
+    }
 
 
 _CHANNELS: Final = {"cli": "CLI", "ui": "Control-plane", "api": "Control-plane", "admin": "Control-plane"}

@@ -3,7 +3,7 @@
 What is met already succeeds and writes nothing: no second audit record, no second timeline entry.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -11,22 +11,26 @@ from typing import Any, Final
 
 from django.db.models import QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from portal.audit.services import audited_transaction, record
 from portal.kit.errors import BadRequest, Conflict, RungError, ValidationFailed
+from portal.kit.pages.formatting import duration_text, gpus_text
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors.permissions import require
 from workloads.dictionary.models import Priority
 from workloads.dictionary.rules.resolution import Level, Source
 from workloads.dictionary.selectors import current_dictionary
+from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.selectors.placement_validation import check_resumable
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle.selectors import priority_change_effect
 from workloads.policies.services import check_new_priority
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, STOPPABLE
-from workloads.state.selectors.workloads import failed_to_apply, require_manage
+from workloads.state.selectors.timeline import last_checkpoint_at, unsaved_gpu_seconds
+from workloads.state.selectors.workloads import failed_to_apply, may_manage, require_manage
 from workloads.state.services import audit_entity, audit_scope, lock, move, note, notify_apply
 
 RETRIED: Final = "Retried"
@@ -289,3 +293,59 @@ def _act(workload: Workload | None, verb: str, actor: Actor) -> RowResult:
     except RungError as refusal:
         return RowResult(workload.name, refusal.message, workload)
     return RowResult(workload.name, workload=workload, changed=workload.generation != before)
+
+
+@dataclass(frozen=True, slots=True)
+class EndingWorkload:
+    """One of several workloads that are to end. lost_seconds: GPU-seconds that it has not saved; ends: something of it
+    will.
+    """
+
+    workload: Workload
+    said: str
+    lost_seconds: float = 0
+    ends: bool = False
+
+    @property
+    def lost(self) -> str:
+        """The GPU time in words; empty where nothing is lost."""
+        return gpu_time_text(self.lost_seconds) if self.lost_seconds else ""
+
+
+def cost_of(workload: Workload) -> str:
+    """What it holds, for how long it has run, and when it saved last by what it declares."""
+    if not workload.allocated_gpu_milli or workload.started_at is None:
+        return _("It holds no GPU now.")
+    saved = last_checkpoint_at(workload)
+    passed = duration_text((timezone.now() - (saved or workload.started_at)).total_seconds())
+    held = {"gpus": gpus_text(workload.allocated_gpu_milli), "passed": passed}
+    if saved:
+        return _("It is running on %(gpus)s; by what it declares, its last checkpoint was %(passed)s ago.") % held
+    return _("It has run on %(gpus)s for %(passed)s and declares no checkpoint.") % held
+
+
+def before_many(verb: str, rows: Iterable[Workload], actor: Actor) -> list[EndingWorkload]:
+    """What a stop or a delete of each would do, what it would lose, and which will be refused or change nothing."""
+    return [_ending(verb, each, actor) for each in rows]
+
+
+def _ending(verb: str, workload: Workload, actor: Actor) -> EndingWorkload:
+    if why := _stays(verb, workload, actor):
+        return EndingWorkload(workload, why)
+    return EndingWorkload(workload, cost_of(workload), unsaved_gpu_seconds(workload), ends=True)
+
+
+def _stays(verb: str, workload: Workload, actor: Actor) -> str:
+    """Why nothing becomes of it; empty where it ends."""
+    if not may_manage(actor, workload):
+        return _("You may not change it: it will be refused.")
+    if workload.desired_phase == DesiredPhase.DELETED:
+        return _("It is being deleted already.")
+    if verb != "stop":
+        return ""
+    if workload.type.fixed:
+        return _("%(type)s workloads cannot be stopped: it will be refused.") % {"type": workload.type.title}
+    if workload.phase in ENDED:
+        return _("It has ended already: nothing changes.")
+    running = workload.desired_phase == DesiredPhase.RUNNING and workload.phase in STOPPABLE
+    return "" if running else _("It is stopped already: nothing changes.")
