@@ -15,7 +15,7 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, Quota, RuntimeLimit, TimeLimit
 from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, startable_rows_of
 from tenants.quotas.selectors.runtime_rules import allowances
-from tenants.quotas.serializers import MEGABYTE, use_json
+from tenants.quotas.serializers import MEGABYTE, QuotaWarningSchema, use_json
 from tenants.quotas.services.pool_quotas import entry_json
 from tenants.quotas.services.runtime_rules import RuleKey, rules_json
 from tenants.usage.selectors import DEPARTMENT, PROJECT, Usage
@@ -32,6 +32,7 @@ class EntrySchema(serializers.Serializer[Any]):
     memory = serializers.DictField(required=False, allow_null=True, help_text="Also `units`: Mib, MB or GB.")
     priority = serializers.CharField(required=False, allow_null=True, help_text="The rank, by its older name.")
     rank = serializers.CharField(required=False, allow_null=True)
+    warnings = QuotaWarningSchema(many=True, read_only=True, help_text="In answers to a change of quotas.")
 
 
 class OrgUnitChange(serializers.Serializer[Any]):
@@ -82,6 +83,7 @@ class OrgUnitSchema(serializers.Serializer[Any]):
     status = serializers.DictField()
     createdAt = serializers.DateTimeField()
     updatedAt = serializers.DateTimeField()
+    warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")
 
 
 class ProjectsSchema(ListSchema):

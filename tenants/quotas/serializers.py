@@ -1,10 +1,15 @@
 """Request and response bodies of quotas per node pool and of ranks."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rest_framework import serializers
 
+from clusters.inventory.models import NodePool
+from portal.kit.errors import Problem
 from scheduling.model.resources import Resources
+from tenants.quotas.services.pool_quotas import PoolWarnings
+from tenants.quotas.services.quotas import QuotaWarning
 from tenants.usage.selectors import Usage
 
 MEGABYTE: Final = 10**6
@@ -22,6 +27,47 @@ def use_json(usage: Usage) -> dict[str, Any]:
 def amounts_json(amounts: Resources) -> dict[str, float]:
     """Devices, millicores and megabytes."""
     return {"gpu": amounts.gpu / 1000, "cpu": amounts.cpu, "memory": amounts.memory / MEGABYTE}
+
+
+class QuotaWarningSchema(serializers.Serializer[Any]):
+    """What a change of a quota brings with it, as the console warns before it saves. Beyond Run:ai."""
+
+    code = serializers.CharField(
+        help_text="becomes_reclaimable, limit_below_use, over_physical, over_department_limit or sum_over_department."
+    )
+    message = serializers.CharField()
+    nodePool = serializers.DictField(help_text="`id` and `name`.")
+    pointer = serializers.CharField(help_text="Within the pool's entry, such as /gpu/deserved.")
+    numbers = serializers.DictField(child=serializers.CharField())
+    workloads = serializers.ListField(
+        child=serializers.DictField(), help_text="Those that others may reclaim from: `id`, `name` and `held`."
+    )
+
+
+def warnings_json(warnings: PoolWarnings) -> list[dict[str, Any]]:
+    """`QuotaWarningSchema` of every warning."""
+    return [_warning(pool, each) for pool, found in warnings.items() for each in found]
+
+
+def warned_entries(entries: Iterable[Mapping[str, Any]], warnings: PoolWarnings) -> list[dict[str, Any]]:
+    """Quota entries, each with the warnings of its pool."""
+    said = warnings_json(warnings)
+    return [
+        {**entry, "warnings": [each for each in said if each["nodePool"]["id"] == entry["nodePool"]["id"]]}
+        for entry in entries
+    ]
+
+
+def _warning(pool: NodePool, problem: Problem) -> dict[str, Any]:
+    work = problem.work if isinstance(problem, QuotaWarning) else ()
+    return {
+        "code": problem.code,
+        "message": str(problem.message),
+        "nodePool": {"id": str(pool.pk), "name": pool.name},
+        "pointer": problem.pointer,
+        "numbers": problem.numbers,
+        "workloads": [{"id": each.workload_id, "name": each.label, "held": amounts_json(each.held)} for each in work],
+    }
 
 
 class RankSchema(serializers.Serializer[Any]):

@@ -47,6 +47,7 @@ class EvictableWork:
 
     label: str
     held: Resources
+    workload_id: str = ""
 
 
 UsageByQueue = Mapping[tuple[int, str], Usage]

@@ -33,6 +33,7 @@ from tenants.organisation.serializers import (
     OrgUnitSchema,
     departments_json,
 )
+from tenants.quotas.serializers import warned_entries
 from tenants.quotas.services.pool_quotas import set_resources
 
 
@@ -69,8 +70,8 @@ class Departments(Route):
                 actor=actor,
                 description=body.get("description") or "",
             )
-            set_quotas_and_limits(made, body, actor)
-        return Response(departments_json([_department(actor, made.pk)])[0], status=201)
+            warnings = set_quotas_and_limits(made, body, actor)
+        return Response(departments_json([_department(actor, made.pk)])[0] | warnings, status=201)
 
 
 class DepartmentDetail(Route):
@@ -105,8 +106,8 @@ class DepartmentDetail(Route):
             organisation_services.update_department(
                 department=row, actor=actor, description=said, enforce_deserved=row.enforce_deserved
             )
-            set_quotas_and_limits(row, body, actor)
-        return Response(departments_json([_department(actor, unit_id)])[0])
+            warnings = set_quotas_and_limits(row, body, actor)
+        return Response(departments_json([_department(actor, unit_id)])[0] | warnings)
 
     @extend_schema(operation_id="delete_department", summary="Delete a department", responses={204: None, **WRITES})
     def delete(self, request: Request, unit_id: int) -> Response:
@@ -174,5 +175,5 @@ def _department(actor: Actor, key: int) -> Department:
 
 def _set(request: Request, unit_id: int, *, whole: bool) -> Response:
     actor = actor_of(request)
-    set_resources(owner=_department(actor, unit_id), entries=request.data or [], actor=actor, whole=whole)
-    return Response(departments_json([_department(actor, unit_id)])[0]["resources"])
+    found = set_resources(owner=_department(actor, unit_id), entries=request.data or [], actor=actor, whole=whole)
+    return Response(warned_entries(departments_json([_department(actor, unit_id)])[0]["resources"], found))

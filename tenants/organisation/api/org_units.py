@@ -22,6 +22,7 @@ from tenants.organisation.models import Department, Project
 from tenants.organisation.serializers import EntrySchema
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.rules import gpu_milli
+from tenants.quotas.serializers import warnings_json
 from tenants.quotas.services.pool_quotas import set_resources
 from tenants.quotas.services.runtime_rules import set_scheduling_rules
 from tenants.usage.selectors import DEPARTMENT, PROJECT
@@ -130,11 +131,14 @@ def cluster_of(key: UUID) -> Cluster:
     return found
 
 
-def set_quotas_and_limits(owner: Department | Project, body: Mapping[str, Any], actor: Actor) -> None:
-    """Quotas and time limits of a body."""
-    set_resources(owner=owner, entries=body["resources"], actor=actor, whole=True)
+def set_quotas_and_limits(
+    owner: Department | Project, body: Mapping[str, Any], actor: Actor
+) -> dict[str, list[dict[str, Any]]]:
+    """Quotas and time limits of a body; answers `warnings`."""
+    found = set_resources(owner=owner, entries=body["resources"], actor=actor, whole=True)
     if "schedulingRules" in body:
         set_scheduling_rules(owner=owner, rules=body["schedulingRules"], actor=actor)
+    return {"warnings": warnings_json(found)}
 
 
 def check_supported(body: Mapping[str, Any], *, pools: bool = True) -> None:

@@ -33,6 +33,7 @@ from tenants.organisation.api.org_units import (
 )
 from tenants.organisation.models import Department, Project
 from tenants.organisation.serializers import OrgUnitSchema, ProjectChange, ProjectCreate, ProjectsSchema, projects_json
+from tenants.quotas.serializers import warned_entries
 from tenants.quotas.services.pool_quotas import set_resources
 
 COLUMNS: Final[Columns] = {
@@ -79,8 +80,8 @@ class Projects(Route):
                 description=body.get("description") or "",
                 default_node_pools=body.get("defaultNodePools") or (),
             )
-            set_quotas_and_limits(made, body, actor)
-        return Response(projects_json([_project(actor, made.pk)])[0], status=201)
+            warnings = set_quotas_and_limits(made, body, actor)
+        return Response(projects_json([_project(actor, made.pk)])[0] | warnings, status=201)
 
 
 class ProjectDetail(Route):
@@ -116,8 +117,8 @@ class ProjectDetail(Route):
             organisation_services.update_project(
                 project=project, actor=actor, description=said, default_node_pools=pools
             )
-            set_quotas_and_limits(project, body, actor)
-        return Response(projects_json([_project(actor, unit_id)])[0])
+            warnings = set_quotas_and_limits(project, body, actor)
+        return Response(projects_json([_project(actor, unit_id)])[0] | warnings)
 
     @extend_schema(operation_id="delete_project", summary="Delete a project", responses={204: None, **WRITES})
     def delete(self, request: Request, unit_id: int) -> Response:
@@ -187,8 +188,8 @@ def _project(actor: Actor, key: int) -> Project:
 
 def _set(request: Request, unit_id: int, *, whole: bool) -> Response:
     actor = actor_of(request)
-    set_resources(owner=_project(actor, unit_id), entries=request.data or [], actor=actor, whole=whole)
-    return Response(projects_json([_project(actor, unit_id)])[0]["resources"])
+    found = set_resources(owner=_project(actor, unit_id), entries=request.data or [], actor=actor, whole=whole)
+    return Response(warned_entries(projects_json([_project(actor, unit_id)])[0]["resources"], found))
 
 
 def _parent(actor: Actor, body: Mapping[str, Any]) -> Department:

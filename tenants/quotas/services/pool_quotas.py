@@ -29,6 +29,8 @@ UNITS: Final = {"Mib": 2**20, "MB": 10**6, "GB": 10**9}
 WAYS: Final = {"deserved", "limit", "overQuotaWeight"}
 RANKS: Final = {rank.value: "".join(word.capitalize() for word in rank.value.split("-")) for rank in Rank}
 """Rung's names and Run:ai's spelling of them."""
+PoolWarnings = Mapping[NodePool, Sequence[Problem]]
+"""What a change of quotas brings with it, by node pool; the pointers are those of the pool's entry."""
 
 
 def entry_json(quota: Quota, pool: NodePool) -> dict[str, Any]:
@@ -157,7 +159,7 @@ def _entry_shape_problems(at: str, entry: object) -> Iterator[Problem]:
     pool = entry.get("nodePool")
     if not isinstance(pool, dict) or not isinstance(pool.get("id"), str):
         yield Problem(f"{at}/nodePool/id", "required", _("Name the node pool by its id."))
-    known = {"nodePool", "priority", "rank", *DIMENSIONS}
+    known = {"nodePool", "priority", "rank", "warnings", *DIMENSIONS}  # what an answer says may be sent back
     for name in entry.keys() - known:
         yield Problem(f"{at}/{name[:100]}", "unknown_field", _("No such field here."), allowed=tuple(sorted(known)))
     for name in DIMENSIONS:
@@ -169,27 +171,32 @@ def _entry_shape_problems(at: str, entry: object) -> Iterator[Problem]:
 
 
 @transaction.atomic
-def set_resources(*, owner: Department | Project, entries: object, actor: Actor, whole: bool, reason: str = "") -> None:
+def set_resources(
+    *, owner: Department | Project, entries: object, actor: Actor, whole: bool, reason: str = ""
+) -> PoolWarnings:
     """Set the quota of every pool that is named. `whole`: others lose theirs; otherwise absent keys keep their value.
 
-    Refused or Conflict as the single quota is, with the pointer of the entry.
+    Answers what the console would warn of. Refused or Conflict as the single quota is, with the pointer of the entry.
     """
     _permit(owner, actor)
     raise_problems(shape_problems(entries))
     named: Sequence[Mapping[str, Any]] = entries if isinstance(entries, list) else []
     rows = _rows(owner)
     seen: set[int] = set()
+    warnings: dict[NodePool, tuple[Problem, ...]] = {}
     for number, entry in enumerate(named):
         at = f"/resources/{number}"
         pool = _pool(owner.cluster, entry["nodePool"]["id"], f"{at}/nodePool/id", seen)
         row = rows.get(pool.pk)
         before = QuotaValues.of(row) if row is not None and not whole else None
         with _within(at):
-            _set(owner, pool, parse_entry(entry, pointer="", before=before), actor=actor, reason=reason)
+            values = parse_entry(entry, pointer="", before=before)
+            warnings[pool] = _set(owner, pool, values, actor=actor, reason=reason)
     if whole:
         for pool_id, row in rows.items():
             if pool_id not in seen:
-                reset_quota(quota=row, actor=actor, reason=reason)
+                warnings[row.node_pool] = reset_quota(quota=row, actor=actor, reason=reason)
+    return warnings
 
 
 def _permit(owner: Department | Project, actor: Actor) -> None:
@@ -219,11 +226,13 @@ def _pool(cluster: Cluster, said: str, pointer: str, seen: set[int]) -> NodePool
     return found
 
 
-def _set(owner: Department | Project, pool: NodePool, values: QuotaValues, *, actor: Actor, reason: str) -> None:
+def _set(
+    owner: Department | Project, pool: NodePool, values: QuotaValues, *, actor: Actor, reason: str
+) -> tuple[Problem, ...]:
+    how: dict[str, Any] = {"node_pool": pool, "values": values, "actor": actor, "reason": reason}
     if isinstance(owner, Project):
-        set_project_quota(project=owner, node_pool=pool, values=values, actor=actor, reason=reason)
-    else:
-        set_department_quota(department=owner, node_pool=pool, values=values, actor=actor, reason=reason)
+        return set_project_quota(project=owner, **how).warnings
+    return set_department_quota(department=owner, **how).warnings
 
 
 @contextmanager

@@ -37,6 +37,13 @@ from tenants.usage.selectors import EvictableWork, Usage, preemptible_work, prio
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaWarning(Problem):
+    """What a change brings with it, with the workloads that it concerns."""
+
+    work: tuple[EvictableWork, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaChange:
     """A quota that was accepted, with what its author should know about it."""
 
@@ -308,7 +315,7 @@ def _taken(work: Sequence[EvictableWork], dimension: str, was: int, over: int) -
 
 def _problem(
     node_pool: NodePool, dimension: str, *, over: int, deserved: int, work: Sequence[EvictableWork]
-) -> Problem:
+) -> QuotaWarning:
     numbers = {"over": amount_text(dimension, over), "deserved": amount_text(dimension, deserved)}
     named = ", ".join(
         f"{each.label} ({amount_text(dimension, getattr(each.held, dimension))})" for each in work[:NAMED]
@@ -319,7 +326,8 @@ def _problem(
         "In %(pool)s %(over)s of what is in use would be above the deserved %(deserved)s: others may take it back."
     )
     message = text % {**numbers, "pool": node_pool.name} + whom
-    return Problem(f"/{dimension}/deserved", "becomes_reclaimable", message, numbers=numbers)
+    pointer = f"/{dimension}/deserved"
+    return QuotaWarning(pointer, "becomes_reclaimable", message, numbers=numbers, work=tuple(work))
 
 
 def bump_generation(owner: Department | Project) -> None:

@@ -78,6 +78,7 @@ def preemptible_work(project_ids: Collection[int], pool: str) -> list[EvictableW
         EvictableWork(
             f"{row.project.name}/{row.name}, {row.priority.name} {row.priority_value}",
             Resources(row.gpu_milli, row.cpu_milli, row.memory_bytes),
+            str(row.pk),
         )
         for row in rows.order_by("priority_value", "-started_at")
     ]
