@@ -39,13 +39,10 @@ class LimiterBucket(models.Model):
 
 
 class SettingsVersion(models.Model):
-    """One row; triggers give it a new random version with every change of settings, for `portal.kit.db.read_cache`."""
-
-    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
-    version = models.UUIDField()
+    """A row for each change of settings, inserted by triggers; see `portal.kit.db.read_cache`."""
 
     def __str__(self) -> str:
-        return str(self.version)
+        return str(self.pk)
 
 
 class StoredResponse(models.Model):

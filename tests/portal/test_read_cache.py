@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import Group
 from django.db import connection, models, transaction
+from django.db.models import Count, Max
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
+from portal.kit.db import read_cache
 from portal.kit.db.read_cache import cached_read, cached_reads
 from portal.kit.models import SettingsVersion
 from tenants.access.models import AccessKey, Membership, ServiceAccount, User
@@ -38,7 +41,7 @@ def read_in_a_request(key: str = "key") -> int:
 
 
 def version() -> object:
-    return SettingsVersion.objects.get().version
+    return tuple(SettingsVersion.objects.aggregate(Max("pk"), Count("pk")).values())
 
 
 def watched() -> Iterator[tuple[type[models.Model], str]]:
@@ -106,6 +109,28 @@ def test_a_value_is_read_once_per_version() -> None:
     Membership.objects.all().delete()
     assert read_in_a_request() not in {first, second}
     assert read("key") != read("key")
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("everything")
+def test_changes_wait_for_no_other_change_and_count_when_they_commit(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as other:
+        other.execute("UPDATE clusters_cluster SET served_kinds = '[]'")
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '5s'")
+            DepartmentQuota.objects.update(gpu_deserved=1000)
+        first = read_in_a_request()
+        assert read_in_a_request() == first
+    assert read_in_a_request() != first
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("everything")
+def test_what_was_read_before_old_changes_are_forgotten_is_read_again() -> None:
+    first = read_in_a_request()
+    read_cache.forget_old()
+    assert SettingsVersion.objects.count() == 1
+    assert read_in_a_request() != first
 
 
 @pytest.mark.django_db

@@ -2,8 +2,9 @@
 
 Within `cached_reads` a `cached_read` function queries once for the same arguments. On PostgreSQL its answer is used by
 later requests of the process, too, for as long as the version of the settings is the same: triggers on the tables that
-apps name as `cached` give it a new random value in the transaction of each change, whichever program makes it. A
-random version never returns, so that what was read in a transaction that was rolled back is never used again.
+apps name as `cached` insert a row in the transaction of each change, whichever program makes it. The version is the
+number of these rows and the highest id. Inserts wait for no other transaction. An id never returns, so that what was
+read in a transaction that was rolled back is never used again.
 Cached rows are shared between requests: they are not to be changed.
 """
 
@@ -27,16 +28,14 @@ _of_version: tuple[object, Reads] = (None, {})
 
 
 def current_reads() -> Reads:
-    """What was read under the version of now; nothing where the database has no version."""
+    """What was read under the version of now; nothing where the database has no triggers."""
     global _of_version  # noqa: PLW0603  # one assignment of a pair, which threads see whole
     if connection.vendor != "postgresql":
         return {}
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT version FROM {_TABLE}")  # noqa: S608  # the table's own name
+        cursor.execute(f"SELECT max(id), count(*) FROM {_TABLE}")  # noqa: S608  # the table's own name
         version = cursor.fetchone()
     known, reads = _of_version
-    if version is None:
-        return {}
     if version != known or len(reads) > LARGEST:
         reads = {}
         _of_version = version, reads
@@ -74,9 +73,13 @@ def cached_read(function: Function) -> Function:
 
 _DRAW: Final = f"""
 CREATE OR REPLACE FUNCTION rung_settings_changed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-INSERT INTO {_TABLE} (id, version) VALUES (1, gen_random_uuid())
-ON CONFLICT (id) DO UPDATE SET version = excluded.version; RETURN NULL; END $$
-"""  # noqa: S608  # the table's own name
+INSERT INTO {_TABLE} DEFAULT VALUES; RETURN NULL; END $$
+"""
+
+
+def forget_old() -> None:
+    """Delete the rows of all changes so far. A new row makes the version one that never was."""
+    SettingsVersion.objects.filter(pk__lt=SettingsVersion.objects.create().pk).delete()
 
 
 def install_triggers(sender: AppConfig, using: str, **_kwargs: Any) -> None:

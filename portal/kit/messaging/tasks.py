@@ -9,7 +9,7 @@ from celery import shared_task
 from django.core.management import call_command
 
 from portal.kit.api import idempotency
-from portal.kit.db import periodic_lock
+from portal.kit.db import periodic_lock, read_cache
 from portal.kit.messaging import heartbeats
 from portal.kit.security import rate_limit
 
@@ -33,9 +33,10 @@ def canary(queue: str) -> None:
 
 @shared_task(name="core.maintenance")
 def maintenance() -> None:
-    """Drop claims, limiter windows, kept answers and sessions that are over."""
+    """Drop claims, limiter windows, kept answers, versions of settings and sessions that are over."""
     if periodic_lock.claim_period("core.maintenance", every=3600):
         periodic_lock.forget_old()
         rate_limit.forget_old()
         idempotency.forget_old()
+        read_cache.forget_old()
         call_command("clearsessions")

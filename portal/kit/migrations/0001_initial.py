@@ -26,8 +26,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="SettingsVersion",
             fields=[
-                ("id", models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
-                ("version", models.UUIDField()),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
             ],
         ),
         migrations.CreateModel(
