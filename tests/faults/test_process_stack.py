@@ -129,6 +129,8 @@ def test_readiness_and_metrics_answer_within_a_second_without_a_database(plant: 
         metrics = [stack.metrics() for _ in range(5)]
     finally:
         stack.postgres.start()
+    eventually(lambda: stack.readiness()[0] == 200, seconds=LONG)
+    assert stack.token(plant.made)
     assert {status for status, _, _ in seen} == {503}
     assert {status for status, _ in metrics} == {200}
     assert statistics.median([seconds for _, _, seconds in seen]) < 1
