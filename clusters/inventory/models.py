@@ -66,6 +66,9 @@ class Cluster(models.Model):
         default=PodSecurity.RESTRICTED,
         help_text="Pod Security level of project namespaces; baseline lets images start as root.",
     )
+    defer_preemptors = models.BooleanField(
+        default=False, help_text="Rung defers who would evict a run inside its minimum runtime."
+    )
     served_kinds = models.JSONField(
         default=list, blank=True, help_text="Kinds of workload it serves, as seen last; empty: nobody looked yet."
     )

@@ -87,6 +87,13 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "defer_preemptors",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Rung defers who would evict a run inside its minimum runtime.",
+                    ),
+                ),
+                (
                     "served_kinds",
                     models.JSONField(
                         blank=True,

@@ -292,10 +292,13 @@ class SchedulerFlavour(Protocol):
 
 
 HELD_BY_RUNG: Final = (
-    "so Rung holds back what would evict a run before its time: as the model foresees it, at most until that time is "
-    "over, and only what its cluster does not have yet. What waits there already, and pods of others, may evict it."
+    "so Rung holds back what would evict a run before its time, if the cluster's option Defer preemptors is on: as the "
+    "model foresees it, at most until that time is over, and only what its cluster does not have yet. What waits there "
+    "already, and pods of others, may evict it."
 )
 """The end of a sentence about a scheduler that evicts whoever is weaker, however young."""
+NOT_HELD: Final = "and the cluster's option Defer preemptors is off."
+"""The end of that sentence on a cluster with the option off."""
 
 
 MIN_RUNTIME: Final = "min_runtime"

@@ -32,8 +32,8 @@ class ReadOnly(admin.ModelAdmin):
 class ClusterAdmin(ReadOnly):
     """How clusters stand; the pages of the portal say more."""
 
-    list_display = ["name", "flavour", "backend", "state", "version", "synced_at", "observed_at"]
-    list_filter = ["flavour", "backend", "state"]
+    list_display = ["name", "flavour", "backend", "state", "defer_preemptors", "version", "synced_at", "observed_at"]
+    list_filter = ["flavour", "backend", "state", "defer_preemptors"]
     search_fields = ["name"]
 
 

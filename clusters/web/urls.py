@@ -4,6 +4,7 @@ from django.urls import path
 
 from clusters.web.api.actions import (
     Adoptions,
+    ClusterDeferral,
     ClusterPodSecurity,
     ConnectionTest,
     Differences,
@@ -22,6 +23,7 @@ from clusters.web.views.clusters import (
     change_node_pool,
     cluster_detail,
     cluster_list,
+    defer_preemptors,
     node_pools,
     pod_security,
     reconcile_now,
@@ -47,6 +49,7 @@ urlpatterns = [
     path("clusters/", cluster_list, name="list"),
     path("clusters/<slug:name>/", cluster_detail, name="detail"),
     path("clusters/<slug:name>/pod-security/", pod_security, name="pod-security"),
+    path("clusters/<slug:name>/defer-preemptors/", defer_preemptors, name="defer-preemptors"),
     path("clusters/<slug:name>/reconcile/", reconcile_now, name="reconcile"),
     path("clusters/<slug:name>/dry-run/", start_dry_run, name="dry-run"),
     path("clusters/<slug:name>/difference/", show_difference, name="difference"),
@@ -73,6 +76,7 @@ api_patterns = [
     path("v1/clusters/<uuid:cluster_id>/differences/repair", Repairs.as_view()),
     path("v1/clusters/<uuid:cluster_id>/differences/adopt", Adoptions.as_view()),
     path("v1/clusters/<uuid:cluster_id>/pod-security", ClusterPodSecurity.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/defer-preemptors", ClusterDeferral.as_view()),
     path("v1/clusters/<uuid:cluster_id>/pause", Pause.as_view()),
     path("v1/clusters/<uuid:cluster_id>/unpause", Unpause.as_view()),
     path("v1/clusters/<uuid:cluster_id>/connection-test", ConnectionTest.as_view()),

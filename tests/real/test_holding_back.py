@@ -2,6 +2,7 @@
 
 import pytest
 
+from clusters.inventory.services.inventory import set_defer_preemptors
 from clusters.ports.kinds import NODE
 from portal.kit.security.actors import SYSTEM
 from tenants.quotas.services.runtime_rules import remove_min_runtime, set_min_runtime
@@ -17,6 +18,7 @@ HELD = ("Pending", "HeldBack")
 def test_young_work_keeps_its_place_until_the_rule_is_lifted(product: Product) -> None:
     """The stronger one is not in the cluster meanwhile, or suspended there."""
     project = product.project("team", deserved=64)
+    set_defer_preemptors(cluster=product.cluster, enabled=True, actor=SYSTEM)
     rule = set_min_runtime(owner=project, minutes=30, actor=SYSTEM)
     product.reconcile()
     nodes = {node["metadata"]["name"] for node in product.admin.list(NODE)}

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from clusters.connection.services.registration import try_stored
 from clusters.inventory.models import Cluster, NodePool
-from clusters.inventory.services.inventory import update_node_pool
+from clusters.inventory.services.inventory import set_defer_preemptors, update_node_pool
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
 from clusters.ports.kinds import KUEUE_COHORT, KUEUE_FLAVOR, KUEUE_QUEUE, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, ref_of
 from clusters.sync.models import Drift, DriftKind
@@ -149,6 +149,7 @@ def test_a_higher_priority_evicts_in_its_queue_and_the_lower_one_waits_with_the_
 
 def test_who_would_evict_young_work_in_its_queue_is_held_back_until_the_rule_is_lifted(product: Product) -> None:
     one, two = two_projects(product)
+    set_defer_preemptors(cluster=product.cluster, enabled=True, actor=SYSTEM)
     rule = set_min_runtime(owner=one, minutes=30, actor=SYSTEM)
     with streaming(product.cluster, product.gateway) as watching:
         train = running(product, watching, one, a_job("train"), priority="low")

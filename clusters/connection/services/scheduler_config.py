@@ -15,7 +15,7 @@ from clusters.flavours.kai.flavour import value_of
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.errors import ClusterError, NotServed, TransientClusterError
-from clusters.ports.flavour import Facts, Guarantee, SchedulerFlavour
+from clusters.ports.flavour import HELD_BY_RUNG, NOT_HELD, Facts, Guarantee, SchedulerFlavour
 from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
 from clusters.ports.kinds import kind_of_workload
 from clusters.ports.workload_kinds import KINDS
@@ -163,10 +163,18 @@ def configuration_warnings(flavour: SchedulerFlavour, facts: Facts) -> tuple[str
     return () if by is None else by.warnings_of(facts)
 
 
-def guarantees_under(flavour: SchedulerFlavour, facts: Facts) -> Sequence[Guarantee]:
-    """What a scheduler keeps of Rung's promises where it is configured so."""
+def guarantees_under(flavour: SchedulerFlavour, facts: Facts, *, deferring: bool) -> Sequence[Guarantee]:
+    """What a scheduler keeps of Rung's promises where it is configured so, and Rung defers preemptors or not."""
     by = flavour.traits.configuration
-    return flavour.semantics() if by is None else by.promises_of(facts)
+    found = flavour.semantics() if by is None else by.promises_of(facts)
+    if deferring:
+        return found
+    return [
+        replace(each, enforced="no", explanation=each.explanation.replace(HELD_BY_RUNG, NOT_HELD))
+        if HELD_BY_RUNG in each.explanation
+        else each
+        for each in found
+    ]
 
 
 def refresh_scheduler_config(cluster: Cluster, gateway: ObjectReader) -> None:
@@ -224,7 +232,8 @@ def domain_warnings(cluster: Cluster) -> tuple[str, ...]:
 
 def guarantees_on(cluster: Cluster) -> Sequence[Guarantee]:
     """What its scheduler keeps of Rung's promises, as it is configured there."""
-    return guarantees_with_shards(cluster, guarantees_under(flavour_for(cluster.flavour), cluster.configured))
+    flavour, deferring = flavour_for(cluster.flavour), cluster.defer_preemptors
+    return guarantees_with_shards(cluster, guarantees_under(flavour, cluster.configured, deferring=deferring))
 
 
 def guarantee_on(cluster: Cluster, code: str) -> Guarantee:

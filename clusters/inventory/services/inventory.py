@@ -280,6 +280,14 @@ def set_pod_security(*, cluster: Cluster, level: str, actor: Actor) -> None:
     record(actor, "cluster.pod_security", cluster, detail={"before": before, "after": level})
 
 
+@transaction.atomic
+def set_defer_preemptors(*, cluster: Cluster, enabled: bool, actor: Actor) -> None:
+    """Whether Rung defers who would evict a run inside its minimum runtime. What is deferred goes at its next look."""
+    if Cluster.objects.filter(pk=cluster.pk).exclude(defer_preemptors=enabled).update(defer_preemptors=enabled):
+        cluster.defer_preemptors = enabled
+        record(actor, "cluster.defer_preemptors", cluster, detail={"before": not enabled, "after": enabled})
+
+
 def forget_versions(cluster: Cluster) -> None:
     """Another cluster stands behind the address: the versions of the old one mean nothing there, so all is listed."""
     ObserverLease.objects.filter(cluster=cluster).update(versions={})

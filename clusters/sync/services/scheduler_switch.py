@@ -130,7 +130,12 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
         kinds=tuple(_by_kind(changes, retired)),
         unchanged=len(wanted) - sum(not isinstance(change, Delete) for change in changes),
         conflicts=tuple(change.reason for change in changes if isinstance(change, NameConflict))[:20],
-        promises=tuple(_guarantee_changes(guarantees_on(cluster), guarantees_under(after, missing.configured))),
+        promises=tuple(
+            _guarantee_changes(
+                guarantees_on(cluster),
+                guarantees_under(after, missing.configured, deferring=cluster.defer_preemptors),
+            )
+        ),
         work=work,
         hindrances=missing,
         uncompared=tuple(kind.key for kind in after.kinds() if kind.key in missing.unreadable),

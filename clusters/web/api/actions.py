@@ -15,13 +15,20 @@ from rest_framework.response import Response
 from clusters.connection.services.connection_test import ConnectionReport
 from clusters.connection.services.registration import try_stored
 from clusters.inventory.models import Cluster
-from clusters.inventory.services.inventory import pause, request_reconcile, set_pod_security, unpause
+from clusters.inventory.services.inventory import (
+    pause,
+    request_reconcile,
+    set_defer_preemptors,
+    set_pod_security,
+    unpause,
+)
 from clusters.sync.models import Drift, SyncRun
 from clusters.sync.services.drift import adopt, repair, request_dry_run
 from clusters.web.api.clusters import ADMIN, cluster_by_id, managed_cluster
 from clusters.web.selectors import difference, drifts_of, runs_of
 from clusters.web.serializers.actions import (
     ConnectionTestSchema,
+    DeferralChange,
     DifferencesSchema,
     NamedObject,
     NamedObjectWithUid,
@@ -157,6 +164,25 @@ class ClusterPodSecurity(Route):
         cluster = managed_cluster(request, cluster_id)
         body = validated_body(PodSecurityChange, request.data)
         set_pod_security(cluster=cluster, level=body["podSecurity"], actor=actor_of(request))
+        return Response(status=204)
+
+
+class ClusterDeferral(Route):
+    """Whether Rung keeps minimum runtimes where the scheduler does not."""
+
+    access = {"PUT": ADMIN}
+
+    @extend_schema(
+        operation_id="set_defer_preemptors",
+        summary="Defer who would evict a run inside its minimum runtime, or not",
+        request=DeferralChange,
+        responses={204: None, **ANSWERED},
+    )
+    def put(self, request: Request, cluster_id: UUID) -> Response:
+        """It matters where the scheduler evicts such runs itself; forecasts go by it at once."""
+        cluster = managed_cluster(request, cluster_id)
+        enabled = validated_body(DeferralChange, request.data)["deferPreemptors"]
+        set_defer_preemptors(cluster=cluster, enabled=enabled, actor=actor_of(request))
         return Response(status=204)
 
 

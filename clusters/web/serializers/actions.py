@@ -160,6 +160,12 @@ class PodSecurityChange(serializers.Serializer[Any]):
     podSecurity = serializers.CharField(max_length=40)
 
 
+class DeferralChange(serializers.Serializer[Any]):
+    """Whether Rung defers who would evict a run inside its minimum runtime."""
+
+    deferPreemptors = serializers.BooleanField()
+
+
 class PauseChange(serializers.Serializer[Any]):
     """Why."""
 

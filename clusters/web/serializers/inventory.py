@@ -28,7 +28,7 @@ class StatusSchema(serializers.Serializer[Any]):
 
 
 class ClusterSchema(serializers.Serializer[Any]):
-    """A cluster. Beyond Run:ai: its scheduler (`flavour`), and whether it is simulated."""
+    """A cluster. Beyond Run:ai: its scheduler (`flavour`), whether it is simulated, and an option."""
 
     uuid = serializers.UUIDField()
     tenantId = serializers.IntegerField()
@@ -38,6 +38,7 @@ class ClusterSchema(serializers.Serializer[Any]):
     deleteRequestedAt = serializers.DateTimeField(allow_null=True, required=False)
     flavour = serializers.CharField()
     simulated = serializers.BooleanField()
+    deferPreemptors = serializers.BooleanField()
     status = StatusSchema(required=False)
 
 
@@ -164,7 +165,7 @@ LACKS_RIGHTS: Final = "Its account lacks rights"
 
 
 def clusters_json(clusters: Iterable[Cluster], *, full: bool) -> list[dict[str, Any]]:
-    """DisplayedCluster, with two keys of Rung's own: its scheduler, and whether it is simulated. Two queries."""
+    """DisplayedCluster, with keys of Rung's own: its scheduler, whether it is simulated, an option. Two queries."""
     chosen = list(clusters)
     removals = _removals(chosen)
     return [_cluster(each, removals.get(each.pk), full=full) for each in chosen]
@@ -189,6 +190,7 @@ def _cluster(cluster: Cluster, removal: datetime | None, *, full: bool) -> dict[
         "deleteRequestedAt": rfc3339(removal) if leaves else None,
         "flavour": cluster.flavour,
         "simulated": cluster.is_simulated,
+        "deferPreemptors": cluster.defer_preemptors,
         **({"status": _status(cluster)} if full else {}),
     }
 

@@ -18,6 +18,7 @@ from clusters.inventory.services.inventory import (
     create_node_pool,
     delete_node_pool,
     request_reconcile,
+    set_defer_preemptors,
     set_pod_security,
     update_node_pool,
 )
@@ -120,6 +121,22 @@ def pod_security(request: HttpRequest, name: str) -> HttpResponse:
         return copied
     set_pod_security(cluster=cluster, level=level, actor=actor)
     messages.success(request, _("Project namespaces of %(name)s are brought to this level.") % {"name": cluster.name})
+    return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=promises")
+
+
+@login_required
+@require_POST
+def defer_preemptors(request: HttpRequest, name: str) -> HttpResponse:
+    """Let Rung defer who would evict a run inside its minimum runtime, or not."""
+    actor = actor_of(request)
+    require(actor, Permission.MANAGE_CLUSTERS)
+    cluster, enabled = get_object_or_404(Cluster, name=name), request.POST.get("enabled", "") == "on"
+    if copied := action_snippet(
+        request, cluster_action_request(cluster, "defer-preemptors", {"deferPreemptors": enabled}, verb="PUT")
+    ):
+        return copied
+    set_defer_preemptors(cluster=cluster, enabled=enabled, actor=actor)
+    messages.success(request, _("Saved. Forecasts and workers go by it from now on."))
     return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=promises")
 
 

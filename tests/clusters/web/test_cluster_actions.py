@@ -94,6 +94,14 @@ def test_pod_security_is_one_of_two_words(robot: Robot, cluster: Cluster) -> Non
     assert cluster.pod_security == "baseline"
 
 
+def test_deferring_preemptors_is_switched_once_and_shown(robot: Robot, cluster: Cluster) -> None:
+    for _ in range(2):
+        assert robot.send("PUT", path(cluster, "defer-preemptors"), {"deferPreemptors": True}).status_code == 204
+    assert robot.get(f"v1/clusters/{cluster.pk}").json()["deferPreemptors"] is True
+    assert AuditRecord.objects.filter(action="cluster.defer_preemptors").count() == 1
+    assert robot.send("PUT", path(cluster, "defer-preemptors"), {}).status_code in {400, 422}
+
+
 def test_a_rehearsed_act_changes_nothing(robot: Robot, cluster: Cluster) -> None:
     records = AuditRecord.objects.count()
     for what in ("syncs", "pause"):

@@ -175,6 +175,22 @@ def test_an_admin_chooses_the_pod_security_of_a_cluster(
     assert "Images may start as root" in words(client_of(alice), "/clusters/lab/?tab=promises")
 
 
+def test_an_admin_lets_rung_defer_preemptors_on_a_cluster(
+    client_of: Clients, admin: User, alice: User, cluster: Cluster
+) -> None:
+    Cluster.objects.update(flavour="kube")
+    where, promises = "/clusters/lab/defer-preemptors/", "/clusters/lab/?tab=promises"
+    assert client_of(alice).post(where, {"enabled": "on"}).status_code == 403
+    assert "option Defer preemptors is off." in words(client_of(alice), promises)
+    assert client_of(admin).post(where, {"enabled": "on"})["Location"] == promises
+    assert Cluster.objects.get().defer_preemptors
+    record = AuditRecord.objects.get(action="cluster.defer_preemptors")
+    assert record.detail == {"before": False, "after": True}
+    assert "so Rung holds back what would evict a run before its time" in words(client_of(alice), promises)
+    client_of(admin).post(where, {"enabled": ""})
+    assert not Cluster.objects.get().defer_preemptors
+
+
 def test_what_each_scheduler_does_not_enforce_is_told_where_one_is_chosen(client_of: Clients, admin: User) -> None:
     text = words(client_of(admin), "/connect-cluster/")
     assert "What kube-scheduler does not enforce" in text

@@ -131,13 +131,23 @@ def test_the_console_sets_one_and_keeps_its_history(
 
 
 @pytest.mark.parametrize(
-    ("flavour", "kept"),
-    [("kai", "Kept under KAI Scheduler: partly."), ("kube", "Kept under kube-scheduler: partly.")],
+    ("flavour", "deferring", "kept"),
+    [
+        pytest.param("kai", False, "Kept under KAI Scheduler: partly.", id="kai"),
+        pytest.param("kube", True, "Kept under kube-scheduler: partly.", id="kube"),
+        pytest.param("kube", False, "Kept under kube-scheduler: no.", id="kube without the option"),
+    ],
 )
 def test_the_project_page_says_it_and_whether_it_is_kept(
-    client_of: Callable[[User], Client], alice: User, research: Department, llm_team: Project, flavour: str, kept: str
+    client_of: Callable[[User], Client],
+    alice: User,
+    research: Department,
+    llm_team: Project,
+    flavour: str,
+    deferring: bool,
+    kept: str,
 ) -> None:
-    Cluster.objects.update(flavour=flavour)
+    Cluster.objects.update(flavour=flavour, defer_preemptors=deferring)
     guarantee(research, 60)
     guarantee(llm_team, 30)
     text = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())
@@ -168,7 +178,7 @@ def test_on_volcano_its_configuration_says_whether_it_is_kept_and_there_is_one_t
     kept: str,
 ) -> None:
     text = f'actions: "{actions}"\ntiers: [{{plugins: [{plugins}]}}]\n' if actions else ""
-    Cluster.objects.update(flavour="volcano", configured=facts_of({"data": {KEY: text}}))
+    Cluster.objects.update(flavour="volcano", configured=facts_of({"data": {KEY: text}}), defer_preemptors=True)
     guarantee(research, 60)
     guarantee(llm_team, 30)
     page = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())

@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
+from clusters.inventory.services.inventory import set_defer_preemptors
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Limit
 from tenants.organisation.models import Department, Project
@@ -56,6 +57,7 @@ class World:
 
     def __init__(self, flavour: str, *, lab: Lab | None = None) -> None:
         self.lab = lab or Lab(flavour)
+        self.defer(enabled=True)
         if flavour == "volcano":
             configure(self.lab, WITHOUT_CDP)
         self.team = self.lab.project(
@@ -64,6 +66,10 @@ class World:
         self.strangers = strangers(self.lab.department)
         set_min_runtime(owner=self.team, minutes=30, actor=SYSTEM)
         self.young = self.runs("young")
+
+    def defer(self, *, enabled: bool) -> None:
+        """The cluster's option."""
+        set_defer_preemptors(cluster=self.lab.cluster, enabled=enabled, actor=SYSTEM)
 
     def runs(self, name: str, **asked: str) -> Workload:
         workload = self.lab.submit(self.team, name, gpus=8, **asked)
@@ -134,6 +140,25 @@ def test_it_waits_as_foretold_and_evicts_once_the_time_is_over(world: World) -> 
     assert ask(world.team).verdict in {Verdict.EVICTS, Verdict.RECLAIMS}
     world.turns()
     assert fresh(world.young).preempted_count == 1
+    assert fresh(strong).phase == Phase.RUNNING
+
+
+def test_without_the_option_nobody_is_held_and_nothing_is_promised(world: World) -> None:
+    world.defer(enabled=False)
+    foretold = ask(world.team)
+    assert foretold.verdict in {Verdict.EVICTS, Verdict.RECLAIMS}
+    [said] = ask(world.team, priority="low").assurances
+    assert said == "The min guaranteed runtime of project llm-team is not kept on lab."
+    assert protection_of(fresh(world.young)) is None
+    world.strong()
+    assert fresh(world.young).preempted_count == 1
+
+
+def test_switched_off_it_lets_go_who_is_held(kube: World) -> None:
+    strong = kube.strong()
+    assert state(strong) == HELD
+    kube.defer(enabled=False)
+    kube.turns()
     assert fresh(strong).phase == Phase.RUNNING
 
 

@@ -68,10 +68,20 @@ class Deferral:
         return {"until": f"{self.until:%Y-%m-%dT%H:%M:%SZ}", "workloads": str(self.count)}
 
 
-def guards_min_runtime(cluster: Cluster) -> bool:
-    """Is there an eviction from which its scheduler, as it is configured, does not keep young work? Then Rung does."""
+def lacks_min_runtime(cluster: Cluster) -> bool:
+    """Is there an eviction from which its scheduler, as it is configured, does not keep young work?"""
     asks_queues = flavour_for(cluster.flavour).traits.spares_young == "queues"
     return not asks_queues and bool(set(INSIDE_MIN_RUNTIME.values()) - missing_causes(cluster))
+
+
+def guards_min_runtime(cluster: Cluster) -> bool:
+    """Does Rung defer who would evict young work there? Where its scheduler lacks that and an admin chose so."""
+    return cluster.defer_preemptors and lacks_min_runtime(cluster)
+
+
+def keeps_min_runtime(cluster: Cluster) -> bool:
+    """Is young work left alone there, by the scheduler or as far as Rung can see to it?"""
+    return cluster.defer_preemptors or not lacks_min_runtime(cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +199,8 @@ class RunProtection:
 
 def protection_of(workload: Workload) -> RunProtection | None:
     """What protects this run now. None: nothing does, or nothing has to, since it is not preemptible."""
-    if workload.phase not in HOLDING or workload.started_at is None:
+    cluster = workload.project.cluster
+    if workload.phase not in HOLDING or workload.started_at is None or not keeps_min_runtime(cluster):
         return None
     if workload.preemptibility != Preemptibility.PREEMPTIBLE:
         return None
@@ -203,7 +214,7 @@ def protection_of(workload: Workload) -> RunProtection | None:
         across=workload.started_at + found.across,
         rule_of=found.rule_of,
         core=core,
-        by_rung=guards_min_runtime(workload.project.cluster),
+        by_rung=guards_min_runtime(cluster),
     )
 
 
@@ -212,6 +223,8 @@ def protection_sentences(project: Project, *, preemptibility: str, pods: int, mi
     found = guarantee_of(project) if preemptibility == Preemptibility.PREEMPTIBLE else None
     if found is None:
         return ()
+    if not keeps_min_runtime(project.cluster):
+        return (f"The min guaranteed runtime of {found.rule_of} is not kept on {project.cluster.name}.",)
     whom = f"{minimum} of its pods are" if minimum < pods and _queues_say(project) else "it is"
     limited = ", as far as Rung can hold back who would evict it" if guards_min_runtime(project.cluster) else ""
     return (f"From its start {whom} left alone {found}{limited}: the min guaranteed runtime of {found.rule_of}.",)

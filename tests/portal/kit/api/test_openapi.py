@@ -77,6 +77,7 @@ SERVED = {
     "/api/v1/clusters/{cluster_id}/differences/repair": {"post"},
     "/api/v1/clusters/{cluster_id}/differences/adopt": {"post"},
     "/api/v1/clusters/{cluster_id}/pod-security": {"put"},
+    "/api/v1/clusters/{cluster_id}/defer-preemptors": {"put"},
     "/api/v1/clusters/{cluster_id}/pause": {"post"},
     "/api/v1/clusters/{cluster_id}/unpause": {"post"},
     "/api/v1/clusters/{cluster_id}/connection-test": {"post"},

@@ -215,6 +215,13 @@ def _pod_security(scene: Scene) -> Thing:
     return reverse("clusters:pod-security", args=[scene.project.cluster.name]), {"level": "baseline"}, standing.get
 
 
+def _deferring(scene: Scene) -> Thing:
+    cluster = Cluster.objects.filter(pk=scene.project.cluster_id)
+    cluster.update(defer_preemptors=False)
+    standing = cluster.values_list("defer_preemptors", flat=True)
+    return reverse("clusters:defer-preemptors", args=[scene.project.cluster.name]), {"enabled": "on"}, standing.get
+
+
 def _held(state: ClusterState) -> Callable[[Scene], Thing]:
     def make(scene: Scene) -> Thing:
         cluster = Cluster.objects.filter(pk=scene.project.cluster_id)
@@ -245,6 +252,7 @@ ACTS: Final[dict[str, Callable[[Scene], Thing]]] = {
     "reconcile now": _asked("reconcile", "cluster.reconcile"),
     "dry run": _asked("dry-run", "cluster.dry_run"),
     "let images start as root": _pod_security,
+    "defer preemptors": _deferring,
     "pause a cluster": _held(ClusterState.ACTIVE),
     "work with a cluster again": _held(ClusterState.PAUSED),
     "repair an object": _difference(DriftKind.CHANGED, act="repair"),
