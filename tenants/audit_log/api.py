@@ -16,7 +16,7 @@ from portal.kit.api.csv_export import csv_response, csv_text
 from portal.kit.api.filters import filters, number_in, ordering, time_in
 from portal.kit.api.pagination import AFTER, ListSchema, part_of, without_cursor
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES
+from portal.kit.api.serializers import ERROR_RESPONSES, operation
 from portal.kit.api.serializers import FILTERS as FILTERED
 from portal.kit.errors import BadRequest
 from portal.kit.security.request_identity import actor_of
@@ -77,11 +77,11 @@ class AuditLogs(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_audit_logs",
-        summary="Read the audit log",
+    @operation(
+        "get_audit_logs",
+        "Read the audit log",
+        AuditLogsSchema,
         parameters=[*PERIOD, OpenApiParameter("offset", int), AFTER, *FILTERED],
-        responses={200: AuditLogsSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """Newest first unless `sortBy` says otherwise."""

@@ -2,14 +2,13 @@
 
 from typing import Any, Final
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.selectors import ALL, Metric, SampleOwner, series_of
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES
+from portal.kit.api.serializers import operation
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors.permissions import visible_departments, visible_projects
@@ -28,7 +27,7 @@ from tenants.usage.serializers import (
 MEGABYTE: Final = 10**6
 
 
-METRIC_RESPONSES: Final[dict[int, Any]] = {200: MetricsSchema, 207: MetricsSchema, **ERROR_RESPONSES}
+METRIC_RESPONSES: Final[dict[int, Any]] = {200: MetricsSchema, 207: MetricsSchema}
 
 
 ORGANISATION: Final[Types] = {
@@ -62,11 +61,11 @@ class DepartmentMetrics(Route):
 
     access = {"GET": RoutePermission("view_department", "department")}
 
-    @extend_schema(
-        operation_id="get_department_metrics",
-        summary="Read a department's metrics",
+    @operation(
+        "get_department_metrics",
+        "Read a department's metrics",
+        METRIC_RESPONSES,
         parameters=metric_parameters(ORGANISATION, POOL),
-        responses=METRIC_RESPONSES,
     )
     def get(self, request: Request, unit_id: int) -> Response:
         """All node pools, or one."""
@@ -81,11 +80,11 @@ class ProjectMetrics(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_project_metrics",
-        summary="Read a project's metrics",
+    @operation(
+        "get_project_metrics",
+        "Read a project's metrics",
+        METRIC_RESPONSES,
         parameters=metric_parameters(ORGANISATION, POOL),
-        responses=METRIC_RESPONSES,
     )
     def get(self, request: Request, unit_id: int) -> Response:
         """All node pools, or one."""

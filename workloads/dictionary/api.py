@@ -10,14 +10,14 @@ and changes nothing.
 from typing import Any, Final
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.inventory.models import Cluster
 from portal.kit.api.filters import Column, as_number, filters, flag_in, ordering
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, ErrorSchema, validated_body
+from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from workloads.dictionary.models import Category, Plan, Priority, WorkloadType
@@ -58,9 +58,7 @@ class Categories(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="list_categories", summary="List categories", responses={200: CategoriesSchema, **ERROR_RESPONSES}
-    )
+    @operation("list_categories", "List categories", CategoriesSchema)
     def get(self, request: Request) -> Response:
         """Every category."""
         return Response({"categories": [category_json(row) for row in Category.objects.all()]})
@@ -71,9 +69,7 @@ class CategoryDetail(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_category_by_id", summary="Read a category", responses={200: CategorySchema, **ERROR_RESPONSES}
-    )
+    @operation("get_category_by_id", "Read a category", CategorySchema)
     def get(self, request: Request, category_id: str) -> Response:
         """The category, or 404."""
         found = Category.objects.filter(pk=category_id).first()
@@ -87,15 +83,15 @@ class Types(Route):
 
     access = {"GET": RoutePermission(), "POST": RoutePermission("manage_dictionary", "installation")}
 
-    @extend_schema(
-        operation_id="list_workload_types",
-        summary="List workload types",
+    @operation(
+        "list_workload_types",
+        "List workload types",
+        TypesSchema,
         parameters=[
             OpenApiParameter("externalTypesOnly", bool),
             OpenApiParameter("withdrawn", bool, description="Those that can be offered again, instead."),
             *FILTERS,
         ],
-        responses={200: TypesSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """Every type that is offered; `externalTypesOnly=true` leaves the native ones out."""
@@ -108,12 +104,13 @@ class Types(Route):
             rows = rows.filter(native=False)
         return Response({"types": [type_json(row) for row in rows]})
 
-    @extend_schema(
-        operation_id="create_workload_type",
-        summary="Offer a withdrawn workload type again",
+    @operation(
+        "create_workload_type",
+        "Offer a withdrawn workload type again",
+        TypeSchema,
+        201,
         description="Of the kinds that Rung reads; one that is offered is 409. Platform admins only.",
         request=WorkloadTypeCreate,
-        responses={201: TypeSchema, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
     )
     def post(self, request: Request) -> Response:
         """It is submitted again, with this category, priority and preemptibility."""
@@ -132,19 +129,17 @@ class WorkloadTypeDetail(Route):
         **dict.fromkeys(("PUT", "DELETE"), RoutePermission("manage_dictionary", "installation")),
     }
 
-    @extend_schema(
-        operation_id="get_workload_type", summary="Read a workload type", responses={200: TypeSchema, **ERROR_RESPONSES}
-    )
+    @operation("get_workload_type", "Read a workload type", TypeSchema)
     def get(self, request: Request, type_id: str) -> Response:
         """The type, or 404."""
         return Response(type_json(_type_or_404(type_id)))
 
-    @extend_schema(
-        operation_id="update_workload_type",
-        summary="Change a type's default mapping",
+    @operation(
+        "update_workload_type",
+        "Change a type's default mapping",
+        TypeSchema,
         description="Acts at once on new submissions; existing workloads keep their values. Platform admins only.",
         request=TypeChange,
-        responses={200: TypeSchema, 422: ErrorSchema, **ERROR_RESPONSES},
     )
     def put(self, request: Request, type_id: str) -> Response:
         """Set category, priority, preemptibility; what is absent stays."""
@@ -152,11 +147,11 @@ class WorkloadTypeDetail(Route):
         change = validated_body(TypeChange, request.data)
         return Response(type_json(update_type(workload_type=kind, actor=actor_of(request), **_mapping(change))))
 
-    @extend_schema(
-        operation_id="delete_workload_type",
-        summary="Withdraw a workload type",
+    @operation(
+        "delete_workload_type",
+        "Withdraw a workload type",
+        status=204,
         description="No more submissions of it, through any door. What there is of it goes on. Platform admins only.",
-        responses={204: None, **ERROR_RESPONSES},
     )
     def delete(self, request: Request, type_id: str) -> Response:
         """It leaves the lists until it is offered again."""
@@ -192,7 +187,6 @@ def _chosen(rows: QuerySet[Any], field: str, change: dict[str, Any]) -> str | No
 
 
 COLUMNS: Final = {"name": Column("name"), "source": Column("source"), "value": Column("value", as_number)}
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 ADMIN: Final = RoutePermission("manage_dictionary", "installation")
 BEYOND: Final = "Beyond Run:ai, whose dictionary is closed. Applied at once; `dryRun=true` shows the plan only."
 
@@ -202,12 +196,7 @@ class Priorities(Route):
 
     access = {"GET": RoutePermission(), "POST": ADMIN}
 
-    @extend_schema(
-        operation_id="get_workload_priorities",
-        summary="List priorities",
-        parameters=FILTERS,
-        responses={200: PrioritiesSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_workload_priorities", "List priorities", PrioritiesSchema, parameters=FILTERS)
     def get(self, request: Request) -> Response:
         """Every offered priority with its sync per cluster."""
         query = request.query_params
@@ -217,12 +206,8 @@ class Priorities(Route):
         clusters, changing = _sync()
         return Response({"priorities": [priority_json(row, clusters, changing) for row in rows]})
 
-    @extend_schema(
-        operation_id="add_workload_priority",
-        summary="Add a priority",
-        description=BEYOND,
-        request=PriorityCreate,
-        responses={201: ChangedSchema, **WRITES},
+    @operation(
+        "add_workload_priority", "Add a priority", ChangedSchema, 201, description=BEYOND, request=PriorityCreate
     )
     def post(self, request: Request) -> Response:
         """A new entry, or an alias of one."""
@@ -243,43 +228,39 @@ class PriorityDetail(Route):
 
     access = {"GET": RoutePermission(), "PUT": ADMIN, "PATCH": ADMIN, "DELETE": ADMIN}
 
-    @extend_schema(
-        operation_id="get_workload_priority",
-        summary="Read a priority",
-        responses={200: DictionaryEntrySchema, **ERROR_RESPONSES},
-    )
+    @operation("get_workload_priority", "Read a priority", DictionaryEntrySchema)
     def get(self, request: Request, priority_id: str) -> Response:
         """The entry, or 404 where it is absent or retired."""
         return Response(_entry(_priority_or_404(priority_id)))
 
-    @extend_schema(
-        operation_id="overwrite_workload_priority",
-        summary="Set a priority",
+    @operation(
+        "overwrite_workload_priority",
+        "Set a priority",
+        ChangedSchema,
         description=f"{BEYOND} A changed value replaces the PriorityClass. Pods keep the old number; KAI goes by the "
         "new one at once. The plan says whose.",
         request=PriorityReplace,
-        responses={200: ChangedSchema, **WRITES},
     )
     def put(self, request: Request, priority_id: str) -> Response:
         """All of the entry; what is absent goes back to its default."""
         return _change(request, _priority_or_404(priority_id), validated_body(PriorityReplace, request.data))
 
-    @extend_schema(
-        operation_id="update_workload_priority",
-        summary="Change a priority",
+    @operation(
+        "update_workload_priority",
+        "Change a priority",
+        ChangedSchema,
         description=f"{BEYOND} A rename is a new entry, with an id of its own; the old name stays behind as its alias.",
         request=PriorityChange,
-        responses={200: ChangedSchema, **WRITES},
     )
     def patch(self, request: Request, priority_id: str) -> Response:
         """Value, preemption policy, description, or the name alone."""
         return _change(request, _priority_or_404(priority_id), validated_body(PriorityChange, request.data))
 
-    @extend_schema(
-        operation_id="retire_workload_priority",
-        summary="Retire a priority",
+    @operation(
+        "retire_workload_priority",
+        "Retire a priority",
+        RetiredSchema,
         description=f"{BEYOND} 409 with the list while anything uses it.",
-        responses={200: RetiredSchema, **WRITES},
     )
     def delete(self, request: Request, priority_id: str) -> Response:
         """No longer offered nor accepted."""

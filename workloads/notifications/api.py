@@ -3,13 +3,12 @@
 from typing import Any, Final
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import flag_in
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.api.serializers import operation, validated_body
 from portal.kit.security.request_identity import actor_of
 from workloads.notifications.models import NotificationChannel, NotificationState, Subscription
 from workloads.notifications.rules import NOTIFICATION_TYPES
@@ -27,7 +26,6 @@ from workloads.notifications.serializers import (
 )
 from workloads.notifications.services import channels
 
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 ADMINS: Final = RoutePermission("manage_organisation", "installation")
 OWN: Final = RoutePermission(at="self")
 
@@ -37,11 +35,7 @@ class NotificationTypes(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_notification_types",
-        summary="List the types of notifications",
-        responses={200: NotificationTypeSchema(many=True), **ERROR_RESPONSES},
-    )
+    @operation("get_notification_types", "List the types of notifications", NotificationTypeSchema(many=True))
     def get(self, request: Request) -> Response:
         """By category."""
         return Response(
@@ -54,22 +48,13 @@ class State(Route):
 
     access = {"GET": ADMINS, "PATCH": ADMINS}
 
-    @extend_schema(
-        operation_id="get_notification_state",
-        summary="Are notifications on?",
-        responses={200: StateBody, **ERROR_RESPONSES},
-    )
+    @operation("get_notification_state", "Are notifications on?", StateBody)
     def get(self, request: Request) -> Response:
         """Off until somebody turns them on."""
         channels.require_channels(actor_of(request))
         return Response(_state_json(channels.state()))
 
-    @extend_schema(
-        operation_id="update_notification_state",
-        summary="Turn notifications on or off",
-        request=StateBody,
-        responses={200: StateBody, **WRITES},
-    )
+    @operation("update_notification_state", "Turn notifications on or off", StateBody, request=StateBody)
     def patch(self, request: Request) -> Response:
         """What happened while they were off is never told."""
         body = validated_body(StateBody, request.data)
@@ -83,23 +68,18 @@ class Channels(Route):
 
     access = {"GET": RoutePermission(), "POST": ADMINS}
 
-    @extend_schema(
-        operation_id="get_notification_channels",
-        summary="List channels",
+    @operation(
+        "get_notification_channels",
+        "List channels",
+        ChannelMeta(many=True),
         description="Names and types only: subscriptions name them.",
-        responses={200: ChannelMeta(many=True), **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """By name."""
         rows = channels.channels(actor_of(request))
         return Response([{"name": each.name, "type": each.type} for each in rows])
 
-    @extend_schema(
-        operation_id="create_notification_channel_config",
-        summary="Add a channel",
-        request=ChannelBody,
-        responses={200: None, **WRITES},
-    )
+    @operation("create_notification_channel_config", "Add a channel", request=ChannelBody)
     def post(self, request: Request) -> Response:
         """Nothing is sent for it; `validate-notification-channel` tries it."""
         body = validated_body(ChannelBody, request.data)
@@ -114,33 +94,27 @@ class ChannelDetail(Route):
 
     access = {"GET": ADMINS, "PUT": ADMINS, "PATCH": ADMINS, "DELETE": ADMINS}
 
-    @extend_schema(
-        operation_id="get_notification_channel_config",
-        summary="Read a channel",
-        responses={200: ChannelSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_notification_channel_config", "Read a channel", ChannelSchema)
     def get(self, request: Request, channel_name: str) -> Response:
         """All but its password."""
         row = channels.channel_named(name=channel_name, actor=actor_of(request))
         return Response({"name": row.name, "type": row.type, "config": row.config})
 
-    @extend_schema(
-        operation_id="update_notification_channel_config",
-        summary="Replace a channel's configuration",
+    @operation(
+        "update_notification_channel_config",
+        "Replace a channel's configuration",
         description="Without a password the stored one stays, unless server, port or user change.",
         request=ChannelBody,
-        responses={200: None, **WRITES},
     )
     def put(self, request: Request, channel_name: str) -> Response:
         """What is absent takes its default."""
         return self._change(request, channel_name, merge=False)
 
-    @extend_schema(
-        operation_id="patch_notification_channel_config",
-        summary="Change a channel's configuration",
+    @operation(
+        "patch_notification_channel_config",
+        "Change a channel's configuration",
         description="Without a password the stored one stays, unless server, port or user change.",
         request=ChannelChange,
-        responses={200: None, **WRITES},
     )
     def patch(self, request: Request, channel_name: str) -> Response:
         """What is absent or null stays."""
@@ -154,11 +128,7 @@ class ChannelDetail(Route):
         channels.change_channel(row=row, type_=type_, config=config, actor=actor, merge=merge)
         return Response(status=200)
 
-    @extend_schema(
-        operation_id="delete_notification_channel_config",
-        summary="Remove a channel",
-        responses={204: None, **ERROR_RESPONSES},
-    )
+    @operation("delete_notification_channel_config", "Remove a channel", status=204)
     def delete(self, request: Request, channel_name: str) -> Response:
         """Subscriptions stay, without it; what waited for it is dropped."""
         actor = actor_of(request)
@@ -171,12 +141,12 @@ class ChannelTrial(Route):
 
     access = {"POST": RoutePermission("manage_organisation", "installation", reads=True)}
 
-    @extend_schema(
-        operation_id="validate_notification_channel",
-        summary="Try a channel",
+    @operation(
+        "validate_notification_channel",
+        "Try a channel",
+        bool,
         description="true where its server can be reached and lets us in. Nothing is sent or kept.",
         request=ChannelBody,
-        responses={200: bool, **WRITES},
     )
     def post(self, request: Request) -> Response:
         """A server that does not answer is false after some seconds."""
@@ -190,13 +160,13 @@ class TrialMessages(Route):
 
     access = {"POST": ADMINS}
 
-    @extend_schema(
-        operation_id="send_trial_message",
-        summary="Send a test message by a channel",
+    @operation(
+        "send_trial_message",
+        "Send a test message by a channel",
+        TrialSchema,
         description="Beyond Run:ai. By the channel as it is kept, now, whether mail is on or off. With `dryRun` its "
         "server is asked whether it lets us in, and nothing is sent.",
         request=TrialMessage,
-        responses={200: TrialSchema, **WRITES},
     )
     def post(self, request: Request, channel_name: str) -> Response:
         """Did its server take it, and if not, why? Waits for the server."""
@@ -212,21 +182,17 @@ class Subscriptions(Route):
 
     access = {"GET": OWN, "POST": OWN}
 
-    @extend_schema(
-        operation_id="get_my_subscriptions",
-        summary="List your subscriptions",
-        responses={200: SubscriptionSchema(many=True), **ERROR_RESPONSES},
-    )
+    @operation("get_my_subscriptions", "List your subscriptions", SubscriptionSchema(many=True))
     def get(self, request: Request) -> Response:
         """Oldest first."""
         return Response([_subscription_json(each) for each in channels.subscriptions_of(actor_of(request))])
 
-    @extend_schema(
-        operation_id="create_subscription",
-        summary="Subscribe",
+    @operation(
+        "create_subscription",
+        "Subscribe",
+        SubscriptionSchema,
         description="You are told of what happens from now on to workloads that you may see.",
         request=SubscriptionBody,
-        responses={200: SubscriptionSchema, **WRITES},
     )
     def post(self, request: Request) -> Response:
         """The subscription with its id."""
@@ -240,12 +206,7 @@ class SubscriptionDetail(Route):
 
     access = {"PUT": OWN, "DELETE": OWN}
 
-    @extend_schema(
-        operation_id="update_subscription",
-        summary="Change a subscription",
-        request=SubscriptionBody,
-        responses={200: SubscriptionSchema, **WRITES},
-    )
+    @operation("update_subscription", "Change a subscription", SubscriptionSchema, request=SubscriptionBody)
     def put(self, request: Request, subscription_id: UUID) -> Response:
         """Somebody else's is absent."""
         actor = actor_of(request)
@@ -256,7 +217,7 @@ class SubscriptionDetail(Route):
         )
         return Response(_subscription_json(row))
 
-    @extend_schema(operation_id="delete_subscription", summary="Unsubscribe", responses={204: None, **ERROR_RESPONSES})
+    @operation("delete_subscription", "Unsubscribe", status=204)
     def delete(self, request: Request, subscription_id: UUID) -> Response:
         """Also what was on its way is not sent any more."""
         channels.unsubscribe(key=subscription_id, actor=actor_of(request))

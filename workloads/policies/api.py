@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any, Final
 
 from django.db import transaction
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import flag_in
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.api.serializers import operation, validated_body
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import BadRequest, NotFound, ValidationFailed
@@ -65,7 +65,6 @@ def missing(pointer: str) -> str:
     raise BadRequest.at(pointer, "required", f"{pointer.rpartition('/')[2]} is needed.")
 
 
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 MANAGED: Final = RoutePermission("manage_project", "somewhere")
 PLACE: Final = [
     OpenApiParameter("scope", str, required=True, enum=SCOPES),
@@ -98,16 +97,16 @@ class Policies(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="list_policies",
-        summary="List policies",
+    @operation(
+        "list_policies",
+        "List policies",
+        PoliciesSchema,
         parameters=[
             OpenApiParameter("workloadType", str),
             OpenApiParameter("scope", str, enum=SCOPES),
             *PLACE[1:],
             OpenApiParameter("includeFallbackPolicies", bool, description="Accepted: Rung has none."),
         ],
-        responses={200: PoliciesSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """What the caller may see, as the query narrows it."""
@@ -128,12 +127,12 @@ class PolicyDetail(Route):
 
     access = {"GET": RoutePermission(), "PUT": MANAGED, "PATCH": MANAGED, "DELETE": MANAGED}
 
-    @extend_schema(
-        operation_id="get_policy_v2",
-        summary="Read a policy and what holds",
+    @operation(
+        "get_policy_v2",
+        "Read a policy and what holds",
+        PolicySchema,
         description="`meta` and `policy` are null where only wider scopes have policies; 404 where none has.",
         parameters=PLACE,
-        responses={200: PolicySchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request, kind: PolicyKind) -> Response:
         """The scope's own policy, and the effective one with the source of each rule."""
@@ -142,13 +141,13 @@ class PolicyDetail(Route):
             raise NotFound
         return Response(effective_policy_json(holding))
 
-    @extend_schema(
-        operation_id="overwrite_policy_v2",
-        summary="Set a policy",
+    @operation(
+        "overwrite_policy_v2",
+        "Set a policy",
+        PolicySchema,
         description="Refused at its pointer: whatever Rung would not hold people to.",
         parameters=CHECKED,
         request=PolicyCreate,
-        responses={200: PolicySchema, **WRITES},
     )
     def put(self, request: Request, kind: PolicyKind) -> Response:
         """Made, or put in the place of the one that is there."""
@@ -157,13 +156,13 @@ class PolicyDetail(Route):
         named = {"target": target, "name": body["meta"].get("name", ""), "document": body["policy"]}
         return _done(request, target, partial(set_policy, **named, actor=actor))
 
-    @extend_schema(
-        operation_id="update_policy_v2",
-        summary="Change a policy",
+    @operation(
+        "update_policy_v2",
+        "Change a policy",
+        PolicySchema,
         description="Absent fields stay, null takes away; `reset` clears default and rule of a field first.",
         parameters=CHECKED,
         request=PolicyChange,
-        responses={200: PolicySchema, **WRITES},
     )
     def patch(self, request: Request, kind: PolicyKind) -> Response:
         """Changed; 404 where there is none."""
@@ -172,12 +171,7 @@ class PolicyDetail(Route):
         named = {"target": target, "name": body["meta"].get("name"), "document": body.get("policy")}
         return _done(request, target, partial(change_policy, **named, reset=body.get("reset", []), actor=actor))
 
-    @extend_schema(
-        operation_id="delete_policy_v2",
-        summary="Take a policy away",
-        parameters=[*PLACE, CHECKED[1]],
-        responses={204: None, **WRITES},
-    )
+    @operation("delete_policy_v2", "Take a policy away", status=204, parameters=[*PLACE, CHECKED[1]])
     def delete(self, request: Request, kind: PolicyKind) -> Response:
         """Gone; those of wider scopes go on holding."""
         delete_policy(target=_named(request, kind), actor=actor_of(request))

@@ -16,7 +16,15 @@ from portal.kit.api.filters import Column, Columns, as_time, filters, ordering
 from portal.kit.api.pagination import without_cursor
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, PAGES, CountSchema, ErrorSchema, validated_body
+from portal.kit.api.serializers import (
+    ERROR_RESPONSES,
+    FILTERS,
+    PAGES,
+    CountSchema,
+    ErrorSchema,
+    operation,
+    validated_body,
+)
 from portal.kit.security.request_identity import actor_of
 from workloads.reports import services as reports_services
 from workloads.reports.models import Report
@@ -38,24 +46,20 @@ class Reports(Route):
 
     access = {"GET": OWN, "POST": OWN}
 
-    @extend_schema(
-        operation_id="list_reports",
-        summary="List your reports",
-        parameters=[*FILTERS, *PAGES, SEARCH],
-        responses={200: ReportsSchema, **ERROR_RESPONSES},
-    )
+    @operation("list_reports", "List your reports", ReportsSchema, parameters=[*FILTERS, *PAGES, SEARCH])
     def get(self, request: Request) -> Response:
         """Oldest first unless `sortBy` says otherwise."""
         order = ordering(request.query_params, COLUMNS, "created_at")
         rows = without_cursor(_wanted(request).order_by(order, "pk"), request).rows
         return Response({"reports": [_json(row) for row in rows]})
 
-    @extend_schema(
-        operation_id="create_report",
-        summary="Ask for a report",
+    @operation(
+        "create_report",
+        "Ask for a report",
+        ReportSchema,
+        202,
         description="A worker makes it: ask for it again until its status is Ready or Failed. It is kept for 30 days.",
         request=ReportBody,
-        responses={202: ReportSchema, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
     )
     def post(self, request: Request) -> Response:
         """The report, Pending."""
@@ -77,12 +81,7 @@ class ReportCount(Route):
 
     access = {"GET": OWN}
 
-    @extend_schema(
-        operation_id="count_reports",
-        summary="Count your reports",
-        parameters=[FILTERS[0], SEARCH],
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_reports", "Count your reports", CountSchema, parameters=[FILTERS[0], SEARCH])
     def get(self, request: Request) -> Response:
         """Under the same filters as the list."""
         return Response({"count": _wanted(request).count()})
@@ -93,11 +92,7 @@ class Availability(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="are_reports_available",
-        summary="Are reports available?",
-        responses={200: AvailabilitySchema, **ERROR_RESPONSES},
-    )
+    @operation("are_reports_available", "Are reports available?", AvailabilitySchema)
     def get(self, request: Request) -> Response:
         """True once something has been measured."""
         return Response({"isAvailable": Sample.objects.exists()})
@@ -108,16 +103,12 @@ class ReportDetail(Route):
 
     access = {"GET": OWN, "DELETE": OWN}
 
-    @extend_schema(
-        operation_id="get_report_by_id", summary="Read a report", responses={200: ReportSchema, **ERROR_RESPONSES}
-    )
+    @operation("get_report_by_id", "Read a report", ReportSchema)
     def get(self, request: Request, report_id: UUID) -> Response:
         """Somebody else's is absent."""
         return Response(_json(reports_services.own_report(key=report_id, actor=actor_of(request))))
 
-    @extend_schema(
-        operation_id="delete_report_by_id", summary="Delete a report", responses={204: None, **ERROR_RESPONSES}
-    )
+    @operation("delete_report_by_id", "Delete a report", status=204)
     def delete(self, request: Request, report_id: UUID) -> Response:
         """With its file."""
         reports_services.delete_report(key=report_id, actor=actor_of(request))

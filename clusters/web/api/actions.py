@@ -8,7 +8,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -40,13 +39,12 @@ from clusters.web.serializers.actions import (
 from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, AcceptedSchema, ErrorSchema, validated_body
+from portal.kit.api.serializers import AcceptedSchema, operation, validated_body
 from portal.kit.errors import NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 
 READ: Final = RoutePermission(at="cluster")
-ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 
 
 class Syncs(Route):
@@ -54,23 +52,13 @@ class Syncs(Route):
 
     access = {"GET": READ, "POST": ADMIN}
 
-    @extend_schema(
-        operation_id="get_cluster_syncs",
-        summary="List a cluster's syncs",
-        parameters=PAGES,
-        responses={200: SyncsSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_cluster_syncs", "List a cluster's syncs", SyncsSchema, parameters=PAGES)
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The newest first, each with the first objects that it changed: failures before the rest."""
         page = part_of(runs_of(cluster_by_id(cluster_id)), request, order="-started_at")
         return Response({"syncs": [_run_json(each) for each in page.rows], **page.ways_on})
 
-    @extend_schema(
-        operation_id="sync_cluster",
-        summary="Reconcile a cluster now",
-        request=None,
-        responses={202: AcceptedSchema, **ANSWERED},
-    )
+    @operation("sync_cluster", "Reconcile a cluster now", AcceptedSchema, 202)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """A worker makes the cluster equal to the database; 409 while it is paused."""
         request_reconcile(managed_cluster(request, cluster_id), actor_of(request))
@@ -82,12 +70,7 @@ class DryRuns(Route):
 
     access = {"POST": ADMIN}
 
-    @extend_schema(
-        operation_id="rehearse_cluster_sync",
-        summary="Find out what a reconcile would do",
-        request=None,
-        responses={202: AcceptedSchema, **ANSWERED},
-    )
+    @operation("rehearse_cluster_sync", "Find out what a reconcile would do", AcceptedSchema, 202)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """A worker finds out and writes nothing; 409 while the cluster is paused."""
         request_dry_run(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))
@@ -99,12 +82,7 @@ class Differences(Route):
 
     access = {"GET": READ}
 
-    @extend_schema(
-        operation_id="get_cluster_differences",
-        summary="List what differs in a cluster",
-        parameters=PAGES,
-        responses={200: DifferencesSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_cluster_differences", "List what differs in a cluster", DifferencesSchema, parameters=PAGES)
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """By name, as the last look found them."""
         page = part_of(drifts_of(cluster_by_id(cluster_id)), request, order="name")
@@ -116,12 +94,7 @@ class Repairs(Route):
 
     access = {"POST": ADMIN}
 
-    @extend_schema(
-        operation_id="repair_difference",
-        summary="Repair an object now",
-        request=NamedObject,
-        responses={202: AcceptedSchema, **ANSWERED},
-    )
+    @operation("repair_difference", "Repair an object now", AcceptedSchema, 202, request=NamedObject)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """The next run makes it as wanted; 404 where it does not differ, 409 where it is not Rung's to repair."""
         cluster = managed_cluster(request, cluster_id)
@@ -134,12 +107,7 @@ class Adoptions(Route):
 
     access = {"POST": ADMIN}
 
-    @extend_schema(
-        operation_id="adopt_object",
-        summary="Take a foreign object over",
-        request=NamedObjectWithUid,
-        responses={202: AcceptedSchema, **ANSWERED},
-    )
+    @operation("adopt_object", "Take a foreign object over", AcceptedSchema, 202, request=NamedObjectWithUid)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """The next run marks it as Rung's own and makes it as wanted; 409 where another object is there by now."""
         cluster = managed_cluster(request, cluster_id)
@@ -153,12 +121,7 @@ class ClusterPodSecurity(Route):
 
     access = {"PUT": ADMIN}
 
-    @extend_schema(
-        operation_id="set_pod_security",
-        summary="Set the Pod Security of project namespaces",
-        request=PodSecurityChange,
-        responses={204: None, **ANSWERED},
-    )
+    @operation("set_pod_security", "Set the Pod Security of project namespaces", status=204, request=PodSecurityChange)
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """It holds for pods made from then on."""
         cluster = managed_cluster(request, cluster_id)
@@ -172,11 +135,11 @@ class ClusterDeferral(Route):
 
     access = {"PUT": ADMIN}
 
-    @extend_schema(
-        operation_id="set_defer_preemptors",
-        summary="Defer who would evict a run inside its minimum runtime, or not",
+    @operation(
+        "set_defer_preemptors",
+        "Defer who would evict a run inside its minimum runtime, or not",
+        status=204,
         request=DeferralChange,
-        responses={204: None, **ANSWERED},
     )
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """It matters where the scheduler evicts such runs itself; forecasts go by it at once."""
@@ -191,12 +154,7 @@ class Pause(Route):
 
     access = {"POST": ADMIN}
 
-    @extend_schema(
-        operation_id="pause_cluster",
-        summary="Leave a cluster alone",
-        request=PauseChange,
-        responses={204: None, **ANSWERED},
-    )
+    @operation("pause_cluster", "Leave a cluster alone", status=204, request=PauseChange)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Nothing is written to it until it is unpaused; what runs there goes on. Paused already changes nothing."""
         cluster, actor = managed_cluster(request, cluster_id), actor_of(request)
@@ -209,12 +167,7 @@ class Unpause(Route):
 
     access = {"POST": ADMIN}
 
-    @extend_schema(
-        operation_id="unpause_cluster",
-        summary="Work with a cluster again",
-        request=UnpauseChange,
-        responses={204: None, **ANSWERED},
-    )
+    @operation("unpause_cluster", "Work with a cluster again", status=204, request=UnpauseChange)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Due at once. `adopt` takes over another cluster that answers at its address by now."""
         cluster = managed_cluster(request, cluster_id)
@@ -229,12 +182,7 @@ class ConnectionTest(Route):
 
     access = {"POST": RoutePermission(Permission.MANAGE_CLUSTERS, "cluster", reads=True)}
 
-    @extend_schema(
-        operation_id="test_cluster_connection",
-        summary="Test a cluster's connection",
-        request=None,
-        responses={200: ConnectionTestSchema, **ANSWERED},
-    )
+    @operation("test_cluster_connection", "Test a cluster's connection", ConnectionTestSchema)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Asks the cluster now: who Rung is there, and which rights it lacks. 409 for one that has no connection."""
         return Response(_report_json(try_stored(managed_cluster(request, cluster_id))))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -38,7 +38,12 @@ from clusters.web.serializers.inventory import ClusterSchema, ClusterUpdate, clu
 from portal.kit.api.filters import flag_in
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, AcceptedSchema, ErrorSchema, map_pointers, validated_body
+from portal.kit.api.serializers import (
+    AcceptedSchema,
+    map_pointers,
+    operation,
+    validated_body,
+)
 from portal.kit.errors import BadRequest, NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
@@ -63,7 +68,6 @@ def managed_cluster(request: Request, key: UUID) -> Cluster:
 
 
 READ: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster", reads=True)
-ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 OWN: Final = ("/name", "/flavour", "/adopt")
 """Fields beside the connection."""
 PARTS: Final = {pointer: "/tlsServerName" if pointer == "/tls_server_name" else pointer for pointer in FORM.values()}
@@ -96,21 +100,12 @@ class ClusterConnection(Route):
 
     access = {"GET": READ, "PUT": ADMIN}
 
-    @extend_schema(
-        operation_id="get_cluster_connection",
-        summary="Read how a cluster is reached",
-        responses={200: ConnectionSchema, 409: ErrorSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_cluster_connection", "Read how a cluster is reached", ConnectionSchema, also=(409,))
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """Without any secret; 409 for a simulated cluster, which is reached without."""
         return Response(_connection_json(_stored(managed_cluster(request, cluster_id))))
 
-    @extend_schema(
-        operation_id="set_cluster_connection",
-        summary="Reach a cluster another way",
-        request=ConnectionUpdate,
-        responses={200: ConnectionSchema, **ANSWERED},
-    )
+    @operation("set_cluster_connection", "Reach a cluster another way", ConnectionSchema, request=ConnectionUpdate)
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """The cluster is asked who it is before anything is kept; 409 where another one answers."""
         cluster = managed_cluster(request, cluster_id)
@@ -129,11 +124,7 @@ class ClusterMetricsSource(Route):
 
     access = {"GET": READ, "PUT": ADMIN, "DELETE": ADMIN}
 
-    @extend_schema(
-        operation_id="get_cluster_metrics_source",
-        summary="Read where a cluster's Prometheus is",
-        responses={200: MetricsSourceSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_cluster_metrics_source", "Read where a cluster's Prometheus is", MetricsSourceSchema)
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """404 where none is named."""
         row = MetricsSource.objects.filter(cluster=managed_cluster(request, cluster_id)).first()
@@ -141,11 +132,11 @@ class ClusterMetricsSource(Route):
             raise NotFound
         return Response(_metrics_json(row))
 
-    @extend_schema(
-        operation_id="set_cluster_metrics_source",
-        summary="Say where a cluster's Prometheus is",
+    @operation(
+        "set_cluster_metrics_source",
+        "Say where a cluster's Prometheus is",
+        MetricsSourceSchema,
         request=MetricsSourceChange,
-        responses={200: MetricsSourceSchema, **ANSWERED},
     )
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """It is asked once before it is kept."""
@@ -153,11 +144,7 @@ class ClusterMetricsSource(Route):
         body = {"metric": METRIC, **validated_body(MetricsSourceChange, request.data)}
         return Response(_metrics_json(set_metrics_source(cluster=cluster, actor=actor_of(request), **body)))
 
-    @extend_schema(
-        operation_id="delete_cluster_metrics_source",
-        summary="Ask a cluster's Prometheus no more",
-        responses={204: None, **ANSWERED},
-    )
+    @operation("delete_cluster_metrics_source", "Ask a cluster's Prometheus no more", status=204)
     def delete(self, request: Request, cluster_id: UUID) -> Response:
         """Idle limits do not act on this cluster from now on; without one nothing happens."""
         remove_metrics_source(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))
@@ -195,7 +182,6 @@ def _metrics_json(row: MetricsSource) -> dict[str, Any]:
     }
 
 
-CLUSTER_ERRORS: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 NEEDED: Final = (
     "Rung reaches a cluster itself and needs its address and a credential: a kubeconfig, or server, ca and token, "
     "here or on the page Clusters."
@@ -209,11 +195,11 @@ class Clusters(Route):
 
     access = {"GET": RoutePermission(), "POST": RoutePermission(Permission.MANAGE_CLUSTERS, "installation")}
 
-    @extend_schema(
-        operation_id="get_clusters",
-        summary="List clusters",
+    @operation(
+        "get_clusters",
+        "List clusters",
+        ClusterSchema(many=True),
         parameters=[VERBOSITY, OpenApiParameter("includeRequestedForDelete", bool)],
-        responses={200: ClusterSchema(many=True), **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """By name; those that are being left only if asked for."""
@@ -223,12 +209,7 @@ class Clusters(Route):
             rows = [row for row in rows if row["deleteRequestedAt"] is None]
         return Response(rows)
 
-    @extend_schema(
-        operation_id="create_cluster",
-        summary="Connect a cluster",
-        request=ClusterCreate,
-        responses={201: ClusterSchema, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
-    )
+    @operation("create_cluster", "Connect a cluster", ClusterSchema, 201, request=ClusterCreate)
     def post(self, request: Request) -> Response:
         """Beyond Run:ai it needs a kubeconfig, or server, CA and token; the cluster is asked before it is kept.
 
@@ -250,22 +231,12 @@ class ClusterDetail(Route):
 
     access = {"GET": RoutePermission(at="cluster"), "PUT": ADMIN, "DELETE": ADMIN}
 
-    @extend_schema(
-        operation_id="get_cluster_by_uuid",
-        summary="Read a cluster",
-        parameters=[VERBOSITY],
-        responses={200: ClusterSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_cluster_by_uuid", "Read a cluster", ClusterSchema, parameters=[VERBOSITY])
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The cluster."""
         return Response(clusters_json([cluster_by_id(cluster_id)], full=_is_full(request))[0])
 
-    @extend_schema(
-        operation_id="update_cluster",
-        summary="Rename a cluster",
-        request=ClusterUpdate,
-        responses={204: None, **CLUSTER_ERRORS},
-    )
+    @operation("update_cluster", "Rename a cluster", status=204, request=ClusterUpdate)
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """Its name here; nothing changes in the cluster."""
         actor = actor_of(request)
@@ -274,11 +245,11 @@ class ClusterDetail(Route):
         rename_cluster(cluster=cluster, name=body["name"], actor=actor)
         return Response(status=204)
 
-    @extend_schema(
-        operation_id="delete_cluster",
-        summary="Leave a cluster",
+    @operation(
+        "delete_cluster",
+        "Leave a cluster",
+        {202: AcceptedSchema, 204: None},
         parameters=[OpenApiParameter("force", bool, description="Forget it and leave there what Rung made.")],
-        responses={202: AcceptedSchema, 204: None, **CLUSTER_ERRORS},
     )
     def delete(self, request: Request, cluster_id: UUID) -> Response:
         """First a worker deletes what Rung made there (202); asked again after that, the cluster is forgotten (204),

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, Metric, SampleOwner, SeriesPoint, series_of
 from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.serializers import operation
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -101,11 +102,11 @@ class ClusterMetrics(Route):
 
     access = {"GET": RoutePermission(at="cluster")}
 
-    @extend_schema(
-        operation_id="get_cluster_metrics",
-        summary="Read a cluster's metrics",
+    @operation(
+        "get_cluster_metrics",
+        "Read a cluster's metrics",
+        METRIC_RESPONSES,
         parameters=metric_parameters(PHYSICAL, POOL, GROUPED),
-        responses=METRIC_RESPONSES,
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The whole cluster or one node pool, or one measurement per pool, project or department you may see."""
@@ -124,11 +125,8 @@ class PoolMetrics(Route):
 
     access = {"GET": RoutePermission(at="cluster")}
 
-    @extend_schema(
-        operation_id="get_nodepool_metrics",
-        summary="Read a node pool's metrics",
-        parameters=metric_parameters(PHYSICAL),
-        responses=METRIC_RESPONSES,
+    @operation(
+        "get_nodepool_metrics", "Read a node pool's metrics", METRIC_RESPONSES, parameters=metric_parameters(PHYSICAL)
     )
     def get(self, request: Request, cluster_id: UUID, pool_name: str) -> Response:
         """One measurement per type."""
@@ -144,12 +142,7 @@ class NodeMetrics(Route):
 
     access = {"GET": RoutePermission(at="cluster")}
 
-    @extend_schema(
-        operation_id="get_node_metrics",
-        summary="Read a node's metrics",
-        parameters=metric_parameters(OF_NODES),
-        responses=METRIC_RESPONSES,
-    )
+    @operation("get_node_metrics", "Read a node's metrics", METRIC_RESPONSES, parameters=metric_parameters(OF_NODES))
     def get(self, request: Request, node_id: int) -> Response:
         """Always partial, and empty."""
         if not Node.objects.filter(pk=node_id).exists():

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from django.db.models import Case, CharField, Count, Prefetch, Q, QuerySet, Value, When
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,12 +18,11 @@ from portal.kit.api.pagination import without_cursor
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
-    ERROR_RESPONSES,
     FILTERS,
     PAGES,
     CountSchema,
-    ErrorSchema,
     map_pointers,
+    operation,
     validated_body,
 )
 from portal.kit.errors import NotFound, ValidationFailed
@@ -34,7 +32,6 @@ from tenants.access.rules import Permission
 from tenants.access.selectors.permissions import require
 from tenants.organisation.api.org_units import cluster_of
 
-ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
 COLUMNS: Final = {
     "name": Column("name"),
@@ -59,12 +56,7 @@ class NodePools(Route):
 
     access = {"GET": RoutePermission(), "POST": ADMIN}
 
-    @extend_schema(
-        operation_id="get_nodepools",
-        summary="List node pools",
-        parameters=[*PAGES, *FILTERS],
-        responses={200: PoolsSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_nodepools", "List node pools", PoolsSchema, parameters=[*PAGES, *FILTERS])
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         path = ordering(request.query_params, COLUMNS, "name")
@@ -72,12 +64,7 @@ class NodePools(Route):
         page = without_cursor(rows, request).rows
         return Response({"nodepools": [pool_json(each) for each in page]})
 
-    @extend_schema(
-        operation_id="create_nodepool",
-        summary="Make a node pool",
-        request=NodePoolCreate,
-        responses={201: PoolSchema, **ANSWERED},
-    )
+    @operation("create_nodepool", "Make a node pool", PoolSchema, 201, request=NodePoolCreate)
     def post(self, request: Request) -> Response:
         """The nodes that carry one label, from now on scheduled apart."""
         actor, body = actor_of(request), validated_body(NodePoolCreate, request.data)
@@ -103,12 +90,7 @@ class NodePoolCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_nodepools",
-        summary="Count node pools",
-        parameters=FILTERS,
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_nodepools", "Count node pools", CountSchema, parameters=FILTERS)
     def get(self, request: Request) -> Response:
         """The number of node pools the filter finds."""
         return Response({"count": _wanted(request).count()})
@@ -119,34 +101,22 @@ class NodePoolDetail(Route):
 
     access = {"GET": RoutePermission(), "PUT": ADMIN, "PATCH": ADMIN, "DELETE": ADMIN}
 
-    @extend_schema(
-        operation_id="get_nodepool", summary="Read a node pool", responses={200: PoolSchema, **ERROR_RESPONSES}
-    )
+    @operation("get_nodepool", "Read a node pool", PoolSchema)
     def get(self, request: Request, pool_id: int) -> Response:
         """The node pool."""
         return Response(pool_json(_pool(pool_id)))
 
-    @extend_schema(
-        operation_id="update_nodepool",
-        summary="Change a node pool",
-        request=NodePoolUpdate,
-        responses={200: PoolSchema, **ANSWERED},
-    )
+    @operation("update_nodepool", "Change a node pool", PoolSchema, request=NodePoolUpdate)
     def put(self, request: Request, pool_id: int) -> Response:
         """What is absent stays: every field is optional here too."""
         return _change(request, pool_id)
 
-    @extend_schema(
-        operation_id="patch_nodepool",
-        summary="Change parts of a node pool",
-        request=NodePoolUpdate,
-        responses={200: PoolSchema, **ANSWERED},
-    )
+    @operation("patch_nodepool", "Change parts of a node pool", PoolSchema, request=NodePoolUpdate)
     def patch(self, request: Request, pool_id: int) -> Response:
         """What is absent stays."""
         return _change(request, pool_id)
 
-    @extend_schema(operation_id="delete_nodepool", summary="Delete a node pool", responses={204: None, **ANSWERED})
+    @operation("delete_nodepool", "Delete a node pool", status=204)
     def delete(self, request: Request, pool_id: int) -> Response:
         """Gone; 409 while quotas name it, and for the default beside others."""
         actor, pool = actor_of(request), _pool(pool_id)

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import Case, CharField, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,15 +19,16 @@ from portal.kit.api.filters import Column, as_uuid, filters, ordering
 from portal.kit.api.pagination import without_cursor
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, PAGES, CountSchema
+from portal.kit.api.serializers import FILTERS, PAGES, CountSchema, operation
 from portal.kit.errors import NotFound
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
 from tenants.access.api.filter_values import CLUSTER_ID, POOL_NAME
-from tenants.quotas.api.telemetry import CLUSTER, TELEMETRY_RESPONSES, ZERO, group_entry, sum_by_group, text_in
+from tenants.quotas.api.telemetry import CLUSTER, ZERO, group_entry, sum_by_group, text_in
 from tenants.usage.serializers import (
     POOL,
     Group,
+    TelemetrySchema,
     parse_telemetry_type,
     parse_uuid,
     parse_words,
@@ -54,12 +55,7 @@ class Nodes(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_tenant_nodes",
-        summary="List nodes",
-        parameters=[*PAGES, *FILTERS, SEARCH],
-        responses={200: NodesSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_tenant_nodes", "List nodes", NodesSchema, parameters=[*PAGES, *FILTERS, SEARCH])
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         return _page(_wanted(request), request)
@@ -70,12 +66,7 @@ class NodeCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_tenant_nodes",
-        summary="Count nodes",
-        parameters=[*FILTERS, SEARCH],
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_tenant_nodes", "Count nodes", CountSchema, parameters=[*FILTERS, SEARCH])
     def get(self, request: Request) -> Response:
         """The number of nodes the filter finds."""
         return Response({"count": _wanted(request).count()})
@@ -86,12 +77,12 @@ class ClusterNodes(Route):
 
     access = {"GET": RoutePermission(at="cluster")}
 
-    @extend_schema(
-        operation_id="get_nodes",
-        summary="List a cluster's nodes",
+    @operation(
+        "get_nodes",
+        "List a cluster's nodes",
+        NodesSchema,
         deprecated=True,
         parameters=[OpenApiParameter("nodeName", str, description="The whole name."), *PAGES, *FILTERS, SEARCH],
-        responses={200: NodesSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
@@ -195,11 +186,11 @@ class NodeTelemetry(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_node_telemetry",
-        summary="Read nodes in numbers",
+    @operation(
+        "get_node_telemetry",
+        "Read nodes in numbers",
+        TelemetrySchema,
         parameters=telemetry_parameters(OF_NODES, NODE_GROUPS, CLUSTER, POOL),
-        responses=TELEMETRY_RESPONSES,
     )
     def get(self, request: Request) -> Response:
         """One number, or one per group. None at all of a type that Rung does not measure."""

@@ -1,9 +1,8 @@
 """Another scheduler for a living cluster: planned, then done. Beyond Run:ai, which has one."""
 
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,12 +14,10 @@ from clusters.web.api.clusters import ADMIN, managed_cluster
 from clusters.web.serializers.actions import SchedulerChange, SchedulerChoice, SchedulerPlanSchema
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.api.serializers import operation, validated_body
 from portal.kit.errors import Conflict
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-
-ANSWERED: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 
 
 class SchedulerPlans(Route):
@@ -28,11 +25,8 @@ class SchedulerPlans(Route):
 
     access = {"POST": RoutePermission(Permission.MANAGE_CLUSTERS, "cluster", reads=True)}
 
-    @extend_schema(
-        operation_id="plan_cluster_scheduler",
-        summary="Plan another scheduler for a cluster",
-        request=SchedulerChoice,
-        responses={200: SchedulerPlanSchema, **ANSWERED},
+    @operation(
+        "plan_cluster_scheduler", "Plan another scheduler for a cluster", SchedulerPlanSchema, request=SchedulerChoice
     )
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Asks the cluster and writes nothing: an estimate, true for its `generation`."""
@@ -49,12 +43,7 @@ class Scheduler(Route):
 
     access = {"PUT": ADMIN}
 
-    @extend_schema(
-        operation_id="set_cluster_scheduler",
-        summary="Give a cluster another scheduler",
-        request=SchedulerChange,
-        responses={204: None, **ANSWERED},
-    )
+    @operation("set_cluster_scheduler", "Give a cluster another scheduler", status=204, request=SchedulerChange)
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """A reconcile makes the new objects, then takes the old ones away. Running workloads keep their objects.
 

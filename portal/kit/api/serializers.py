@@ -1,15 +1,17 @@
 """Bodies that every app's REST routes share: the error, the count, and the strict reading of what was sent."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from drf_spectacular.utils import OpenApiParameter
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 
 from portal.kit.errors import Problem, RungError, ValidationFailed
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class ProblemSchema(serializers.Serializer[Any]):
@@ -64,6 +66,25 @@ class AcceptedSchema(serializers.Serializer[Any]):
 
 ERROR_RESPONSES: Final = {400: ErrorSchema, 401: ErrorSchema, 403: ErrorSchema, 404: ErrorSchema}
 """What every route may answer besides."""
+
+
+def operation(
+    operation_id: str, summary: str, answer: Any = None, status: int = 200, *, also: Iterable[int] = (), **more: Any
+) -> Callable[[Handler], Handler]:
+    """What the OpenAPI document says of one method of a route. `answer`: a serializer, None for no body, or several
+    of these by status.
+
+    `also`: further statuses of errors. Those that any write may answer need no word: `RouteSchema` adds them.
+    """
+    answers = answer if isinstance(answer, dict) else {status: answer}
+    responses = {**answers, **ERROR_RESPONSES, **dict.fromkeys(also, ErrorSchema)}
+    said = {"request": None, **more}
+    found: Callable[[Handler], Handler] = extend_schema(
+        operation_id=operation_id, summary=summary, responses=responses, **said
+    )
+    return found
+
+
 FILTERS: Final = [
     OpenApiParameter("filterBy", str, description="Comma list of field, operator, value: name=@high,value>=80."),
     OpenApiParameter("sortBy", str),

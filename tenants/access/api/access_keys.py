@@ -6,14 +6,14 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import id_number
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.api.serializers import operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -25,7 +25,6 @@ from tenants.access.serializers.subjects import AdministeredKeyList as KeysOfAll
 from tenants.access.services import access_keys
 from tenants.organisation.models import Department, Project
 
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 Unit = TypeVar("Unit", Project, Department)
 
 
@@ -36,20 +35,13 @@ class AccessKeys(Route):
     shown_once = ("clientSecret",)
     listed_as = "accessKeys"
 
-    @extend_schema(
-        operation_id="get_access_keys", summary="List your access keys", responses={200: KeysSchema, **ERROR_RESPONSES}
-    )
+    @operation("get_access_keys", "List your access keys", KeysSchema)
     def get(self, request: Request) -> Response:
         """By name; programs have none."""
         rows = [key_json(each) for each in access_keys.keys_of(actor_of(request))]
         return Response({self.listed_as: rows} if self.listed_as else rows)
 
-    @extend_schema(
-        operation_id="create_access_key",
-        summary="Make an access key",
-        request=AccessKeyCreate,
-        responses={201: AccessKeyCreated, **WRITES},
-    )
+    @operation("create_access_key", "Make an access key", AccessKeyCreated, 201, request=AccessKeyCreate)
     def post(self, request: Request) -> Response:
         """The key with its secret, shown this once."""
         key, secret = _created_json(actor_of(request), validated_body(AccessKeyCreate, request.data))
@@ -61,16 +53,12 @@ class AccessKeyDetail(Route):
 
     access = {"GET": RoutePermission(at="self"), "DELETE": RoutePermission(at="self")}
 
-    @extend_schema(
-        operation_id="get_access_key", summary="Read an access key", responses={200: AccessKeySchema, **ERROR_RESPONSES}
-    )
+    @operation("get_access_key", "Read an access key", AccessKeySchema)
     def get(self, request: Request, key_id: UUID) -> Response:
         """The key without its secret; somebody else's is absent."""
         return Response(key_json(_own(actor_of(request), key_id)))
 
-    @extend_schema(
-        operation_id="delete_access_key", summary="Revoke an access key", responses={204: None, **ERROR_RESPONSES}
-    )
+    @operation("delete_access_key", "Revoke an access key", status=204)
     def delete(self, request: Request, key_id: UUID) -> Response:
         """Gone, and every token with it."""
         actor = actor_of(request)
@@ -84,12 +72,7 @@ class AccessKeySecret(Route):
     access = {"POST": RoutePermission(at="self")}
     shown_once = ("clientSecret",)
 
-    @extend_schema(
-        operation_id="regenerate_access_key_secret",
-        summary="Give an access key another secret",
-        request=None,
-        responses={200: SecretCreated, **WRITES},
-    )
+    @operation("regenerate_access_key_secret", "Give an access key another secret", SecretCreated)
     def post(self, request: Request, key_id: UUID) -> Response:
         """The new secret, shown this once; the old one and its tokens stop working."""
         actor = actor_of(request)
@@ -102,11 +85,11 @@ class AdministeredKeys(Route):
     access = {"GET": RoutePermission("view_access", "installation")}
     listed_as = "accessKeys"
 
-    @extend_schema(
-        operation_id="get_access_keys_administration",
-        summary="List everybody's access keys",
+    @operation(
+        "get_access_keys_administration",
+        "List everybody's access keys",
+        KeysOfAll,
         parameters=[OpenApiParameter("clientId", str), OpenApiParameter("createdBy", str)],
-        responses={200: KeysOfAll, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """By name, perhaps of one client id or of one person."""
@@ -122,11 +105,7 @@ class AdministeredKeyDetail(Route):
 
     access = {"DELETE": RoutePermission("manage_access", "installation")}
 
-    @extend_schema(
-        operation_id="delete_access_key_administration",
-        summary="Revoke somebody's access key",
-        responses={204: None, **ERROR_RESPONSES},
-    )
+    @operation("delete_access_key_administration", "Revoke somebody's access key", status=204)
     def delete(self, request: Request, key_id: UUID) -> Response:
         """Gone, and every token with it."""
         actor = actor_of(request)

@@ -7,14 +7,20 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import Column, as_number, as_text, as_time, filters, flag_in, id_number, ordering
 from portal.kit.api.pagination import without_cursor
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, PAGES, CountSchema, ErrorSchema, validated_body
+from portal.kit.api.serializers import (
+    FILTERS,
+    PAGES,
+    CountSchema,
+    operation,
+    validated_body,
+)
 from portal.kit.errors import BadRequest, NotFound, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.denials import note_denial
@@ -119,7 +125,6 @@ _PARAMETERS: Final[Mapping[str, Callable[[str], Q]]] = {
 }
 
 
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 MOST: Final = 500
 """Rules that one batch makes."""
 
@@ -129,13 +134,13 @@ class AccessRules(Route):
 
     access = {"GET": RoutePermission(), "POST": RoutePermission("manage_members", "project")}
 
-    @extend_schema(
-        operation_id="get_access_rules",
-        summary="List access rules",
+    @operation(
+        "get_access_rules",
+        "List access rules",
+        access_schemas.RulesSchema,
         description="Those of the places where you may look at access; your own are under `me`. Deleted rules are not "
         "kept as rules, whatever `includeDeleted` says: the audit log tells of them.",
         parameters=LISTED,
-        responses={200: access_schemas.RulesSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """One page, oldest first unless `sortBy` says otherwise."""
@@ -151,12 +156,13 @@ class AccessRules(Route):
             }
         )
 
-    @extend_schema(
-        operation_id="create_access_rule",
-        summary="Make an access rule",
+    @operation(
+        "create_access_rule",
+        "Make an access rule",
+        access_schemas.RuleSchema,
+        201,
         description="Beside other roles held there; the same again is 409. Nobody gives more than they hold.",
         request=access_schemas.RuleCreate,
-        responses={201: access_schemas.RuleSchema, **WRITES},
     )
     def post(self, request: Request) -> Response:
         """It counts from the subject's next request on."""
@@ -170,17 +176,13 @@ class AccessRuleDetail(Route):
 
     access = {"GET": RoutePermission("view_access", "project"), "DELETE": RoutePermission("manage_members", "project")}
 
-    @extend_schema(
-        operation_id="get_access_rule",
-        summary="Read an access rule",
-        responses={200: access_schemas.RuleDetailSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_access_rule", "Read an access rule", access_schemas.RuleDetailSchema)
     def get(self, request: Request, rule_id: int) -> Response:
         """The rule and the path of its scope; 404 beyond the caller's reach."""
         rule = _rule(actor_of(request), rule_id)
         return Response({**rule_json(rule), "scopePath": path_of(rule)})
 
-    @extend_schema(operation_id="delete_access_rule", summary="Delete an access rule", responses={204: None, **WRITES})
+    @operation("delete_access_rule", "Delete an access rule", status=204)
     def delete(self, request: Request, rule_id: int) -> Response:
         """It counts no longer from the subject's next request on; 409 for the last platform admin's."""
         actor = actor_of(request)
@@ -193,12 +195,7 @@ class AccessRuleCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_access_rules",
-        summary="Count access rules",
-        parameters=COUNTED,
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_access_rules", "Count access rules", CountSchema, parameters=COUNTED)
     def get(self, request: Request) -> Response:
         """Of those that the list has."""
         flag_in(request.query_params, "includeDeleted")
@@ -210,11 +207,11 @@ class AccessRuleBatch(Route):
 
     access = {"POST": RoutePermission()}
 
-    @extend_schema(
-        operation_id="access_rules_batch",
-        summary="Delete several access rules",
+    @operation(
+        "access_rules_batch",
+        "Delete several access rules",
+        access_schemas.RuleBatchResult,
         request=access_schemas.RuleBatch,
-        responses={200: access_schemas.RuleBatchResult, **WRITES},
     )
     def post(self, request: Request) -> Response:
         """Each on its own: what fails is told apart, unknown ids included."""
@@ -236,11 +233,11 @@ class AccessRuleBatchCreate(Route):
 
     access = {"POST": RoutePermission()}
 
-    @extend_schema(
-        operation_id="access_rules_batch_create",
-        summary="Make several access rules",
+    @operation(
+        "access_rules_batch_create",
+        "Make several access rules",
+        access_schemas.RulesCreated,
         request=access_schemas.RulesCreation,
-        responses={200: access_schemas.RulesCreated, **WRITES},
     )
     def post(self, request: Request) -> Response:
         """Each on its own: what fails is told apart."""

@@ -4,7 +4,6 @@ from drf_spectacular.utils import extend_schema, extend_schema_view
 
 from portal.kit.api.serializers import ERROR_RESPONSES
 from tenants.access.api import access_keys, service_accounts
-from tenants.access.api.access_keys import WRITES
 from tenants.access.serializers.subjects import (
     AccessKeySchema,
     AdministeredKeySchema,
@@ -16,7 +15,7 @@ from tenants.access.serializers.subjects import (
 @extend_schema_view(
     get=extend_schema(operation_id="get_applications", deprecated=True),
     post=extend_schema(
-        operation_id="create_application", responses={201: ApplicationCreated, **WRITES}, deprecated=True
+        operation_id="create_application", responses={201: ApplicationCreated, **ERROR_RESPONSES}, deprecated=True
     ),
 )
 class Applications(service_accounts.ServiceAccounts):
@@ -37,7 +36,7 @@ class ApplicationDetail(service_accounts.ServiceAccountDetail):
 @extend_schema_view(
     post=extend_schema(
         operation_id="regenerate_application_secret",
-        responses={200: ApplicationSecretCreated, **WRITES},
+        responses={200: ApplicationSecretCreated, **ERROR_RESPONSES},
         deprecated=True,
     )
 )
@@ -54,7 +53,7 @@ class ApplicationSecret(service_accounts.ServiceAccountSecret):
         deprecated=True,
     ),
     post=extend_schema(
-        operation_id="create_user_application", responses={201: ApplicationCreated, **WRITES}, deprecated=True
+        operation_id="create_user_application", responses={201: ApplicationCreated, **ERROR_RESPONSES}, deprecated=True
     ),
 )
 class UserApplications(access_keys.AccessKeys):
@@ -75,7 +74,7 @@ class UserApplicationDetail(access_keys.AccessKeyDetail):
 @extend_schema_view(
     post=extend_schema(
         operation_id="regenerate_user_application_secret",
-        responses={200: ApplicationSecretCreated, **WRITES},
+        responses={200: ApplicationSecretCreated, **ERROR_RESPONSES},
         deprecated=True,
     )
 )

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from clusters.inventory.models import Cluster
 from portal.kit.api.filters import LARGEST_OFFSET, LARGEST_PAGE, PAGE, number_in
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, PAGES, CountSchema, ErrorSchema
+from portal.kit.api.serializers import PAGES, CountSchema, ErrorSchema, operation
 from portal.kit.security.actors import Actor, ActorKind, CredentialLimits
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.access_rules import SEARCH
@@ -31,12 +31,12 @@ class OwnRules(Route):
 
     access = {"GET": RoutePermission(at="self")}
 
-    @extend_schema(
-        operation_id="get_me_access_rules",
-        summary="List your own access rules",
+    @operation(
+        "get_me_access_rules",
+        "List your own access rules",
+        NestedMeRules,
         description="What an access key leaves of them is under `/api/v1/whoami`.",
         parameters=[*PAGES, SEARCH],
-        responses={200: NestedMeRules, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """One page, oldest first."""
@@ -52,12 +52,7 @@ class OwnRuleCount(Route):
 
     access = {"GET": RoutePermission(at="self")}
 
-    @extend_schema(
-        operation_id="count_me_access_rules",
-        summary="Count your own access rules",
-        parameters=[SEARCH],
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_me_access_rules", "Count your own access rules", CountSchema, parameters=[SEARCH])
     def get(self, request: Request) -> Response:
         """Of those that the list has."""
         return Response({"count": len(_own(request))})

@@ -3,12 +3,11 @@
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.api.serializers import operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.models import AccessRole
@@ -39,11 +38,11 @@ class OwnPermissions(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_permissions",
-        summary="List what you may do",
+    @operation(
+        "get_permissions",
+        "List what you may do",
+        PERMISSIONS,
         description="Resource types and actions that you may somewhere; for a platform admin all that Rung has.",
-        responses={200: PERMISSIONS, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """A summary of the caller's permissions."""
@@ -56,11 +55,11 @@ class PermissionSets(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_permission_sets",
-        summary="List permission sets",
+    @operation(
+        "get_permission_sets",
+        "List permission sets",
+        PERMISSION_SETS,
         description="Run:ai's since 2.24; its Python client has no method for it. The ids go into custom roles.",
-        responses={200: PERMISSION_SETS, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """Every permission set with its permissions."""
@@ -72,11 +71,7 @@ class PermissionSetDetail(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_permission_set",
-        summary="Read a permission set",
-        responses={200: PermissionSetSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_permission_set", "Read a permission set", PermissionSetSchema)
     def get(self, request: Request, set_id: str) -> Response:
         """The set with its permissions."""
         if set_id not in SETS:
@@ -89,13 +84,13 @@ class PermittedScopes(Route):
 
     access = {"POST": RoutePermission(reads=True)}
 
-    @extend_schema(
-        operation_id="get_permitted_scopes",
-        summary="Ask where you may do something",
+    @operation(
+        "get_permitted_scopes",
+        "Ask where you may do something",
+        PermittedScopesSchema,
         description="For all four actions, whichever is asked about. A scope includes what is below it. What Rung does "
         "not have is permitted nowhere.",
         request=ScopesQuery,
-        responses={200: PermittedScopesSchema, 422: ErrorSchema, **ERROR_RESPONSES},
     )
     def post(self, request: Request) -> Response:
         """The caller's scopes per action."""
@@ -109,7 +104,6 @@ class PermittedScopes(Route):
         return Response(found)
 
 
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 LIST_V1: Final = RoleV1Schema(many=True)
 LIST_V2: Final = RoleV2Schema(many=True)
 
@@ -119,7 +113,7 @@ class RolesV1(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(operation_id="get_roles_v1", summary="List roles", responses={200: LIST_V1, **ERROR_RESPONSES})
+    @operation("get_roles_v1", "List roles", LIST_V1)
     def get(self, request: Request) -> Response:
         """Those that come with Rung, then custom ones."""
         return Response([role_v1(each) for each in AccessRole.objects.all()])
@@ -130,7 +124,7 @@ class RoleDetailV1(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(operation_id="get_role_v1", summary="Read a role", responses={200: RoleV1Schema, **ERROR_RESPONSES})
+    @operation("get_role_v1", "Read a role", RoleV1Schema)
     def get(self, request: Request, role_id: int) -> Response:
         """The role with its permissions."""
         return Response(role_v1(_role(role_id)))
@@ -141,23 +135,24 @@ class RolesV2(Route):
 
     access = {"GET": RoutePermission(), "POST": RoutePermission("manage_access", "installation")}
 
-    @extend_schema(
-        operation_id="get_roles_v2",
-        summary="List roles with their permission sets",
+    @operation(
+        "get_roles_v2",
+        "List roles with their permission sets",
+        LIST_V2,
         description="Run:ai's since 2.24; its Python client has no method for it.",
-        responses={200: LIST_V2, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """Those that come with Rung, then custom ones."""
         return Response([role_v2(each) for each in AccessRole.objects.all()])
 
-    @extend_schema(
-        operation_id="create_role_v2",
-        summary="Make a custom role",
+    @operation(
+        "create_role_v2",
+        "Make a custom role",
+        RoleV2Schema,
+        201,
         description="Run:ai's since 2.24; its Python client has no method for it. Nobody makes a role of more than "
         "they hold everywhere.",
         request=RoleCreate,
-        responses={201: RoleV2Schema, **WRITES},
     )
     def post(self, request: Request) -> Response:
         """A role made of permission sets."""
@@ -173,28 +168,24 @@ class RoleDetailV2(Route):
         **dict.fromkeys(("PUT", "DELETE"), RoutePermission("manage_access", "installation")),
     }
 
-    @extend_schema(
-        operation_id="get_role_v2",
-        summary="Read a role with its permission sets",
-        responses={200: RoleV2Schema, **ERROR_RESPONSES},
-    )
+    @operation("get_role_v2", "Read a role with its permission sets", RoleV2Schema)
     def get(self, request: Request, role_id: int) -> Response:
         """The role with its permission sets and what they come to."""
         return Response(role_v2(_role(role_id)))
 
-    @extend_schema(
-        operation_id="update_role_v2",
-        summary="Change a custom role",
+    @operation(
+        "update_role_v2",
+        "Change a custom role",
+        RoleV2Schema,
         description="The whole role anew. Whoever has it has the new rights from their next request on.",
         request=RoleCreate,
-        responses={200: RoleV2Schema, **WRITES},
     )
     def put(self, request: Request, role_id: int) -> Response:
         """Another name, other sets, enabled or not."""
         role = _role(role_id)
         return Response(role_v2(roles.update_role(role=role, **_role_fields(request), actor=actor_of(request))))
 
-    @extend_schema(operation_id="delete_role_v2", summary="Delete a custom role", responses={204: None, **WRITES})
+    @operation("delete_role_v2", "Delete a custom role", status=204)
     def delete(self, request: Request, role_id: int) -> Response:
         """Gone; 409 while an access rule gives it."""
         roles.delete_role(role=_role(role_id), actor=actor_of(request))

@@ -3,13 +3,12 @@
 from typing import Any, Final
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.api.serializers import operation, validated_body
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -25,7 +24,6 @@ from tenants.access.serializers.subjects import (
 )
 from tenants.access.services import service_accounts
 
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 ADMINS: Final = RoutePermission("manage_access", "installation")
 LOOKING: Final = RoutePermission("view_access", "installation")
 
@@ -36,22 +34,13 @@ class ServiceAccounts(Route):
     access = {"GET": LOOKING, "POST": ADMINS}
     shown_once = ("clientSecret",)
 
-    @extend_schema(
-        operation_id="get_service_accounts",
-        summary="List service accounts",
-        responses={200: AccountSchema(many=True), **ERROR_RESPONSES},
-    )
+    @operation("get_service_accounts", "List service accounts", AccountSchema(many=True))
     def get(self, request: Request) -> Response:
         """All of them, by name."""
         require(actor_of(request), Permission.VIEW_ACCESS)
         return Response([account_json(each) for each in ServiceAccount.objects.all()])
 
-    @extend_schema(
-        operation_id="create_service_account",
-        summary="Make a service account",
-        request=SubjectCreate,
-        responses={201: AccountCreated, **WRITES},
-    )
+    @operation("create_service_account", "Make a service account", AccountCreated, 201, request=SubjectCreate)
     def post(self, request: Request) -> Response:
         """Without roles; its secret is shown this once."""
         actor = actor_of(request)
@@ -67,21 +56,12 @@ class ServiceAccountDetail(Route):
 
     access = {"GET": LOOKING, "PATCH": ADMINS, "DELETE": ADMINS}
 
-    @extend_schema(
-        operation_id="get_service_account",
-        summary="Read a service account",
-        responses={200: AccountSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_service_account", "Read a service account", AccountSchema)
     def get(self, request: Request, account_id: UUID) -> Response:
         """The account without its secret."""
         return Response(account_json(_account(actor_of(request), account_id, Permission.VIEW_ACCESS)))
 
-    @extend_schema(
-        operation_id="update_service_account",
-        summary="Let a service account in or shut it out",
-        request=AccountChange,
-        responses={200: None, **WRITES},
-    )
+    @operation("update_service_account", "Let a service account in or shut it out", request=AccountChange)
     def patch(self, request: Request, account_id: UUID) -> Response:
         """It counts from its next request on."""
         actor = actor_of(request)
@@ -90,9 +70,7 @@ class ServiceAccountDetail(Route):
         service_accounts.set_enabled(account=account, enabled=enabled, actor=actor)
         return Response()
 
-    @extend_schema(
-        operation_id="delete_service_account", summary="Remove a service account", responses={204: None, **WRITES}
-    )
+    @operation("delete_service_account", "Remove a service account", status=204)
     def delete(self, request: Request, account_id: UUID) -> Response:
         """Gone with its roles, and every token with it."""
         actor = actor_of(request)
@@ -106,12 +84,7 @@ class ServiceAccountSecret(Route):
     access = {"POST": ADMINS}
     shown_once = ("clientSecret",)
 
-    @extend_schema(
-        operation_id="regenerate_service_account_secret",
-        summary="Give a service account another secret",
-        request=None,
-        responses={200: SecretCreated, **WRITES},
-    )
+    @operation("regenerate_service_account_secret", "Give a service account another secret", SecretCreated)
     def post(self, request: Request, account_id: UUID) -> Response:
         """The new secret, shown this once; the old one and its tokens stop working."""
         actor = actor_of(request)

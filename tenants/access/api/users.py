@@ -9,14 +9,14 @@ from typing import Any, Final
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import LARGEST_OFFSET, LARGEST_PAGE, Column, as_time, filters, number_in, ordering
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, CountSchema, ErrorSchema, validated_body
+from portal.kit.api.serializers import FILTERS, CountSchema, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -33,7 +33,6 @@ from tenants.access.serializers.subjects import (
 )
 from tenants.access.services import users
 
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 ADMINS: Final = RoutePermission("manage_access", "installation")
 LOOKING: Final = RoutePermission("view_access", "installation")
 SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
@@ -61,16 +60,16 @@ class Users(Route):
     access = {"GET": LOOKING, "POST": ADMINS}
     shown_once = ("tempPassword",)
 
-    @extend_schema(
-        operation_id="get_users",
-        summary="List people",
+    @operation(
+        "get_users",
+        "List people",
+        UserSchema(many=True),
         parameters=[
             OpenApiParameter("offset", int),
             OpenApiParameter("limit", int, description="1 to 500, 500 by default."),
             *FILTERS,
             SEARCH,
         ],
-        responses={200: UserSchema(many=True), **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
@@ -80,9 +79,7 @@ class Users(Route):
         limit = number_in(query, "limit", LARGEST_PAGE, 1, LARGEST_PAGE)
         return Response([user_json(each) for each in rows[offset : offset + limit]])
 
-    @extend_schema(
-        operation_id="create_user", summary="Make a person", request=UserCreate, responses={201: UserCreated, **WRITES}
-    )
+    @operation("create_user", "Make a person", UserCreated, 201, request=UserCreate)
     def post(self, request: Request) -> Response:
         """Without roles; the temporary password is shown this once."""
         actor = actor_of(request)
@@ -98,12 +95,12 @@ class UserDetail(Route):
 
     access = {"GET": LOOKING, "DELETE": ADMINS}
 
-    @extend_schema(operation_id="get_user", summary="Read a person", responses={200: UserSchema, **ERROR_RESPONSES})
+    @operation("get_user", "Read a person", UserSchema)
     def get(self, request: Request, user_id: int) -> Response:
         """The person."""
         return Response(user_json(_user(actor_of(request), user_id, Permission.VIEW_ACCESS)))
 
-    @extend_schema(operation_id="delete_user", summary="Remove a person", responses={204: None, **WRITES})
+    @operation("delete_user", "Remove a person", status=204)
     def delete(self, request: Request, user_id: int) -> Response:
         """Gone with roles and keys; 409 for the last platform admin."""
         actor = actor_of(request)
@@ -116,12 +113,7 @@ class UserCount(Route):
 
     access = {"GET": LOOKING}
 
-    @extend_schema(
-        operation_id="count_users",
-        summary="Count people",
-        parameters=[*FILTERS, SEARCH],
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_users", "Count people", CountSchema, parameters=[*FILTERS, SEARCH])
     def get(self, request: Request) -> Response:
         """The number of people the filter finds."""
         return Response({"count": _wanted(request).count()})
@@ -133,12 +125,7 @@ class UserPassword(Route):
     access = {"POST": ADMINS}
     shown_once = ("tempPassword",)
 
-    @extend_schema(
-        operation_id="reset_user_password",
-        summary="Give a person a temporary password",
-        request=None,
-        responses={200: TemporaryPassword, **WRITES},
-    )
+    @operation("reset_user_password", "Give a person a temporary password", TemporaryPassword)
     def post(self, request: Request, user_id: int) -> Response:
         """Shown this once; the old password and all sessions end."""
         actor = actor_of(request)
@@ -150,9 +137,7 @@ class UserLogout(Route):
 
     access = {"POST": ADMINS}
 
-    @extend_schema(
-        operation_id="logout_user", summary="Sign a person out", request=None, responses={200: None, **WRITES}
-    )
+    @operation("logout_user", "Sign a person out")
     def post(self, request: Request, user_id: int) -> Response:
         """Out of every browser; access keys go on until they are revoked."""
         actor = actor_of(request)
@@ -165,12 +150,7 @@ class OwnPassword(Route):
 
     access = {"POST": RoutePermission(at="self")}
 
-    @extend_schema(
-        operation_id="change_user_password",
-        summary="Change your password",
-        request=PasswordChange,
-        responses={200: EmptySchema, 429: ErrorSchema, **WRITES},
-    )
+    @operation("change_user_password", "Change your password", EmptySchema, also=(429,), request=PasswordChange)
     def post(self, request: Request) -> Response:
         """For people, by one of their keys; wrong guesses of the current one are counted. All sessions end."""
         body = validated_body(PasswordChange, request.data)

@@ -2,14 +2,19 @@
 
 from django.db import transaction
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import filters
 from portal.kit.api.pagination import PAGES
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, CountSchema, ignored_parameters, validated_body
+from portal.kit.api.serializers import (
+    FILTERS,
+    CountSchema,
+    ignored_parameters,
+    operation,
+    validated_body,
+)
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -18,7 +23,6 @@ from tenants.organisation import services as organisation_services
 from tenants.organisation.api.org_units import (
     COLUMNS,
     ENTRIES,
-    WRITES,
     check_supported,
     cluster_of,
     page,
@@ -42,23 +46,18 @@ class Departments(Route):
 
     access = {"GET": RoutePermission(), "POST": RoutePermission("manage_organisation", "installation")}
 
-    @extend_schema(
-        operation_id="get_departments",
-        summary="List departments",
+    @operation(
+        "get_departments",
+        "List departments",
+        DepartmentsSchema,
         parameters=[*PAGES, *FILTERS, *ignored_parameters("verbosity")],
-        responses={200: DepartmentsSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         part = page(_wanted(request), request, COLUMNS)
         return Response({"departments": departments_json(part.rows), **part.ways_on})
 
-    @extend_schema(
-        operation_id="create_department",
-        summary="Make a department",
-        request=DepartmentCreate,
-        responses={201: OrgUnitSchema, **WRITES},
-    )
+    @operation("create_department", "Make a department", OrgUnitSchema, 201, request=DepartmentCreate)
     def post(self, request: Request) -> Response:
         """The department with its quotas and rules: all of it or nothing."""
         actor, body = actor_of(request), validated_body(DepartmentCreate, request.data)
@@ -83,19 +82,12 @@ class DepartmentDetail(Route):
         "DELETE": RoutePermission("manage_organisation", "installation"),
     }
 
-    @extend_schema(
-        operation_id="get_department", summary="Read a department", responses={200: OrgUnitSchema, **ERROR_RESPONSES}
-    )
+    @operation("get_department", "Read a department", OrgUnitSchema)
     def get(self, request: Request, unit_id: int) -> Response:
         """The department; 404 if it is absent or not yours."""
         return Response(departments_json([_department(actor_of(request), unit_id)])[0])
 
-    @extend_schema(
-        operation_id="update_department",
-        summary="Change a department",
-        request=OrgUnitChange,
-        responses={200: OrgUnitSchema, **WRITES},
-    )
+    @operation("update_department", "Change a department", OrgUnitSchema, request=OrgUnitChange)
     def put(self, request: Request, unit_id: int) -> Response:
         """Every quota anew; what else is absent stays."""
         actor = actor_of(request)
@@ -109,7 +101,7 @@ class DepartmentDetail(Route):
             warnings = set_quotas_and_limits(row, body, actor)
         return Response(departments_json([_department(actor, unit_id)])[0] | warnings)
 
-    @extend_schema(operation_id="delete_department", summary="Delete a department", responses={204: None, **WRITES})
+    @operation("delete_department", "Delete a department", status=204)
     def delete(self, request: Request, unit_id: int) -> Response:
         """Gone; 409 while it has projects."""
         actor = actor_of(request)
@@ -122,22 +114,12 @@ class DepartmentResources(Route):
 
     access = dict.fromkeys(("PUT", "PATCH"), RoutePermission("manage_department_quota", "department"))
 
-    @extend_schema(
-        operation_id="update_department_resources",
-        summary="Set a department's quotas",
-        request=ENTRIES,
-        responses={200: ENTRIES, **WRITES},
-    )
+    @operation("update_department_resources", "Set a department's quotas", ENTRIES, request=ENTRIES)
     def put(self, request: Request, unit_id: int) -> Response:
         """Every quota anew: pools that are not named have none."""
         return _set(request, unit_id, whole=True)
 
-    @extend_schema(
-        operation_id="patch_department_resources",
-        summary="Change a department's quotas",
-        request=ENTRIES,
-        responses={200: ENTRIES, **WRITES},
-    )
+    @operation("patch_department_resources", "Change a department's quotas", ENTRIES, request=ENTRIES)
     def patch(self, request: Request, unit_id: int) -> Response:
         """Pool by pool: absent keys keep their value, null clears it."""
         return _set(request, unit_id, whole=False)
@@ -148,12 +130,7 @@ class DepartmentCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_departments",
-        summary="Count departments",
-        parameters=FILTERS,
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_departments", "Count departments", CountSchema, parameters=FILTERS)
     def get(self, request: Request) -> Response:
         """The number of departments the filter finds."""
         return Response({"count": _wanted(request).count()})

@@ -14,7 +14,6 @@ from clusters.watch.models import Average, ObservedPod
 from clusters.watch.selectors import Metric
 from portal.kit.api.filters import Column, Columns, as_time, as_uuid, ordering
 from portal.kit.api.pagination import PageSlice, part_of, without_cursor
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.access.api.filter_values import CLUSTER_ID
@@ -111,7 +110,6 @@ COLUMNS: Final = {
     "createdAt": Column("created_at", as_time),
     **FIGURES,
 }
-WRITES: Final = {409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 ENTRIES: Final = EntrySchema(many=True)
 
 

@@ -6,14 +6,13 @@ from typing import Any, Final
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import Column, Columns, as_number, filters
 from portal.kit.api.pagination import NAME_SEARCH, PAGES
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, CountSchema, validated_body
+from portal.kit.api.serializers import FILTERS, CountSchema, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -24,7 +23,6 @@ from tenants.organisation.api import org_units
 from tenants.organisation.api.org_units import (
     ENTRIES,
     PHASE,
-    WRITES,
     check_supported,
     cluster_of,
     page,
@@ -50,23 +48,13 @@ class Projects(Route):
 
     access = {"GET": RoutePermission(), "POST": RoutePermission("manage_project", "department")}
 
-    @extend_schema(
-        operation_id="get_projects",
-        summary="List projects",
-        parameters=[*PAGES, *FILTERS, NAME_SEARCH],
-        responses={200: ProjectsSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_projects", "List projects", ProjectsSchema, parameters=[*PAGES, *FILTERS, NAME_SEARCH])
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         part = page(_wanted(request), request, COLUMNS)
         return Response({"projects": projects_json(part.rows), **part.ways_on})
 
-    @extend_schema(
-        operation_id="create_project",
-        summary="Make a project",
-        request=ProjectCreate,
-        responses={201: OrgUnitSchema, **WRITES},
-    )
+    @operation("create_project", "Make a project", OrgUnitSchema, 201, request=ProjectCreate)
     def post(self, request: Request) -> Response:
         """The project with its quotas and rules: all of it or nothing."""
         actor, body = actor_of(request), validated_body(ProjectCreate, request.data)
@@ -93,19 +81,12 @@ class ProjectDetail(Route):
         "DELETE": RoutePermission("manage_project", "project"),
     }
 
-    @extend_schema(
-        operation_id="get_project", summary="Read a project", responses={200: OrgUnitSchema, **ERROR_RESPONSES}
-    )
+    @operation("get_project", "Read a project", OrgUnitSchema)
     def get(self, request: Request, unit_id: int) -> Response:
         """The project; 404 if it is absent or not yours."""
         return Response(projects_json([_project(actor_of(request), unit_id)])[0])
 
-    @extend_schema(
-        operation_id="update_project",
-        summary="Change a project",
-        request=ProjectChange,
-        responses={200: OrgUnitSchema, **WRITES},
-    )
+    @operation("update_project", "Change a project", OrgUnitSchema, request=ProjectChange)
     def put(self, request: Request, unit_id: int) -> Response:
         """Every quota anew; what else is absent stays."""
         actor = actor_of(request)
@@ -120,7 +101,7 @@ class ProjectDetail(Route):
             warnings = set_quotas_and_limits(project, body, actor)
         return Response(projects_json([_project(actor, unit_id)])[0] | warnings)
 
-    @extend_schema(operation_id="delete_project", summary="Delete a project", responses={204: None, **WRITES})
+    @operation("delete_project", "Delete a project", status=204)
     def delete(self, request: Request, unit_id: int) -> Response:
         """Gone with its namespace; 409 while workloads of it live or are remembered."""
         actor = actor_of(request)
@@ -133,22 +114,12 @@ class ProjectResources(Route):
 
     access = dict.fromkeys(("PUT", "PATCH"), RoutePermission("manage_project_quota", "project"))
 
-    @extend_schema(
-        operation_id="update_project_resources",
-        summary="Set a project's quotas",
-        request=ENTRIES,
-        responses={200: ENTRIES, **WRITES},
-    )
+    @operation("update_project_resources", "Set a project's quotas", ENTRIES, request=ENTRIES)
     def put(self, request: Request, unit_id: int) -> Response:
         """Every quota anew: pools that are not named have none."""
         return _set(request, unit_id, whole=True)
 
-    @extend_schema(
-        operation_id="patch_project_resources",
-        summary="Change a project's quotas",
-        request=ENTRIES,
-        responses={200: ENTRIES, **WRITES},
-    )
+    @operation("patch_project_resources", "Change a project's quotas", ENTRIES, request=ENTRIES)
     def patch(self, request: Request, unit_id: int) -> Response:
         """Pool by pool: absent keys keep their value, null clears it."""
         return _set(request, unit_id, whole=False)
@@ -159,12 +130,7 @@ class ProjectCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_projects",
-        summary="Count projects",
-        parameters=[*FILTERS, NAME_SEARCH],
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_projects", "Count projects", CountSchema, parameters=[*FILTERS, NAME_SEARCH])
     def get(self, request: Request) -> Response:
         """The number of projects the filter finds."""
         return Response({"count": _wanted(request).count()})

@@ -5,7 +5,6 @@ from typing import Any, Final, cast
 
 from django.db.models import Case, F, IntegerField, OuterRef, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,7 +12,7 @@ from clusters.flavours.objects import RANK_TO_PRIORITY
 from portal.kit.api.filters import Column, as_number, as_uuid, filters, ordering
 from portal.kit.api.pagination import NAME_SEARCH, without_cursor
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, PAGES, CountSchema
+from portal.kit.api.serializers import FILTERS, PAGES, CountSchema, operation
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.filter_values import CLUSTER_ID, DEPARTMENT_ID, POOL_ID, POOL_NAME
 from tenants.access.selectors.permissions import visible_departments, visible_projects
@@ -59,7 +58,7 @@ class Ranks(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(operation_id="get_priorities", summary="List ranks", responses={200: RanksSchema, **ERROR_RESPONSES})
+    @operation("get_priorities", "List ranks", RanksSchema)
     def get(self, request: Request) -> Response:
         """The lowest first, each with the number that KAI's queues carry."""
         default = ProjectQuota._meta.get_field("rank").default
@@ -75,11 +74,11 @@ class ProjectPools(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_projects_node_pool_resources",
-        summary="List projects' quotas by node pool",
+    @operation(
+        "get_projects_node_pool_resources",
+        "List projects' quotas by node pool",
+        PoolResourcesPageSchema,
         parameters=[*PAGES, *FILTERS, NAME_SEARCH],
-        responses={200: PoolResourcesPageSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
@@ -91,11 +90,11 @@ class ProjectPoolCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_projects_node_pool_resources",
-        summary="Count projects' quotas by node pool",
+    @operation(
+        "count_projects_node_pool_resources",
+        "Count projects' quotas by node pool",
+        CountSchema,
         parameters=[*FILTERS, NAME_SEARCH],
-        responses={200: CountSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """The number of rows the filter finds."""
@@ -107,11 +106,11 @@ class DepartmentPools(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_departments_node_pool_resources",
-        summary="List departments' quotas by node pool",
+    @operation(
+        "get_departments_node_pool_resources",
+        "List departments' quotas by node pool",
+        PoolResourcesPageSchema,
         parameters=[*PAGES, *FILTERS, NAME_SEARCH],
-        responses={200: PoolResourcesPageSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
@@ -123,11 +122,11 @@ class DepartmentPoolCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_departments_node_pool_resources",
-        summary="Count departments' quotas by node pool",
+    @operation(
+        "count_departments_node_pool_resources",
+        "Count departments' quotas by node pool",
+        CountSchema,
         parameters=[*FILTERS, NAME_SEARCH],
-        responses={200: CountSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """The number of rows the filter finds."""

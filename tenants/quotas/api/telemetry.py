@@ -2,15 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from django.db.models import Q
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES
+from portal.kit.api.serializers import operation
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
 from tenants.access.selectors.permissions import visible_departments, visible_projects
@@ -36,9 +36,6 @@ CLUSTER: Final = OpenApiParameter("clusterId", str)
 
 
 DEPARTMENT: Final = OpenApiParameter("departmentId", str)
-
-
-TELEMETRY_RESPONSES: Final[dict[int, Any]] = {200: TelemetrySchema, **ERROR_RESPONSES}
 
 
 Key = tuple[Group, ...]
@@ -85,13 +82,13 @@ class ProjectTelemetry(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_projects_telemetry",
-        summary="Read projects in numbers",
+    @operation(
+        "get_projects_telemetry",
+        "Read projects in numbers",
+        TelemetrySchema,
         parameters=telemetry_parameters(
             OF_UNITS, PROJECT_GROUPS, CLUSTER, DEPARTMENT, OpenApiParameter("nodepoolId", str)
         ),
-        responses=TELEMETRY_RESPONSES,
     )
     def get(self, request: Request) -> Response:
         """The sum over the projects you may see, or one per group."""
@@ -114,11 +111,11 @@ class DepartmentTelemetry(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_departments_telemetry",
-        summary="Read departments in numbers",
+    @operation(
+        "get_departments_telemetry",
+        "Read departments in numbers",
+        TelemetrySchema,
         parameters=telemetry_parameters(OF_UNITS, DEPARTMENT_GROUPS, CLUSTER, DEPARTMENT, POOL),
-        responses=TELEMETRY_RESPONSES,
     )
     def get(self, request: Request) -> Response:
         """The sum over the departments you may see, or one per cluster."""

@@ -21,14 +21,14 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.watch.models import ObservedPod
 from clusters.watch.selectors import Metric
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES
+from portal.kit.api.serializers import operation
 from portal.kit.errors import NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.usage.serializers import (
@@ -54,7 +54,7 @@ from workloads.state.models import Phase, Workload
 from workloads.state.rules import WAITING
 from workloads.state.selectors.workloads import visible_workloads, workload_or_404
 
-ANSWERS: Final[dict[int, Any]] = {200: MetricsSchema, 207: MetricsSchema, **ERROR_RESPONSES}
+ANSWERS: Final[dict[int, Any]] = {200: MetricsSchema, 207: MetricsSchema}
 _HELD: Final[Types] = {
     "GPU_ALLOCATION": scaled(Metric.GPU_HELD, 1000),
     "CPU_REQUEST_CORES": scaled(CPU_ASKED, 1000),
@@ -107,12 +107,7 @@ class WorkloadMetrics(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_workload_metrics",
-        summary="Read a workload's metrics",
-        parameters=metric_parameters(OF_WORKLOADS),
-        responses=ANSWERS,
-    )
+    @operation("get_workload_metrics", "Read a workload's metrics", ANSWERS, parameters=metric_parameters(OF_WORKLOADS))
     def get(self, request: Request, workload_id: str) -> Response:
         """What its pods held and asked for. Partial where a type is not measured or pods are forgotten already."""
         workload = workload_or_404(actor_of(request), workload_id)
@@ -124,12 +119,7 @@ class PodMetrics(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_workload_pod_metrics",
-        summary="Read a pod's metrics",
-        parameters=metric_parameters(OF_PODS),
-        responses=ANSWERS,
-    )
+    @operation("get_workload_pod_metrics", "Read a pod's metrics", ANSWERS, parameters=metric_parameters(OF_PODS))
     def get(self, request: Request, workload_id: str, pod_id: UUID) -> Response:
         """What it held and asked for."""
         workload = workload_or_404(actor_of(request), workload_id)
@@ -176,9 +166,10 @@ class Telemetry(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_workloads_telemetry",
-        summary="Read workloads in numbers",
+    @operation(
+        "get_workloads_telemetry",
+        "Read workloads in numbers",
+        TelemetrySchema,
         parameters=telemetry_parameters(
             TYPES,
             GROUPS,
@@ -187,7 +178,6 @@ class Telemetry(Route):
             OpenApiParameter("departmentId", str),
             OpenApiParameter("filterByPhases", str, description="Comma list of phases; absent: all."),
         ),
-        responses={200: TelemetrySchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """One number, or one per group. How long those that wait have waited is told in classes of seconds."""

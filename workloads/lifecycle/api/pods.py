@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,7 +14,7 @@ from clusters.watch.rules.sanitize import clean_message
 from portal.kit.api.filters import Column, as_time, as_uuid, descending, filters, flag_in, number_in, ordering
 from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, CountSchema
+from portal.kit.api.serializers import FILTERS, CountSchema, operation
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.filter_values import CLUSTER_ID, POOL_NAME
@@ -55,12 +55,7 @@ class WorkloadPods(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_workload_pods",
-        summary="List the pods of a workload",
-        parameters=PAGING,
-        responses={200: PodsSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_workload_pods", "List the pods of a workload", PodsSchema, parameters=PAGING)
     def get(self, request: Request, workload_id: str) -> Response:
         """One page, newest first."""
         workload = workload_or_404(actor_of(request), workload_id)
@@ -73,16 +68,16 @@ class Pods(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="list_pods",
-        summary="List pods",
+    @operation(
+        "list_pods",
+        "List pods",
+        PodsSchema,
         parameters=[
             *PAGING,
             *FILTERS,
             OpenApiParameter("completed", str, enum=["true", "false", "all"]),
             OpenApiParameter("verbosity", str, enum=["brief", "full"]),
         ],
-        responses={200: PodsSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """One page, newest first unless `sortBy` says otherwise."""
@@ -94,12 +89,7 @@ class PodCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_pods",
-        summary="Count pods",
-        parameters=[*PAGING, *FILTERS],
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_pods", "Count pods", CountSchema, parameters=[*PAGING, *FILTERS])
     def get(self, request: Request) -> Response:
         """The number of pods the filter finds."""
         return Response({"count": _wanted(request).count()})
@@ -152,12 +142,7 @@ class Events(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_workload_events",
-        summary="List a workload's events",
-        parameters=[*PAGES, ORDER],
-        responses={200: EventsSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_workload_events", "List a workload's events", EventsSchema, parameters=[*PAGES, ORDER])
     def get(self, request: Request, workload_id: str) -> Response:
         """One page, newest first unless asked otherwise. Names of projects that are not yours are left out."""
         actor = actor_of(request)
@@ -175,12 +160,7 @@ class History(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_workload_history",
-        summary="List a workload's history",
-        parameters=PAGES,
-        responses={200: HistorySchema, **ERROR_RESPONSES},
-    )
+    @operation("get_workload_history", "List a workload's history", HistorySchema, parameters=PAGES)
     def get(self, request: Request, workload_id: str) -> Response:
         """One page, newest first. Names of projects that are not yours are left out."""
         actor = actor_of(request)
@@ -219,16 +199,16 @@ class Logs(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_workload_logs",
-        summary="Read the end of a workload's log",
+    @operation(
+        "get_workload_logs",
+        "Read the end of a workload's log",
+        PodLogSchema,
         description="Beyond Run:ai. Without escape sequences and control characters, 400,000 characters at most.",
         parameters=[
             OpenApiParameter("pod", str, description="A pod's name; the newest one when absent."),
             OpenApiParameter("container", str, description="Its first one when absent."),
             OpenApiParameter("lines", int, description=f"1 to {MOST_LINES}, {LINES} when absent."),
         ],
-        responses={200: PodLogSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request, workload_id: str) -> Response:
         """The lines, or the trouble; 404 for a workload, pod or container that is not there."""

@@ -28,7 +28,7 @@ from portal.kit.api.filters import (
 from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, CountSchema, ErrorSchema, validated_body
+from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, CountSchema, ErrorSchema, operation, validated_body
 from portal.kit.errors import BadRequest, RungError, TooManyRequests
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -101,12 +101,7 @@ class Workloads(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="get_workloads",
-        summary="List workloads",
-        parameters=[*PAGES, *WANTED],
-        responses={200: WorkloadsSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_workloads", "List workloads", WorkloadsSchema, parameters=[*PAGES, *WANTED])
     def get(self, request: Request) -> Response:
         """One page, newest first unless `sortBy` says otherwise."""
         order = ordering(request.query_params, COLUMNS, "-created_at")
@@ -119,12 +114,7 @@ class WorkloadCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_workloads",
-        summary="Count workloads",
-        parameters=WANTED,
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_workloads", "Count workloads", CountSchema, parameters=WANTED)
     def get(self, request: Request) -> Response:
         """The number of workloads the filter finds."""
         return Response({"count": _wanted(request).count()})
@@ -135,9 +125,7 @@ class WorkloadDetail(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_workload", summary="Read a workload", responses={200: WorkloadSchema, **ERROR_RESPONSES}
-    )
+    @operation("get_workload", "Read a workload", WorkloadSchema)
     def get(self, request: Request, workload_id: str) -> Response:
         """The workload; 404 if it is absent or not yours."""
         workload = workload_or_404(actor_of(request), workload_id)
@@ -199,12 +187,7 @@ class BatchAction(Route):
 
     access = {"POST": RoutePermission("manage_workload", "somewhere")}
 
-    @extend_schema(
-        operation_id="batch_workloads",
-        summary="Suspend, resume, retry or delete several workloads",
-        request=Batch,
-        responses={200: BatchResult, 422: ErrorSchema, **ERROR_RESPONSES},
-    )
+    @operation("batch_workloads", "Suspend, resume, retry or delete several workloads", BatchResult, request=Batch)
     def post(self, request: Request) -> Response:
         """Each on its own: refusals are listed beside it, unknown ids included. What is met already succeeds.
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import AcceptedSchema, validated_body
+from portal.kit.api.serializers import AcceptedSchema, operation, validated_body
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import BadRequest, Problem, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -163,12 +163,7 @@ KIND = "nim-services"
 class NimServices(NativeFields):
     """A NIM service comes in."""
 
-    @extend_schema(
-        operation_id="create_nim_service",
-        summary="Submit a NIM service",
-        request=NimServiceCreate,
-        responses={202: NimServiceSchema, **ANSWERS},
-    )
+    @operation("create_nim_service", "Submit a NIM service", NimServiceSchema, 202, request=NimServiceCreate)
     def post(self, request: Request) -> Response:
         """Accepted with the effective values; refused at its fields."""
         sent, actor = validated_body(NimServiceCreate, request.data), actor_of(request)
@@ -186,21 +181,12 @@ class NimServiceDetail(Route):
 
     access = {"GET": RoutePermission("view_project", "project"), "PATCH": RoutePermission("manage_workload", "project")}
 
-    @extend_schema(
-        operation_id="get_nim_service_by_id",
-        summary="Read a NIM service",
-        responses={200: NimServiceSchema, **ANSWERS},
-    )
+    @operation("get_nim_service_by_id", "Read a NIM service", NimServiceSchema, also=(409, 413, 422))
     def get(self, request: Request, nim_service_id: str) -> Response:
         """As it was sent, with the effective values; 404 if it is absent, not yours, or of another kind."""
         return Response(nim_json(of_kind(actor_of(request), KIND, nim_service_id)))
 
-    @extend_schema(
-        operation_id="update_nim_service_spec",
-        summary="Change a NIM service",
-        request=change_schema(KIND),
-        responses={202: NimServiceSchema, **ANSWERS},
-    )
+    @operation("update_nim_service_spec", "Change a NIM service", NimServiceSchema, 202, request=change_schema(KIND))
     def patch(self, request: Request, nim_service_id: str) -> Response:
         """Accepted: replicas and priority at any time, the rest while it is suspended."""
         actor = actor_of(request)

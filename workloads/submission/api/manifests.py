@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
+from portal.kit.api.serializers import operation, validated_body
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
@@ -28,7 +27,7 @@ from workloads.lifecycle.services.changes import WorkloadChange, change
 from workloads.policies.services import type_of
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.selectors.workloads import workload_or_404
-from workloads.submission.api.submissions import ANSWERS, ManifestRoute, Submission, project_named, read_submitted
+from workloads.submission.api.submissions import ManifestRoute, Submission, project_named, read_submitted
 from workloads.submission.serializers import (
     NAME,
     WorkloadCreate,
@@ -43,13 +42,14 @@ from workloads.submission.services.submit import submit
 class ManifestCollection(ManifestRoute, Submission):
     """Submit a manifest."""
 
-    @extend_schema(
-        operation_id="create_workload_v2",
-        summary="Submit a workload as a manifest",
+    @operation(
+        "create_workload_v2",
+        "Submit a workload as a manifest",
+        WorkloadV2Schema,
+        202,
         description="`metadata.priority` and `metadata.preemptibility` beat the labels of the manifest. With "
         "`dryRun=true` the answer has a `forecast` beside it (beyond Run:ai).",
         request=WorkloadCreate,
-        responses={202: WorkloadV2Schema, **ANSWERS},
     )
     def post(self, request: Request) -> Response:
         """Accepted with the effective values and their sources; refused with a pointer per field."""
@@ -71,23 +71,20 @@ class ManifestDetail(ManifestRoute):
         "DELETE": RoutePermission("manage_workload", "project"),
     }
 
-    @extend_schema(
-        operation_id="get_workload_v2_by_id",
-        summary="Read a submitted manifest",
-        responses={200: WorkloadV2WithSync, **ANSWERS},
-    )
+    @operation("get_workload_v2_by_id", "Read a submitted manifest", WorkloadV2WithSync, also=(409, 413, 422))
     def get(self, request: Request, workload_id: str) -> Response:
         """The manifest with its sync; 404 if absent or not yours."""
         workload = workload_or_404(actor_of(request), workload_id)
         return Response({"workload": _answer(workload), "syncInfo": _sync_info(workload)})
 
-    @extend_schema(
-        operation_id="update_workload_v2",
-        summary="WorkloadChange a submitted workload",
+    @operation(
+        "update_workload_v2",
+        "WorkloadChange a submitted workload",
+        WorkloadV2Schema,
+        202,
         description="Another priority, or as many replicas, at any time; what describes its pods only while it is "
         "suspended. Its preemptibility stays.",
         request=WorkloadUpdate,
-        responses={202: WorkloadV2Schema, **ANSWERS},
     )
     def put(self, request: Request, workload_id: str) -> Response:
         """Accepted; refused at what cannot be changed now."""
@@ -96,9 +93,7 @@ class ManifestDetail(ManifestRoute):
         wanted = _wanted(workload, validated_body(WorkloadUpdate, request.data), actor)
         return Response(_answer(change(workload=workload, wanted=wanted, actor=actor)), status=202)
 
-    @extend_schema(
-        operation_id="delete_workload_v2", summary="Delete a workload", responses={202: WorkloadV2Schema, **ANSWERS}
-    )
+    @operation("delete_workload_v2", "Delete a workload", WorkloadV2Schema, 202)
     def delete(self, request: Request, workload_id: str) -> Response:
         """Accepted; twice is once."""
         actor = actor_of(request)
@@ -164,12 +159,13 @@ class Clone(Route):
 
     access = {"POST": RoutePermission("submit", "project")}
 
-    @extend_schema(
-        operation_id="clone_workload",
-        summary="Submit a copy of a workload",
+    @operation(
+        "clone_workload",
+        "Submit a copy of a workload",
+        WorkloadV2Schema,
+        202,
         description="Beyond Run:ai. Defaults are resolved anew; what was chosen for the original is chosen again.",
         request=CloneRequest,
-        responses={202: WorkloadV2Schema, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
     )
     def post(self, request: Request, workload_id: str) -> Response:
         """Accepted with the effective values and their sources."""
@@ -243,12 +239,12 @@ class Explain(ManifestRoute):
 
     access = {"POST": RoutePermission("submit", "project", reads=True)}
 
-    @extend_schema(
-        operation_id="explain_workload",
-        summary="Explain a manifest without submitting it",
+    @operation(
+        "explain_workload",
+        "Explain a manifest without submitting it",
+        ExplanationSchema,
         description="Beyond Run:ai. Effective values with their sources, what was discarded, and a forecast.",
         request=WorkloadCreate,
-        responses={200: ExplanationSchema, 409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
     )
     def post(self, request: Request) -> Response:
         """The explanation; refused as a submission would be, and not recorded."""

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import AcceptedSchema, validated_body
+from portal.kit.api.serializers import AcceptedSchema, operation, validated_body
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import BadRequest, Conflict, NotFound, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -138,20 +138,12 @@ class NativeWorkloadDetail(Route):
         "DELETE": RoutePermission("manage_workload", "project"),
     }
 
-    @extend_schema(
-        operation_id="get_native_workload",
-        summary="Read a native workload",
-        responses={200: native_schema("distributed"), **ANSWERS},
-    )
+    @operation("get_native_workload", "Read a native workload", native_schema("distributed"), also=(409, 413, 422))
     def get(self, request: Request, kind: str, workload_id: str) -> Response:
         """As it was sent, with the effective values; 404 if it is absent, not yours, or of another kind."""
         return Response(native_json(of_kind(actor_of(request), kind, workload_id)))
 
-    @extend_schema(
-        operation_id="delete_native_workload",
-        summary="Delete a native workload",
-        responses={202: AcceptedSchema, **ANSWERS},
-    )
+    @operation("delete_native_workload", "Delete a native workload", AcceptedSchema, 202)
     def delete(self, request: Request, kind: str, workload_id: str) -> Response:
         """Accepted; twice is once."""
         return act("delete", actor_of(request), kind, workload_id)
@@ -162,12 +154,7 @@ class Suspend(Route):
 
     access = {"POST": RoutePermission("manage_workload", "project")}
 
-    @extend_schema(
-        operation_id="suspend_workload",
-        summary="Suspend a native workload",
-        request=None,
-        responses={202: AcceptedSchema, **ANSWERS},
-    )
+    @operation("suspend_workload", "Suspend a native workload", AcceptedSchema, 202)
     def post(self, request: Request, kind: str, workload_id: str) -> Response:
         """Accepted, also when it has ended or is stopped already; 409 when it is deleted."""
         return act("suspend", actor_of(request), kind, workload_id)
@@ -178,12 +165,7 @@ class Resume(Route):
 
     access = {"POST": RoutePermission("manage_workload", "project")}
 
-    @extend_schema(
-        operation_id="resume_workload",
-        summary="Resume a native workload",
-        request=None,
-        responses={202: AcceptedSchema, **ANSWERS},
-    )
+    @operation("resume_workload", "Resume a native workload", AcceptedSchema, 202)
     def post(self, request: Request, kind: str, workload_id: str) -> Response:
         """Accepted, also when it runs already; 409 when it has ended or is deleted."""
         return act("resume", actor_of(request), kind, workload_id)
@@ -194,12 +176,7 @@ class Retry(Route):
 
     access = {"POST": RoutePermission("manage_workload", "project")}
 
-    @extend_schema(
-        operation_id="retry_workload",
-        summary="Retry a native workload (beyond Run:ai)",
-        request=None,
-        responses={202: AcceptedSchema, **ANSWERS},
-    )
+    @operation("retry_workload", "Retry a native workload (beyond Run:ai)", AcceptedSchema, 202)
     def post(self, request: Request, kind: str, workload_id: str) -> Response:
         """Accepted, also when it was retried already; 409 when it did not fail to apply or is deleted."""
         return act("retry", actor_of(request), kind, workload_id)

@@ -6,13 +6,18 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.urls.converters import StringConverter
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import flag_in
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, AcceptedSchema, ErrorSchema, ignored_parameters, validated_body
+from portal.kit.api.serializers import (
+    AcceptedSchema,
+    ignored_parameters,
+    operation,
+    validated_body,
+)
 from portal.kit.errors import BadRequest
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -31,7 +36,6 @@ from workloads.workload_templates.serializers import (
 )
 from workloads.workload_templates.services import AssetDraft, change_asset, create_asset, delete_asset
 
-WRITES: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 READ, KEEP = RoutePermission("view_project", "project"), RoutePermission("manage_workload", "project")
 KEYS: Final = (Scope.PROJECT, Scope.DEPARTMENT, Scope.CLUSTER)
 MEANT_FOR: Final[Mapping[str, str]] = {
@@ -55,9 +59,10 @@ class Assets(Route):
 
     access = {"GET": RoutePermission(), "POST": RoutePermission("submit", "project")}
 
-    @extend_schema(
-        operation_id="list_assets",
-        summary="List assets of one kind",
+    @operation(
+        "list_assets",
+        "List assets of one kind",
+        AssetsSchema,
         description="With the id of a project, department or cluster: those that hold there.",
         parameters=[
             OpenApiParameter("name", str, description="The whole name."),
@@ -68,7 +73,6 @@ class Assets(Route):
             USAGE,
             *COMPLIANCE,
         ],
-        responses={200: AssetsSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request, kind: str) -> Response:
         """By name."""
@@ -78,13 +82,14 @@ class Assets(Route):
             rows = rows.filter(name=name.replace("\x00", ""))
         return Response({"entries": _asset_list(actor, _meant(rows, query), query)})
 
-    @extend_schema(
-        operation_id="create_asset",
-        summary="Make an asset",
+    @operation(
+        "create_asset",
+        "Make an asset",
+        AssetSchema,
+        202,
         description="Whoever may keep a template in a scope may keep assets there. Values that look like secrets are "
         "refused.",
         request=AssetCreate,
-        responses={202: AssetSchema, **WRITES},
     )
     def post(self, request: Request, kind: str) -> Response:
         """Kept; refused at its fields."""
@@ -101,24 +106,20 @@ class AssetDetail(Route):
 
     access = {"GET": READ, "PUT": KEEP, "DELETE": KEEP}
 
-    @extend_schema(
-        operation_id="get_asset",
-        summary="Read an asset",
-        parameters=[USAGE, *COMPLIANCE],
-        responses={200: AssetSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_asset", "Read an asset", AssetSchema, parameters=[USAGE, *COMPLIANCE])
     def get(self, request: Request, kind: str, asset_id: UUID) -> Response:
         """404 if it is absent, foreign or of another kind."""
         actor = actor_of(request)
         (told,) = _asset_list(actor, [asset_or_404(actor, asset_id, kind=kind)], request.query_params)
         return Response(told)
 
-    @extend_schema(
-        operation_id="update_asset",
-        summary="Replace an asset",
+    @operation(
+        "update_asset",
+        "Replace an asset",
+        AssetSchema,
+        202,
         description="Templates that refer to it say it from now on; what was submitted stays.",
         request=AssetReplacement,
-        responses={202: AssetSchema, **WRITES},
     )
     def put(self, request: Request, kind: str, asset_id: UUID) -> Response:
         """What is absent is said no more; its scope stays."""
@@ -127,7 +128,7 @@ class AssetDetail(Route):
         draft = _draft(validated_body(AssetReplacement, request.data), row.supports)
         return Response(asset_json(change_asset(asset=row, draft=draft, actor=actor)), status=202)
 
-    @extend_schema(operation_id="delete_asset", summary="Delete an asset", responses={202: AcceptedSchema, **WRITES})
+    @operation("delete_asset", "Delete an asset", AcceptedSchema, 202)
     def delete(self, request: Request, kind: str, asset_id: UUID) -> Response:
         """Gone; 409 while templates refer to it."""
         actor = actor_of(request)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.urls.converters import StringConverter
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,11 +14,10 @@ from portal.kit.api.filters import LARGEST_OFFSET, Column, as_number, as_time, a
 from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
-    ERROR_RESPONSES,
     FILTERS,
     CountSchema,
-    ErrorSchema,
     ignored_parameters,
+    operation,
     validated_body,
 )
 from portal.kit.db.read_cache import cached_reads
@@ -47,7 +46,6 @@ from workloads.workload_templates.serializers import (
 )
 from workloads.workload_templates.services import change_template, create_template, delete_template, issues_in
 
-WRITES: Final = {409: ErrorSchema, 413: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES}
 READ, KEEP = RoutePermission("view_project", "project"), RoutePermission("manage_workload", "project")
 
 
@@ -98,12 +96,7 @@ class Templates(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="list_templates1",
-        summary="List templates",
-        parameters=[*PAGES, *WANTED, COMPLY, *REFINED],
-        responses={200: TemplatesSchema, **ERROR_RESPONSES},
-    )
+    @operation("list_templates1", "List templates", TemplatesSchema, parameters=[*PAGES, *WANTED, COMPLY, *REFINED])
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         return _page(request, _wanted(request))
@@ -114,12 +107,7 @@ class TemplateCount(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="count_templates",
-        summary="Count templates",
-        parameters=WANTED,
-        responses={200: CountSchema, **ERROR_RESPONSES},
-    )
+    @operation("count_templates", "Count templates", CountSchema, parameters=WANTED)
     def get(self, request: Request) -> Response:
         """The number of templates the filter finds."""
         return Response({"count": _wanted(request).count()})
@@ -130,16 +118,17 @@ class TemplateNames(Route):
 
     access = {"GET": RoutePermission()}
 
-    @extend_schema(
-        operation_id="template_name_availability",
-        summary="Ask whether a template's name is free",
+    @operation(
+        "template_name_availability",
+        "Ask whether a template's name is free",
+        status=204,
+        also=(409, 422),
         description="204: no template of the scope has it. 409: one of any kind has; another kind may have it too.",
         parameters=[
             OpenApiParameter("templateName", str, required=True),
             OpenApiParameter("scopeType", str, required=True, enum=SCOPES),
             OpenApiParameter("scopeId", str),
         ],
-        responses={204: None, 409: ErrorSchema, 422: ErrorSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request) -> Response:
         """Free or taken."""
@@ -157,11 +146,7 @@ class AnyTemplate(Route):
 
     access = {"GET": READ}
 
-    @extend_schema(
-        operation_id="get_template_by_id1",
-        summary="Read a template",
-        responses={200: TemplateSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_template_by_id1", "Read a template", TemplateSchema)
     def get(self, request: Request, template_id: UUID) -> Response:
         """The template; 404 if it is absent or foreign."""
         return Response(template_json(template_or_404(actor_of(request), template_id)))
@@ -172,23 +157,24 @@ class TemplatesOfKind(Route):
 
     access = {"GET": RoutePermission(), "POST": RoutePermission("submit", "project")}
 
-    @extend_schema(
-        operation_id="list_templates_of_kind",
-        summary="List templates of one kind",
+    @operation(
+        "list_templates_of_kind",
+        "List templates of one kind",
+        TemplatesSchema,
         parameters=[*PAGES, *WANTED, COMPLY, *REFINED],
-        responses={200: TemplatesSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request, kind: str) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         return _page(request, _wanted(request).filter(kind=kind))
 
-    @extend_schema(
-        operation_id="create_template",
-        summary="Make a template",
+    @operation(
+        "create_template",
+        "Make a template",
+        TemplateSchema,
+        202,
         description="In a project by whoever submits there, in a department by whoever manages it, for a cluster and "
         "the whole installation by platform admins. Values that look like secrets are refused.",
         request=TemplateCreate,
-        responses={202: TemplateSchema, **WRITES},
     )
     def post(self, request: Request, kind: str) -> Response:
         """Kept; refused at its fields."""
@@ -220,21 +206,12 @@ class TemplateDetail(TemplateRoute):
 
     access = {"GET": READ, "PUT": KEEP, "PATCH": KEEP, "DELETE": KEEP}
 
-    @extend_schema(
-        operation_id="get_template",
-        summary="Read a template of one kind",
-        responses={200: TemplateSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_template", "Read a template of one kind", TemplateSchema)
     def get(self, request: Request, kind: str, template_id: UUID) -> Response:
         """404 if it is absent, foreign or of another kind."""
         return self.read(request, kind, template_id)
 
-    @extend_schema(
-        operation_id="update_template",
-        summary="Replace a template",
-        request=TemplateReplacement,
-        responses={200: TemplateSchema, **WRITES},
-    )
+    @operation("update_template", "Replace a template", TemplateSchema, request=TemplateReplacement)
     def put(self, request: Request, kind: str, template_id: UUID) -> Response:
         """What is absent is said no more; kind and scope stay."""
         actor = actor_of(request)
@@ -242,12 +219,12 @@ class TemplateDetail(TemplateRoute):
         draft = draft_of(validated_body(TemplateReplacement, request.data))
         return Response(template_json(change_template(template=row, draft=draft, actor=actor)))
 
-    @extend_schema(
-        operation_id="patch_template",
-        summary="Change a template",
+    @operation(
+        "patch_template",
+        "Change a template",
+        TemplateSchema,
         description="Absent fields stay, null takes away; `fieldsToClear` first.",
         request=TemplateChange,
-        responses={200: TemplateSchema, **WRITES},
     )
     def patch(self, request: Request, kind: str, template_id: UUID) -> Response:
         """As it is with the change in it."""
@@ -260,7 +237,7 @@ class TemplateDetail(TemplateRoute):
         draft = draft_of(patched(document, {name: part for name, part in body.items() if name != "meta" or part}))
         return Response(template_json(change_template(template=row, draft=draft, actor=actor)))
 
-    @extend_schema(operation_id="delete_template", summary="Delete a template", responses={204: None, **WRITES})
+    @operation("delete_template", "Delete a template", status=204)
     def delete(self, request: Request, kind: str, template_id: UUID) -> Response:
         """Gone; what was submitted with it stays."""
         return self.drop(request, kind, template_id)
@@ -271,20 +248,12 @@ class InferenceTemplateDetail(TemplateRoute):
 
     access = {"GET": READ, "DELETE": KEEP}
 
-    @extend_schema(
-        operation_id="get_inference_template",
-        summary="Read a template of an inference",
-        responses={200: TemplateSchema, **ERROR_RESPONSES},
-    )
+    @operation("get_inference_template", "Read a template of an inference", TemplateSchema)
     def get(self, request: Request, inference_template_id: UUID) -> Response:
         """404 if it is absent, foreign or of another kind."""
         return self.read(request, TemplateKind.INFERENCES, inference_template_id)
 
-    @extend_schema(
-        operation_id="delete_inference_template",
-        summary="Delete a template of an inference",
-        responses={204: None, **WRITES},
-    )
+    @operation("delete_inference_template", "Delete a template of an inference", status=204)
     def delete(self, request: Request, inference_template_id: UUID) -> Response:
         """Gone; what was submitted with it stays."""
         return self.drop(request, TemplateKind.INFERENCES, inference_template_id)
