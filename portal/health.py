@@ -20,7 +20,7 @@ from clusters.inventory.models import Cluster, ClusterState
 from clusters.sync.selectors import STALE_AFTER
 from portal.kit.db.probe import Probe
 from portal.kit.messaging import heartbeats
-from tenants.access.selectors.permissions import has_platform_admin
+from tenants.access.selectors import has_platform_admin
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import FAILED_TO_APPLY
 

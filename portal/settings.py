@@ -263,7 +263,7 @@ RUNG_OIDC_GROUPS: dict[str, str] = {
 RUNG_OIDC_CA_FILE = env.str("RUNG_OIDC_CA_FILE", default="")
 # Who must have a second factor: "admins" (platform admins), "everyone", or nobody.
 RUNG_MFA_REQUIRED = env.str("RUNG_MFA_REQUIRED", default="")
-MFA_ADAPTER = "tenants.access.services.mfa_encryption.EncryptedSecretsAdapter"
+MFA_ADAPTER = "tenants.access.services.second_factor.EncryptedSecretsAdapter"
 MFA_TOTP_ISSUER = "Rung"
 MFA_TOTP_TOLERANCE = 1
 MFA_RECOVERY_CODE_DIGITS = 12

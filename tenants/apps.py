@@ -33,7 +33,7 @@ class TenantsConfig(AppConfig):
         """Bad configuration is found at start. Tell the cluster mechanism what the tenants' side wants."""
         from clusters.sync import selectors as sync_selectors
         from clusters.watch import selectors as watch_selectors
-        from tenants.access.services.builtin_roles import install_roles
+        from tenants.access.services.roles import install_roles
         from tenants.quotas.selectors.desired_state import desired_state
         from tenants.usage.selectors import sample
 

@@ -46,14 +46,15 @@ from tenants.audit_log.api import AuditFile, AuditLogs
 from tenants.organisation import views as organisation_views
 from tenants.organisation.api.departments import DepartmentCount, DepartmentDetail, DepartmentResources, Departments
 from tenants.organisation.api.projects import ProjectCount, ProjectDetail, ProjectResources, Projects
-from tenants.quotas.api.pool_resources import (
+from tenants.quotas.api import (
     DepartmentPoolCount,
     DepartmentPools,
+    DepartmentTelemetry,
     ProjectPoolCount,
     ProjectPools,
+    ProjectTelemetry,
     Ranks,
 )
-from tenants.quotas.api.telemetry import DepartmentTelemetry, ProjectTelemetry
 from tenants.usage.api import DepartmentMetrics, ProjectMetrics
 
 app_name = "tenants"

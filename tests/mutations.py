@@ -54,7 +54,7 @@ _KUEUE_TESTS: Final = (
 )
 _RESOLUTION: Final = "workloads/dictionary/rules/resolution.py"
 _RESOLUTION_TESTS: Final = ("tests/workloads/dictionary/test_resolution.py",)
-_PERMISSIONS: Final = "tenants/access/selectors/permissions.py"
+_PERMISSIONS: Final = "tenants/access/selectors.py"
 _MERGE: Final = "workloads/policies/rules/merge.py"
 _POLICY_TESTS: Final = ("tests/workloads/policies/test_rules.py",)
 _DIFF: Final = "clusters/sync/rules/diff.py"
@@ -204,7 +204,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "submission: an idempotency key with another payload is refused",
-        "workloads/submission/services/submit.py",
+        "workloads/submission/services.py",
         "if seen.fingerprint != ticket.fingerprint:",
         "if not seen.fingerprint:",
         ("tests/workloads/submission/test_submit.py",),

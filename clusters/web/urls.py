@@ -11,6 +11,8 @@ from clusters.web.api.actions import (
     DryRuns,
     Pause,
     Repairs,
+    Scheduler,
+    SchedulerPlans,
     Syncs,
     Unpause,
 )
@@ -18,7 +20,6 @@ from clusters.web.api.clusters import ClusterConnection, ClusterDetail, ClusterM
 from clusters.web.api.metrics import ClusterMetrics, NodeMetrics, PoolMetrics
 from clusters.web.api.node_pools import NodePoolCount, NodePoolDetail, NodePools
 from clusters.web.api.nodes import ClusterNodes, NodeCount, Nodes, NodeTelemetry
-from clusters.web.api.scheduler_switch import Scheduler, SchedulerPlans
 from clusters.web.views.clusters import (
     change_node_pool,
     cluster_detail,

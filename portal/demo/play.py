@@ -20,7 +20,7 @@ from workloads.intake.services import read_fields, read_manifest
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.apply_queue import drain
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 IMAGES: Final = {
     "Inference": "nvcr.io/nvidia/tritonserver:25.08-py3",

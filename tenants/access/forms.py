@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.kit.pages.forms import PageForm
 from tenants.access.models import ACCOUNT_NAME, User
-from tenants.access.selectors.permissions import Access
+from tenants.access.selectors import Access
 from tenants.organisation.models import Department, Project
 
 LIFETIMES: Final = (

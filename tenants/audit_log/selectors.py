@@ -8,7 +8,7 @@ from django.db.models import Q, QuerySet
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import access_for
+from tenants.access.selectors import access_for
 from tenants.organisation.models import Project
 
 FILTERS: Final[Mapping[str, str]] = {

@@ -19,7 +19,7 @@ from tenants.access.admin.service_admin import (
     reason_field,
 )
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import Access
+from tenants.access.selectors import Access
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Department, Project
 

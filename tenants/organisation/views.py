@@ -17,7 +17,7 @@ from clusters.watch.services.usage import has_recent_readings
 from portal.kit.pages.api_snippets import ApiRequest, ApiSnippet, portal_address, rung_text, snippets_for, yaml_text
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import access_for, visible_projects
+from tenants.access.selectors import access_for, visible_projects
 from tenants.organisation.models import Project
 from tenants.quotas.models import IdleLimit
 from tenants.quotas.selectors.quota_rows import PoolQuota, quota_changes, startable_rows, startable_rows_of

@@ -11,7 +11,7 @@ from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
-from tenants.access.selectors.permissions import visible_departments, visible_projects
+from tenants.access.selectors import visible_departments, visible_projects
 from tenants.usage.selectors import DEPARTMENT, PROJECT
 from tenants.usage.serializers import (
     NOT_GROUPED,

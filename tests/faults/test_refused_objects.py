@@ -16,7 +16,7 @@ from tests.support.processes import eventually
 from workloads.lifecycle.services.actions import retry
 from workloads.state.models import Phase, Workload
 from workloads.state.selectors.workloads import ApplyFailure, failure_of, object_name
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 POLICY = Kind(
     "admissionregistration.k8s.io",

@@ -31,7 +31,7 @@ from tests.support.processes import eventually
 from workloads.lifecycle.services.apply import apply
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import object_name
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 CRDS = Path(__file__).parents[2] / "lab" / "crds"
 OPERATORS = ("kubeflow.org", "jobset.x-k8s.io", "ray.io", "serving.kserve.io")

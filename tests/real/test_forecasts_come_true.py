@@ -25,7 +25,7 @@ from workloads.forecast.rules.forecast import Verdict as Foretold
 from workloads.forecast.selectors.preview import forecast
 from workloads.intake import WorkloadSpec
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 EACH = 2  # scenarios of every family

@@ -20,7 +20,7 @@ from workloads.lifecycle.services.actions import delete, resume, stop
 from workloads.lifecycle.services.relocation import try_next_pools
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.selectors.workloads import object_name
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 pytestmark = pytest.mark.lab
 

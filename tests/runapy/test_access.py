@@ -12,7 +12,7 @@ from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Membership, Role, User
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from tenants.access.services.access_rules import grant
 from tenants.access.services.roles import create_role
 from tenants.organisation.models import Department, Project

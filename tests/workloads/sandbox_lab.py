@@ -21,7 +21,7 @@ from tests.factories.workloads import pytorch_job, spec_of
 from workloads.lifecycle.services.apply_queue import drain
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import object_name
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 
 class Lab:

@@ -21,7 +21,7 @@ from portal.kit.pages.api_snippets import ApiRequest
 from portal.kit.security.actors import Actor
 from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from workloads.dictionary.models import Category, Plan, Priority, WorkloadType
 from workloads.dictionary.rules.drafts import Draft, DraftEntry, DraftType
 from workloads.dictionary.rules.resolution import (

@@ -20,7 +20,7 @@ from portal.kit.pages.forms import NOTHING, PageForm, form_data
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.preemptibility import THRESHOLD
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from workloads.dictionary.forms import PresetForm, PriorityForm, TypeForm, pointers_of
 from workloads.dictionary.models import Plan, PlanState, Priority
 from workloads.dictionary.rules.presets import PRESETS

@@ -14,7 +14,7 @@ from portal.audit.services import record_refusals
 from portal.kit.errors import BadRequest, PayloadTooLarge, Problem, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from tenants.organisation.models import Project
 from workloads import intake
 from workloads.intake import Explicit, FormFields, IntakeRefused, NativeBody, ProjectGrants, WorkloadSpec

@@ -28,11 +28,11 @@ from clusters.sync.rules.pod_changes import scheduling_changes, with_pods_hash, 
 from clusters.sync.selectors import pool_spec
 from clusters.sync.services.scheduler_migration import former_flavour_of
 from clusters.watch.models import ObservedObject, ObservedPod
-from clusters.watch.rules.job_status import JobStatus
+from clusters.watch.rules import JobStatus
 from clusters.watch.selectors import Metric, SeriesPoint, TimeWindow
 from portal.kit.security.actors import Actor
 from scheduling.model.preemptibility import Preemptibility
-from tenants.access.selectors.permissions import visible_projects
+from tenants.access.selectors import visible_projects
 from tenants.organisation.models import Project
 from tenants.quotas.selectors.runtime_rules import minutes_for
 from workloads.intake import WorkloadSpec

@@ -10,7 +10,7 @@ from django.db.models import Count, Q, QuerySet
 
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import User
-from tenants.access.selectors.permissions import visible_projects
+from tenants.access.selectors import visible_projects
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, Subscription
 from workloads.notifications.rules import PHASES, REASONS, NotificationType, notification_type_of
 from workloads.state.models import EventType, Workload, WorkloadEvent

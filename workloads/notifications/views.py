@@ -18,7 +18,7 @@ from portal.kit.pages.forms import form_data
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from workloads.notifications.forms import POINTERS, ChannelForm, SubscriptionForm, TestMessageForm
 from workloads.notifications.models import NotificationChannel, Subscription
 from workloads.notifications.selectors import channel_uses, deliveries_of, own_address, readable_deliveries, use_of

@@ -14,7 +14,7 @@ from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import Access, access_for, require
+from tenants.access.selectors import Access, access_for, require
 from tenants.organisation.models import Department, Project
 from workloads.dictionary.selectors import current_dictionary
 from workloads.policies.models import PLACED, Owner, Policy

@@ -17,7 +17,7 @@ from portal.kit.pages.api_snippets import action_snippet, form_snippets
 from portal.kit.pages.forms import form_data
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.selectors.permissions import access_for
+from tenants.access.selectors import access_for
 from workloads.policies.forms import KINDS, POINTERS, PolicyForm
 from workloads.policies.models import Policy
 from workloads.policies.rules.merge import PolicyKind

@@ -13,7 +13,7 @@ from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedObject, ObservedPod
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from workloads.forecast.rules.messages import duration_text, gpu_time_text, gpus_text
 from workloads.forecast.selectors.waiting import queue_position
 from workloads.preemption.models import PreemptionCause, PreemptionRecord

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.inventory.models import Cluster
 from portal.kit.pages.forms import PageForm
-from tenants.access.selectors.permissions import Access
+from tenants.access.selectors import Access
 from workloads.reports.models import ReportGroup
 from workloads.reports.rules import CLUSTER_ID, DEPARTMENT_NAME, PROJECT_NAME, YEARS
 

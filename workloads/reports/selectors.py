@@ -12,7 +12,7 @@ from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import Sample
 from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, RESOLUTIONS, SampleOwner, resolution_for
 from portal.kit.security.actors import Actor
-from tenants.access.selectors.permissions import visible_departments, visible_projects
+from tenants.access.selectors import visible_departments, visible_projects
 from tenants.organisation.models import Department, Project
 from tenants.usage.selectors import DEPARTMENT, PROJECT
 from workloads.reports.models import Report, ReportGroup

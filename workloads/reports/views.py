@@ -20,7 +20,7 @@ from portal.kit.pages.api_snippets import action_snippet, form_snippets
 from portal.kit.pages.forms import form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
-from tenants.access.selectors.permissions import access_for
+from tenants.access.selectors import access_for
 from workloads.reports import services as reports_services
 from workloads.reports.forms import GROUPS, ReportForm
 from workloads.reports.models import Report, ReportStatus

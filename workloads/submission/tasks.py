@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal.kit.db.periodic_lock import claim_period
-from workloads.submission.services import submit
+from workloads.submission import services
 
 FORGET_KEYS_SECONDS = 3600
 
@@ -12,4 +12,4 @@ FORGET_KEYS_SECONDS = 3600
 def forget_keys() -> None:
     """Delete old idempotency keys, once per period however many beats there are."""
     if claim_period("workloads.forget_keys", every=FORGET_KEYS_SECONDS):
-        submit.forget_old()
+        services.forget_old()

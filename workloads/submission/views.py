@@ -29,7 +29,7 @@ from portal.kit.pages.htmx import render_page, requested_partial
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import access_for
+from tenants.access.selectors import access_for
 from tenants.organisation.models import Project
 from workloads.dictionary.selectors import workload_types
 from workloads.forecast.selectors.preview import forecast
@@ -41,8 +41,7 @@ from workloads.lifecycle.views.detail import as_yaml
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import workload_or_404
 from workloads.submission.forms import FieldsForm, ManifestForm, SubmitBase, WayOutForm
-from workloads.submission.services.replace import replace_waiting, replacement
-from workloads.submission.services.submit import submit_all
+from workloads.submission.services import replace_waiting, replacement, submit_all
 from workloads.workload_templates.models import WorkloadTemplate
 from workloads.workload_templates.rules import FormPrefill, keepable, start_from
 from workloads.workload_templates.selectors import merge_template, template_or_404, visible_templates

@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from tenants.organisation.models import Project
 from workloads.intake import NativeBody
 from workloads.intake.rules.native.fields import FIELDS, MASTER

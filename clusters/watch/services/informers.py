@@ -23,7 +23,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.errors import ClusterChanged, ClusterError, ClusterRefused, VersionExpired
 from clusters.ports.gateway import ClusterGateway, Kind
 from clusters.ports.kinds import EVENT, NODE, POD, WORKLOAD_KINDS
-from clusters.watch.rules.sanitize import version_of
+from clusters.watch.rules import version_of
 from clusters.watch.services.objects import stored_fingerprints
 from clusters.watch.services.observations import NEWEST, Observation, ObservedChanges, lease_of, store_changes
 from clusters.watch.services.visibility_poller import (

@@ -31,7 +31,7 @@ from clusters.ports.ownership import (
 )
 from clusters.ports.pods import controller_of, moment_of, phase
 from clusters.watch.models import ObservedObject, ObservedPod
-from clusters.watch.rules.job_status import MISSING, JobStatus, job_status
+from clusters.watch.rules import MISSING, JobStatus, job_status
 from clusters.watch.services.pods import workload_id
 from clusters.watch.services.watch_buffer import CHUNK, WatchBatch
 

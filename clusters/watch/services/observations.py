@@ -24,7 +24,7 @@ from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import PodStatusReason
 from clusters.ports.kinds import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod, ObserverLease
-from clusters.watch.rules.job_status import JobStatus
+from clusters.watch.rules import JobStatus
 from clusters.watch.services.events import adopt_events, store_events, store_scheduler_events
 from clusters.watch.services.nodes import move_nodes, store_nodes, track_domain_changes
 from clusters.watch.services.objects import (

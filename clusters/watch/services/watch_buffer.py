@@ -21,7 +21,7 @@ from clusters.ports.errors import ClusterBusy, ClusterError, VersionExpired
 from clusters.ports.gateway import ClusterGateway, Kind, Manifest, WatchEvent
 from clusters.ports.kinds import NODE, POD
 from clusters.ports.ownership import FINGERPRINT, is_managed
-from clusters.watch.rules.sanitize import sanitize, sanitize_all, version_of
+from clusters.watch.rules import sanitize, sanitize_all, version_of
 
 log = structlog.get_logger(__name__)
 

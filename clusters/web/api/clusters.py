@@ -47,7 +47,7 @@ from portal.kit.api.serializers import (
 from portal.kit.errors import BadRequest, NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 
 ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
 

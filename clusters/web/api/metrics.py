@@ -15,7 +15,7 @@ from portal.kit.api.serializers import operation
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.selectors.permissions import visible_departments, visible_projects
+from tenants.access.selectors import visible_departments, visible_projects
 from tenants.usage.api import METRIC_RESPONSES, node_pool_in
 from tenants.usage.selectors import DEPARTMENT, PROJECT
 from tenants.usage.serializers import (

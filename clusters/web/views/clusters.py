@@ -55,7 +55,7 @@ from portal.kit.pages.forms import form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can, require
+from tenants.access.selectors import can, require
 
 RUNS: Final = 10
 """The newest runs on a page."""

@@ -41,7 +41,7 @@ from portal.kit.pages.forms import form_data
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 
 REPORT: Final = "clusters/connection/parts/report.html"
 

@@ -40,7 +40,7 @@ Where = Literal["nowhere", "self", "somewhere", "installation", "cluster", "depa
 class RoutePermission:
     """The right that one method of a route needs.
 
-    `verb`: a value of `tenants.access.selectors.permissions.Permission`, empty where every signed-in subject may ask.
+    `verb`: a value of `tenants.access.selectors.Permission`, empty where every signed-in subject may ask.
     `at`: what the path or the body names and the right must reach; `self` for one's own things, `somewhere` where
     holding the right anywhere is enough (lists show what it reaches), `nowhere` where nobody needs to be signed in.
     `reads`: True for a POST that changes nothing: a read-only key may send it, and it is neither rehearsed nor kept.

@@ -27,7 +27,7 @@ from portal.kit.errors import Problem, RungError
 from portal.kit.security.actors import Actor, Channel
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import Access, access_for
+from tenants.access.selectors import Access, access_for
 
 FROM_CONSOLE = "Removed in the admin console"
 ACCEPTED = "accepted"

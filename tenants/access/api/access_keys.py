@@ -18,7 +18,7 @@ from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.models import AccessKey
-from tenants.access.selectors.permissions import visible_departments, visible_projects
+from tenants.access.selectors import visible_departments, visible_projects
 from tenants.access.serializers.subjects import AccessKeyCreate, AccessKeyCreated, AccessKeySchema, SecretCreated
 from tenants.access.serializers.subjects import AccessKeyList as KeysSchema
 from tenants.access.serializers.subjects import AdministeredKeyList as KeysOfAll

@@ -26,7 +26,7 @@ from portal.kit.security.actors import Actor
 from portal.kit.security.denials import note_denial
 from portal.kit.security.request_identity import actor_of
 from tenants.access.models import Membership
-from tenants.access.selectors.access_rules import matching_text, of_cluster, visible_rules, with_api_columns
+from tenants.access.selectors import matching_text, of_cluster, visible_rules, with_api_columns
 from tenants.access.serializers import access_rules as access_schemas
 from tenants.access.serializers.access_rules import path_of, rule_json
 from tenants.access.services import access_rules

@@ -18,8 +18,7 @@ from portal.kit.security.actors import Actor, ActorKind, CredentialLimits
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.access_rules import SEARCH
 from tenants.access.models import AccessRole, Role, User
-from tenants.access.selectors.access_rules import matching_text, own_rules, with_api_columns
-from tenants.access.selectors.permissions import Grant, access_for
+from tenants.access.selectors import Grant, access_for, matching_text, own_rules, with_api_columns
 from tenants.access.serializers.access_rules import NestedMeRules, own_rule, superusers_rule
 from tenants.organisation.models import Department, Project
 

@@ -12,7 +12,7 @@ from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.models import AccessRole
 from tenants.access.rules import ACTIONS, NEEDS, SETS, WIDE
-from tenants.access.selectors.permissions import EVERYTHING, access_for
+from tenants.access.selectors import EVERYTHING, access_for
 from tenants.access.serializers.access_rules import (
     PermissionSchema,
     PermissionSetSchema,

@@ -14,7 +14,7 @@ from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.models import ServiceAccount
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from tenants.access.serializers.subjects import (
     AccountChange,
     AccountCreated,

@@ -23,9 +23,8 @@ from tenants.access.serializers.subjects import (
     TokenRequest,
     TokenResponse,
 )
-from tenants.access.services.login_throttle import throttle_guess
 from tenants.access.services.tokens import Token as Given
-from tenants.access.services.tokens import exchange
+from tenants.access.services.tokens import exchange, throttle_guess
 
 CLIENT_ID: Final = ("appid", "clientid", "client_id")
 CLIENT_SECRET: Final = ("appsecret", "clientsecret", "client_secret")

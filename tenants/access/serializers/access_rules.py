@@ -9,8 +9,7 @@ from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from tenants.access.models import AccessRole, Membership
 from tenants.access.rules import ACTIONS, PREDEFINED, RESOURCES, SETS, Permissions, PermissionSet, allowed_actions
-from tenants.access.selectors.access_rules import INSTALLATION
-from tenants.access.selectors.permissions import Grant
+from tenants.access.selectors import INSTALLATION, Grant
 from tenants.access.services.access_rules import SCOPE_TYPES, SUBJECT_TYPES
 
 LARGEST_ID = 2**31 - 1

@@ -16,7 +16,7 @@ from portal.kit.errors import Conflict, Forbidden, NotFound
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import AccessKey, User
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from tenants.access.services import secret_hashing
 from tenants.access.services.access_rules import require_outranks
 from tenants.organisation.models import Department, Project

@@ -20,7 +20,7 @@ from portal.kit.errors import Conflict, Forbidden, NotFound, RungError, Validati
 from portal.kit.security.actors import Actor
 from tenants.access.models import AccessRole, Membership, Role, ServiceAccount, User
 from tenants.access.rules import ALL_PERMISSIONS, Permission
-from tenants.access.selectors.permissions import (
+from tenants.access.selectors import (
     access_for,
     has_platform_admin,
     require,

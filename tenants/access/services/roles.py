@@ -1,8 +1,10 @@
-"""Custom roles: made of permission sets, changed, disabled, removed. Nobody makes one of more than they hold."""
+"""Roles: those that come with Rung, and those that admins make, change and delete."""
 
 import uuid
 from collections.abc import Sequence
+from typing import Any, Final
 
+from django.apps.registry import Apps
 from django.db import transaction
 from django.utils.translation import gettext as _
 
@@ -12,7 +14,7 @@ from portal.kit.errors import Conflict, Forbidden, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.access.models import AccessRole, Membership
 from tenants.access.rules import SETS, Permission
-from tenants.access.selectors.permissions import access_for, require
+from tenants.access.selectors import access_for, require
 
 
 @transaction.atomic
@@ -104,3 +106,29 @@ def _as_audit(role: AccessRole) -> dict[str, object]:
         "permission_sets": list(role.permission_sets),
         "enabled": role.enabled,
     }
+
+
+PREDEFINED: Final = (
+    ("viewer", "Viewer", "Sees departments, projects and their workloads."),
+    ("member", "L1 researcher", "Submits workloads, and changes, stops and deletes their own."),
+    ("owner", "Project administrator", "Manages everybody's workloads and who is in a project."),
+    ("department-admin", "Department administrator", "Manages projects of a department, their quotas and members."),
+    ("platform-admin", "System administrator", "May do everything, everywhere."),
+)
+
+
+def install_roles(*, apps: Apps, using: str, **_signal: Any) -> None:
+    """Create the built-in roles that are missing, after `migrate`.
+
+    `apps` are the models as migrated; a database without them (migrated to an earlier state) is left alone.
+    """
+    try:
+        role = apps.get_model("tenants", "AccessRole")
+    except LookupError:
+        return
+    present = set(role._default_manager.using(using).values_list("key", flat=True))
+    role._default_manager.using(using).bulk_create(
+        role(key=key, name=name, description=description, custom=False, created_by="rung")
+        for key, name, description in PREDEFINED
+        if key not in present
+    )

@@ -9,7 +9,7 @@ from portal.kit.db.validation import unique_or_conflict, validate_future, valida
 from portal.kit.security.actors import Actor
 from tenants.access.models import ServiceAccount
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from tenants.access.services import secret_hashing
 from tenants.access.services.access_rules import grant, require_outranks
 from tenants.organisation.models import Department, Project

@@ -21,7 +21,7 @@ from portal.kit.security.actors import Actor, ActorKind, Channel
 from portal.sso.id_token import Identity
 from tenants.access.models import User
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import access_for
+from tenants.access.selectors import access_for
 from tenants.access.services.access_rules import require_outranks, require_remaining_admin
 
 LONGEST_UID: Final = 191

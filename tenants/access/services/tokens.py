@@ -5,16 +5,20 @@ with the person whose key it is.
 
 Claims are ASCII and free of `?`, `>` and `~`, and `exp` is a number: clients of Run:ai decode the middle part with
 the plain base64 alphabet and read it.
+
+Tries of secrets over REST: a wrong one is counted, a right one is not.
 """
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import jwt
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
@@ -23,6 +27,7 @@ from django.utils.translation import gettext as _
 from portal.audit.services import record, record_refusal
 from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import BadRequest
+from portal.kit.security import rate_limit
 from portal.kit.security.actors import OVER_REST, Actor, ActorKind, CredentialLimits, RequestOrigin
 from tenants.access.models import AccessKey, ServiceAccount
 from tenants.access.services import secret_hashing
@@ -198,3 +203,15 @@ def decode_token(token: str) -> Claims | None:
 
 def _key() -> bytes:
     return salted_hmac("tenants.access.services.tokens", "v1", algorithm="sha256").digest()
+
+
+@contextmanager
+def throttle_guess(what: str, *, name: str, address: str) -> Iterator[None]:
+    """One try of `what` for a name from an address: TooMany before it is looked at; given back unless it fails."""
+    keys = {"name": f"{address} {name}", "address": address}
+    for scope, key in keys.items():
+        tries, seconds = settings.RUNG_SIGN_IN_LIMITS[scope]
+        rate_limit.hit(f"{what} {scope}", key, limit=tries, per=seconds)
+    yield
+    for scope, key in keys.items():
+        rate_limit.refund(f"{what} {scope}", key)

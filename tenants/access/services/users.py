@@ -1,11 +1,15 @@
-"""The people who sign in: made, changed, shut out. Passwords are Django's business; this keeps the record of them."""
+"""The people who sign in: made, changed, shut out. Passwords are Django's business; this keeps the record of them.
+
+Who changed a row and why, as the history tables keep it.
+"""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Model
 from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
 
@@ -15,9 +19,9 @@ from portal.kit.errors import Conflict, Forbidden, Problem, ValidationFailed
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import User
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from tenants.access.services.access_rules import require_outranks, require_remaining_admin
-from tenants.access.services.login_throttle import throttle_guess
+from tenants.access.services.tokens import throttle_guess
 
 TEMPORARY: Final = 20
 """Letters of a temporary password."""
@@ -110,3 +114,13 @@ def _validate_password(password: str, user: User) -> None:
     except ValidationError as error:
         found = [Problem("/newPassword", each.code or "weak", " ".join(each.messages)) for each in error.error_list]
         raise ValidationFailed(found[0].message, code="weak_password", problems=found) from None
+
+
+M = TypeVar("M", bound=Model)
+
+
+def set_change_author(instance: M, *, actor: Actor, reason: str = "") -> M:
+    """Name the author and the reason of the next save or deletion. Programs and the system leave the author empty."""
+    author = User(pk=int(actor.id)) if actor.kind is ActorKind.USER else None
+    vars(instance).update(_history_user=author, _change_reason=reason or None)
+    return instance

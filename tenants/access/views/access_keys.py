@@ -20,7 +20,7 @@ from portal.kit.pages.forms import form_data
 from portal.kit.security.request_identity import actor_of
 from tenants.access.forms import AccessKeyForm
 from tenants.access.models import AccessKey
-from tenants.access.selectors.permissions import access_for
+from tenants.access.selectors import access_for
 from tenants.access.services import access_keys
 from tenants.organisation.models import Department, Project
 

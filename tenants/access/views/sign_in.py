@@ -29,7 +29,7 @@ from portal.sso.provider import Provider, ProviderUnavailable, UntrustedResponse
 from tenants.access.forms import CodeForm
 from tenants.access.middleware import SECOND_FACTOR_KEY
 from tenants.access.models import User
-from tenants.access.selectors.permissions import has_platform_admin
+from tenants.access.selectors import has_platform_admin
 from tenants.access.services import second_factor, sso_accounts
 
 BACKEND: Final = "django.contrib.auth.backends.ModelBackend"

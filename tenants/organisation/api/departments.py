@@ -18,7 +18,7 @@ from portal.kit.api.serializers import (
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.selectors.permissions import visible_departments
+from tenants.access.selectors import visible_departments
 from tenants.organisation import services as organisation_services
 from tenants.organisation.api.org_units import (
     COLUMNS,

@@ -1,4 +1,7 @@
-"""Admin console of quotas and GPU caps: amounts with units, a reason for every change, CSV."""
+"""Admin console of quotas and GPU caps: amounts with units, a reason for every change, CSV.
+
+Older versions in the console: amounts stand there with their units, not as the numbers of the columns.
+"""
 
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -11,6 +14,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from simple_history.admin import SimpleHistoryAdmin
+from simple_history.template_utils import HistoricalRecordContextHelper
 
 from portal.kit.errors import RungError
 from portal.kit.pages.formatting import gpu_text
@@ -26,13 +30,27 @@ from tenants.access.admin.service_admin import (
     reason_field,
 )
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import Access
+from tenants.access.selectors import Access
 from tenants.quotas import rules as quotas_rules
 from tenants.quotas.admin.csv_import import DepartmentQuotaResource, ProjectQuotaResource, WholeImportMixin
-from tenants.quotas.admin.history import FormattedAmountsHistory
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
-from tenants.quotas.services.quota_values import QuotaValues, value_problems
+from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text, value_problems
 from tenants.quotas.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
+
+BOUNDS = {f"{dimension}_{kind}": dimension for dimension in DIMENSIONS for kind in ("deserved", "limit")}
+
+
+class FormattedAmountsHistory(HistoricalRecordContextHelper):
+    """What changed between two versions."""
+
+    def prepare_delta_change_value(self, change: Any, value: Any) -> Any:
+        """32000 thousandths are 32 GPUs; nothing is no limit, or not counted."""
+        if change.field not in BOUNDS:
+            return super().prepare_delta_change_value(change, value)
+        if value is None:
+            return _("unlimited") if change.field.endswith("limit") else _("not counted")
+        return amount_text(BOUNDS[change.field], value)
+
 
 HELP = {
     "gpu": _("In GPUs, such as 6 or 0.5."),

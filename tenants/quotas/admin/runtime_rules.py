@@ -18,7 +18,7 @@ from tenants.access.admin.service_admin import (
     reason_field,
 )
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import Access
+from tenants.access.selectors import Access
 from tenants.quotas.models import IdleLimit, MinRuntime, RuntimeLimit, TimeLimit
 from tenants.quotas.services.runtime_rules import remove_limit, remove_min_runtime, set_limit, set_min_runtime
 

@@ -19,7 +19,7 @@ from portal.kit.errors import Conflict, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import Limit
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
 from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues

@@ -15,7 +15,7 @@ from clusters.backends.kubernetes.transport import TransportLimits
 from clusters.ports.errors import ClusterError, ClusterUnreachable
 from clusters.ports.gateway import ObjectRef
 from clusters.ports.kinds import POD
-from clusters.watch.rules.sanitize import LONGEST_LINE, LogText, tail
+from clusters.watch.rules import LONGEST_LINE, LogText, tail
 from portal.kit.messaging.concurrency import LogReaderSlots
 from tests.clusters.backends.real_gateways import gateway_of
 from tests.clusters.backends.slow_server import END, HEAD, chunk, saying

@@ -11,7 +11,7 @@ from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.kinds import KAI_POD_GROUP, KUEUE_WORKLOAD, NODE, VOLCANO_POD_GROUP
 from clusters.ports.ownership import FINGERPRINT
 from clusters.watch.models import ClusterEvent, ObserverLease
-from clusters.watch.rules.sanitize import sanitize
+from clusters.watch.rules import sanitize
 from clusters.watch.services.informers import SHARED_KINDS, kinds_of, observe_cluster
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, furnished, owned_by
 

@@ -8,7 +8,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.flavours.volcano.status import NOT_THERE, NOT_TRIED, STANDS, pod_group_events
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import VOLCANO_POD_GROUP
-from clusters.watch.rules.sanitize import sanitize
+from clusters.watch.rules import sanitize
 
 NOT_READY = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
 NO_ROOM = f"{NOT_READY}. Origin reason is train-0: 0/3 nodes are unavailable: 3 Insufficient nvidia.com/gpu."

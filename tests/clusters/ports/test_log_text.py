@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.watch.rules.sanitize import LONGEST_LINE, clean, tail
+from clusters.watch.rules import LONGEST_LINE, clean, tail
 
 ESC, BEL, ST = "\x1b", "\x07", "\x1b\\"
 

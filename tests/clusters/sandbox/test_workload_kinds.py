@@ -12,7 +12,7 @@ from clusters.ports.pod_templates import WorkloadKind, parts_in
 from clusters.ports.pods import controller_of, labels
 from clusters.ports.workload_kinds import KINDS, kind_named
 from clusters.sandbox.services.kubelet import ENDLESS, run_seconds
-from clusters.watch.rules.job_status import job_status
+from clusters.watch.rules import job_status
 from tests.clusters.samples import sample
 from tests.clusters.sandboxes import Sandbox
 from tests.clusters.specs import POOL, WORKLOAD, job, project, queue, state

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clusters.watch.rules.job_status import job_status
+from clusters.watch.rules import job_status
 
 
 def true(kind: str, **more: str) -> dict[str, str]:

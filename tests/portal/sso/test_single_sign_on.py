@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM, Actor, ActorKind, Channel
 from tenants.access.models import Role, User
-from tenants.access.selectors.permissions import access_for
+from tenants.access.selectors import access_for
 from tenants.access.services.access_rules import grant
 from tenants.access.services.roles import create_role
 from tenants.organisation.models import Project

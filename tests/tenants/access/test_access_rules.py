@@ -8,7 +8,7 @@ from portal.kit.errors import Conflict, Forbidden, NotFound, ValidationFailed
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Membership, Role, User
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from tenants.access.services.access_rules import change_role, grant, revoke
 from tenants.organisation.models import Department, Project
 from tests.factories.cast import acting

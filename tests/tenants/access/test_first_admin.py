@@ -11,7 +11,7 @@ from django.urls import reverse
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import AccessRole, Role, User
 from tenants.access.rules import SETS
-from tenants.access.selectors.permissions import access_for, has_platform_admin
+from tenants.access.selectors import access_for, has_platform_admin
 from tenants.access.services import access_keys
 from tenants.access.services.roles import create_role, update_role
 from tenants.access.services.tokens import exchange

@@ -9,7 +9,7 @@ from portal.kit.errors import Forbidden, NotFound
 from portal.kit.security.actors import SYSTEM, Actor, ActorKind, Channel
 from tenants.access.models import Membership, Role, User
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import access_for, can, require, visible_departments, visible_projects
+from tenants.access.selectors import access_for, can, require, visible_departments, visible_projects
 from tenants.organisation.models import Department, Project
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, ProjectFactory, ServiceAccountFactory, UserFactory

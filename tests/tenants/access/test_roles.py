@@ -24,13 +24,14 @@ from tenants.access.rules import (
     Permission,
     permissions_of_role,
 )
-from tenants.access.selectors.access_rules import visible_rules, with_api_columns
-from tenants.access.selectors.permissions import (
+from tenants.access.selectors import (
     PREDEFINED_PERMISSIONS,
     access_for,
     can,
     visible_departments,
     visible_projects,
+    visible_rules,
+    with_api_columns,
 )
 from tenants.access.services import access_keys, service_accounts, users
 from tenants.access.services.access_rules import change_role, get_or_create_group, grant, revoke

@@ -8,7 +8,7 @@ from portal.kit.errors import BadRequest, Conflict, Forbidden, ValidationFailed
 from portal.kit.security.actors import SYSTEM, Actor
 from tenants.access.models import Role, ServiceAccount, User
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from tenants.access.services import secret_hashing, service_accounts, tokens
 from tenants.access.services.tokens import exchange, subject_of, subject_of_token
 from tenants.organisation.models import Project

@@ -4,7 +4,7 @@ import pytest
 from django.apps import apps
 
 from tenants.access.models import AccessRole
-from tenants.access.services.builtin_roles import PREDEFINED, install_roles
+from tenants.access.services.roles import PREDEFINED, install_roles
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.dictionary.services.builtin import CATEGORIES, KINDS, LEVELS, NATIVE, install_dictionary
 

@@ -27,7 +27,7 @@ from tests.support.rest_clients import Robot
 from workloads.dictionary.models import WorkloadType
 from workloads.dictionary.services.changes import change_priority_entry, update_type
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from workloads.dictionary.rules.resolution import Request
 from workloads.dictionary.services.changes import update_type
 from workloads.dictionary.services.plans import apply_plan, plan_preset
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 PRE, NON = "preemptible", "non-preemptible"
 Row = tuple[str, Request, str, str, str, str]

@@ -29,7 +29,7 @@ from workloads.dictionary.services.plans import (
     plan_type_change,
 )
 from workloads.state.models import Phase, Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 
 def change(name: str, **values: object) -> dict[str, object]:

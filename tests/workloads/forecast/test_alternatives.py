@@ -22,7 +22,7 @@ from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.rules.forecast import Alternative
 from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.state.models import Phase, Workload
-from workloads.submission.services.replace import replace_waiting
+from workloads.submission.services import replace_waiting
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]

@@ -13,7 +13,7 @@ from tests.workloads.sandbox_lab import Lab
 from workloads.forecast.rules.forecast import Verdict
 from workloads.forecast.selectors.preview import forecast
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 pytestmark = pytest.mark.django_db
 WHOLE = ["kube-gangs", "kai", "kueue", "volcano"]

@@ -13,7 +13,7 @@ from workloads.dictionary.models import Priority, WorkloadType
 from workloads.lifecycle.services.actions import change_priority, clone_spec, delete, resume, retry, stop
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import ENDED, RETRIES, TRANSITIONS, PodCounts, next_phase
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 
 @pytest.fixture

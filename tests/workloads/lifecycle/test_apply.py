@@ -30,7 +30,7 @@ from workloads.lifecycle.services.actions import change_priority, delete, stop
 from workloads.lifecycle.services.apply import apply
 from workloads.lifecycle.services.apply_queue import drain
 from workloads.state.models import Phase, Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.factories.workloads import job, spec_of
 from workloads.lifecycle.services import apply_queue
 from workloads.lifecycle.services.apply_queue import take_turn
 from workloads.state.models import Phase, Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 FORBIDDEN = NotAuthorized('jobs is forbidden: User "rung" cannot create resource "jobs"')
 Submit = Callable[..., list[Workload]]

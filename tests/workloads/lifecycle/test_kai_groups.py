@@ -12,7 +12,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import EVENT, KAI_POD_GROUP
 from clusters.watch.models import ClusterEvent, ObservedObject
-from clusters.watch.rules.sanitize import sanitize_all
+from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import Observation, ObservedChanges, lease_of, store_changes
 from clusters.watch.services.watch_buffer import WatchBatch
 from tenants.organisation.models import Project

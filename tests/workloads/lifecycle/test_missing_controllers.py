@@ -13,7 +13,7 @@ from clusters.ports.kinds import POD, WORKLOAD_KINDS, kind_of_workload
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS
 from clusters.watch.models import ClusterEvent
-from clusters.watch.rules.sanitize import sanitize_all
+from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes
 from clusters.watch.services.watch_buffer import WatchBatch
 from portal.kit.security.actors import SYSTEM

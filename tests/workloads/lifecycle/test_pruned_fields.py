@@ -16,7 +16,7 @@ from tenants.organisation.models import Project
 from tests.factories.workloads import job, pytorch_job, spec_of
 from workloads.lifecycle.services.apply import apply
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 Clients = Callable[[User], Client]
 

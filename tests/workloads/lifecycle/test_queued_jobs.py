@@ -11,7 +11,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.kinds import KUEUE_WORKLOAD, WORKLOAD_KINDS
 from clusters.watch.models import ObservedPod
-from clusters.watch.rules.sanitize import sanitize_all
+from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes
 from clusters.watch.services.watch_buffer import WatchBatch
 from tenants.organisation.models import Project

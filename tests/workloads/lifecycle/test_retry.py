@@ -17,7 +17,7 @@ from workloads.lifecycle.services.apply import apply
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import PodCounts, next_phase
 from workloads.state.selectors.workloads import FAILED_TO_APPLY, failed_to_apply
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 
 def test_a_retry_begins_with_nothing_applied_and_leaves_its_records(llm_team: Project, as_alice: Actor) -> None:

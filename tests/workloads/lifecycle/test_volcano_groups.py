@@ -7,7 +7,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import VOLCANO_POD_GROUP
 from clusters.watch.models import ClusterEvent
-from clusters.watch.rules.sanitize import sanitize_all
+from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes
 from clusters.watch.services.watch_buffer import WatchBatch
 from portal.kit.security.actors import SYSTEM

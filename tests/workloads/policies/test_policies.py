@@ -24,7 +24,7 @@ from workloads.policies.models import Policy
 from workloads.policies.rules.merge import PolicyKind
 from workloads.policies.services import NotCompliant, PolicyTarget, change_policy, delete_policy, set_policy
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.05-py3"
 

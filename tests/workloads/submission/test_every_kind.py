@@ -14,7 +14,7 @@ from tests.workloads.intake.manifests import Manifest
 from tests.workloads.intake.pod_places import SPOTS, ask_gpus, fullest
 from workloads.dictionary.models import WorkloadType
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 MOST = {"VirtualMachineInstance": 16}  # cards of one machine
 

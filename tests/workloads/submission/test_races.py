@@ -18,7 +18,7 @@ from workloads.lifecycle.services.apply import apply
 from workloads.lifecycle.services.apply_queue import drain
 from workloads.state.models import Phase, Workload, WorkloadEvent
 from workloads.submission.models import IdempotencyKey
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 pytestmark = pytest.mark.postgres
 

@@ -13,7 +13,7 @@ from tests.factories.workloads import WorkloadFactory, job, of_type, pytorch_job
 from workloads.dictionary.rules.resolution import Request
 from workloads.state.models import Phase, Workload, WorkloadEvent
 from workloads.submission.models import IdempotencyKey
-from workloads.submission.services.submit import submit, submit_all
+from workloads.submission.services import submit, submit_all
 
 
 def test_workload_first_event_audit_and_key_are_written_together(llm_team: Project, as_bob: Actor) -> None:

@@ -20,7 +20,7 @@ from scheduling.model.decisions import Evict, Outcome, OutcomeKind
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
 from scheduling.model.snapshot import PodGroup, Snapshot
-from tenants.access.selectors.permissions import Access, access_for
+from tenants.access.selectors import Access, access_for
 from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective, Level, Source
 from workloads.dictionary.selectors import current_dictionary, effective_as, level_of

@@ -28,7 +28,7 @@ from scheduling.model.reasons import Reason
 from scheduling.model.resources import DIMENSIONS
 from scheduling.model.snapshot import PodGroup, Snapshot
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from tenants.organisation.models import Project
 from tenants.organisation.selectors import with_current_cluster
 from workloads.dictionary.rules.resolution import Effective

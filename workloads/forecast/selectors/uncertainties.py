@@ -10,7 +10,7 @@ from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import WITHOUT_NOMINATION, cycle, preview
 from scheduling.model.decisions import Evict, Outcome
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
-from tenants.access.selectors.permissions import access_for
+from tenants.access.selectors import access_for
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
 from workloads.forecast.selectors.snapshot import coming_later, groups_of, pod_group_request, workload_of
 from workloads.state.models import DesiredPhase, Phase, Workload

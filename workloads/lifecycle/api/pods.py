@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.watch.models import ClusterEvent, ObservedPod
-from clusters.watch.rules.sanitize import clean_message
+from clusters.watch.rules import clean_message
 from portal.kit.api.filters import Column, as_time, as_uuid, descending, filters, flag_in, number_in, ordering
 from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission

@@ -11,7 +11,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.watch.rules.sanitize import clean_message
+from clusters.watch.rules import clean_message
 from portal.kit.api.event_stream import OpenStreams, end, frame, stream
 from portal.kit.api.filters import (
     Column,
@@ -146,11 +146,11 @@ class WorkloadAlternatives(Route):
 
     access = {"GET": RoutePermission("view_project", "project")}
 
-    @extend_schema(
-        operation_id="get_workload_alternatives",
-        summary="What would let a waiting workload start",
+    @operation(
+        "get_workload_alternatives",
+        "What would let a waiting workload start",
+        AlternativesSchema,
         description="Beyond Run:ai. As on its page: the scheduler's model with one thing of the workload changed.",
-        responses={200: AlternativesSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request, workload_id: str) -> Response:
         """The changes, for who may change it; 404 if it is absent or not yours."""

@@ -18,7 +18,7 @@ from portal.kit.errors import BadRequest, Conflict, RungError, ValidationFailed
 from portal.kit.pages.formatting import duration_text, gpus_text
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from workloads.dictionary.models import Priority
 from workloads.dictionary.rules.resolution import Level, Source
 from workloads.dictionary.selectors import current_dictionary

@@ -17,7 +17,7 @@ from clusters.ports.flavour import WAITS_FOR_VICTIMS, PodStatusReason
 from clusters.ports.kinds import kind_of_workload
 from clusters.ports.workload_kinds import KINDS
 from clusters.watch.models import ObservedObject, ObservedPod
-from clusters.watch.rules.job_status import ACTIVE, BLOCKED, MISSING, SUSPENDED, JobStatus
+from clusters.watch.rules import ACTIVE, BLOCKED, MISSING, SUSPENDED, JobStatus
 from clusters.watch.services.observations import Observation
 from clusters.watch.services.visibility_poller import JOBS_ACCEPTED
 from workloads.forecast.selectors.runtime_rules import is_deferred

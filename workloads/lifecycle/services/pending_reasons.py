@@ -12,7 +12,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.errors import ClusterError, QuotaExceeded
 from clusters.ports.flavour import PodStatusReason
 from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod
-from clusters.watch.rules.job_status import ACTIVE, SUSPENDED, JobStatus
+from clusters.watch.rules import ACTIVE, SUSPENDED, JobStatus
 from tenants.organisation.models import Department
 from workloads.forecast.rules.reasons import SCHEDULER_MESSAGE, sentence
 from workloads.state.models import EventType, Workload

@@ -15,7 +15,7 @@ from portal.kit.pages.htmx import render_page
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from workloads.dictionary.models import Priority
 from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.forecast.selectors.runtime_rules import protection_of

@@ -20,7 +20,7 @@ from portal.kit.pages.api_snippets import ApiRequest, action_snippet
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import access_for, visible_projects
+from tenants.access.selectors import access_for, visible_projects
 from tenants.quotas.selectors.quota_rows import startable_rows_of
 from workloads.dictionary.models import Priority
 from workloads.forecast.rules.messages import gpu_time_text

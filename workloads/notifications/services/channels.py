@@ -17,7 +17,7 @@ from portal.kit.errors import Conflict, NotFound, ValidationFailed
 from portal.kit.security.actors import Actor, ActorKind
 from portal.kit.security.encryption import DecryptionFailed, NoEncryptionKey
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import require
+from tenants.access.selectors import require
 from workloads.notifications.models import NotificationChannel, NotificationState, Subscription
 from workloads.notifications.rules import KNOWN
 from workloads.notifications.selectors import is_mail_address

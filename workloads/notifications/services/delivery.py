@@ -15,11 +15,11 @@ from django.db import transaction
 from django.db.models import Min, QuerySet
 from django.utils import timezone
 
-from clusters.watch.rules.sanitize import clean_message
+from clusters.watch.rules import clean_message
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import User
-from tenants.access.selectors.permissions import visible_projects
+from tenants.access.selectors import visible_projects
 from tenants.organisation.models import Project
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
 from workloads.notifications.rules import NotificationType, notification_type_of, subscribed_types

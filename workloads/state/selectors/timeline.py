@@ -13,10 +13,10 @@ from clusters.ports.errors import ClusterError
 from clusters.ports.gateway import ObjectRef
 from clusters.ports.kinds import POD
 from clusters.watch.models import ClusterEvent, ObservedPod
-from clusters.watch.rules.sanitize import LogText, clean_message, tail
+from clusters.watch.rules import LogText, clean_message, tail
 from portal.kit.messaging.concurrency import LogReaderSlots
 from portal.kit.security.actors import Actor
-from tenants.access.selectors.permissions import visible_projects
+from tenants.access.selectors import visible_projects
 from tenants.organisation.models import Project
 from workloads.state.models import Workload, WorkloadEvent
 from workloads.state.rules import ENDED, HOLDING, WAITING, last_checkpoint, lost_gpu_seconds

@@ -11,7 +11,7 @@ from clusters.inventory.selectors import OwnerNamespace
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import access_for, can, require, visible_projects
+from tenants.access.selectors import access_for, can, require, visible_projects
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 
 

@@ -36,7 +36,7 @@ from workloads.submission.serializers import (
     WorkloadV2WithSync,
     workload_v2_json,
 )
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 
 
 class ManifestCollection(ManifestRoute, Submission):

@@ -20,7 +20,7 @@ from portal.kit.errors import BadRequest, Conflict, Problem, RungError, Validati
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors.permissions import can
+from tenants.access.selectors import can
 from tenants.organisation.models import Project
 from tenants.organisation.selectors import project_by_id
 from workloads.dictionary.selectors import category_of
@@ -30,7 +30,7 @@ from workloads.intake import Explicit, WorkloadSpec
 from workloads.intake.services import check_category, read_manifest, read_text, refusals
 from workloads.policies.services import type_of
 from workloads.state.models import Workload
-from workloads.submission.services.submit import submit
+from workloads.submission.services import submit
 from workloads.workload_templates.rules import ValueSources
 from workloads.workload_templates.services import fill_from_template
 

@@ -12,7 +12,7 @@ from django.test import Client
 from portal.kit.security.denials import READING
 from tenants.access.models import Role
 from tenants.access.rules import READ_PERMISSIONS, Permission
-from tenants.access.selectors.permissions import PREDEFINED_PERMISSIONS
+from tenants.access.selectors import PREDEFINED_PERMISSIONS
 from tenants.organisation.models import Project
 from tests.support.rest_clients import Person, Robot
 from tests.support.route_matrix import BODIES, Cell, cells, world_of

@@ -1,1 +1,0 @@
-"""Accept a workload, or replace one that waits."""
