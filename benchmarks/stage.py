@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 
@@ -26,26 +26,22 @@ from portal.kit.messaging.gc_tuning import tune_gc
 from tenants.access.models import User
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import ProjectQuota
+from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
 from tests.support import database, postgres
-from workloads.dictionary.models import Priority, WorkloadType
+from workloads.state.models import Workload
 
 Answer = TypeVar("Answer")
 
-# One workload as submission leaves it; the rest of the row is drawn from its number.
-_FILL = """
-INSERT INTO workloads_workload (id, name, project_id, type_id, spec, raw, category, priority_id, priority_value,
-  priority_source, preemptibility, preemptibility_source, discarded, warnings, node_pools, gpu_milli, cpu_milli,
-  memory_bytes, pod_count, desired_phase, phase, phase_reason, phase_message, phase_at, pool_name,
-  allocated_gpu_milli, running_pods, submitted_by, submitted_by_kind, submitted_by_id, channel, created_at,
-  updated_at, pending_seconds, running_seconds, preempted_count, generation, applied_generation, attempts, apply_error)
-SELECT md5('w' || n)::uuid, 'job-' || n, %(first)s + n %% %(projects)s, %(type)s, %(spec)s, '{}', 'Train',
-  %(priority)s, (ARRAY[25, 40, 65, 90])[1 + n %% 4], 'type', 'preemptible', 'type',
-  '[]', '[]', '["h100"]', 8000, 8000, 68719476736, 1, 'Running',
-  (ARRAY['Running', 'Pending', 'Completed', 'Completed', 'Failed'])[1 + n %% 5], '', '',
-  now() - n * interval '1 minute',
-  'h100', 0, 0, 'admin', 'user', '1', 'ui', now() - n * interval '1 minute', now(), 60, 3600, 0, 1, 1, 0, ''
-FROM generate_series(1, %(count)s) AS n
-"""
+# What differs between the workloads of `fill`; everything else is as in the row they are copied from.
+_DRAWN: Final = {
+    "id": "md5('w' || n)::uuid",
+    "name": "'job-' || n",
+    "project_id": "%(first)s + n %% %(projects)s",
+    "priority_value": "(ARRAY[25, 40, 65, 90])[1 + n %% 4]",
+    "phase": "(ARRAY['Running', 'Pending', 'Completed', 'Completed', 'Failed'])[1 + n %% 5]",
+    "phase_at": "now() - n * interval '1 minute'",
+    "created_at": "now() - n * interval '1 minute'",
+}
 
 
 @contextmanager
@@ -109,17 +105,20 @@ def organisation(projects: int = 10) -> User:
 
 
 def fill(count: int, projects: int = 10) -> None:
-    """That many workloads, spread over projects and phases."""
-    values = {
-        "first": Project.objects.order_by("pk").values_list("pk", flat=True)[0],
-        "projects": projects,
-        "type": WorkloadType.objects.get(name="PyTorchJob").pk,
-        "priority": Priority.objects.get(name="low").pk,
-        "spec": '{"api_version": "kubeflow.org/v1", "manifest": {}, "roles": []}',
-        "count": count,
-    }
+    """That many workloads, spread over projects and phases: copies of one PyTorchJob of 8 GPUs."""
+    first = Project.objects.order_by("pk")[0]
+    original = WorkloadFactory(
+        project=first, pool_name="h100", gpu_milli=8000, spec=spec_of(pytorch_job(gpus=8)).as_json()
+    )
+    columns = [str(field.column) for field in Workload._meta.concrete_fields]
+    values = ", ".join(_DRAWN.get(each, each) for each in columns)
     with connection.cursor() as cursor:
-        cursor.execute(_FILL, values)
+        cursor.execute(
+            f"INSERT INTO workloads_workload ({', '.join(columns)}) SELECT {values}"  # names of columns
+            " FROM workloads_workload, generate_series(1, %(count)s) AS n WHERE id = %(original)s",
+            {"first": first.pk, "projects": projects, "count": count, "original": original.pk},
+        )
+        original.delete()
         cursor.execute("ANALYZE")
 
 
