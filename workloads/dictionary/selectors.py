@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Count, Q, QuerySet
 
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.ports.flavour import DesiredState, PriorityLevel
@@ -32,6 +31,7 @@ from workloads.dictionary.rules.resolution import (
     TypeDefaults,
 )
 from workloads.state.models import Workload
+from workloads.state.rules import ENDED
 
 
 def level_of(priority: Priority) -> Level:
@@ -153,18 +153,22 @@ def workload_types(*, withdrawn: bool = False) -> QuerySet[WorkloadType]:
     return WorkloadType.objects.filter(withdrawn_at__isnull=not withdrawn).select_related("category", "priority")
 
 
-def type_rows(*, withdrawn: bool = False) -> list[WorkloadType]:
-    """The same, with how many workloads exist of each (`used_by`) and have running pods (`running`)."""
-    there = Workload.objects.filter(deleted_at__isnull=True)
-    rows = workload_types(withdrawn=withdrawn).annotate(
-        used_by=_count(there), running=_count(there.filter(running_pods__gt=0))
-    )
-    return list(rows.order_by("-native", "category__name", "name"))
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """A type, how many workloads of it have not ended, and how many of these have running pods."""
+
+    type: WorkloadType
+    active: int
+    running: int
 
 
-def _count(workloads: QuerySet[Workload]) -> Coalesce:
-    of_type = workloads.filter(type=OuterRef("pk")).order_by().values("type")
-    return Coalesce(Subquery(of_type.annotate(count=Count("pk")).values("count")), 0)
+def type_rows(*, withdrawn: bool = False) -> list[TypeRow]:
+    """The types with their use. One query counts what has not ended; what has ended costs nothing."""
+    active = Workload.objects.filter(deleted_at__isnull=True).exclude(phase__in=ENDED).order_by().values_list("type")
+    counted = active.annotate(active=Count("pk"), running=Count("pk", filter=Q(running_pods__gt=0)))
+    counts = {key: (number, running) for key, number, running in counted}
+    rows = workload_types(withdrawn=withdrawn).order_by("-native", "category__name", "name")
+    return [TypeRow(each, *counts.get(each.pk, (0, 0))) for each in rows]
 
 
 PRIORITIES = "/api/v1/workload-priorities"

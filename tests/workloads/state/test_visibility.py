@@ -81,11 +81,13 @@ def test_a_cluster_that_is_behind_is_changing(cluster: Cluster) -> None:
     assert {dot.state for dot in sync_state_of_priorities()} == {"changing"}
 
 
-def test_types_are_counted_by_their_live_workloads(llm_team: Project) -> None:
-    WorkloadFactory.create_batch(2, project=llm_team)
+def test_types_are_counted_by_the_workloads_that_have_not_ended(llm_team: Project) -> None:
+    WorkloadFactory(project=llm_team)
+    WorkloadFactory(project=llm_team, phase="Running", running_pods=1)
+    WorkloadFactory(project=llm_team, phase="Completed")
     WorkloadFactory(project=llm_team, deleted_at=timezone.now())
-    used = {row.name: row.used_by for row in type_rows()}
-    assert (used["PyTorchJob"], used["Job"]) == (2, 0)
+    used = {row.type.name: (row.active, row.running) for row in type_rows()}
+    assert (used["PyTorchJob"], used["Job"]) == ((2, 1), (0, 0))
 
 
 def test_what_the_scheduler_said_about_others_is_kept_from_those_who_may_not_see_them(
