@@ -14,7 +14,9 @@ from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.registry import flavour_for
 from clusters.ports.flavour import MIN_RUNTIME
 from clusters.watch.services.usage import has_recent_readings
+from portal.kit.db.keyset_pagination import page_of
 from portal.kit.pages.api_snippets import ApiRequest, ApiSnippet, portal_address, rung_text, snippets_for, yaml_text
+from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, visible_projects
@@ -25,16 +27,22 @@ from tenants.quotas.selectors.runtime_rules import guarantee_of, limits_of
 from tenants.quotas.services.pool_quotas import entry_json
 from tenants.usage.selectors import SPANS, TITLES, trend_of
 
+PAGE_SIZE: Final = 20
+LONGEST_SEARCH: Final = 100
+
 
 @login_required
 @require_safe
 def project_list(request: HttpRequest) -> HttpResponse:
-    """Every project that I may see, with its quota bars."""
-    projects = list(visible_projects(actor_of(request)).select_related("department", "cluster").order_by("name"))
-    rows = startable_rows_of(projects)
-    return render(
-        request, "tenants/organisation/projects.html", {"projects": [(each, rows[each.pk]) for each in projects]}
+    """The projects that I may see, with their quota bars, a page at a time; `q` is a part of their name."""
+    search = request.GET.get("q", "").strip()[:LONGEST_SEARCH]
+    projects = (
+        visible_projects(actor_of(request)).filter(name__icontains=search).select_related("department", "cluster")
     )
+    page = page_of(projects, column="name", after=request.GET.get("after", ""), size=PAGE_SIZE)
+    rows = startable_rows_of(page.rows)
+    context = {"page": page, "projects": [(each, rows[each.pk]) for each in page.rows], "search": search}
+    return render_page(request, "tenants/organisation/projects.html", context, parts=("projects",))
 
 
 @login_required

@@ -1,5 +1,6 @@
 """Home's projects, the list and one project: bars, members, caps, who changed a quota and why."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -111,3 +112,26 @@ def test_t57_what_admins_typed_is_text(client_of: Clients, alice: User, admin: U
     text = words(client_of(alice))
     assert text.count("&lt;script&gt;alert(1)") == 2
     assert "<script>alert" not in text
+
+
+def listed(client: Client, page: str) -> list[str]:
+    """Names of the projects on a page of the list, in order."""
+    return re.findall(r'href="/projects/([\w-]+)/"', client.get(page).content.decode())
+
+
+def test_the_list_is_paged_by_name(client_of: Clients, admin: User, llm_team: Project) -> None:
+    ProjectFactory.create_batch(25, department=llm_team.department, cluster=llm_team.cluster)
+    client, page, found = client_of(admin), "/projects/", []
+    while page:
+        names = listed(client, page)
+        assert len(names) <= 20
+        found += names
+        following = re.search(r'href="(\?[^"]+)"\s+rel="next"', client.get(page).content.decode())
+        page = f"/projects/{following[1].replace('&amp;', '&')}" if following else ""
+    assert found == sorted(Project.objects.values_list("name", flat=True))
+
+
+def test_the_list_is_searched_by_a_part_of_the_name(client_of: Clients, alice: User, vision_team: Project) -> None:
+    assert listed(client_of(alice), "/projects/?q=LLM") == ["llm-team"]
+    assert listed(client_of(alice), "/projects/?q=vision") == []
+    assert "No project of yours has “vision” in its name." in words(client_of(alice), "/projects/?q=vision")
