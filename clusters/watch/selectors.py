@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from django.db.models import Count, Sum
@@ -17,7 +17,7 @@ from django.db.models import Count, Sum
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.watch.models import Average, ObservedPod, Sample
 from scheduling.forecast.headroom import PoolCapacity
-from scheduling.model.resources import Resources
+from scheduling.model.resources import ZERO, Resources
 
 
 def allocated_by_node(clusters: Collection[Cluster]) -> Mapping[tuple[UUID, str], Resources]:
@@ -28,41 +28,61 @@ def allocated_by_node(clusters: Collection[Cluster]) -> Mapping[tuple[UUID, str]
     return {(cluster, node): Resources(gpu, cpu, memory) for cluster, node, gpu, cpu, memory in summed}
 
 
-_COLUMNS: Final = ("pool_id", "cluster_id", "name", "gpu_milli", "max_pods", "taints")
+_COLUMNS: Final = ("cluster_id", "name", "gpu_milli", "cpu_milli", "memory_bytes", "max_pods", "taints")
 
 
 def free_by_pool(pools: Collection[NodePool]) -> Mapping[int, PoolCapacity]:
     """By pool id, for a pod that bears no taint; pools of which no node was seen are absent. Three queries."""
     held = _held({pool.cluster_id for pool in pools})
-    free: defaultdict[int, list[int]] = defaultdict(list)
-    nodes = Node.objects.filter(pool__in=pools)
-    for ready, cordoned, pool, *node in nodes.values_list("ready", "unschedulable", *_COLUMNS):
-        free[pool].append(_free(*node, held=held) if ready and not cordoned else 0)
-    return {pool: PoolCapacity(sum(amounts), max(amounts)) for pool, amounts in free.items()}
+    nodes: defaultdict[int, list[_Free]] = defaultdict(list)
+    rows = Node.objects.filter(pool__in=pools).values_list("pool_id", "ready", "unschedulable", *_COLUMNS)
+    for pool, ready, cordoned, *node in rows:
+        nodes[pool].append(_free(*node, held=held) if ready and not cordoned else _Free())
+    return {pool: _capacity(found) for pool, found in nodes.items()}
+
+
+class _Free(NamedTuple):
+    """What a node has free, and what it has, where a GPU of it is free."""
+
+    free: Resources = ZERO
+    whole: Resources = ZERO
+
+
+def _capacity(nodes: Iterable[_Free]) -> PoolCapacity:
+    found = list(nodes)
+    free = sum((each.free for each in found), ZERO)
+    whole = sum((each.whole for each in found), ZERO)
+    return PoolCapacity(free.gpu, max(each.free.gpu for each in found), Resources(0, free.cpu, free.memory), whole)
 
 
 def _free(
     cluster: Any,
     name: str,
     gpus: int,
+    cpu: int,
+    memory: int,
     most_pods: int | None,
     taints: Any,
     *,
     held: Mapping[tuple[Any, str], Counter[str]],
-) -> int:
+) -> _Free:
     there = held.get((cluster, name), Counter())
     full = most_pods is not None and there["pods"] >= most_pods
-    return 0 if taints or full else max(gpus - there["gpus"], 0)
+    if taints or full or gpus <= there["gpus"]:
+        return _Free()
+    whole = Resources(gpus, cpu, memory)
+    return _Free((whole - Resources(there["gpus"], there["cpu"], there["memory"])).floor(), whole)
 
 
 def _held(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Counter[str]]:
-    """GPUs and pods by cluster and node: of pods that are there, and of those that others are evicted for."""
+    """What pods hold, and their number, by cluster and node: those there, and those that others are evicted for."""
     found: defaultdict[tuple[Any, str], Counter[str]] = defaultdict(Counter)
     live = ObservedPod.objects.live().filter(cluster__in=clusters)
+    sums = {"gpus": Sum("gpu_milli"), "cpu": Sum("cpu_milli"), "memory": Sum("memory_bytes"), "pods": Count("pk")}
     for place, pods in (("node_name", live), ("nominated_node", live.filter(node_name=""))):
         rows = pods.exclude(**{place: ""}).values_list("cluster_id", place).order_by()
-        for cluster, node, gpus, count in rows.annotate(gpus=Sum("gpu_milli"), count=Count("pk")):
-            found[cluster, node].update(gpus=gpus, pods=count)
+        for cluster, node, *amounts in rows.annotate(**sums):
+            found[cluster, node].update(dict(zip(sums, amounts, strict=True)))
     return found
 
 

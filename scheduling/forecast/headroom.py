@@ -1,8 +1,8 @@
 """How many GPUs one queue could start now in many small pods: what binds them, and what others could have to give back.
 
 In closed form, since pages ask for every project and pool at once; `tests/scheduling/forecast/test_headroom.py` holds
-it and the rules of every scheduler together. Only GPUs are counted: CPU, memory, gangs and topology are for a
-forecast.
+it and the rules of every scheduler together. GPUs are counted; CPU and memory are named where less than half of these
+GPUs' part of their nodes is left of them. Gangs and topology are for a forecast.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from scheduling.forecast.cycle import Flavour
-from scheduling.model.resources import Resources
+from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
 from scheduling.model.snapshot import Queue
 from scheduling.rules.kueue.quota import ENDLESS, tree_of
 
@@ -48,12 +48,29 @@ SHARING: Final = {
 }
 
 
+BESIDE: Final = ("cpu", "memory")
+SCARCE: Final = 2
+"""CPU or memory is named where less than half is left of the part of a node that belongs to its GPUs."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueHolding:
-    """What a queue holds, in GPU thousandths, and the part of it that is never evicted."""
+    """What a queue holds, in GPU thousandths, the part of it that is never evicted, and its CPU and memory."""
 
     all: int = 0
     fixed: int = 0
+    beside: Resources = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class ScarceResource:
+    """CPU (millicores) or memory (bytes): at most `left` for all that may start, by `bound`. The rest: Headroom."""
+
+    name: str
+    left: int
+    bound: Bound
+    allowed: int | None = None
+    used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +78,8 @@ class Headroom:
     """GPU thousandths that may start now: `inside` the deserved quota and `over` it. largest: of one pod.
 
     back: how many more within quota others could have to give back, at most. bound: what stops it; allowed, used: the
-    bound and what counts against it, where it is a limit.
+    bound and what counts against it, where it is a limit. resource: what that limit is of. scarce: what is short beside
+    the GPUs that may start.
     """
 
     inside: int
@@ -71,6 +89,8 @@ class Headroom:
     bound: Bound
     allowed: int | None = None
     used: int = 0
+    resource: str = "gpu"
+    scarce: tuple[ScarceResource, ...] = ()
 
     @property
     def now(self) -> int:
@@ -79,10 +99,15 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True)
 class PoolCapacity:
-    """Free GPU thousandths of a node pool, and of its emptiest node."""
+    """Free GPU thousandths of a node pool, and of its emptiest node.
+
+    beside: free CPU and memory of the nodes with a free GPU; whole: all that these nodes have. Zero: not known.
+    """
 
     free: int
     largest: int
+    beside: Resources = ZERO
+    whole: Resources = ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +119,13 @@ class _Level:
     limit: int | None
     used: int
     fixed: int
+    limits: Limit = UNLIMITED
+    held: Resources = ZERO
+
+    def left_of(self, resource: str) -> int:
+        """CPU or memory below its limit; negative where it is exceeded."""
+        limit: int | None = getattr(self.limits, resource)
+        return ENDLESS if limit is None else limit - int(getattr(self.held, resource))
 
     @property
     def below(self) -> int:
@@ -112,21 +144,31 @@ class _Level:
 
 
 class Headrooms:
-    """Of all queues of one node pool. holdings: by queue, without what is about to end."""
+    """Of all queues of one node pool. holdings: by queue, without what is about to end.
+
+    every_pod_asks: pods that ask for no CPU or memory are given some where these have a limit (kube-scheduler).
+    """
 
     def __init__(
-        self, queues: Iterable[Queue], holdings: Mapping[str, QueueHolding], room: PoolCapacity, *, sharing: Sharing
+        self,
+        queues: Iterable[Queue],
+        holdings: Mapping[str, QueueHolding],
+        room: PoolCapacity,
+        *,
+        sharing: Sharing,
+        every_pod_asks: bool = False,
     ) -> None:
         rows = {row.name: row for row in queues}
-        self._room, self._sharing = room, sharing
+        self._room, self._sharing, self._every_pod_asks = room, sharing, every_pod_asks
         self._parents = {name: row.parent for name, row in rows.items()}
         self._shares = tree_of(rows.values()) if sharing is Sharing.LENT else {}
-        used, fixed = Counter[str](), Counter[str]()
+        fixed, used = Counter[str](), dict.fromkeys(rows, ZERO)
         for name, held in holdings.items():
+            amount = Resources(held.all, held.beside.cpu, held.beside.memory)
             if name in self._shares:
-                self._shares[name].charge(Resources(held.all))
+                self._shares[name].charge(amount)
             for step in self._path(name):
-                used[step] += held.all
+                used[step] += amount
                 fixed[step] += held.fixed
         self._levels = {name: self._level(row, used[name], fixed[name]) for name, row in rows.items()}
         leaves = rows.keys() - set(self._parents.values())
@@ -146,12 +188,12 @@ class Headrooms:
         """What tells with whom a queue is compared: its parent, or all queues together."""
         return None if self._sharing is Sharing.RECLAIMED_BY_QUEUES else self._parents[name]
 
-    def _level(self, row: Queue, used: int, fixed: int) -> _Level:
+    def _level(self, row: Queue, used: Resources, fixed: int) -> _Level:
         deserved, limit = row.deserved.gpu, row.limit.gpu
         if self._sharing is Sharing.LENT:
             deserved = self._shares[row.name].nominal.gpu
             limit = None if limit is None else max(limit, deserved)
-        return _Level(row.name, deserved, limit, used, fixed)
+        return _Level(row.name, deserved, limit, used.gpu, fixed, row.limit, used)
 
     def of(self, queue: str) -> Headroom:
         """Of a queue that has no others below it. KeyError: there is none of that name."""
@@ -161,6 +203,8 @@ class Headrooms:
         if self._sharing is Sharing.LENT:
             bounds[Bound.LENDABLE] = max(self._shares[queue].free().gpu, 0)
         bounds[Bound.FREE] = self._room.free
+        if self._every_pod_asks and (exhausted := self._exhausted(limits)):
+            return exhausted
         bound = min(bounds, key=lambda each: bounds[each])  # the first of equal ones
         now = bounds[bound]
         inside = min(now, path[0].left)
@@ -173,7 +217,31 @@ class Headrooms:
             bound=bound,
             allowed=level.limit if level else None,
             used=level.used if level else 0,
+            scarce=tuple(self._scarce(queue, limits, now)),
         )
+
+    def _exhausted(self, limits: Mapping[Bound, _Level]) -> Headroom | None:
+        """Nothing starts, since every pod asks for some of what a limit leaves nothing of."""
+        for bound, level in limits.items():
+            for name in BESIDE:
+                if level.left_of(name) <= 0:
+                    allowed, used = getattr(level.limits, name), getattr(level.held, name)
+                    return Headroom(0, 0, 0, 0, bound, allowed, used, resource=name)
+        return None
+
+    def _scarce(self, queue: str, limits: Mapping[Bound, _Level], now: int) -> Iterator[ScarceResource]:
+        whole = self._room.whole
+        for name in BESIDE:
+            bounds = {bound: level.left_of(name) for bound, level in limits.items()}
+            if self._sharing is Sharing.LENT:
+                bounds[Bound.LENDABLE] = getattr(self._shares[queue].free(), name)
+            bounds[Bound.FREE] = getattr(self._room.beside, name)
+            bound = min(bounds, key=lambda each: bounds[each])
+            left = max(bounds[bound], 0)
+            if left * whole.gpu * SCARCE < now * getattr(whole, name):
+                level = limits.get(bound)
+                allowed = getattr(level.limits, name) if level else None
+                yield ScarceResource(name, left, bound, allowed, getattr(level.held, name) if level else 0)
 
     def _owed(self, path: Iterable[_Level], now: int) -> int:
         """What others hold above what they deserve and may lose, once `now` more are in use.

@@ -11,6 +11,7 @@ from clusters.watch.models import Average
 from clusters.watch.selectors import averages_of
 from portal.kit.api.pagination import ListSchema
 from portal.kit.api.parsers import rfc3339
+from scheduling.forecast.headroom import Bound, ScarceResource
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, Quota, RuntimeLimit, TimeLimit
 from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, startable_rows_of
@@ -147,7 +148,7 @@ def _project(
     }
 
 
-STARTABLE: Final = ("gpus", "withinQuota", "overQuota", "largestPod", "takeBack", "bound")
+STARTABLE: Final = ("gpus", "withinQuota", "overQuota", "largestPod", "takeBack", "bound", "scarce")
 
 
 def startable_json(row: PoolQuota) -> dict[str, Any]:
@@ -160,8 +161,16 @@ def startable_json(row: PoolQuota) -> dict[str, Any]:
         "largestPod": found.largest / 1000,
         "takeBack": found.back / 1000,
         "bound": str(found.bound),
+        "scarce": [_scarce(each) for each in found.scarce],
     }
     return {"startable": {"sentence": row.sentence, **(numbers or dict.fromkeys(STARTABLE))}}
+
+
+def _scarce(found: ScarceResource) -> dict[str, Any]:
+    """CPU in millicores, memory in megabytes, as everywhere in quotas."""
+    left = found.left if found.name == "cpu" else found.left / MEGABYTE
+    bound = "FreeOnNodes" if found.bound is Bound.FREE else str(found.bound)
+    return {"resource": found.name, "left": left, "bound": bound}
 
 
 def departments_json(departments: Sequence[Department]) -> list[dict[str, Any]]:

@@ -15,9 +15,17 @@ from clusters.watch.models import ObservedPod
 from clusters.watch.selectors import free_by_pool
 from portal.kit.pages.formatting import gpu_text, gpus_text
 from scheduling.forecast.cycle import Flavour
-from scheduling.forecast.headroom import SHARING, Bound, Headroom, Headrooms, QueueHolding, Sharing
+from scheduling.forecast.headroom import (
+    SHARING,
+    Bound,
+    Headroom,
+    Headrooms,
+    QueueHolding,
+    ScarceResource,
+    Sharing,
+)
 from scheduling.model.decisions import Cause
-from scheduling.model.resources import Limit
+from scheduling.model.resources import DIMENSIONS, UNLIMITED, Limit, Resources, decimal_text
 from scheduling.model.snapshot import Queue
 from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
@@ -53,6 +61,8 @@ def _parts(found: Headroom, place: HeadroomContext) -> Iterator[str]:
     if found.largest < found.now:
         yield _("One pod gets at most %(largest)s.") % {"largest": gpus_text(found.largest)}
     yield _bound(found, place)
+    for scarce in found.scarce:
+        yield _beside(scarce, place)
     if found.back:
         text = _("Within quota, up to %(back)s more can be taken back from others that are over theirs.")
         yield text % {"back": gpus_text(found.back)}
@@ -73,17 +83,54 @@ def _bound(found: Headroom, place: HeadroomContext) -> str:
         return _("No more GPUs are free.") if found.now else _("No GPU is free.")
     if found.bound is Bound.LENDABLE:
         return _("No more quota is left to borrow.") if found.now else _("No quota is left, nor any to borrow.")
+    limit = _limit(found, found.resource, place)
+    return f"{limit[0].upper()}{limit[1:]}."
+
+
+def _limit(found: Headroom | ScarceResource, resource: str, place: HeadroomContext) -> str:
     words = {
-        "limit": gpus_text(found.allowed or 0),
-        "used": gpu_text(found.used),
+        "limit": _text(resource, found.allowed or 0),
+        "used": gpu_text(found.used) if resource == "gpu" else _text(resource, found.used),
         "department": place.department,
         "pools": _(" over all node pools") if place.all_pools else "",
     }
     if found.bound is Bound.DEPARTMENT_LIMIT:
-        return _("The limit of department %(department)s is %(limit)s, %(used)s in use.") % words
-    return _("The project's limit is %(limit)s%(pools)s, %(used)s in use.") % words
+        return _("the limit of department %(department)s is %(limit)s, %(used)s in use") % words
+    return _("the project's limit is %(limit)s%(pools)s, %(used)s in use") % words
 
 
+def _beside(scarce: ScarceResource, place: HeadroomContext) -> str:
+    """How much CPU or memory there is for all of these GPUs together, and why no more."""
+    if scarce.bound is Bound.FREE:
+        why = _("no more is free on the nodes of these GPUs")
+    elif scarce.bound is Bound.LENDABLE:
+        why = _("no more quota is left to borrow")
+    else:
+        why = _limit(scarce, scarce.name, place)
+    if scarce.left:
+        words = {"left": _text(scarce.name, scarce.left), "why": why}
+        return _("Together these pods get at most %(left)s: %(why)s.") % words
+    return _("Only pods that ask for no %(name)s start: %(why)s.") % {"name": NAMES[scarce.name], "why": why}
+
+
+NAMES: Final = {"cpu": "CPU", "memory": "memory"}
+
+
+def _text(resource: str, amount: int) -> str:
+    """Memory is rounded down, which is what can be had."""
+    if resource == "gpu":
+        return gpus_text(amount)
+    if resource == "cpu":
+        return f"{gpu_text(amount)} {'CPU' if amount == CORE else 'CPUs'}"
+    return f"{decimal_text(amount * 10 // GIB, 10)} GiB"
+
+
+CORE: Final = 1000
+GIB: Final = 2**30
+
+
+NOTHING_COUNTED: Final = Limit(gpu=0)
+"""Without a row no GPU is deserved, and CPU and memory are not counted."""
 ROOT: Final = "all departments"
 Key = tuple[int, int]
 """(project id, node pool id)."""
@@ -117,7 +164,9 @@ def headrooms_of(projects: Collection[Project], pools: Sequence[NodePool]) -> Ma
         rows = reading.rows[pool.cluster_id]
         if pool.pk in rooms and asked & {row.pk for row in rows}:
             queues, holdings = reading.queues(pool), reading.holdings(pool)
-            headrooms = Headrooms(queues, holdings, rooms[pool.pk], sharing=_sharing(pool.cluster))
+            asks = not flavour_for(pool.cluster.flavour).traits.queues_by_pool
+            sharing = _sharing(pool.cluster)
+            headrooms = Headrooms(queues, holdings, rooms[pool.pk], sharing=sharing, every_pod_asks=asks)
             found |= {(row.pk, pool.pk): headrooms.of(row.queue) for row in rows if row.pk in asked}
     return found
 
@@ -159,8 +208,9 @@ class _HeadroomInputs:
         for row in self.rows[pool.cluster_id]:
             quotas = [self._projects.get((row.pk, pk)) for pk in pools]
             deserved = _sum(quota.deserved.gpu if quota else 0 for quota in quotas)
-            limit = _sum(quota.limit.gpu if quota else None for quota in quotas)
-            yield row, (Limit(gpu=deserved), Limit(gpu=limit))
+            limits = [quota.limit if quota else UNLIMITED for quota in quotas]
+            limit = Limit(*(_sum(getattr(each, name) for each in limits) for name in DIMENSIONS))
+            yield row, (Limit(gpu=deserved), limit)
 
     def holdings(self, pool: NodePool) -> Mapping[str, QueueHolding]:
         """Where quota counts from the moment that a pod exists, pods without a node count, too."""
@@ -172,16 +222,16 @@ class _HeadroomInputs:
     def _held(self, row: _Row, pools: Collection[str] | None, *, created: bool) -> QueueHolding:
         by_pool = self._pods.get((row.cluster_id, row.namespace), {})
         found = [amounts for name, amounts in by_pool.items() if pools is None or name in pools]
-        return QueueHolding(
-            sum(each["created" if created else "held"] for each in found), sum(each["fixed"] for each in found)
-        )
+        total = sum(found, Counter[str]())
+        way = "created" if created else "held"
+        return QueueHolding(total[way], total["fixed"], Resources(0, total[f"{way}_cpu"], total[f"{way}_memory"]))
 
 
 def _queue(name: str, parent: str | None, quotas: Quotas, key: Key) -> Queue:
     quota = quotas.get(key)
     if quota is None:
-        return Queue(name, parent)
-    return Queue(name, parent, deserved=Limit(gpu=quota.deserved.gpu), limit=Limit(gpu=quota.limit.gpu))
+        return Queue(name, parent, deserved=NOTHING_COUNTED)
+    return Queue(name, parent, deserved=quota.deserved, limit=quota.limit)
 
 
 def _sum(amounts: Iterable[int | None]) -> int | None:
@@ -190,14 +240,19 @@ def _sum(amounts: Iterable[int | None]) -> int | None:
 
 
 def _pods(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Mapping[str, Counter[str]]]:
-    """GPUs by (cluster, namespace) and pool: of pods that exist, that are on nodes and stay, and never evicted ones."""
+    """Sums by (cluster, namespace) and pool: of pods that exist, that are on nodes and stay, and never evicted ones."""
     found: defaultdict[tuple[Any, str], dict[str, Counter[str]]] = defaultdict(dict)
     stays = ~Q(node_name="") & Q(deletion_at=None)
     rows = ObservedPod.objects.live().filter(cluster__in=clusters).values_list("cluster_id", "namespace", "pool_name")
-    for cluster, namespace, pool, created, held, fixed in rows.order_by().annotate(
-        created=Sum("gpu_milli"),
-        held=Sum("gpu_milli", filter=stays, default=0),
-        fixed=Sum("gpu_milli", filter=stays & Q(preemptible=False), default=0),
-    ):
-        found[cluster, namespace][pool] = Counter(created=created, held=held, fixed=fixed)
+    sums = {
+        "created": Sum("gpu_milli"),
+        "created_cpu": Sum("cpu_milli"),
+        "created_memory": Sum("memory_bytes"),
+        "held": Sum("gpu_milli", filter=stays, default=0),
+        "held_cpu": Sum("cpu_milli", filter=stays, default=0),
+        "held_memory": Sum("memory_bytes", filter=stays, default=0),
+        "fixed": Sum("gpu_milli", filter=stays & Q(preemptible=False), default=0),
+    }
+    for cluster, namespace, pool, *amounts in rows.order_by().annotate(**sums):
+        found[cluster, namespace][pool] = Counter(dict(zip(sums, amounts, strict=True)))
     return found

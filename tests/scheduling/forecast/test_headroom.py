@@ -1,5 +1,7 @@
 """What a queue could start now, in closed form, and that every scheduler's rules say the same."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -7,8 +9,8 @@ from hypothesis import strategies as st
 from scheduling.forecast.cycle import Flavour, preview
 from scheduling.forecast.headroom import SHARING, Bound, Headroom, Headrooms, PoolCapacity, QueueHolding, Sharing
 from scheduling.model.decisions import Outcome, OutcomeKind
-from scheduling.model.resources import Resources
-from scheduling.model.snapshot import PodGroup, Queue, Snapshot, Strategy
+from scheduling.model.resources import Limit, Resources
+from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy
 from scheduling.rules.kueue.quota import ENDLESS
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.queue_usage import QueueUsageTracker
@@ -63,6 +65,60 @@ class TestWhatBinds:
     def test_without_any_bound_of_quota_the_nodes_bind(self) -> None:
         found = of(queue("mine", deserved=None), room=free(3), sharing=Sharing.LENT)
         assert (numbers(found), found.bound) == ((3, 0, 3, 0), Bound.FREE)
+
+
+EIGHT = PoolCapacity(8 * GPU, 8 * GPU, Resources.of(cpu=28, memory="900Gi"), Resources.of(8, 64, "1Ti"))
+"""A node of 8 GPUs, 64 CPUs and 1 TiB, with all GPUs and 28 CPUs free."""
+
+
+class TestWhatIsShortBesideGpus:
+    """CPU and memory, where less than half of the GPUs' part of their nodes is left."""
+
+    def test_what_the_nodes_have_free(self) -> None:
+        (found,) = of(queue("mine"), room=EIGHT, sharing=Sharing.RECLAIMED).scarce
+        assert (found.name, found.left, found.bound) == ("cpu", 28_000, Bound.FREE)
+
+    def test_enough_for_the_gpus_that_may_start_is_not_named(self) -> None:
+        assert of(queue("mine", limit=3), room=EIGHT, sharing=Sharing.RECLAIMED).scarce == ()
+
+    def test_a_limit_of_the_project_or_department(self) -> None:
+        used = {"other": QueueHolding(beside=Resources.of(cpu=10))}
+        rows = Queue("d", limit=Limit.of(cpu=12)), Queue("mine", "d", limit=Limit.of(cpu=4)), Queue("other", "d")
+        found = Headrooms(rows, used, EIGHT, sharing=Sharing.RECLAIMED).of("mine").scarce[0]
+        assert (found.left, found.bound, found.allowed, found.used) == (2000, Bound.DEPARTMENT_LIMIT, 12_000, 10_000)
+
+    def test_quota_that_can_be_lent(self) -> None:
+        rows = [Queue("mine", "root", deserved=Limit.of(2, 4)), Queue("other", "root", deserved=Limit.of(2, 4))]
+        used = {"other": QueueHolding(GPU, beside=Resources.of(cpu=3))}
+        found = Headrooms(rows, used, EIGHT, sharing=Sharing.LENT).of("mine")
+        assert (found.now, [(each.name, each.left, each.bound) for each in found.scarce]) == (
+            3 * GPU,
+            [("cpu", 5000, Bound.LENDABLE)],
+        )
+
+    @pytest.mark.parametrize("asks", [True, False])
+    def test_an_exhausted_limit_stops_every_pod_only_where_every_pod_asks(self, asks: bool) -> None:
+        rows, used = [Queue("mine", limit=Limit.of(cpu=4))], {"mine": QueueHolding(beside=Resources.of(cpu=4))}
+        found = Headrooms(rows, used, EIGHT, sharing=Sharing.TAKEN, every_pod_asks=asks).of("mine")
+        assert found.now == (0 if asks else 8 * GPU)
+        named = (found.resource, found.bound) if asks else (found.scarce[0].name, found.scarce[0].bound)
+        assert named == ("cpu", Bound.PROJECT_LIMIT)
+
+    @pytest.mark.parametrize("flavour", ["kube", "kai", "volcano"])
+    def test_the_rules_start_as_much_of_it_and_no_more(self, flavour: str) -> None:
+        node = SnapshotNode("n", "default", Resources.of(8, 64, "1Ti"))
+        runs = pods_of("old", Resources.of(cpu=36), node="n")
+        cluster = Snapshot((node,), (queue("mine"),), (runs,))
+        (found,) = of(queue("mine"), room=EIGHT, sharing=SHARING[Flavour(flavour)]).scarce
+        for cpu, starts in ((found.left, True), (found.left + 1000, False)):
+            new = pods_of("new", Resources(GPU, cpu))
+            assert (preview(cluster, new, flavour=flavour).kind is OutcomeKind.PLACED) is starts
+
+
+def pods_of(name: str, requests: Resources, *, node: str = "") -> PodGroup:
+    """One pod that asks for this much and evicts nobody."""
+    made = gang(name, queue="mine", priority=25, pods=1, nodes=(node,) if node else ())
+    return replace(made, pods=tuple(replace(pod, requests=requests) for pod in made.pods))
 
 
 class TestWhatOthersCouldHaveToGiveBack:

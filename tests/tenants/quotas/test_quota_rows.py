@@ -164,6 +164,54 @@ class TestWhatCanStartNow:
         Node.objects.filter(pool=h100).update(**fields)
         assert row(llm_team, h100).sentence.endswith("No GPU is free.")
 
+    @pytest.mark.parametrize(
+        ("flavour", "fields", "said"),
+        [
+            pytest.param(
+                "kai",
+                {},
+                "Together these pods get at most 2 CPUs: no more is free on the nodes of these GPUs.",
+                id="nodes",
+            ),
+            pytest.param(
+                "kai",
+                {"cpu_limit": 1000},
+                "Together these pods get at most 1 CPU: the project's limit is 1 CPU, 0 CPUs in use.",
+                id="project",
+            ),
+            pytest.param(
+                "kueue",
+                {"cpu_deserved": 0, "cpu_limit": 0},
+                "Only pods that ask for no CPU start: the project's limit is 0 CPUs, 0 CPUs in use.",
+                id="kueue",
+            ),
+        ],
+    )
+    def test_cpu_that_is_short_beside_free_gpus_is_named(
+        self, llm_team: Project, vision_team: Project, h100: NodePool, flavour: str, fields: dict[str, int], said: str
+    ) -> None:
+        Cluster.objects.update(flavour=flavour)
+        DepartmentQuota.objects.update(gpu_deserved=64 * GPU)
+        ProjectQuota.objects.filter(project=llm_team).update(**fields)
+        for node in h100.nodes.all():
+            where = {"cluster": h100.cluster, "pool_name": "h100", "node_name": node.name}
+            ObservedPodFactory(**where, namespace=vision_team.namespace, gpu_milli=0, cpu_milli=node.cpu_milli - 1000)
+        sentence = row(llm_team, h100).sentence
+        assert sentence.startswith("You can start 4 GPUs now in h100 within quota")
+        assert said in sentence
+
+    def test_on_kube_an_exhausted_memory_limit_stops_every_pod(
+        self, llm_team: Project, h100: NodePool, a100: NodePool
+    ) -> None:
+        Cluster.objects.update(flavour="kube")
+        ProjectQuota.objects.filter(project=llm_team).update(memory_limit=2**30)
+        ProjectQuotaFactory(project=llm_team, node_pool=a100, memory_limit=0)
+        runs(llm_team, h100, 1, memory_bytes=2**30)
+        assert row(llm_team, h100).sentence == (
+            "You can start nothing now in h100 without an eviction. The project's limit is 1 GiB over all node pools, "
+            "1 GiB in use."
+        )
+
     def test_without_a_node_nothing_is_claimed(self, vision_team: Project, h100: NodePool) -> None:
         Node.objects.all().delete()
         assert row(vision_team, h100).sentence == ("What can start in h100 is unknown: no node of it has been seen.")
