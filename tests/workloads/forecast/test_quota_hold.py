@@ -8,7 +8,7 @@ from django.utils import timezone
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project
-from tenants.quotas.models import ProjectQuota
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, ProjectQuotaFactory
 from tests.factories.workloads import deployment, job, pytorch_job, spec_of
@@ -142,6 +142,57 @@ def test_kai_counts_it_itself() -> None:
     world.submit("first", gpus=4)
     world.turns()
     second = world.submit("second", gpus=2)
+    world.turns()
+    assert state(second) == (Phase.PENDING, "NonPreemptibleOverQuota")
+
+
+class Siblings(World):
+    """Two projects of a department that deserves 6 GPUs in the pool, 4 each."""
+
+    def __init__(self, flavour: str = "kube") -> None:
+        super().__init__(flavour)
+        self.sibling = self.lab.project("vision", deserved=4)
+        DepartmentQuota.objects.update(gpu_deserved=6 * GPU)
+
+    def beside(self, name: str, *, gpus: int) -> Workload:
+        return self.lab.submit(self.sibling, name, gpus=gpus, priority="high")
+
+
+def test_what_exceeds_the_departments_deserved_quota_waits_as_foretold_until_it_has_room() -> None:
+    world = Siblings()
+    first = world.beside("first", gpus=4)
+    world.turns()
+    foretold = world.ask(gpus=4)
+    second = world.submit("second", gpus=4)
+    third = world.submit("third", gpus=2)
+    world.turns()
+    said = (
+        "Rung holds it back: it needs 4 GPU in h100 and is non-preemptible; of the 6 GPU that department research "
+        "deserves there, workloads that run or are older (1) need 4 GPU"
+    )
+    assert (foretold.reason, foretold.sentence) == ("HeldForQuota", f"Waits: {said}.")
+    assert (state(first)[0], state(second), fresh(second).phase_message) == (Phase.RUNNING, HELD, f"{said}.")
+    assert state(third) == HELD, "the older one of its project comes first"
+    stop(workload=fresh(first), actor=SYSTEM)
+    world.turns(3)
+    assert (state(first)[0], state(second)[0]) == (Phase.STOPPED, Phase.RUNNING)
+
+
+def test_what_its_own_project_holds_back_keeps_no_sibling_waiting() -> None:
+    world = Siblings()
+    world.beside("first", gpus=4)
+    world.beside("second", gpus=4)
+    world.turns()
+    mine = world.submit("mine", gpus=2)
+    world.turns()
+    assert state(mine)[0] == Phase.RUNNING
+
+
+def test_kai_counts_the_department_itself() -> None:
+    world = Siblings("kai")
+    world.beside("first", gpus=4)
+    world.turns()
+    second = world.submit("second", gpus=4)
     world.turns()
     assert state(second) == (Phase.PENDING, "NonPreemptibleOverQuota")
 

@@ -4,8 +4,9 @@ Only what can never come true is refused: more than the limit, or non-preemptibl
 of project and department can give in any of its pools. What is merely in use now is accepted and waits.
 
 kube-scheduler's only quota is a namespace's, for the priority classes of 100 and more: it knows neither node pools
-nor preemptibility. Where that would let more start than the pool's deserved quota, Rung hands over the oldest first
-and holds the others back. The order alone decides, so two workers that look at the same moment cannot both hand over.
+nor preemptibility, nor departments. Where that would let more start than the deserved quota of project or department
+in the pool, Rung hands over the oldest first and holds the others back. The order alone decides, so two workers that
+look at the same moment cannot both hand over.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +24,10 @@ from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import Problem, ValidationFailed
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import Resources
+from scheduling.model.resources import DIMENSIONS, ZERO, Limit, Resources
 from scheduling.state.queue_usage import QueueUsage, fits_quota, over_guarantee
 from tenants.organisation.models import Project
-from tenants.quotas.models import PriorityCap
+from tenants.quotas.models import PriorityCap, ProjectQuota
 from workloads.dictionary.rules.resolution import Effective
 from workloads.forecast.rules.messages import allowed_text, needed_text
 from workloads.forecast.selectors.snapshot import PodGroupRequest, namespace_queue, pod_group_request
@@ -179,12 +180,15 @@ class QuotaHold:
         return {"pool": self.pool, **self.pend.numbers()}
 
 
+HANDED_OVER: Final = (Q(applied_generation__gt=0) & ~Q(phase__in=ELSEWHERE) & ~Q(phase_reason=HELD_FOR_QUOTA)) | Q(
+    running_pods__gt=0
+)
+
+
 def quota_hold_of(workload: Workload, pool: NodePool) -> QuotaHold | None:
-    """Why a stored workload is not handed over now; None: its pool's deserved quota has room for it."""
+    """Why a stored workload is not handed over now; None: the pool's deserved quotas have room for it."""
     older = Q(created_at__lt=workload.created_at) | Q(created_at=workload.created_at, pk__lt=workload.pk)
-    handed_over = Q(applied_generation__gt=0) & ~Q(phase__in=ELSEWHERE) & ~Q(phase_reason=HELD_FOR_QUOTA)
-    first = older | handed_over | Q(running_pods__gt=0)
-    return _quota_hold(pod_group_request(workload, pool), first & ~Q(pk=workload.pk))
+    return _quota_hold(pod_group_request(workload, pool), (older | HANDED_OVER) & ~Q(pk=workload.pk))
 
 
 def quota_hold_for(wanted: PodGroupRequest, *, besides: Workload | None = None) -> QuotaHold | None:
@@ -193,28 +197,70 @@ def quota_hold_for(wanted: PodGroupRequest, *, besides: Workload | None = None) 
 
 
 def _quota_hold(wanted: PodGroupRequest, first: Q) -> QuotaHold | None:
-    if wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE or _cluster_counts(wanted):
+    """By the project's deserved quota where the cluster does not count it, then by its department's, which it never
+    does.
+    """
+    by_queue = flavour_for(wanted.project.cluster.flavour).traits.queues_by_pool
+    if wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE or by_queue:
         return None
+    leaf, department = queue_paths(wanted.project, [wanted.pool])[wanted.pool.pk]
+    claims = _claims(wanted, first)
+    own = claims.get(wanted.project.pk, NO_CLAIM)
+    pend = over_guarantee(leaf, QueueUsage(non_preemptible=own.all), wanted.spec.total)
+    if pend and not _cluster_counts(wanted):
+        return QuotaHold(wanted.pool.name, pend, own.count)
+    deserved = _deserved_in(wanted)
+    used = sum((each.at_most(deserved.get(key, NOTHING)) for key, each in claims.items()), ZERO)
+    pend = over_guarantee(department, QueueUsage(non_preemptible=used), wanted.spec.total)
+    return QuotaHold(wanted.pool.name, pend, sum(each.count for each in claims.values())) if pend else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What a project's non-preemptible workloads that come first ask for in the pool; held: those handed over."""
+
+    all: Resources
+    held: Resources
+    count: int
+
+    def at_most(self, deserved: Limit) -> Resources:
+        """What of it the department has to hold: what the project's own quota holds back keeps nobody else waiting."""
+        within = self.all.clamp(deserved)
+        return Resources(*(max(getattr(within, name), getattr(self.held, name)) for name in DIMENSIONS))
+
+
+NO_CLAIM: Final = _Claim(ZERO, ZERO, 0)
+NOTHING: Final = Limit(0, 0, 0)
+COLUMNS: Final = dict(zip(DIMENSIONS, ("gpu_milli", "cpu_milli", "memory_bytes"), strict=True))
+
+
+def _claims(wanted: PodGroupRequest, first: Q) -> Mapping[int, _Claim]:
+    """By project of the department. One query."""
     rows = Workload.objects.filter(
         first,
-        project=wanted.project,
+        project__department=wanted.project.department_id,
         pool_name=wanted.pool.name,
         preemptibility=Preemptibility.NON_PREEMPTIBLE,
         phase__in=LIVE,
         deleted_at__isnull=True,
     ).filter(Q(desired_phase=DesiredPhase.RUNNING) | Q(running_pods__gt=0))
-    sums = {"gpu": Sum("gpu_milli", default=0), "cpu": Sum("cpu_milli", default=0)}
-    held = rows.aggregate(**sums, memory=Sum("memory_bytes", default=0), count=Count("pk"))
-    count = held.pop("count")
-    leaf, _department = queue_paths(wanted.project, [wanted.pool])[wanted.pool.pk]
-    pend = over_guarantee(leaf, QueueUsage(non_preemptible=Resources(**held)), wanted.spec.total)
-    return QuotaHold(wanted.pool.name, pend, count) if pend else None
+    sums = {name: Sum(column, default=0) for name, column in COLUMNS.items()}
+    held = {f"held_{name}": Sum(column, filter=HANDED_OVER, default=0) for name, column in COLUMNS.items()}
+    found = rows.order_by().values_list("project").annotate(Count("pk"), **sums, **held)
+    return {
+        project: _Claim(Resources(*amounts[: len(sums)]), Resources(*amounts[len(sums) :]), count)
+        for project, count, *amounts in found
+    }
+
+
+def _deserved_in(wanted: PodGroupRequest) -> Mapping[int, Limit]:
+    """By project of the department: what it deserves in the pool."""
+    rows = ProjectQuota.objects.filter(project__department=wanted.project.department_id, node_pool=wanted.pool)
+    return {row.project_id: row.deserved for row in rows}
 
 
 def _cluster_counts(wanted: PodGroupRequest) -> bool:
-    """Does the cluster itself hold this workload inside the pool's deserved quota?"""
-    if flavour_for(wanted.project.cluster.flavour).traits.queues_by_pool:
-        return True
+    """Does kube-scheduler's cluster itself hold this workload inside what its project deserves in the pool?"""
     pools = list(wanted.project.cluster.node_pools.all())
     paths = queue_paths(wanted.project, pools)
     others = [paths[pool.pk][0].deserved for pool in pools if pool.pk != wanted.pool.pk]
