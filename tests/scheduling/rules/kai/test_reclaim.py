@@ -74,6 +74,18 @@ def test_a_queue_slightly_over_its_quota_can_lose_everything() -> None:
     assert victims(found) == ["big"]
 
 
+def test_a_queue_inside_its_fair_share_takes_nothing_that_would_bring_it_beyond() -> None:
+    queues = (DEP, queue("mine", "dep", deserved=2, weight=0), queue("theirs", "dep", weight=1))
+    work = [
+        running("own", "n", queue="mine", preemptible=True),
+        running("young", "n", gpus=2, queue="theirs", preemptible=True, start=1),
+        running("old", "n", queue="theirs", preemptible=True),
+    ]
+    one, two = gang("new", queue="mine", priority="low"), gang("new", gpus=2, queue="mine", priority="low")
+    assert outcome(one, node("n", 4), *queues, *work).kind is OutcomeKind.RECLAIMS
+    assert outcome(two, node("n", 4), *queues, *work).kind is OutcomeKind.PENDING
+
+
 @pytest.mark.parametrize(
     ("left", "right", "taken"),
     [
