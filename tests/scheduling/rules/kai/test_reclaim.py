@@ -75,7 +75,7 @@ def test_a_queue_slightly_over_its_quota_can_lose_everything() -> None:
 
 
 def test_a_queue_inside_its_fair_share_takes_nothing_that_would_bring_it_beyond() -> None:
-    queues = (DEP, queue("mine", "dep", deserved=2, weight=0), queue("theirs", "dep", weight=1))
+    queues = (DEP, queue("mine", "dep", deserved=2, weight=0), queue("theirs", "dep", weight=0))
     work = [
         running("own", "n", queue="mine", preemptible=True),
         running("young", "n", gpus=2, queue="theirs", preemptible=True, start=1),
