@@ -122,10 +122,14 @@ class SampleOwner:
     id: str
 
 
-class Sampler(Protocol):
-    """What one app measures of a cluster, in a number of queries that does not grow with what is there."""
+Samples = Mapping[UUID, Mapping["SampleOwner", Figures]]
+"""By cluster and owner."""
 
-    def __call__(self, cluster: Cluster, /, *, at: datetime) -> Mapping[SampleOwner, Figures]: ...
+
+class Sampler(Protocol):
+    """What one app measures of clusters. The number of queries does not grow with what is there."""
+
+    def __call__(self, clusters: Collection[UUID], /, *, at: datetime) -> Samples: ...
 
 
 @dataclass(frozen=True, slots=True)

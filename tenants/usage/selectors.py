@@ -5,23 +5,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from django.utils.translation import gettext_lazy
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.models import NodePool
 from clusters.watch.selectors import (
     ALL,
     CLUSTER,
     NODE_POOL,
-    Figures,
     Metric,
     SampleOwner,
+    Samples,
     SeriesPoint,
     TimeWindow,
     series_of,
 )
 from scheduling.model.resources import ZERO, Resources
-from tenants.organisation.models import Project
+from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
 
 
@@ -124,35 +125,40 @@ HELD: Final = (Metric.GPU_HELD, Metric.CPU_HELD, Metric.MEMORY_HELD)
 Sums = defaultdict[SampleOwner, defaultdict[str, dict[str, float]]]
 
 
-def sample(cluster: Cluster, /, *, at: datetime) -> Mapping[SampleOwner, Figures]:
+def sample(clusters: Collection[UUID], /, *, at: datetime) -> Samples:
     """Per department and project, split by node pool. Of the cluster and its pools: what their projects deserve."""
-    parents = dict(Project.objects.filter(cluster=cluster).values_list("pk", "department"))
-    pools = dict(cluster.node_pools.values_list("name", "pk"))
-    found: Sums = defaultdict(lambda: defaultdict(dict))
-    for owner in _owners(cluster, parents):
-        found[owner][ALL] = dict.fromkeys((*DESERVED, *HELD), 0)
-    for each in (SampleOwner(CLUSTER, str(cluster.pk)), *(SampleOwner(NODE_POOL, str(pk)) for pk in pools.values())):
-        found[each][ALL] = dict.fromkeys(DESERVED, 0)
-    for quota in ProjectQuota.objects.filter(project__cluster=cluster).select_related("node_pool"):
-        _add(found[SampleOwner(PROJECT, str(quota.project_id))], quota.node_pool.name, DESERVED, _deserved(quota))
-        _add(found[SampleOwner(CLUSTER, str(cluster.pk))], ALL, DESERVED, _deserved(quota))
-        _add(found[SampleOwner(NODE_POOL, str(quota.node_pool_id))], ALL, DESERVED, _deserved(quota))
-    for parent in DepartmentQuota.objects.filter(department__cluster=cluster).select_related("node_pool"):
-        _add(
-            found[SampleOwner(DEPARTMENT, str(parent.department_id))],
-            parent.node_pool.name,
-            DESERVED,
-            _deserved(parent),
-        )
-    for (project, pool), use in usage_by_queue(list(parents)).items():
-        for owner in (SampleOwner(PROJECT, str(project)), SampleOwner(DEPARTMENT, str(parents[project]))):
-            _add(found[owner], pool, HELD, use.allocated)
+    found: Mapping[UUID, Sums] = {each: defaultdict(lambda: defaultdict(dict)) for each in clusters}
+    for cluster in clusters:
+        found[cluster][SampleOwner(CLUSTER, str(cluster))][ALL] = dict.fromkeys(DESERVED, 0)
+    for cluster, pool in NodePool.objects.filter(cluster__in=clusters).values_list("cluster", "pk"):
+        found[cluster][SampleOwner(NODE_POOL, str(pool))][ALL] = dict.fromkeys(DESERVED, 0)
+    for cluster, department in Department.objects.filter(cluster__in=clusters).values_list("cluster", "pk"):
+        found[cluster][SampleOwner(DEPARTMENT, str(department))][ALL] = dict.fromkeys((*DESERVED, *HELD), 0)
+    projects = {each.pk: each for each in Project.objects.filter(cluster__in=clusters).only("cluster", "department")}
+    for project in projects.values():
+        found[project.cluster_id][SampleOwner(PROJECT, str(project.pk))][ALL] = dict.fromkeys((*DESERVED, *HELD), 0)
+    _add_deserved(found, clusters)
+    for (key, pool_name), use in usage_by_queue(list(projects)).items():
+        project = projects[key]
+        for owner in (SampleOwner(PROJECT, str(key)), SampleOwner(DEPARTMENT, str(project.department_id))):
+            _add(found[project.cluster_id][owner], pool_name, HELD, use.allocated)
     return found
 
 
-def _owners(cluster: Cluster, parents: Mapping[int, int]) -> Iterable[SampleOwner]:
-    yield from (SampleOwner(PROJECT, str(pk)) for pk in parents)
-    yield from (SampleOwner(DEPARTMENT, str(pk)) for pk in cluster.departments.values_list("pk", flat=True))
+def _add_deserved(found: Mapping[UUID, Sums], clusters: Collection[UUID]) -> None:
+    for quota in ProjectQuota.objects.filter(project__cluster__in=clusters).select_related("node_pool"):
+        cluster = quota.node_pool.cluster_id
+        _add(
+            found[cluster][SampleOwner(PROJECT, str(quota.project_id))],
+            quota.node_pool.name,
+            DESERVED,
+            _deserved(quota),
+        )
+        for whole in (SampleOwner(CLUSTER, str(cluster)), SampleOwner(NODE_POOL, str(quota.node_pool_id))):
+            _add(found[cluster][whole], ALL, DESERVED, _deserved(quota))
+    for parent in DepartmentQuota.objects.filter(department__cluster__in=clusters).select_related("node_pool"):
+        owner = SampleOwner(DEPARTMENT, str(parent.department_id))
+        _add(found[parent.node_pool.cluster_id][owner], parent.node_pool.name, DESERVED, _deserved(parent))
 
 
 def _deserved(quota: Quota) -> Resources:

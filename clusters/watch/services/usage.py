@@ -5,7 +5,7 @@ measured again.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -19,11 +19,11 @@ from django.utils import timezone
 
 from clusters.connection.models import MetricsSource
 from clusters.connection.services.gateways import gpu_readings_of, metrics_connection_of
-from clusters.inventory.models import Cluster, ClusterState, Node
+from clusters.inventory.models import Cluster, ClusterState, Node, NodePool
 from clusters.ports.errors import ClusterError
 from clusters.ports.gateway import GpuUtilization
 from clusters.watch.models import Average, GpuUse, ObservedPod, Sample
-from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, RESOLUTIONS, Figures, Metric, SampleOwner, samplers
+from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, RESOLUTIONS, Metric, SampleOwner, Samples, samplers
 from portal.kit.db.periodic_lock import period_start
 from portal.kit.messaging.concurrency import map_concurrently, no_work
 
@@ -119,55 +119,60 @@ BATCH: Final = 500
 
 
 def take_samples() -> int:
-    """One sample of each cluster that is being watched; how many rows. One that fails does not stop the others."""
+    """One sample of every cluster that is being watched; how many rows."""
     now = timezone.now()
-    at, rows = period_start(now, EVERY), 0
-    for cluster in Cluster.objects.filter(observed_at__gte=now - FRESH):
-        try:
-            rows += sample_cluster(cluster, at=at)
-        except Exception:  # a sampler's fault: the others' minute counts all the same
-            log.exception("sample.failed", cluster=cluster.name)
-    return rows
+    watched = Cluster.objects.filter(observed_at__gte=now - FRESH).order_by().values_list("pk", flat=True)
+    return sample_clusters(list(watched), at=period_start(now, EVERY))
 
 
 @transaction.atomic
-def sample_cluster(cluster: Cluster, *, at: datetime) -> int:
-    """What every sampler says of the cluster at that moment, in one INSERT. Again at the same moment adds nothing."""
-    found: defaultdict[SampleOwner, defaultdict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+def sample_clusters(clusters: Collection[UUID], *, at: datetime) -> int:
+    """What every sampler says of the clusters at that moment. Again at the same moment adds nothing."""
+    found: defaultdict[tuple[UUID, SampleOwner], defaultdict[str, dict[str, float]]]
+    found = defaultdict(lambda: defaultdict(dict))
     for sampler in (physical, *samplers()):
-        for owner, figures in sampler(cluster, at=at).items():
-            for pool, named in figures.items():
-                found[owner][pool] |= {str(name): number for name, number in named.items()}
-    grain = _grain(cluster, at)
+        for cluster, owners in sampler(clusters, at=at).items():
+            for owner, figures in owners.items():
+                for pool, named in figures.items():
+                    found[cluster, owner][pool] |= {str(name): number for name, number in named.items()}
+    grains = _grains(clusters, at)
     rows = [
-        Sample(cluster=cluster, kind=owner.kind, owner=owner.id, at=at, grain=grain, figures=figures)
-        for owner, figures in found.items()
+        Sample(cluster_id=cluster, kind=owner.kind, owner=owner.id, at=at, grain=grains[cluster], figures=figures)
+        for (cluster, owner), figures in found.items()
     ]
-    Sample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=BATCH)
+    Sample.objects.bulk_create(rows, ignore_conflicts=True)
     return len(rows)
 
 
-def _grain(cluster: Cluster, at: datetime) -> int:
-    """The coarsest grain whose period has no sample of this cluster yet."""
-    last = Sample.objects.filter(kind=CLUSTER, owner=str(cluster.pk)).aggregate(at=Max("at"))["at"]
+def _grains(clusters: Collection[UUID], at: datetime) -> Mapping[UUID, int]:
+    """By cluster: the coarsest grain whose period has no sample of it yet."""
+    rows = Sample.objects.filter(kind=CLUSTER, owner__in=[str(each) for each in clusters]).order_by()
+    last = dict(rows.values_list("owner").annotate(last=Max("at")))
+    return {each: _grain(last.get(str(each)), at) for each in clusters}
+
+
+def _grain(last: datetime | None, at: datetime) -> int:
     if last is None:
         return len(RESOLUTIONS) - 1
     seconds = [int(grain.every.total_seconds()) for grain in RESOLUTIONS]
     return max(number for number, size in enumerate(seconds) if not number or last < period_start(at, size))
 
 
-def physical(cluster: Cluster, /, *, at: datetime) -> Mapping[SampleOwner, Figures]:
+def physical(clusters: Collection[UUID], /, *, at: datetime) -> Samples:
     """Nodes of each pool, and what pods hold there."""
-    pools = dict(cluster.node_pools.values_list("name", "pk"))
-    whole, found = _nothing(), {name: _nothing() for name in pools}
-    for name, figures in [*_nodes(cluster), *_held(cluster)]:
-        for target in (whole, *([found[name]] if name in found else [])):
-            for key, number in figures.items():
-                target[key] += number
-    owned: dict[SampleOwner, Figures] = {
-        SampleOwner(NODE_POOL, str(pools[name])): {ALL: each} for name, each in found.items()
+    pools = {
+        (cluster, name): SampleOwner(NODE_POOL, str(pk))
+        for cluster, name, pk in NodePool.objects.filter(cluster__in=clusters).values_list("cluster", "name", "pk")
     }
-    return {SampleOwner(CLUSTER, str(cluster.pk)): {ALL: whole}, **owned}
+    found = {cluster: {SampleOwner(CLUSTER, str(cluster)): {ALL: _nothing()}} for cluster in clusters}
+    for (cluster, _name), owner in pools.items():
+        found[cluster][owner] = {ALL: _nothing()}
+    for cluster, name, figures in [*_nodes(clusters), *_held(clusters)]:
+        whole, pool = SampleOwner(CLUSTER, str(cluster)), pools.get((cluster, name))
+        for owner in (whole, *([pool] if pool else [])):
+            for key, number in figures.items():
+                found[cluster][owner][ALL][key] += number
+    return found
 
 
 def _nothing() -> dict[str, float]:
@@ -183,25 +188,27 @@ _MEASURED: Final = (
     Metric.CPU_HELD,
     Metric.MEMORY_HELD,
 )
+OfPool = tuple[UUID, str, Mapping[Metric, float]]
+"""Cluster, name of the pool (empty: none), figures."""
 
 
-def _nodes(cluster: Cluster) -> Iterable[tuple[str, Mapping[Metric, float]]]:
-    rows = Node.objects.filter(cluster=cluster).values_list("pool__name").order_by()
+def _nodes(clusters: Collection[UUID]) -> Iterable[OfPool]:
+    rows = Node.objects.filter(cluster__in=clusters).values_list("cluster", "pool__name").order_by()
     counted = rows.annotate(
         with_gpus=Count("pk", filter=Q(gpu_milli__gt=0)),
         gpu=Sum("gpu_milli"),
         cpu=Sum("cpu_milli"),
         memory=Sum("memory_bytes"),
     )
-    for name, *numbers in counted:
-        yield name or "", dict(zip(_MEASURED[:4], numbers, strict=True))
+    for cluster, name, *numbers in counted:
+        yield cluster, name or "", dict(zip(_MEASURED[:4], numbers, strict=True))
 
 
-def _held(cluster: Cluster) -> Iterable[tuple[str, Mapping[Metric, float]]]:
-    held = ObservedPod.objects.holding().filter(cluster=cluster)
-    rows = held.values_list("pool_name").order_by()
-    for name, *numbers in rows.annotate(gpu=Sum("gpu_milli"), cpu=Sum("cpu_milli"), memory=Sum("memory_bytes")):
-        yield name, dict(zip(_MEASURED[4:], numbers, strict=True))
+def _held(clusters: Collection[UUID]) -> Iterable[OfPool]:
+    rows = ObservedPod.objects.holding().filter(cluster__in=clusters).values_list("cluster", "pool_name").order_by()
+    sums = rows.annotate(gpu=Sum("gpu_milli"), cpu=Sum("cpu_milli"), memory=Sum("memory_bytes"))
+    for cluster, name, *numbers in sums:
+        yield cluster, name, dict(zip(_MEASURED[4:], numbers, strict=True))
 
 
 def thin() -> int:

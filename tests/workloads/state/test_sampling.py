@@ -22,7 +22,7 @@ from clusters.watch.selectors import (
     averages_of,
     series_of,
 )
-from clusters.watch.services.usage import average, sample_cluster, take_samples, thin
+from clusters.watch.services.usage import average, sample_clusters, take_samples, thin
 from clusters.watch.tasks import sample
 from tenants.organisation.models import Project
 from tenants.usage.selectors import DEPARTMENT, PROJECT
@@ -91,23 +91,25 @@ def test_two_beats_measure_once_a_minute(busy: Project, at: Callable[[datetime],
 
 
 def test_a_minute_that_is_written_already_stays_as_it_is(busy: Project) -> None:
-    sample_cluster(busy.cluster, at=NOON)
+    sample_clusters([busy.cluster_id], at=NOON)
     before = Sample.objects.count()
-    sample_cluster(busy.cluster, at=NOON)
+    sample_clusters([busy.cluster_id], at=NOON)
     assert Sample.objects.count() == before
 
 
-def test_many_projects_cost_no_more_questions_than_one(busy: Project) -> None:
+def test_many_clusters_and_projects_cost_no_more_queries_than_one(busy: Project) -> None:
     with CaptureQueriesContext(connection) as few:
-        sample_cluster(busy.cluster, at=NOON)
+        sample_clusters([busy.cluster_id], at=NOON)
     for number in range(40):
         department = DepartmentFactory.create(cluster=busy.cluster)
         project = ProjectFactory.create(department=department)
         ProjectQuotaFactory.create(project=project, node_pool=busy.cluster.node_pools.all()[number % 2])
         WorkloadFactory.create(project=project, phase=Phase.PENDING)
+    others = [ProjectQuotaFactory.create().project.cluster_id for _ in range(3)]
     with CaptureQueriesContext(connection) as many:
-        rows = sample_cluster(busy.cluster, at=NOON + MINUTE)
+        rows = sample_clusters([busy.cluster_id, *others], at=NOON + MINUTE)
     assert rows > 80
+    assert Sample.objects.filter(kind=CLUSTER, at=NOON + MINUTE).count() == 4
     assert len(many) == len(few) <= 20
 
 
@@ -119,7 +121,7 @@ def test_a_cluster_that_nobody_looks_at_is_not_measured(busy: Project, at: Calla
 
 def test_the_first_of_a_period_is_kept_for_longer(busy: Project) -> None:
     for moment in (NOON, NOON + MINUTE, NOON + 10 * MINUTE, NOON + 70 * MINUTE, NOON + timedelta(days=1)):
-        sample_cluster(busy.cluster, at=moment.replace(second=0))
+        sample_clusters([busy.cluster_id], at=moment.replace(second=0))
     rows = Sample.objects.filter(kind=CLUSTER).order_by("at")
     assert [row.grain for row in rows] == [3, 0, 1, 2, 3]
 

@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django.db import connection
 from django.db.models import Case, Count, DurationField, ExpressionWrapper, F, QuerySet, Sum, Value, When
 
-from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.models import NodePool
 from clusters.watch.models import ObservedPod
-from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, Figures, Metric, SampleOwner
+from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, Metric, SampleOwner, Samples
 from portal.kit.db.read_cache import cached_read
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import Limit, Resources
@@ -112,44 +113,42 @@ PROVIDER: Final = UsageProvider(
 COUNTED: Final = (Metric.WORKLOADS, Metric.WAITING, Metric.WAITED)
 
 
-def sample(cluster: Cluster, /, *, at: datetime) -> Mapping[SampleOwner, Figures]:
-    """Workloads that have not ended, of the cluster, its pools, departments and projects. A fixed number of queries."""
-    pools = dict(cluster.node_pools.values_list("name", "pk"))
-    found: defaultdict[SampleOwner, defaultdict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for owner in _everybody(cluster, pools):
-        found[owner][ALL] = dict.fromkeys(COUNTED, 0)
-    for row in _counted(cluster, at):
-        pool = row["pool_name"]
+def sample(clusters: Collection[UUID], /, *, at: datetime) -> Samples:
+    """Workloads that have not ended, of clusters, pools, departments and projects. A fixed number of queries."""
+    pools = {
+        (cluster, name): SampleOwner(NODE_POOL, str(pk))
+        for cluster, name, pk in NodePool.objects.filter(cluster__in=clusters).values_list("cluster", "name", "pk")
+    }
+    found: dict[UUID, defaultdict[SampleOwner, defaultdict[str, dict[str, float]]]]
+    found = {each: defaultdict(lambda: defaultdict(dict)) for each in clusters}
+    for cluster, owner in [*((cluster, owner) for (cluster, _name), owner in pools.items()), *_tenants(clusters)]:
+        found[cluster][owner][ALL] = dict.fromkeys(COUNTED, 0)
+    for row in _counted(clusters, at):
+        cluster, name = row["project__cluster"], row["pool_name"]
         numbers = (row["number"], row["waiting"], row["before"] + (row["now"] or timedelta()).total_seconds())
-        whole = [
-            SampleOwner(CLUSTER, str(cluster.pk)),
-            *([SampleOwner(NODE_POOL, str(pools[pool]))] if pool in pools else []),
-        ]
+        pool = pools.get((cluster, name))
+        whole = [SampleOwner(CLUSTER, str(cluster)), *([pool] if pool else [])]
         split = [SampleOwner(PROJECT, str(row["project"])), SampleOwner(DEPARTMENT, str(row["project__department"]))]
-        places = [(owner, ALL) for owner in (*whole, *split)] + [(owner, pool) for owner in split if pool]
-        for owner, part in places:
-            for name, number in zip(COUNTED, numbers, strict=True):
-                found[owner][part][name] = found[owner][part].get(name, 0) + number
+        for owner, part in [(owner, ALL) for owner in (*whole, *split)] + [(owner, name) for owner in split if name]:
+            figures = found[cluster][owner][part]
+            for metric, number in zip(COUNTED, numbers, strict=True):
+                figures[metric] = figures.get(metric, 0) + number
     return found
 
 
-def _everybody(cluster: Cluster, pools: Mapping[str, int]) -> list[SampleOwner]:
-    keys = {
-        NODE_POOL: list(pools.values()),
-        DEPARTMENT: Department.objects.filter(cluster=cluster).values_list("pk", flat=True),
-        PROJECT: Project.objects.filter(cluster=cluster).values_list("pk", flat=True),
-    }
-    return [
-        SampleOwner(CLUSTER, str(cluster.pk)),
-        *(SampleOwner(kind, str(pk)) for kind, found in keys.items() for pk in found),
-    ]
+def _tenants(clusters: Collection[UUID]) -> Iterable[tuple[UUID, SampleOwner]]:
+    """The clusters themselves, their departments and projects, each with its cluster."""
+    yield from ((each, SampleOwner(CLUSTER, str(each))) for each in clusters)
+    for kind, model in ((DEPARTMENT, Department), (PROJECT, Project)):
+        for cluster, pk in model._default_manager.filter(cluster__in=clusters).values_list("cluster", "pk"):
+            yield cluster, SampleOwner(kind, str(pk))
 
 
-def _counted(cluster: Cluster, at: datetime) -> Iterable[Mapping[str, Any]]:
+def _counted(clusters: Collection[UUID], at: datetime) -> Iterable[Mapping[str, Any]]:
     """Live rows are found by their phase, so that a million ended ones cost nothing."""
     waits = When(phase__in=WAITING, then=ExpressionWrapper(Value(at) - F("phase_at"), DurationField()))
-    rows = Workload.objects.filter(deleted_at__isnull=True, phase__in=LIVE, project__cluster=cluster)
-    counted = rows.values("project", "project__department", "pool_name").annotate(
+    rows = Workload.objects.filter(deleted_at__isnull=True, phase__in=LIVE, project__cluster__in=clusters)
+    counted = rows.values("project", "project__department", "project__cluster", "pool_name").annotate(
         number=Count("pk"),
         waiting=Count(Case(When(phase__in=WAITING, then=1))),
         before=Sum(Case(When(phase__in=WAITING, then=F("pending_seconds")), default=0)),
