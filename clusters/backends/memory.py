@@ -142,7 +142,6 @@ class MemoryGateway:
         return (kube_system["metadata"]["uid"] if kube_system else ""), "memory"
 
     def serves(self, kind: Kind) -> bool:
-        """Every kind that Rung knows."""
         return True
 
     def _write(self, type_: str, ref: ObjectRef, manifest: Manifest) -> Manifest:

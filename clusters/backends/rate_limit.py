@@ -35,7 +35,6 @@ class AdaptiveConcurrency:
 
     @property
     def allowed(self) -> int:
-        """How many at a time."""
         return int(self._allowed)
 
     def answered(self) -> None:

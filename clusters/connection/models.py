@@ -39,7 +39,6 @@ class ClusterCredential(models.Model):
 
     @property
     def ends_soon(self) -> bool:
-        """Within two weeks, or already."""
         return self.expires_at is not None and self.expires_at < timezone.now() + SOON
 
     @property

@@ -331,7 +331,6 @@ def _join(body: Manifest, job: JobSpec) -> bool:
 
 
 def _workload(job: JobSpec) -> Manifest:
-    """The gang as a template."""
     return _object(GANG_WORKLOAD, job, {"podGroupTemplates": [{"name": TEMPLATE, **_terms(job)}]})
 
 

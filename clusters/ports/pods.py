@@ -103,7 +103,6 @@ def taints_of(node: Manifest) -> tuple[Taint, ...]:
 
 
 def tolerations_of(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
-    """Of a pod's spec."""
     found: Iterable[Mapping[str, Any]] = spec.get("tolerations") or []
     return tuple(
         Toleration(
@@ -132,12 +131,10 @@ def phase(pod: Manifest) -> str:
 
 
 def is_terminal(pod: Manifest) -> bool:
-    """Has it ended by itself?"""
     return phase(pod) in TERMINAL
 
 
 def is_leaving(pod: Manifest) -> bool:
-    """Has its deletion begun?"""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 

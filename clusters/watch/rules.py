@@ -173,7 +173,6 @@ def flag(value: Any) -> bool | None:
 
 
 def some(value: Any) -> bool:
-    """Is there anything?"""
     return bool(value)
 
 
@@ -201,7 +200,6 @@ def pairs(key: Reader, text: Reader) -> Reader:
 
 
 def several(member: Reader) -> Reader:
-    """A list."""
 
     def read(value: Any) -> list[Any] | None:
         if not isinstance(value, list):

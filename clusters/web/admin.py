@@ -16,15 +16,12 @@ class ReadOnly(admin.ModelAdmin):
     """A page that shows rows and changes none. For superusers, by Django's own permissions."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never."""
         return False
 
 

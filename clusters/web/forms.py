@@ -237,7 +237,6 @@ class DisconnectForm(PageForm):
         self._name = name
 
     def clean_confirm(self) -> str:
-        """Exactly the name."""
         typed = str(self.cleaned_data["confirm"])
         if typed != self._name:
             raise forms.ValidationError(_("This is not the name of this cluster."))

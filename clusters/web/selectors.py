@@ -27,7 +27,6 @@ class NodeRow:
 
     @property
     def usable(self) -> bool:
-        """Takes new pods."""
         return self.node.ready and not self.node.unschedulable
 
     @property
@@ -127,7 +126,6 @@ def node_rows(cluster: Cluster) -> list[NodeRow]:
 
 
 def pool_rows(nodes: Iterable[NodeRow]) -> list[PoolRow]:
-    """The same nodes per pool."""
     pools: dict[str, list[NodeRow]] = defaultdict(list)
     for row in nodes:
         pools[row.node.pool.name if row.node.pool else ""].append(row)
@@ -201,7 +199,6 @@ def outcomes_of(run: SyncRun) -> QuerySet[SyncOutcome]:
 
 
 def drifts_of(cluster: Cluster) -> QuerySet[Drift]:
-    """What differs now."""
     return cluster.drifts.all()
 
 

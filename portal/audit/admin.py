@@ -23,7 +23,6 @@ class AuditRecordAdmin(admin.ModelAdmin):
         return bool(request.user.is_active and getattr(request.user, "is_superuser", False))
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """The same."""
         return self.has_view_permission(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -65,7 +65,6 @@ class RungError(Exception):
     def at(
         cls, pointer: str, code: str, message: str, *, allowed: Iterable[str] = (), **numbers: object
     ) -> "RungError":
-        """An error about one field."""
         problem = Problem(pointer, code, message, tuple(allowed), numbers={k: str(v) for k, v in numbers.items()})
         return cls(message, code=code, problems=[problem])
 

@@ -27,7 +27,6 @@ class LoginAttempt:
     started_at: float
 
     def as_json(self) -> dict[str, Any]:
-        """For the session."""
         return asdict(self)
 
 

@@ -50,7 +50,6 @@ class AccessKeyForm(PageForm):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Arguments of the service."""
         given = self.cleaned_data
         named = {"name": given["name"], "read_only": given["read_only"], "expires_at": self.expires_at}
         return {**named, "project": self.project, "department": self.department}

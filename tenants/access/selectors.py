@@ -65,7 +65,6 @@ class Grant:
 
     @property
     def place(self) -> tuple[int | None, int | None, UUID | None]:
-        """Project, department and cluster."""
         return self.project_id, self.department_id, self.cluster_id
 
     @property
@@ -113,7 +112,6 @@ class Access:
 
     @property
     def verbs(self) -> Permissions:
-        """All that is allowed somewhere."""
         return frozenset[Permission]().union(*(grant.verbs for grant in self.grants))
 
     def verbs_in(

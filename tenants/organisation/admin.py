@@ -54,7 +54,6 @@ class DepartmentAdmin(ServiceAdmin, SimpleHistoryAdmin):
     search_fields = ["name"]
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
-        """Create or describe it."""
         row, data, actor = form.instance, form.cleaned_data, admin_actor(request)
         told = {"description": data["description"], "enforce_deserved": data["enforce_deserved"]}
         if change:
@@ -133,7 +132,6 @@ class ProjectAdmin(ServiceAdmin, SimpleHistoryAdmin):
         return Q(pk__in=held.projects(self.verb))
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
-        """Create or describe it."""
         row, data, actor = form.instance, form.cleaned_data, admin_actor(request)
         told = {"description": data["description"], "default_node_pools": data["default_node_pools"]}
         if change:

@@ -33,7 +33,6 @@ class RuntimeRule(models.Model):
 
     @property
     def owner(self) -> Department | Project:
-        """Whose rule it is."""
         owner = self.project or self.department
         if owner is None:
             raise ValueError("a rule without an owner")

@@ -16,7 +16,6 @@ MEGABYTE: Final = 10**6
 
 
 def use_json(usage: Usage) -> dict[str, Any]:
-    """QuotaStatus."""
     return {
         "allocated": amounts_json(usage.allocated),
         "allocatedNonPreemptible": amounts_json(usage.non_preemptible),

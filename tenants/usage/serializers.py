@@ -122,7 +122,6 @@ def _measurement(
 
 
 def telemetry(name: str, values: Iterable[tuple[float, Sequence[Group]]]) -> Response:
-    """TelemetryResponse: as it is now."""
     told = [{"value": number_text(number), "groups": list(groups)} for number, groups in values]
     return Response({"type": name, "timestamp": rfc3339(timezone.now()), "values": told})
 

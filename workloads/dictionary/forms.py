@@ -94,7 +94,6 @@ class PresetForm(PageForm):
 
     @property
     def preemptibilities(self) -> Mapping[str, str]:
-        """Answers by category or type."""
         return {name: value for name, value in self.cleaned_data.items() if value}
 
 

@@ -35,7 +35,6 @@ from workloads.state.rules import ENDED
 
 
 def level_of(priority: Priority) -> Level:
-    """One entry as a value."""
     alias = priority.alias_of.name if priority.alias_of else None
     return Level(priority.name, priority.value, priority.preemption_policy, alias)
 
@@ -95,7 +94,6 @@ class DictionaryRow:
 
     @property
     def offered(self) -> bool:
-        """Shown in forms."""
         return not self.alias_of and not self.retired
 
 

@@ -185,7 +185,6 @@ def priority_json(priority: Priority, clusters: list[Cluster], changing: set[str
 
 
 def category_json(category: Category) -> dict[str, Any]:
-    """WorkloadCategory."""
     return {
         "id": str(category.pk),
         "name": category.name,

@@ -97,7 +97,6 @@ def _default_of(types: Sequence[str]) -> str:
 @login_required
 @require_http_methods(["GET", "POST"])
 def add_priority(request: HttpRequest) -> HttpResponse:
-    """Plan a new entry."""
     actor = actor_of(request)
     require_dictionary(actor)
     form = PriorityForm(form_data(request))
@@ -224,7 +223,6 @@ MARKS: Final = {
 @login_required
 @require_safe
 def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
-    """The plan with its effect."""
     require_dictionary(actor_of(request))
     plan = get_object_or_404(Plan, pk=plan_id)
     is_open = plan.state == PlanState.OPEN and plan.expires_at > timezone.now()
@@ -236,7 +234,6 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def plan_apply(request: HttpRequest, plan_id: UUID) -> HttpResponse:
-    """Do what the plan shows."""
     actor = actor_of(request)
     require_dictionary(actor)
     plan = apply_plan(plan=get_object_or_404(Plan, pk=plan_id), actor=actor)

@@ -128,7 +128,6 @@ def _ports(port: int | None) -> Body:
 
 
 def _given(**values: Any) -> Body:
-    """Without what was left empty."""
     return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 
@@ -169,7 +168,6 @@ class _Flags:
         self._spec, self._compute = spec, compute
 
     def plain(self) -> list[str]:
-        """The flags."""
         spec, compute = self._spec, self._compute
         if compute.pop("gpuRequestType", ""):
             compute.pop("gpuDevicesRequest", None)
@@ -227,7 +225,6 @@ def of_manifests(address: str, specs: Sequence[WorkloadSpec], home: SubmitTarget
 def of_form(
     address: str, fields: FormFields, spec: WorkloadSpec, home: SubmitTarget, scope: ProjectGrants
 ) -> list[ApiSnippet]:
-    """A form's workload."""
     native = native_spec(fields)
     if native is None or not says_the_same(fields, native, spec, scope):
         return of_manifests(address, [spec], home)

@@ -291,7 +291,6 @@ def _spans(pod: ObservedPod) -> Iterator[tuple[datetime, datetime | None, Mappin
 
 
 def _sums(steps: Iterable[Counter[str]]) -> Iterator[Counter[str]]:
-    """What stands after each step."""
     standing: Counter[str] = Counter()
     for step in steps:
         standing.update(step)

@@ -74,7 +74,6 @@ def readable_deliveries(actor: Actor, rows: Sequence[Delivery]) -> list[Readable
 
 
 def channel_uses() -> list[ChannelUse]:
-    """Every channel by name."""
     waiting = Delivery.objects.filter(state=DeliveryState.WAITING).order_by().values_list("channel")
     counts = dict(waiting.annotate(count=Count("pk")))
     rows = NotificationChannel.objects.annotate(subscribed=Count("subscriptions"))
@@ -82,7 +81,6 @@ def channel_uses() -> list[ChannelUse]:
 
 
 def use_of(row: NotificationChannel) -> ChannelUse:
-    """The same of one."""
     waiting = row.deliveries.filter(state=DeliveryState.WAITING)
     return ChannelUse(row, row.subscriptions.count(), waiting.count())
 
@@ -95,7 +93,6 @@ def _readable_delivery(row: Delivery, seen: set[int], mine: str) -> ReadableDeli
 
 
 def is_mail_address(text: str) -> bool:
-    """Is it one plain address?"""
     try:
         validate_email(text)
     except ValidationError:

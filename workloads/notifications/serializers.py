@@ -172,7 +172,6 @@ def test_message_request(row: NotificationChannel, to: str) -> ApiRequest:
 
 
 def channel_delete_request(row: NotificationChannel) -> ApiRequest:
-    """A channel deleted."""
     return ApiRequest("DELETE", f"{CHANNELS}/{row.name}")
 
 

@@ -41,7 +41,6 @@ MAIL: Final = "email"
 @never_cache
 @require_http_methods(["GET", "POST"])
 def add(request: HttpRequest) -> HttpResponse:
-    """A new one."""
     actor = actor_of(request)
     channels.require_channels(actor)
     form = ChannelForm(form_data(request))
@@ -63,7 +62,6 @@ def add(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def edit(request: HttpRequest, name: str) -> HttpResponse:
-    """Another configuration."""
     actor = actor_of(request)
     row = channels.channel_named(name=name, actor=actor)
     form = ChannelForm(form_data(request), old=row)

@@ -84,11 +84,9 @@ class PolicyKindConverter:
     regex = "|".join(POLICIES.values())
 
     def to_python(self, value: str) -> PolicyKind:
-        """The kind of a word."""
         return next(kind for kind, word in POLICIES.items() if word == value)
 
     def to_url(self, value: PolicyKind) -> str:
-        """The word of a kind."""
         return POLICIES[value]
 
 

@@ -47,7 +47,6 @@ class ScopedModel(models.Model):
 
     @property
     def owner(self) -> Owner:
-        """Whose it is."""
         return self.project or self.department or self.cluster
 
     @property

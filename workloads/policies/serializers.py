@@ -89,7 +89,6 @@ def effective_policy_json(holding: EffectivePolicy) -> dict[str, Any]:
 
 
 def meta_json(row: Policy) -> dict[str, Any]:
-    """PolicyMeta."""
     return {
         **place_json(row.place),
         "id": str(row.pk),

@@ -54,7 +54,6 @@ class NotCompliant(BadRequest):
 
     @property
     def beside(self) -> Mapping[str, Any]:
-        """Run:ai's list, beside the problems."""
         return {"complianceIssues": [_issue(problem) for problem in self.problems if problem.code.startswith(_CODE)]}
 
 
@@ -105,7 +104,6 @@ class PolicyTarget:
 
     @property
     def where(self) -> dict[str, str | Owner]:
-        """As columns."""
         return columns_of(self.owner)
 
     @property

@@ -78,7 +78,6 @@ def add(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def edit(request: HttpRequest, policy_id: UUID) -> HttpResponse:
-    """Set it anew."""
     actor = actor_of(request)
     row = get_object_or_404(visible_policies(actor), pk=policy_id)
     target = _target(row)
@@ -94,7 +93,6 @@ def edit(request: HttpRequest, policy_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def lift(request: HttpRequest, policy_id: UUID) -> HttpResponse:
-    """Take it away."""
     actor = actor_of(request)
     target = _target(get_object_or_404(visible_policies(actor), pk=policy_id))
     if copied := action_snippet(request, policy_delete_request(target.kind, target.owner)):

@@ -59,7 +59,6 @@ class Preemptor:
 
     @property
     def is_known(self) -> bool:
-        """There is something to show."""
         return self.workload is not None or bool(self.name)
 
     def fields(self) -> dict[str, Any]:

@@ -51,7 +51,6 @@ class ReportForm(PageForm):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Arguments of the service."""
         found, chosen = self.cleaned_data, self.cleaned_data["filter_by"]
         start, end = _midnight(found["start"]), _midnight(found["end"]) + DAY
         return {

@@ -89,7 +89,6 @@ class Stretch:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
         return (self.end - self.start).total_seconds()
 
     def spoken_for(self, at: datetime, following: datetime | None) -> float:
@@ -247,7 +246,6 @@ COLUMNS: Final[Mapping[str, Read]] = {
 
 
 def file_of(lines: Iterable[ReportLine]) -> str:
-    """The whole file."""
     return csv_text(tuple(COLUMNS), ([read(line) for read in COLUMNS.values()] for line in lines))
 
 

@@ -69,7 +69,6 @@ REPORTS: Final = "/api/v1/org-unit/reports"
 
 
 def report_delete_request(report: Report) -> ApiRequest:
-    """A report thrown away."""
     key = str(report.pk)
     words = ("reports", "delete", key, "--yes")
     return ApiRequest(
@@ -78,7 +77,6 @@ def report_delete_request(report: Report) -> ApiRequest:
 
 
 def report_create_request(asked: Mapping[str, Any]) -> ApiRequest:
-    """A usage report."""
     body = {
         "name": asked["name"],
         "start": rfc3339(asked["start"]),

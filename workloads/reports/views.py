@@ -74,7 +74,6 @@ def file(request: HttpRequest, report_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def delete(request: HttpRequest, report_id: UUID) -> HttpResponse:
-    """Throw one of mine away."""
     actor = actor_of(request)
     row = reports_services.own_report(key=report_id, actor=actor)
     if copied := action_snippet(request, report_delete_request(row)):

@@ -177,7 +177,6 @@ class DeferredRequest(models.Model):
         abstract = True
 
     def ask(self, actor: Actor) -> None:
-        """Keep who asks."""
         self.subject_kind, self.subject_id, self.subject_name = str(actor.kind), actor.id, actor.name
         self.project_id = actor.limits.project_id if actor.limits else None
         self.department_id = actor.limits.department_id if actor.limits else None

@@ -320,7 +320,6 @@ class WayOutForm(forms.Form):
     memory = forms.IntegerField(min_value=1, max_value=1_000_000, required=False)
 
     def clean(self) -> dict[str, Any]:
-        """Something has to be another."""
         given: dict[str, Any] = super().clean() or self.cleaned_data
         if not any(given.values()):
             raise forms.ValidationError("nothing")
@@ -328,7 +327,6 @@ class WayOutForm(forms.Form):
 
     @property
     def way(self) -> Alternative:
-        """What is to be another."""
         given = self.cleaned_data
         return Alternative(
             "",

@@ -78,7 +78,6 @@ class NativeCreate(serializers.Serializer[Any]):
 
 @cache
 def new_schema(kind: str) -> Schema:
-    """The body of a submission."""
     fields: dict[str, Any] = {"spec": spec_schema(kind)(required=False, allow_null=True)}
     if kind == "distributed":
         fields |= _masters()
@@ -129,7 +128,6 @@ class NativeSchema(serializers.Serializer[Any]):
 
 @cache
 def native_schema(kind: str) -> Schema:
-    """The answer of a kind."""
     fields: dict[str, Any] = {"spec": spec_schema(kind)()}
     if kind == "distributed":
         fields |= _masters()

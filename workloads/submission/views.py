@@ -58,7 +58,6 @@ def example_text(name: str) -> str:
 
 
 def submit_recipes(request: HttpRequest, form: SubmitBase, specs: Sequence[WorkloadSpec]) -> list[ApiSnippet]:
-    """Of a checked submit form."""
     project = form.chosen_project
     if isinstance(form, FieldsForm):
         return of_form(portal_address(request), form.fields_for_intake, specs[0], home_of(project), grants_of(project))
@@ -104,7 +103,6 @@ def chosen_template(request: HttpRequest, actor: Actor) -> WorkloadTemplate | No
 
 
 def started(request: HttpRequest, template: WorkloadTemplate | None) -> FormPrefill:
-    """What the form begins with."""
     if template is None:
         return FormPrefill(initial(request))
     whole = merge_template(template)

@@ -122,7 +122,6 @@ def keepable(type_name: str, raw: Mapping[str, Any]) -> tuple[str, Spec] | None:
 
 
 def _within(part: Any, whole: Any) -> bool:
-    """Is all of it said?"""
     if isinstance(part, Mapping):
         found = whole if isinstance(whole, Mapping) else {}
         return all(value is None or _within(value, found.get(name)) for name, value in part.items())

@@ -316,19 +316,16 @@ TEMPLATES: Final = "/api/v1/workload-templates"
 
 
 def template_create_request(kind: str, owner: Owner, draft: TemplateDraft) -> ApiRequest:
-    """A template."""
     place = place_of(owner)
     scope = {"scopeType": str(place.scope), **({} if place.scope is Scope.TENANT else {"scopeId": place.key})}
     return ApiRequest("POST", f"{TEMPLATES}/{kind}", _template(draft, scope))
 
 
 def template_update_request(row: WorkloadTemplate, draft: TemplateDraft) -> ApiRequest:
-    """Another one in its place."""
     return ApiRequest("PUT", f"{TEMPLATES}/{row.kind}/{row.pk}", _template(draft, {}))
 
 
 def template_delete_request(row: WorkloadTemplate) -> ApiRequest:
-    """A template deleted."""
     return ApiRequest("DELETE", f"{TEMPLATES}/{row.kind}/{row.pk}")
 
 

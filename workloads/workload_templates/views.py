@@ -65,7 +65,6 @@ def templates(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def add(request: HttpRequest) -> HttpResponse:
-    """Keep a new one."""
     actor = actor_of(request)
     form = form_for_new(actor, data=form_data(request), initial=_copied(request, actor))
     if shown := form_snippets(request, form, lambda: _api_request(actor, form)):

@@ -257,7 +257,6 @@ def group_path(kind: Kind) -> str:
 
 
 def object_path(ref: ObjectRef) -> str:
-    """Path of one object."""
     return f"{parent_path(ref)}/{_segment(ref.name)}"
 
 

@@ -68,7 +68,6 @@ class RightCheck:
 
     @property
     def granted(self) -> bool:
-        """Every verb is allowed."""
         return not (self.missing or self.unknown)
 
 
@@ -287,7 +286,6 @@ class SwitchPreconditions:
 
     @property
     def sentence(self) -> str:
-        """All of it in one."""
         kinds = ", ".join(f"{kind.kind} of {kind.api_version}" for kind in self.unserved)
         rights = ", ".join(f"{'/'.join(each.missing + each.unknown)} {each.access.full_name}" for each in self.lacking)
         said = [f"The cluster does not serve {kinds}." if kinds else "", f"Rung may not {rights}." if rights else ""]

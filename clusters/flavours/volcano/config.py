@@ -169,7 +169,6 @@ class VolcanoConfig:
 
     @property
     def has_deserved(self) -> bool:
-        """Deserved quotas count."""
         return "capacity" in self.plugins
 
     @property

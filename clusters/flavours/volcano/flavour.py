@@ -173,7 +173,6 @@ class Volcano:
             yield from map(queue_manifest, project.queues)
 
     def queue_name(self, owner: str, pool: str) -> str:
-        """Deterministic name of a Queue."""
         return flavours_objects.queue_name(owner, pool)
 
     def render(self, job: JobSpec) -> list[Manifest]:

@@ -180,7 +180,6 @@ def _lost(conf: VolcanoConfig) -> Iterator[tuple[str, tuple[Enforced, str]]]:
 
 
 def _lost_order(conf: VolcanoConfig) -> tuple[Enforced, str] | None:
-    """Of priorities inside a project."""
     if "priority" not in conf.plugins:
         why = "Without the plugin priority a higher priority neither goes first nor is it needed to evict anybody."
         return "no", why

@@ -20,7 +20,6 @@ SYNC_QUEUE = "sync"
 
 
 def notify_sync(cluster_id: UUID | str) -> None:
-    """Reconcile this cluster soon."""
     notify_worker("clusters.reconcile_cluster", str(cluster_id), queue=SYNC_QUEUE)
 
 
@@ -35,7 +34,6 @@ def notify_removal(cluster_id: UUID | str) -> None:
 
 
 def notify_observe(cluster_id: UUID | str) -> None:
-    """Look at this cluster soon."""
     notify_worker("clusters.observe", str(cluster_id), queue=SYNC_QUEUE)
 
 

@@ -103,7 +103,6 @@ def begin(cluster: Cluster) -> set[str]:
 
 
 def tend(ids: Iterable[str]) -> set[str]:
-    """Those that still live."""
     wanted = frozenset(ids)
     return {each for workforce in _workforces for each in workforce.tend(wanted)} if wanted else set()
 

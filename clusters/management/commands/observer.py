@@ -16,7 +16,6 @@ class Command(BaseCommand):
     help = "Watch every active cluster and keep its nodes, pods and events as rows."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Loop until told to stop."""
         tune_gc()
         observer = Observer()
 

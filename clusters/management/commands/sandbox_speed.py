@@ -18,7 +18,6 @@ class Command(BaseCommand):
     help = "Set how many times faster than real time the simulated clusters run."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The factor."""
         parser.add_argument("speed", type=int)
 
     def handle(self, *args: Any, **options: Any) -> None:

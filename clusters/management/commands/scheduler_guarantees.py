@@ -18,7 +18,6 @@ class Command(BaseCommand):
     help = "Print which guarantees each scheduler gives."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where to."""
         parser.add_argument("--write", action="store_true", help="into docs/schedulers.md, between its marks")
 
     def handle(self, *args: Any, **options: Any) -> None:

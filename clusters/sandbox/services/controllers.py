@@ -43,7 +43,6 @@ class JobProgress:
 
 
 def is_finished(owner: Manifest) -> bool:
-    """Has it ended for good?"""
     conditions: Sequence[Mapping[str, Any]] = (owner.get("status") or {}).get("conditions") or []
     return any(each["type"] in FINISHED and each["status"] == "True" for each in conditions)
 

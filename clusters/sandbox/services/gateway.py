@@ -55,7 +55,6 @@ class SandboxGateway:
         return [row.manifest for row in rows.order_by("namespace", "name")], str(version)
 
     def pages(self, kind: Kind) -> Iterator[ListPage]:
-        """One, of everything."""
         yield ListPage(*self.list(kind))
 
     def get(self, ref: ObjectRef) -> Manifest | None:
@@ -120,7 +119,6 @@ class SandboxGateway:
         return str(uuid.uuid5(self._cluster.pk, "kube-system")), VERSION
 
     def serves(self, kind: Kind) -> bool:
-        """Every kind that Rung knows."""
         return True
 
     def _open(self) -> ObjectStore:

@@ -84,7 +84,6 @@ class QueuedJob:
         return self.queue.partition("/")[0]
 
     def named(self, slot: Slot) -> str:
-        """A replica in the snapshot."""
         return f"{self.owner['metadata']['uid']}/{slot.key}"
 
     @property

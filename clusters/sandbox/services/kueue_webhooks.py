@@ -54,7 +54,6 @@ def required_level(template: Manifest) -> str | None:
 
 
 def role_of(slot: str) -> str:
-    """Of a replica's key."""
     return slot.rpartition("-")[0].lower() or "main"
 
 
@@ -160,7 +159,6 @@ def workload_of(store: ObjectStore, about: Mapping[str, Any], space: str) -> Man
 
 
 def is_admitted(workload: Manifest | None) -> bool:
-    """Has it been let go?"""
     return workload is not None and condition_is_true(workload, ADMITTED)
 
 
@@ -252,7 +250,6 @@ def _gate(store: ObjectStore, pod: Manifest) -> None:
 
 
 def is_held(manifest: Manifest, pointer: str) -> bool:
-    """Is it held back?"""
     node: Any = manifest
     for step in pointer.split("/")[1:]:
         node = node.get(step) or {}

@@ -183,7 +183,6 @@ def _standings(scene: SandboxSnapshot) -> dict[str, str]:
 
 
 def namespaced_name(pod: Manifest) -> str:
-    """Namespace and name."""
     return f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
 
 

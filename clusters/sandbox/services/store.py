@@ -74,7 +74,6 @@ class ObjectStore:
                 yield key, row.manifest
 
     def find(self, key: str, name: str, namespace: str = "") -> Manifest | None:
-        """One live object."""
         row = self._rows.get(key, {}).get((namespace, name))
         if row is None and not self._complete and key not in self._whole:
             row = self._live().filter(kind=key, namespace=namespace, name=name).first()

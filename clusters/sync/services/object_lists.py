@@ -122,7 +122,6 @@ class ObjectLists:
 
     @property
     def held(self) -> frozenset[ObjectRef]:
-        """What holds."""
         return frozenset[ObjectRef]().union(*(known.held for known in self._kinds.values()))
 
     @property

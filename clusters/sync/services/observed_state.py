@@ -55,7 +55,6 @@ class ObservedState:
 
     @property
     def refs(self) -> frozenset[ObjectRef]:
-        """What these owners want."""
         return frozenset(map(ref_of, self.wanted))
 
     @property

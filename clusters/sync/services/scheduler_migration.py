@@ -30,7 +30,6 @@ class RetiredKinds:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Their keys."""
         return frozenset(kind.key for kind in self.kinds)
 
     def free(self, changes: Iterable[Change]) -> list[Change]:

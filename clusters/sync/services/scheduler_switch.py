@@ -197,7 +197,6 @@ def _check_preconditions(cluster: Cluster, flavour: str) -> None:
 
 
 def _retired(cluster: Cluster, after: SchedulerFlavour, *, stays: bool) -> RetiredKinds:
-    """What would be former then."""
     former = FormerFlavour.objects.filter(cluster=cluster, cleared_at=None).exclude(flavour=after.name)
     behind = set(OrphanedObject.objects.filter(cluster=cluster).values_list("flavour", flat=True).distinct())
     names = [*former.values_list("flavour", flat=True), cluster.flavour]

@@ -133,7 +133,6 @@ class Informer(threading.Thread):
         self._failures = self._refusals = 0
 
     def run(self) -> None:
-        """Until the inbox is closed."""
         while not self._inbox.closed:
             try:
                 self._turn()
@@ -269,7 +268,6 @@ class Poller:
         return time.monotonic() - self._looked_at >= self._pause
 
     def turn(self) -> None:
-        """Look and store."""
         self._looked_at = time.monotonic()
         self._cluster.refresh_from_db(fields=["flavour"])
         observe_cluster(self._cluster)

@@ -94,7 +94,6 @@ class ObservedChanges:
         return all(each.is_empty for each in self.looks.values())
 
     def versions(self) -> dict[str, Any]:
-        """Where the next look begins."""
         begins = {key: newer(each.version, self.newest) for key, each in self.looks.items()}
         return {**self.before, **begins, NEWEST: self.newest}
 

@@ -46,7 +46,6 @@ class StoredPod(NamedTuple):
     said: tuple[Any, ...]
 
     def value(self, name: str) -> Any:
-        """Of one column."""
         return self.said[SAID.index(name)]
 
 

@@ -176,7 +176,6 @@ class WatchBuffer:
 
     @property
     def closed(self) -> bool:
-        """Whoever brings something may stop."""
         return self._closed.is_set()
 
     def open(self, kind: Kind, *, managed_only: bool) -> str:

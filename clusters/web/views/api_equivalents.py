@@ -21,7 +21,6 @@ KEYS: Final = {
 
 
 def create_pool_request(cluster: Cluster, given: Mapping[str, Any]) -> ApiRequest:
-    """A node pool."""
     return ApiRequest("POST", POOLS, {"clusterId": str(cluster.pk), **_pool_body(given)})
 
 
@@ -31,7 +30,6 @@ def update_pool_request(pool: NodePool, given: Mapping[str, Any]) -> ApiRequest:
 
 
 def delete_pool_request(pool: NodePool) -> ApiRequest:
-    """A node pool removed."""
     key = str(pool.pk)
     return ApiRequest("DELETE", f"{POOLS}/{key}", None, "organizations.node_pools.delete_nodepool", (key,))
 
@@ -56,7 +54,6 @@ def change_connection_request(cluster: Cluster, source: ConnectionSource, *, ado
 
 
 def set_metrics_source_request(cluster: Cluster, *, server: str, ca: str, token: str, metric: str) -> ApiRequest:
-    """Where a cluster's Prometheus is."""
     said = {"server": server, **({"ca": ca} if ca else {}), "metric": metric}
     secrets = {"/token": "PROMETHEUS_TOKEN"} if token else {}
     return ApiRequest("PUT", f"{CLUSTERS}/{cluster.pk}/metrics-source", said, secrets=secrets)

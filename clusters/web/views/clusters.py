@@ -72,7 +72,6 @@ TABS: Final = {
 @login_required
 @require_safe
 def cluster_list(request: HttpRequest) -> HttpResponse:
-    """Every cluster with its figures."""
     titles = {name: flavour.title for name, flavour in FLAVOURS.items()}
     may_connect = can(actor_of(request), Permission.MANAGE_CLUSTERS)
     context = {"rows": cluster_rows(), "titles": titles, "may_connect": may_connect}
@@ -270,7 +269,6 @@ def _switched(request: HttpRequest, cluster: Cluster) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def node_pools(request: HttpRequest, name: str) -> HttpResponse:
-    """The pools, and one more."""
     actor = actor_of(request)
     require(actor, Permission.MANAGE_CLUSTERS)
     cluster = get_object_or_404(Cluster, name=name)

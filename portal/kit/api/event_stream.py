@@ -71,7 +71,6 @@ class OpenStreams:
             return free
 
     def give_back(self, reader: str) -> None:
-        """It is closed."""
         with self._lock:
             self._open[reader] -= 1
             if self._open[reader] <= 0:

@@ -77,7 +77,6 @@ class KnownRows:
     field: str = "name"
 
     def has(self, actor: Actor, value: Any) -> bool:
-        """Is there such a row?"""
         return self.rows(actor).filter(**{self.field: value}).exists()
 
     def names(self, actor: Actor) -> Collection[str]:
@@ -92,11 +91,9 @@ class KnownWords:
     words: Collection[str]
 
     def has(self, _actor: Actor, value: Any) -> bool:
-        """Is it one of them?"""
         return value in self.words
 
     def names(self, _actor: Actor) -> Collection[str]:
-        """All of them."""
         return self.words
 
 

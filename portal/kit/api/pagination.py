@@ -50,7 +50,6 @@ class PageSlice(Generic[M]):
 
     @property
     def ways_on(self) -> dict[str, Any]:
-        """As every list answers them."""
         return {"next": self.next, "nextAfter": self.after}
 
 

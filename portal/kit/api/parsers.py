@@ -100,7 +100,6 @@ class JSONOnlyNegotiation(BaseContentNegotiation):
     """JSON for every caller, whatever its Accept header says; browsers typing an address get it too."""
 
     def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser:
-        """The one parser."""
         return next(iter(parsers))
 
     def select_renderer(

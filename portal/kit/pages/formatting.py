@@ -83,7 +83,6 @@ class QuotaBar:
 
     @property
     def widths(self) -> dict[str, str]:
-        """Everything the drawing needs."""
         guaranteed = min(self.non_preemptible, self.used)
         return {
             "deserved": self.share(self.deserved),

@@ -38,7 +38,6 @@ class CredentialLimits:
 
     @property
     def bound(self) -> bool:
-        """To one place."""
         return self.project_id is not None or self.department_id is not None
 
 

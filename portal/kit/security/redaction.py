@@ -32,5 +32,4 @@ def redact(value: Any, *, field: str = "") -> Any:
 
 
 def redact_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor."""
     return {key: redact(value, field=key) if key != "event" else redact(value) for key, value in event.items()}

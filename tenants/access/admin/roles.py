@@ -29,7 +29,6 @@ class RoleForm(ServiceForm):
         fields = ["name", "description", "enabled"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Tick what the role has."""
         super().__init__(*args, **kwargs)
         if "chosen" in self.fields:
             self.fields["chosen"].initial = self.instance.permission_sets
@@ -52,7 +51,6 @@ class AccessRoleAdmin(ServiceAdmin):
         return ", ".join(SETS[each].name for each in sets if each in SETS)
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
-        """Make or change it."""
         data, actor = form.cleaned_data, admin_actor(request)
         asked = {name: data[name] for name in ("name", "description", "enabled")} | {"permission_sets": data["chosen"]}
         if change:

@@ -46,7 +46,6 @@ Perform = Callable[[Any], SaveResult]
 
 
 def admin_actor(request: HttpRequest) -> Actor:
-    """Who acts, through the console."""
     return actor_of(request).through(Channel.ADMIN)
 
 

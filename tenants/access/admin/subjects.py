@@ -42,7 +42,6 @@ class SignInResetActions(admin.ModelAdmin):
         permissions=["change"],
     )
     def reset_second_factor(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
-        """Each reset is recorded."""
         done = sum(second_factor.reset(user=user, actor=admin_actor(request)) for user in queryset)
         said = ngettext("%(count)s second factor was reset.", "%(count)s second factors were reset.", done)
         self.message_user(request, said % {"count": done}, messages.SUCCESS)
@@ -167,7 +166,6 @@ class MembershipAdmin(ServiceAdmin):
     ]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Who, what, where."""
         return self.add_fields if obj is None else super().get_fields(request, obj)
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:

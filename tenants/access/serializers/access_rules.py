@@ -268,7 +268,6 @@ def set_json(each: PermissionSet) -> dict[str, Any]:
 
 
 def role_v1(role: AccessRole) -> dict[str, Any]:
-    """As Run:ai's client reads roles."""
     return {**_role(role), "permissions": permissions_json(role.verbs), "kubernetesPermissions": None}
 
 
@@ -294,7 +293,6 @@ def _role(role: AccessRole) -> dict[str, Any]:
 
 
 def own_rule(rule: Membership) -> dict[str, Any]:
-    """A rule about the caller."""
     cluster = _cluster_of(rule)
     return {
         "id": rule.pk,
@@ -308,7 +306,6 @@ def own_rule(rule: Membership) -> dict[str, Any]:
 
 
 def rule_json(rule: Membership) -> dict[str, Any]:
-    """An access rule."""
     return {
         **own_rule(rule),
         "createdAt": rfc3339(rule.created_at),

@@ -112,7 +112,6 @@ def rotate(request: HttpRequest, key_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def revoke(request: HttpRequest, key_id: UUID) -> HttpResponse:
-    """Gone, with every token."""
     key = _own_key(request, key_id)
     if copied := action_snippet(request, revoke_key_request(key)):
         return copied
@@ -147,7 +146,6 @@ def rotate_key_request(key: AccessKey) -> ApiRequest:
 
 
 def revoke_key_request(key: AccessKey) -> ApiRequest:
-    """An access key gone."""
     method = f"{KEYS_OF_CLIENT}.delete_access_key_by_id"
     return ApiRequest("DELETE", f"{ACCESS_KEYS}/{key.pk}", None, method, (str(key.pk),))
 

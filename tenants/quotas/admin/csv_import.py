@@ -92,7 +92,6 @@ class AmountWidget(Widget):
         return quotas_rules.parse_amount(self.dimension, str(value or "")[:50])
 
     def render(self, value: Any, obj: Any = None, **_kwargs: Any) -> str:
-        """And back."""
         return quotas_rules.format_amount(self.dimension, value)
 
 

@@ -121,7 +121,6 @@ class QuotaForm(ServiceForm):
     }
 
     def values(self) -> QuotaValues:
-        """The cleaned fields as values."""
         data = self.cleaned_data
         return QuotaValues(
             Limit(data["gpu_deserved"], data["cpu_deserved"], data["memory_deserved"]),
@@ -203,7 +202,6 @@ class ProjectQuotaAdmin(QuotaAdmin):
         return Q(project__in=held.projects(self.verb))
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
-        """Set it."""
         row = form.instance
         outcome = set_project_quota(
             project=row.project,
@@ -228,7 +226,6 @@ class DepartmentQuotaAdmin(QuotaAdmin):
     search_fields = ["department__name"]
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
-        """Set it."""
         row = form.instance
         outcome = set_department_quota(
             department=row.department,
@@ -276,7 +273,6 @@ class PriorityCapAdmin(ServiceAdmin, SimpleHistoryAdmin):
         return gpu_text(obj.gpu_limit)
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
-        """Set it."""
         row, data = form.instance, form.cleaned_data
         cap = set_priority_cap(
             project=row.project,

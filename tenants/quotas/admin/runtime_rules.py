@@ -57,11 +57,9 @@ class LimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
 
     @admin.display(description=_("department or project"))
     def whose(self, obj: RuntimeLimit) -> str:
-        """Its owner."""
         return obj.whose
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
-        """Set it."""
         row, data = form.instance, form.cleaned_data
         limit = set_limit(
             type(row),
@@ -106,7 +104,6 @@ class MinRuntimeAdmin(ServiceAdmin, SimpleHistoryAdmin):
         )
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
-        """Set it."""
         row, data = form.instance, form.cleaned_data
         actor = admin_actor(request)
         return SaveResult(set_min_runtime(owner=row.owner, minutes=data["minutes"], actor=actor, reason=data["reason"]))

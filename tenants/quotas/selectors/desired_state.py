@@ -67,7 +67,6 @@ class ProjectRow(NamedTuple):
 
 
 def projects_in(rows: QuerySet[Project]) -> list[ProjectRow]:
-    """What the rows say."""
     read = ("pk", "name", "namespace", "generation", "department_id", "cluster__pod_security")
     return [ProjectRow(*row) for row in rows.values_list(*read)]
 

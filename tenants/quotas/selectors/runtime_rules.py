@@ -87,7 +87,6 @@ class MinRuntimes:
         return self.of_department(department_id) or 0
 
     def __bool__(self) -> bool:
-        """Is anything guaranteed to anybody?"""
         return any((*self.departments.values(), *self.projects.values()))
 
 

@@ -31,7 +31,6 @@ class QuotaValues:
 
     @classmethod
     def of(cls, quota: Quota) -> "QuotaValues":
-        """The values of a row."""
         return cls(quota.deserved, quota.limit, quota.over_quota_weight, quota.rank)
 
     def as_fields(self) -> dict[str, object]:

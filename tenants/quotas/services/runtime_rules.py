@@ -188,7 +188,6 @@ def rules_json(minutes: Mapping[RuleKey, int]) -> dict[str, int | None]:
 
 
 def seconds_of(minutes: int | None) -> int | None:
-    """As Run:ai counts."""
     return None if minutes is None else minutes * 60
 
 

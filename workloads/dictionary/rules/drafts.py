@@ -66,7 +66,6 @@ class Draft:
 
     @property
     def dictionary(self) -> Dictionary:
-        """What workloads may name."""
         return Dictionary(entry.level for entry in self.entries.values() if not entry.retired)
 
     @property

@@ -168,7 +168,6 @@ def draft_after(before: Draft, change: Change) -> Draft:
 
 
 def title_of(change: Change) -> str:
-    """What the plan is called."""
     words = {
         "add": "Add priority {name} {value}",
         "change": "Change priority {name}",

@@ -106,7 +106,6 @@ def label_key(key: Any, place: Location) -> Any:
 
 
 def identifier_of(key: Any, place: Location) -> Any:
-    """A syntactically valid label key."""
     if not isinstance(key, str):
         return wrong_type(key, place, "a string")
     prefix, slash, name = key.rpartition("/")

@@ -82,7 +82,6 @@ class WorkloadSpec:
 
     @property
     def pods(self) -> int:
-        """How many pods it becomes."""
         return sum(role.replicas for role in self.roles)
 
     def named(self, name: str) -> "WorkloadSpec":

@@ -122,7 +122,6 @@ class Location:
         return inner
 
     def refuse(self, code: str, message: str, allowed: Iterable[str] = ()) -> Any:
-        """Note a problem here."""
         self.report.add(self.pointer, code, message, allowed)
         return ABSENT
 
@@ -289,7 +288,6 @@ def _check_unique(items: list[Any], member: str, place: Location) -> None:
 
 
 def mapping(key: Rule, value: Rule, most: int = 100) -> Rule:
-    """An object with free keys."""
 
     def check(given: Any, place: Location) -> Any:
         if not isinstance(given, Mapping):

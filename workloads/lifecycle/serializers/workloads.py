@@ -180,7 +180,6 @@ def action_request(workload: Workload, action: str) -> ApiRequest:
 
 
 def batch_action_request(rows: Iterable[Workload], action: str) -> ApiRequest:
-    """The same of several."""
     named = {str(each.pk): f"{each.project.name}/{each.name}" for each in rows}
     body = {"ids": list(named), "action": action}
     words = (action, *named.values(), *(("--yes",) if action == "delete" else ()))

@@ -68,7 +68,6 @@ def stop(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def resume(request: HttpRequest, workload_id: UUID) -> HttpResponse:
-    """Ask for its pods again."""
     return _act(request, workload_id, actions.resume, partial(action_request, action="resume"), _("Resuming %(name)s."))
 
 

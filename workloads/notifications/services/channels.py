@@ -146,7 +146,6 @@ def password_of(row: NotificationChannel) -> str:
 
 
 def subscriptions_of(actor: Actor) -> QuerySet[Subscription]:
-    """The subject's own."""
     own = Subscription.objects.filter(subject_kind=str(actor.kind), subject_id=actor.id)
     return own.prefetch_related("channels")
 

@@ -83,7 +83,6 @@ class MailServer:
 
 
 def server_for(config: Mapping[str, Any], password: str) -> MailServer:
-    """How its server is reached."""
     signs_in = config["authType"] in SIGN_IN
     return MailServer(
         config["smtpHost"],
@@ -274,7 +273,6 @@ class _Backend(EmailBackend):
 
     @property
     def connection_class(self) -> Any:
-        """How a connection is opened."""
         return lambda *args, **kwargs: _Pinned(*args, address=self._pinned, over=self._over, **kwargs)
 
     def drop(self) -> None:

@@ -104,7 +104,6 @@ class FieldPolicy:
 
     @property
     def ruled(self) -> bool:
-        """Does any rule hold?"""
         return bool(self.required_of or self.locked_of or self.options)
 
     @property
@@ -144,7 +143,6 @@ def _merged(name: str, parts: Sequence[ScopePolicy]) -> FieldPolicy:
 
 
 def defaults_in(merged: Merged) -> PolicyDefaults:
-    """For the resolution."""
     priority, mode = merged.get(PRIORITY, NOTHING), merged.get(PREEMPTIBILITY, NOTHING)
     return PolicyDefaults(
         priority=priority.default or None,

@@ -97,7 +97,6 @@ def priority_names() -> frozenset[str]:
 
 
 def category_names() -> frozenset[str]:
-    """Names of the categories."""
     return frozenset(Category.objects.values_list("name", flat=True))
 
 

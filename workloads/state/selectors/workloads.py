@@ -46,7 +46,6 @@ def workload_or_404(actor: Actor, workload_id: UUID | str) -> Workload:
 
 
 def is_own(actor: Actor, workload: Workload) -> bool:
-    """Did this actor submit it?"""
     return (workload.submitted_by_kind, workload.submitted_by_id) == (str(actor.kind), actor.id)
 
 

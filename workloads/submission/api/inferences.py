@@ -52,7 +52,6 @@ class Served(Route):
     }
 
     def found(self, request: Request, ids: Mapping[str, str]) -> Workload:
-        """The workload of the address."""
         return of_kind(actor_of(request), self.kind, next(iter(ids.values())))
 
     def get(self, request: Request, **ids: str) -> Response:
@@ -196,7 +195,6 @@ class NimServiceDetail(Route):
 
 
 def nim_json(workload: Workload) -> dict[str, Any]:
-    """NimServiceResponse."""
     group, _, version = str(workload.spec["api_version"]).rpartition("/")
     return {
         "metadata": metadata_v2(workload, gvk=(group, version, str(workload.spec["kind"]))),

@@ -223,7 +223,6 @@ class NativeRefused(BadRequest):
 
     @property
     def beside(self) -> Mapping[str, Any]:
-        """Run:ai's list, beside the problems."""
         return {"complianceIssues": [issue_json(problem) for problem in self.problems]}
 
 

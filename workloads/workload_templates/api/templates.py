@@ -195,7 +195,6 @@ class TemplateRoute(Route):
 
     @staticmethod
     def drop(request: Request, kind: str, template_id: UUID) -> Response:
-        """Gone."""
         actor = actor_of(request)
         delete_template(template=template_or_404(actor, template_id, kind=kind), actor=actor)
         return Response(status=204)

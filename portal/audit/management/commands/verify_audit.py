@@ -20,7 +20,6 @@ class Command(BaseCommand):
     help = "Check the audit trail against its hash chain and checkpoints; print its head and what is not sealed yet."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where the checkpoints are."""
         default = settings.RUNG_AUDIT_CHECKPOINTS
         parser.add_argument("--checkpoints", type=Path, action="append", help=f"File of checkpoints, else {default}.")
 

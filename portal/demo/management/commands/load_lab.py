@@ -21,7 +21,6 @@ class Command(BaseCommand):
         parser.add_argument("--leave", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Connect, or leave."""
         if options["leave"] or options["kubeconfig"] is None:
             lab.leave()
             return

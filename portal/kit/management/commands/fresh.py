@@ -20,7 +20,6 @@ class Command(BaseCommand):
         parser.add_argument("names", nargs="+", choices=[*kinds, *heartbeats.names_of(heartbeats.WORKER)])
 
     def handle(self, *args: Any, names: list[str], **options: Any) -> None:
-        """Name those that are silent."""
         expected = [one for name in names for one in ([name] if ":" in name else heartbeats.names_of(name))]
         if silent := heartbeats.silent(expected):
             raise CommandError(f"No work lately: {', '.join(silent)}")

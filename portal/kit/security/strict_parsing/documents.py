@@ -163,7 +163,6 @@ def whole_number(written: str) -> int | Unreadable:
 
 
 def real_number(written: str) -> float | Unreadable:
-    """A finite decimal number."""
     number = float(written) if len(written) <= 40 else float("inf")
     if number in {float("inf"), float("-inf")}:
         return Unreadable(written[:40], "number_too_large", f"{written[:40]} is more than any field takes.")

@@ -117,7 +117,6 @@ class Built:
 
 
 def workspace(asked: Checked) -> Built:
-    """A StatefulSet of one pod."""
     described = {"template": template(asked.spec, asked.name, restart="Always"), "serviceName": asked.name}
     return _plain(asked, "apps/v1", "StatefulSet", {"replicas": 1, "selector": _selector(asked), **described})
 
