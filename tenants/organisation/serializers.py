@@ -11,6 +11,7 @@ from clusters.watch.models import Average
 from clusters.watch.selectors import averages_of
 from portal.kit.api.pagination import ListSchema
 from portal.kit.api.parsers import rfc3339
+from portal.kit.api.serializers import schema
 from scheduling.forecast.headroom import Bound, ScarceResource
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, Quota, RuntimeLimit, TimeLimit
@@ -87,16 +88,8 @@ class OrgUnitSchema(serializers.Serializer[Any]):
     warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")
 
 
-class ProjectsSchema(ListSchema):
-    """One page."""
-
-    projects = OrgUnitSchema(many=True)
-
-
-class DepartmentsSchema(ListSchema):
-    """One page."""
-
-    departments = OrgUnitSchema(many=True)
+ProjectsSchema = schema("ProjectsSchema", "One page.", ListSchema, projects=OrgUnitSchema(many=True))
+DepartmentsSchema = schema("DepartmentsSchema", "One page.", ListSchema, departments=OrgUnitSchema(many=True))
 
 
 KINDS: Final[tuple[type[RuntimeLimit], ...]] = (TimeLimit, IdleLimit)

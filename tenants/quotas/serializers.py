@@ -6,6 +6,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from clusters.inventory.models import NodePool
+from portal.kit.api.serializers import schema
 from portal.kit.errors import Problem
 from scheduling.model.resources import Resources
 from tenants.quotas.services.pool_quotas import PoolWarnings
@@ -77,10 +78,7 @@ class RankSchema(serializers.Serializer[Any]):
     isDefault = serializers.BooleanField()
 
 
-class RanksSchema(serializers.Serializer[Any]):
-    """Ranks, the lowest first."""
-
-    priorities = RankSchema(many=True)
+RanksSchema = schema("RanksSchema", "Ranks, the lowest first.", priorities=RankSchema(many=True))
 
 
 class PoolResourcesSchema(serializers.Serializer[Any]):

@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from clusters.watch.selectors import SeriesPoint, TimeWindow
 from portal.kit.api.filters import id_number, number_in, time_in
 from portal.kit.api.parsers import rfc3339
+from portal.kit.api.serializers import schema
 from portal.kit.errors import BadRequest
 
 Reading = Callable[[Mapping[str, float]], float | None]
@@ -165,10 +166,7 @@ class MeasurementSchema(serializers.Serializer[Any]):
     groups = GroupSchema(many=True, required=False)
 
 
-class MetricsSchema(serializers.Serializer[Any]):
-    """Metrics."""
-
-    measurements = MeasurementSchema(many=True)
+MetricsSchema = schema("MetricsSchema", "Metrics.", measurements=MeasurementSchema(many=True))
 
 
 class TelemetryValueSchema(serializers.Serializer[Any]):

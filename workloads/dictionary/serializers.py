@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.serializers import schema
 from scheduling.model.preemptibility import by_value
 from workloads.dictionary.models import Category, Priority, WorkloadType
 
@@ -87,16 +88,8 @@ class ChangedSchema(DictionaryEntrySchema):
     plan = PlanSchema()
 
 
-class RetiredSchema(serializers.Serializer[Any]):
-    """What taking it out of use did."""
-
-    plan = PlanSchema()
-
-
-class PrioritiesSchema(serializers.Serializer[Any]):
-    """The dictionary."""
-
-    priorities = PrioritySchema(many=True)
+RetiredSchema = schema("RetiredSchema", "What taking it out of use did.", plan=PlanSchema())
+PrioritiesSchema = schema("PrioritiesSchema", "The dictionary.", priorities=PrioritySchema(many=True))
 
 
 class CategorySchema(serializers.Serializer[Any]):
@@ -109,10 +102,7 @@ class CategorySchema(serializers.Serializer[Any]):
     createdBy = serializers.CharField()
 
 
-class CategoriesSchema(serializers.Serializer[Any]):
-    """Every category."""
-
-    categories = CategorySchema(many=True)
+CategoriesSchema = schema("CategoriesSchema", "Every category.", categories=CategorySchema(many=True))
 
 
 class TypeSchema(serializers.Serializer[Any]):
@@ -133,10 +123,7 @@ class TypeSchema(serializers.Serializer[Any]):
     clusterStatuses = serializers.JSONField(allow_null=True)
 
 
-class TypesSchema(serializers.Serializer[Any]):
-    """Every workload type."""
-
-    types = TypeSchema(many=True)
+TypesSchema = schema("TypesSchema", "Every workload type.", types=TypeSchema(many=True))
 
 
 class TypeChange(serializers.Serializer[Any]):

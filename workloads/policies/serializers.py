@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from rest_framework import serializers
 
 from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.serializers import schema
 from portal.kit.errors import Problem
 from portal.kit.pages.api_snippets import ApiRequest
 from workloads.policies.models import Owner, Policy
@@ -70,10 +71,7 @@ class PolicyEntrySchema(serializers.Serializer[Any]):
     status = serializers.DictField()
 
 
-class PoliciesSchema(serializers.Serializer[Any]):
-    """Policies the caller may see."""
-
-    policies = PolicyEntrySchema(many=True)
+PoliciesSchema = schema("PoliciesSchema", "Policies the caller may see.", policies=PolicyEntrySchema(many=True))
 
 
 def effective_policy_json(holding: EffectivePolicy) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from portal.kit.api.parsers import TENANT_ID, rfc3339
-from portal.kit.api.serializers import EncodedText, ErrorSchema
+from portal.kit.api.serializers import EncodedText, ErrorSchema, schema
 from scheduling.model.preemptibility import Preemptibility
 from workloads.forecast.serializers import ForecastSchema
 from workloads.intake.rules.native.fields import CHANGEABLE, FIELDS, MASTER, Field
@@ -40,18 +40,14 @@ def _documented(field: Field) -> serializers.JSONField:
     )
 
 
-def _schema(name: str, about: str, fields: dict[str, Any]) -> Schema:
-    return type(name, (serializers.Serializer,), {**fields, "__doc__": about})
-
-
 @cache
 def spec_schema(kind: str) -> Schema:
     """The `spec` of a kind."""
     fields = {name: _documented(field) for name, field in FIELDS[kind].items()}
-    return _schema(f"{TITLES[kind]}Spec", "What runs, how large, and with which priority.", fields)
+    return schema(f"{TITLES[kind]}Spec", "What runs, how large, and with which priority.", **fields)
 
 
-MasterSpec = _schema("MasterSpec", "The leading pod.", {name: _documented(field) for name, field in MASTER.items()})
+MasterSpec = schema("MasterSpec", "The leading pod.", **{name: _documented(field) for name, field in MASTER.items()})
 
 
 def _masters() -> dict[str, Any]:
@@ -81,16 +77,16 @@ def new_schema(kind: str) -> Schema:
     fields: dict[str, Any] = {"spec": spec_schema(kind)(required=False, allow_null=True)}
     if kind == "distributed":
         fields |= _masters()
-    return type(f"New{TITLES[kind]}", (NativeCreate,), {**fields, "__doc__": NativeCreate.__doc__})
+    return schema(f"New{TITLES[kind]}", str(NativeCreate.__doc__), NativeCreate, **fields)
 
 
 @cache
 def change_schema(kind: str) -> Schema:
     """The body of a PATCH: the fields that may be named; what is absent stays."""
     fields = {name: _documented(field) for name, field in FIELDS[kind].items() if name in CHANGEABLE[kind]}
-    spec = _schema(f"{TITLES[kind]}SpecChange", "What is to be another.", fields)
+    spec = schema(f"{TITLES[kind]}SpecChange", "What is to be another.", **fields)
     about = "Replicas and priority at any time; what describes its pods only while it is suspended."
-    return _schema(f"{TITLES[kind]}Change", about, {"spec": spec(required=False, allow_null=True)})
+    return schema(f"{TITLES[kind]}Change", about, spec=spec(required=False, allow_null=True))
 
 
 class DryRunForecastSchema(ForecastSchema):
@@ -131,7 +127,7 @@ def native_schema(kind: str) -> Schema:
     fields: dict[str, Any] = {"spec": spec_schema(kind)()}
     if kind == "distributed":
         fields |= _masters()
-    return type(f"{TITLES[kind]}Workload", (NativeSchema,), {**fields, "__doc__": NativeSchema.__doc__})
+    return schema(f"{TITLES[kind]}Workload", str(NativeSchema.__doc__), NativeSchema, **fields)
 
 
 class SubmissionErrorSchema(ErrorSchema):

@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from clusters.web.serializers.inventory import ClusterUpdate
 from portal.kit.api.pagination import ListSchema
+from portal.kit.api.serializers import schema
 
 LONGEST_TEXT: Final = 256 * 1024
 
@@ -114,10 +115,7 @@ class SyncSchema(serializers.Serializer[Any]):
     objects = SyncObjectSchema(many=True)
 
 
-class SyncsSchema(ListSchema):
-    """A page of syncs."""
-
-    syncs = SyncSchema(many=True)
+SyncsSchema = schema("SyncsSchema", "A page of syncs.", ListSchema, syncs=SyncSchema(many=True))
 
 
 class DifferenceSchema(serializers.Serializer[Any]):
@@ -166,10 +164,7 @@ class DeferralChange(serializers.Serializer[Any]):
     deferPreemptors = serializers.BooleanField()
 
 
-class PauseChange(serializers.Serializer[Any]):
-    """Why."""
-
-    reason = serializers.CharField(max_length=500, required=False)
+PauseChange = schema("PauseChange", "Why.", reason=serializers.CharField(max_length=500, required=False))
 
 
 class UnpauseChange(serializers.Serializer[Any]):

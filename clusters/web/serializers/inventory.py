@@ -13,6 +13,7 @@ from clusters.sync.models import SyncRun, SyncState
 from clusters.sync.selectors import STALE_AFTER, comparison_of
 from clusters.sync.services.disconnect import TRIGGER
 from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.serializers import schema
 
 STRATEGY = r"^(spread|binpack)$"
 
@@ -63,10 +64,7 @@ class NodeSchema(serializers.Serializer[Any]):
     gpuInfo = serializers.DictField(required=False)
 
 
-class NodesSchema(serializers.Serializer[Any]):
-    """One page."""
-
-    nodes = NodeSchema(many=True)
+NodesSchema = schema("NodesSchema", "One page.", nodes=NodeSchema(many=True))
 
 
 class PlacementSchema(serializers.Serializer[Any]):
@@ -155,10 +153,7 @@ class PoolSchema(serializers.Serializer[Any]):
     status = serializers.DictField()
 
 
-class PoolsSchema(serializers.Serializer[Any]):
-    """One page."""
-
-    nodepools = PoolSchema(many=True)
+PoolsSchema = schema("PoolsSchema", "One page.", nodepools=PoolSchema(many=True))
 
 
 LACKS_RIGHTS: Final = "Its account lacks rights"

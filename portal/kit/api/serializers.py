@@ -37,6 +37,13 @@ class ErrorSchema(serializers.Serializer[Any]):
         return {**super().get_fields(), "errors": ProblemSchema(many=True, required=False)}
 
 
+def schema(
+    name: str, about: str, base: type[serializers.Serializer[Any]] = serializers.Serializer, **fields: Any
+) -> type[serializers.Serializer[Any]]:
+    """A serializer class of few fields; `about` is its description in the OpenAPI document."""
+    return type(name, (base,), {**fields, "__doc__": about})
+
+
 class EncodedText(serializers.CharField):
     """Base64. The library looks at every character for what cannot be stored; decoding refuses that at once."""
 

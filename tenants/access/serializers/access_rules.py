@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.serializers import schema
 from tenants.access.models import AccessRole, Membership
 from tenants.access.rules import ACTIONS, PREDEFINED, RESOURCES, SETS, Permissions, PermissionSet, allowed_actions
 from tenants.access.selectors import INSTALLATION, Grant
@@ -186,10 +187,7 @@ class MeRulesSchema(serializers.Serializer[Any]):
     accessRules = MeRuleSchema(many=True)
 
 
-class NestedMeRules(serializers.Serializer[Any]):
-    """The same, one level down."""
-
-    accessRules = MeRulesSchema()
+NestedMeRules = schema("NestedMeRules", "The same, one level down.", accessRules=MeRulesSchema())
 
 
 class RuleBatch(serializers.Serializer[Any]):
@@ -224,10 +222,7 @@ class RulesCreate(serializers.Serializer[Any]):
     scopes = ScopeSchema(many=True)
 
 
-class RulesCreation(serializers.Serializer[Any]):
-    """What is to be made."""
-
-    payload = RulesCreate()
+RulesCreation = schema("RulesCreation", "What is to be made.", payload=RulesCreate())
 
 
 class RejectedRule(serializers.Serializer[Any]):

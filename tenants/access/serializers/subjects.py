@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
+from portal.kit.api.serializers import schema
 from tenants.access.models import ACCOUNT_NAME
 
 EXPIRES: Final = "Beyond Run:ai: when it stops working; never without."
@@ -54,16 +55,8 @@ class AdministeredKeySchema(AccessKeySchema):
     createdBy = serializers.CharField()
 
 
-class AccessKeyList(serializers.Serializer[Any]):
-    """One's own keys."""
-
-    accessKeys = AccessKeySchema(many=True)
-
-
-class AdministeredKeyList(serializers.Serializer[Any]):
-    """Everybody's keys."""
-
-    accessKeys = AdministeredKeySchema(many=True)
+AccessKeyList = schema("AccessKeyList", "One's own keys.", accessKeys=AccessKeySchema(many=True))
+AdministeredKeyList = schema("AdministeredKeyList", "Everybody's keys.", accessKeys=AdministeredKeySchema(many=True))
 
 
 class SecretCreated(serializers.Serializer[Any]):
@@ -72,10 +65,7 @@ class SecretCreated(serializers.Serializer[Any]):
     clientSecret = serializers.CharField(required=False, help_text="Absent when a repeated request is answered again.")
 
 
-class AccountChange(serializers.Serializer[Any]):
-    """Let it in or shut it out."""
-
-    enabled = serializers.BooleanField()
+AccountChange = schema("AccountChange", "Let it in or shut it out.", enabled=serializers.BooleanField())
 
 
 class AccountSchema(serializers.Serializer[Any]):

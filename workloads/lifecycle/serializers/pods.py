@@ -8,6 +8,7 @@ from rest_framework import serializers
 from clusters.watch.models import ClusterEvent, ObservedPod
 from portal.kit.api.pagination import ListSchema
 from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.serializers import schema
 from tenants.organisation.models import Project
 from workloads.forecast.serializers import gpus
 from workloads.state.models import EventType, Workload, WorkloadEvent
@@ -47,10 +48,7 @@ class PodSchema(serializers.Serializer[Any]):
     workloadName = serializers.CharField(required=False, allow_null=True)
 
 
-class PodsSchema(ListSchema):
-    """One page."""
-
-    pods = PodSchema(many=True)
+PodsSchema = schema("PodsSchema", "One page.", ListSchema, pods=PodSchema(many=True))
 
 
 class InvolvedSchema(serializers.Serializer[Any]):
@@ -78,10 +76,7 @@ class EventSchema(serializers.Serializer[Any]):
         return {**super().get_fields(), "source": serializers.CharField(allow_blank=True)}
 
 
-class EventsSchema(ListSchema):
-    """One page."""
-
-    events = EventSchema(many=True)
+EventsSchema = schema("EventsSchema", "One page.", ListSchema, events=EventSchema(many=True))
 
 
 class RecordMetaSchema(serializers.Serializer[Any]):
@@ -112,10 +107,7 @@ class RecordSchema(serializers.Serializer[Any]):
     spec = RecordSpecSchema()
 
 
-class HistorySchema(ListSchema):
-    """One page."""
-
-    records = RecordSchema(many=True)
+HistorySchema = schema("HistorySchema", "One page.", ListSchema, records=RecordSchema(many=True))
 
 
 class StreamEventSchema(serializers.Serializer[Any]):

@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from portal.kit.api.pagination import ListSchema
 from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.serializers import schema
 from portal.kit.pages.api_snippets import ApiRequest
 from scheduling.model.preemptibility import Preemptibility
 from workloads.forecast.serializers import gpus
@@ -41,10 +42,7 @@ class WorkloadSchema(serializers.Serializer[Any]):
     createdAt = serializers.DateTimeField()
 
 
-class WorkloadsSchema(ListSchema):
-    """One page."""
-
-    workloads = WorkloadSchema(many=True)
+WorkloadsSchema = schema("WorkloadsSchema", "One page.", ListSchema, workloads=WorkloadSchema(many=True))
 
 
 class Batch(serializers.Serializer[Any]):
