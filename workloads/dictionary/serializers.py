@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import TENANT_ID, rfc3339
-from portal.kit.api.serializers import schema
+from portal.kit.api.serializers import rendered, schema
 from scheduling.model.preemptibility import by_value
 from workloads.dictionary.models import Category, Priority, WorkloadType
 
@@ -154,31 +154,19 @@ def priority_json(priority: Priority, clusters: list[Cluster], changing: set[str
     phases = [
         {"clusterId": str(each.pk), "phase": "Updating" if str(each.pk) in changing else READY} for each in clusters
     ]
-    return {
-        "id": str(priority.pk),
-        "name": priority.name,
-        "value": priority.value,
-        "source": priority.source,
-        "createdAt": rfc3339(priority.created_at),
-        "updatedAt": rfc3339(priority.updated_at),
-        "aggregatedPhase": "Updating" if changing else READY,
-        "status": phases,
-        "scopeType": "tenant",
-        "scopeId": str(TENANT_ID),
-        "preemptionPolicy": priority.preemption_policy,
-        "preemptibility": by_value(priority.value).value,
-        "description": priority.description,
-    }
+    return rendered(
+        PrioritySchema,
+        priority,
+        aggregatedPhase="Updating" if changing else READY,
+        status=phases,
+        scopeType="tenant",
+        scopeId=str(TENANT_ID),
+        preemptibility=by_value(priority.value).value,
+    )
 
 
 def category_json(category: Category) -> dict[str, Any]:
-    return {
-        "id": str(category.pk),
-        "name": category.name,
-        "description": category.description,
-        "createdAt": rfc3339(category.created_at),
-        "createdBy": "Run:ai",
-    }
+    return rendered(CategorySchema, category, createdBy="Run:ai")
 
 
 def type_json(kind: WorkloadType) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from clusters.watch.models import Sample
 from portal.kit.api.csv_export import csv_response
 from portal.kit.api.filters import Column, Columns, as_time, filters, ordering
 from portal.kit.api.pagination import without_cursor
-from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.parsers import TENANT_ID
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     ERROR_RESPONSES,
@@ -23,6 +23,7 @@ from portal.kit.api.serializers import (
     CountSchema,
     ErrorSchema,
     operation,
+    rendered,
     validated_body,
 )
 from portal.kit.security.request_identity import actor_of
@@ -140,18 +141,5 @@ def _wanted(request: Request) -> QuerySet[Report]:
 
 
 def _json(row: Report) -> dict[str, Any]:
-    return {
-        "id": str(row.pk),
-        "name": row.name,
-        "description": row.description,
-        "start": rfc3339(row.start),
-        "end": rfc3339(row.end),
-        "groupBy": row.group_by or None,
-        "filterBy": row.filter_by,
-        "createdAt": rfc3339(row.created_at),
-        "createdBy": row.subject_name,
-        "tenantId": TENANT_ID,
-        "status": row.status,
-        "statusUpdatedAt": rfc3339(row.status_at),
-        "statusMessage": row.message or None,
-    }
+    group, message = row.group_by or None, row.message or None
+    return rendered(ReportSchema, row, groupBy=group, tenantId=TENANT_ID, statusMessage=message)

@@ -44,10 +44,10 @@ class ReportSchema(serializers.Serializer[Any]):
     groupBy = serializers.ChoiceField(choices=ReportGroup.values, allow_null=True)
     filterBy = serializers.ListField(child=serializers.CharField())
     createdAt = serializers.DateTimeField()
-    createdBy = serializers.CharField()
+    createdBy = serializers.CharField(source="subject_name")
     tenantId = serializers.IntegerField()
     status = serializers.ChoiceField(choices=ReportStatus.values)
-    statusUpdatedAt = serializers.DateTimeField()
+    statusUpdatedAt = serializers.DateTimeField(source="status_at")
     statusMessage = serializers.CharField(
         allow_null=True, help_text="How much of the time was measured, or why there is no file."
     )

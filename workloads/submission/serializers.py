@@ -43,11 +43,12 @@ def _documented(field: Field) -> serializers.JSONField:
 @cache
 def spec_schema(kind: str) -> Schema:
     """The `spec` of a kind."""
-    fields = {name: _documented(field) for name, field in FIELDS[kind].items()}
+    fields: dict[str, Any] = {name: _documented(field) for name, field in FIELDS[kind].items()}
     return schema(f"{TITLES[kind]}Spec", "What runs, how large, and with which priority.", **fields)
 
 
-MasterSpec = schema("MasterSpec", "The leading pod.", **{name: _documented(field) for name, field in MASTER.items()})
+LEADING: Final[dict[str, Any]] = {name: _documented(field) for name, field in MASTER.items()}
+MasterSpec = schema("MasterSpec", "The leading pod.", **LEADING)
 
 
 def _masters() -> dict[str, Any]:
@@ -83,7 +84,8 @@ def new_schema(kind: str) -> Schema:
 @cache
 def change_schema(kind: str) -> Schema:
     """The body of a PATCH: the fields that may be named; what is absent stays."""
-    fields = {name: _documented(field) for name, field in FIELDS[kind].items() if name in CHANGEABLE[kind]}
+    said = {name: field for name, field in FIELDS[kind].items() if name in CHANGEABLE[kind]}
+    fields: dict[str, Any] = {name: _documented(field) for name, field in said.items()}
     spec = schema(f"{TITLES[kind]}SpecChange", "What is to be another.", **fields)
     about = "Replicas and priority at any time; what describes its pods only while it is suspended."
     return schema(f"{TITLES[kind]}Change", about, spec=spec(required=False, allow_null=True))

@@ -17,6 +17,10 @@ class WorkloadSample:
     count: int = 0
     samples: tuple[tuple[str, str], ...] = NO_NAMES
 
+    @property
+    def names(self) -> list[str]:
+        return [name for _key, name in self.samples]
+
 
 @dataclass(frozen=True, slots=True)
 class SwitchEffect:

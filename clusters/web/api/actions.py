@@ -14,7 +14,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.connection.rules.rights import as_yaml
-from clusters.connection.services.connection_test import ConnectionReport
 from clusters.connection.services.registration import try_stored
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import (
@@ -24,16 +23,16 @@ from clusters.inventory.services.inventory import (
     set_pod_security,
     unpause,
 )
-from clusters.inventory.services.workload_hooks import SwitchEffect, WorkloadSample
 from clusters.ports.errors import ClusterError
-from clusters.sync.models import Drift, SyncRun
+from clusters.sync.models import Drift
 from clusters.sync.services.drift import adopt, repair, request_dry_run
-from clusters.sync.services.scheduler_switch import GuaranteeChange, KindPlan, SwitchPlan, plan_switch, switch_flavour
+from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
 from clusters.web.api.clusters import ADMIN, cluster_by_id, managed_cluster
 from clusters.web.selectors import difference, drifts_of, runs_of
 from clusters.web.serializers.actions import (
     ConnectionTestSchema,
     DeferralChange,
+    DifferenceSchema,
     DifferencesSchema,
     NamedObject,
     NamedObjectWithUid,
@@ -42,13 +41,14 @@ from clusters.web.serializers.actions import (
     SchedulerChange,
     SchedulerChoice,
     SchedulerPlanSchema,
+    SwitchEffectSchema,
+    SyncSchema,
     SyncsSchema,
     UnpauseChange,
 )
 from portal.kit.api.pagination import PAGES, part_of
-from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import AcceptedSchema, operation, validated_body
+from portal.kit.api.serializers import AcceptedSchema, operation, rendered, validated_body
 from portal.kit.errors import Conflict, NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
@@ -65,7 +65,12 @@ class Syncs(Route):
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The newest first, each with the first objects that it changed: failures before the rest."""
         page = part_of(runs_of(cluster_by_id(cluster_id)), request, order="-started_at")
-        return Response({"syncs": [_run_json(each) for each in page.rows], **page.ways_on})
+        return Response(
+            {
+                "syncs": [rendered(SyncSchema, each, owners=each.scope.splitlines()) for each in page.rows],
+                **page.ways_on,
+            }
+        )
 
     @operation("sync_cluster", "Reconcile a cluster now", AcceptedSchema, 202)
     def post(self, request: Request, cluster_id: UUID) -> Response:
@@ -95,7 +100,7 @@ class Differences(Route):
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """By name, as the last look found them."""
         page = part_of(drifts_of(cluster_by_id(cluster_id)), request, order="name")
-        return Response({"differences": [_difference_json(each) for each in page.rows], **page.ways_on})
+        return Response({"differences": [rendered(DifferenceSchema, each) for each in page.rows], **page.ways_on})
 
 
 class Repairs(Route):
@@ -194,7 +199,9 @@ class ConnectionTest(Route):
     @operation("test_cluster_connection", "Test a cluster's connection", ConnectionTestSchema)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Asks the cluster now: who Rung is there, and which rights it lacks. 409 for one that has no connection."""
-        return Response(_report_json(try_stored(managed_cluster(request, cluster_id))))
+        report = try_stored(managed_cluster(request, cluster_id))
+        names = [each.name for each in report.schedulers]
+        return Response(rendered(ConnectionTestSchema, report, schedulers=names))
 
 
 def _named(cluster: Cluster, body: Mapping[str, Any]) -> Drift:
@@ -206,71 +213,6 @@ def _named(cluster: Cluster, body: Mapping[str, Any]) -> Drift:
 
 def _accepted(message: str) -> Response:
     return Response({"code": 202, "message": message}, status=202)
-
-
-def _run_json(run: SyncRun) -> dict[str, Any]:
-    return {
-        "id": run.pk,
-        "state": run.state,
-        "trigger": run.trigger,
-        "dryRun": run.dry_run,
-        "owners": run.scope.splitlines(),
-        "generation": run.generation,
-        "startedAt": rfc3339(run.started_at),
-        "finishedAt": rfc3339(run.finished_at),
-        "listed": run.listed,
-        "written": run.written,
-        "failed": run.failed,
-        "code": run.error_code,
-        "message": run.error,
-        "objects": [
-            {
-                "action": each.action,
-                "kind": each.kind,
-                "namespace": each.namespace,
-                "name": each.name,
-                "ok": each.ok,
-                "code": each.code,
-                "message": each.message,
-            }
-            for each in run.first_outcomes  # type: ignore[attr-defined]  # by `runs_of`
-        ],
-    }
-
-
-def _difference_json(row: Drift) -> dict[str, Any]:
-    """`uid`: of the foreign object that may be taken over."""
-    return {
-        "category": row.category,
-        "kind": row.kind,
-        "namespace": row.namespace,
-        "name": row.name,
-        "owner": row.owner,
-        "message": row.message,
-        "changes": row.changes,
-        "uid": row.object_uid,
-        "seenAt": rfc3339(row.seen_at),
-    }
-
-
-def _report_json(report: ConnectionReport) -> dict[str, Any]:
-    return {
-        "works": report.works,
-        "code": report.code,
-        "message": report.error,
-        "uid": report.uid,
-        "version": report.version,
-        "username": report.username,
-        "milliseconds": report.milliseconds,
-        "missing": [
-            {"resources": list(gap.resources), "verbs": list(gap.missing), "unknown": list(gap.unknown), "why": gap.why}
-            for gap in report.gaps
-        ],
-        "excess": list(report.excess),
-        "schedulers": [each.name for each in report.schedulers],
-        "warnings": list(report.warnings),
-        "unserved": list(report.unserved),
-    }
 
 
 class SchedulerPlans(Route):
@@ -286,9 +228,12 @@ class SchedulerPlans(Route):
         cluster = managed_cluster(request, cluster_id)
         flavour = validated_body(SchedulerChoice, request.data)["flavour"]
         try:
-            return Response(_plan_json(plan_switch(cluster=cluster, flavour=flavour)))
+            plan = plan_switch(cluster=cluster, flavour=flavour)
         except ClusterError as error:
             raise _unanswered(error) from error
+        rights = as_yaml(plan.after.name, beside=plan.before.name) if plan.hindrances.lacking else ""
+        work = rendered(SwitchEffectSchema, plan.work, uncountedGpus=plan.work.uncounted / 1000)
+        return Response(rendered(SchedulerPlanSchema, plan, rights=rights, work=work))
 
 
 class Scheduler(Route):
@@ -313,54 +258,3 @@ class Scheduler(Route):
 
 def _unanswered(error: ClusterError) -> Conflict:
     return Conflict(f"The cluster could not be asked: {error.message}", code=error.code)
-
-
-def _plan_json(plan: SwitchPlan) -> dict[str, Any]:
-    return {
-        "before": plan.before.name,
-        "after": plan.after.name,
-        "generation": plan.generation,
-        "askedAt": rfc3339(plan.asked_at),
-        "observedAt": rfc3339(plan.observed_at),
-        "possible": plan.possible,
-        "hindered": plan.hindrances.sentence,
-        "rights": as_yaml(plan.after.name, beside=plan.before.name) if plan.hindrances.lacking else "",
-        "uncompared": list(plan.uncompared),
-        "warnings": list(plan.hindrances.warnings),
-        "conflicts": list(plan.conflicts),
-        "unchanged": plan.unchanged,
-        "kinds": [_kind_json(each) for each in plan.kinds],
-        "promises": [_promise_json(each) for each in plan.promises],
-        "work": _work_json(plan.work),
-    }
-
-
-def _kind_json(plan: KindPlan) -> dict[str, Any]:
-    return {
-        "kind": plan.kind,
-        "created": plan.create,
-        "updated": plan.update,
-        "replaced": plan.replace,
-        "deleted": plan.delete,
-        "kept": plan.kept,
-        "inConflict": plan.conflict,
-        "samples": list(plan.samples),
-    }
-
-
-def _promise_json(change: GuaranteeChange) -> dict[str, str]:
-    now = change.after
-    said = {"code": now.code, "title": str(now.title), "explanation": str(now.explanation), "remedy": str(now.remedy)}
-    return {**said, "before": change.before.enforced, "after": now.enforced}
-
-
-def _work_json(work: SwitchEffect) -> dict[str, Any]:
-    return {
-        **{name: _some_json(getattr(work, name)) for name in ("stays", "anew", "unexpressed", "unmanaged")},
-        "evicted": None if work.evicted is None else _some_json(work.evicted),
-        "uncountedGpus": work.uncounted / 1000,
-    }
-
-
-def _some_json(some: WorkloadSample) -> dict[str, Any]:
-    return {"count": some.count, "names": [name for _key, name in some.samples]}

@@ -36,12 +36,12 @@ from clusters.web.serializers.actions import (
 )
 from clusters.web.serializers.inventory import ClusterSchema, ClusterUpdate, clusters_json
 from portal.kit.api.filters import flag_in
-from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     AcceptedSchema,
     map_pointers,
     operation,
+    rendered,
     validated_body,
 )
 from portal.kit.errors import BadRequest, NotFound, ValidationFailed
@@ -151,35 +151,19 @@ class ClusterMetricsSource(Route):
         return Response(status=204)
 
 
+def _connection_json(row: ClusterCredential) -> dict[str, Any]:
+    return rendered(ConnectionSchema, row, ownAuthority=bool(row.ca))
+
+
+def _metrics_json(row: MetricsSource) -> dict[str, Any]:
+    return rendered(MetricsSourceSchema, row, ownAuthority=bool(row.ca), hasToken=bool(row.sealed))
+
+
 def _stored(cluster: Cluster) -> ClusterCredential:
     row = ClusterCredential.objects.filter(cluster=cluster).first()
     if row is None:
         raise no_connection(cluster)
     return row
-
-
-def _connection_json(row: ClusterCredential) -> dict[str, Any]:
-    return {
-        "server": row.server,
-        "tlsServerName": row.tls_server_name,
-        "ownAuthority": bool(row.ca),
-        "insecure": row.insecure,
-        "kind": row.kind,
-        "expiresAt": rfc3339(row.expires_at),
-        "changedAt": rfc3339(row.changed_at),
-    }
-
-
-def _metrics_json(row: MetricsSource) -> dict[str, Any]:
-    return {
-        "server": row.server,
-        "ownAuthority": bool(row.ca),
-        "metric": row.metric,
-        "hasToken": bool(row.sealed),
-        "readAt": rfc3339(row.read_at),
-        "pods": row.pods,
-        "error": row.error,
-    }
 
 
 NEEDED: Final = (

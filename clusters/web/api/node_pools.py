@@ -15,7 +15,7 @@ from clusters.inventory.services.inventory import create_node_pool, delete_node_
 from clusters.web.serializers.inventory import NodePoolCreate, NodePoolUpdate, PoolSchema, PoolsSchema
 from portal.kit.api.filters import Column, as_time, as_uuid, filters, ordering
 from portal.kit.api.pagination import without_cursor
-from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.parsers import TENANT_ID
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     FILTERS,
@@ -23,6 +23,7 @@ from portal.kit.api.serializers import (
     CountSchema,
     map_pointers,
     operation,
+    rendered,
     validated_body,
 )
 from portal.kit.errors import NotFound, ValidationFailed
@@ -178,25 +179,9 @@ def pool_json(pool: NodePool) -> dict[str, Any]:
     if flavour_for(pool.cluster.flavour).traits.places_by_pool:
         settings["schedulingConfiguration"] = {"placementStrategy": {"gpu": pool.gpu_placement}}
     phase: str = getattr(pool, "phase", "Empty")
-    return {
-        "id": str(pool.pk),
-        "name": pool.name,
-        "labelKey": pool.label_key,
-        "labelValue": pool.label_value,
-        "clusterId": str(pool.cluster_id),
-        "clusterName": pool.cluster.name,
-        "tenantId": TENANT_ID,
-        "isDefault": pool.is_default,
-        "phase": phase,
-        "phaseMessage": PHASES[phase],
-        "createdBy": pool.created_by,
-        "createdAt": rfc3339(pool.created_at),
-        "updatedBy": pool.updated_by,
-        "updatedAt": rfc3339(pool.updated_at),
-        **settings,
-        "topologyLevels": pool.topology_levels,
-        "status": {**settings, "conditions": [], "nodes": [node.name for node in pool.nodes.all()]},
-    }
+    status = {**settings, "conditions": [], "nodes": [node.name for node in pool.nodes.all()]}
+    about = {"tenantId": TENANT_ID, "phase": phase, "phaseMessage": PHASES[phase], "status": status}
+    return rendered(PoolSchema, pool, **about, **settings)
 
 
 PHASES: Final[Mapping[str, str]] = {

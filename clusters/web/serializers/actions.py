@@ -110,9 +110,9 @@ class SyncSchema(serializers.Serializer[Any]):
     listed = serializers.IntegerField()
     written = serializers.IntegerField()
     failed = serializers.IntegerField()
-    code = serializers.CharField(allow_blank=True)
-    message = serializers.CharField(allow_blank=True)
-    objects = SyncObjectSchema(many=True)
+    code = serializers.CharField(source="error_code", allow_blank=True)
+    message = serializers.CharField(source="error", allow_blank=True)
+    objects = SyncObjectSchema(source="first_outcomes", many=True)
 
 
 SyncsSchema = schema("SyncsSchema", "A page of syncs.", ListSchema, syncs=SyncSchema(many=True))
@@ -128,7 +128,9 @@ class DifferenceSchema(serializers.Serializer[Any]):
     owner = serializers.CharField(allow_blank=True)
     message = serializers.CharField(allow_blank=True)
     changes = serializers.ListField(child=serializers.JSONField())
-    uid = serializers.CharField(allow_blank=True, help_text="Of the foreign object that may be taken over.")
+    uid = serializers.CharField(
+        source="object_uid", allow_blank=True, help_text="Of the foreign object that may be taken over."
+    )
     seenAt = serializers.DateTimeField()
 
 
@@ -177,7 +179,7 @@ class MissingSchema(serializers.Serializer[Any]):
     """Rights that are lacking for one purpose."""
 
     resources = serializers.ListField(child=serializers.CharField())
-    verbs = serializers.ListField(child=serializers.CharField())
+    verbs = serializers.ListField(source="missing", child=serializers.CharField())
     unknown = serializers.ListField(child=serializers.CharField(), help_text="Verbs that could not be asked.")
     why = serializers.CharField()
 
@@ -187,12 +189,12 @@ class ConnectionTestSchema(serializers.Serializer[Any]):
 
     works = serializers.BooleanField()
     code = serializers.CharField(allow_blank=True)
-    message = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(source="error", allow_blank=True)
     uid = serializers.CharField(allow_blank=True)
     version = serializers.CharField(allow_blank=True)
     username = serializers.CharField(allow_blank=True)
     milliseconds = serializers.IntegerField()
-    missing = MissingSchema(many=True)
+    missing = MissingSchema(source="gaps", many=True)
     excess = serializers.ListField(child=serializers.CharField())
     schedulers = serializers.ListField(child=serializers.CharField())
     warnings = serializers.ListField(child=serializers.CharField())
@@ -217,24 +219,24 @@ class KindPlanSchema(serializers.Serializer[Any]):
     """What becomes of Rung's objects of one kind."""
 
     kind = serializers.CharField()
-    created = serializers.IntegerField()
-    updated = serializers.IntegerField()
-    replaced = serializers.IntegerField()
-    deleted = serializers.IntegerField()
+    created = serializers.IntegerField(source="create")
+    updated = serializers.IntegerField(source="update")
+    replaced = serializers.IntegerField(source="replace")
+    deleted = serializers.IntegerField(source="delete")
     kept = serializers.IntegerField(help_text="They go once the last workload made for them has ended.")
-    inConflict = serializers.IntegerField()
+    inConflict = serializers.IntegerField(source="conflict")
     samples = serializers.ListField(child=serializers.CharField())
 
 
 class GuaranteeChangeSchema(serializers.Serializer[Any]):
     """A promise that the two schedulers keep differently."""
 
-    code = serializers.CharField()
-    title = serializers.CharField()
-    before = serializers.CharField(help_text="yes, partly or no.")
-    after = serializers.CharField(help_text="yes, partly or no.")
-    explanation = serializers.CharField()
-    remedy = serializers.CharField(allow_blank=True)
+    code = serializers.CharField(source="after.code")
+    title = serializers.CharField(source="after.title")
+    before = serializers.CharField(source="before.enforced", help_text="yes, partly or no.")
+    after = serializers.CharField(source="after.enforced", help_text="yes, partly or no.")
+    explanation = serializers.CharField(source="after.explanation")
+    remedy = serializers.CharField(source="after.remedy", allow_blank=True)
 
 
 class WorkloadSampleSchema(serializers.Serializer[Any]):
@@ -261,20 +263,20 @@ class SwitchEffectSchema(serializers.Serializer[Any]):
 class SchedulerPlanSchema(serializers.Serializer[Any]):
     """What a switch would do: an estimate of one moment."""
 
-    before = serializers.CharField()
-    after = serializers.CharField()
+    before = serializers.CharField(source="before.name")
+    after = serializers.CharField(source="after.name")
     generation = serializers.IntegerField()
     askedAt = serializers.DateTimeField()
     observedAt = serializers.DateTimeField(allow_null=True)
     possible = serializers.BooleanField()
-    hindered = serializers.CharField(allow_blank=True, help_text="What forbids it.")
+    hindered = serializers.CharField(source="hindrances.sentence", allow_blank=True, help_text="What forbids it.")
     rights = serializers.CharField(
         allow_blank=True, help_text="Where rights are missing: YAML that grants those of both schedulers."
     )
     uncompared = serializers.ListField(
         child=serializers.CharField(), help_text="Kinds that could not be listed: what is needed of them counts as new."
     )
-    warnings = serializers.ListField(child=serializers.CharField())
+    warnings = serializers.ListField(source="hindrances.warnings", child=serializers.CharField())
     conflicts = serializers.ListField(child=serializers.CharField())
     unchanged = serializers.IntegerField()
     kinds = KindPlanSchema(many=True)

@@ -137,7 +137,7 @@ class PoolSchema(serializers.Serializer[Any]):
     labelKey = serializers.CharField()
     labelValue = serializers.CharField()
     clusterId = serializers.UUIDField()
-    clusterName = serializers.CharField()
+    clusterName = serializers.CharField(source="cluster.name")
     tenantId = serializers.IntegerField()
     isDefault = serializers.BooleanField()
     phase = serializers.ChoiceField(choices=["Empty", "Unschedulable", "Ready"])

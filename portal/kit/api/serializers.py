@@ -1,9 +1,11 @@
 """Bodies that every app's REST routes share: the error, the count, and the strict reading of what was sent."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -11,6 +13,7 @@ from rest_framework import serializers
 
 from portal.kit.errors import Problem, RungError, ValidationFailed
 
+SNAKE: Final = re.compile(r"(?<=[a-z])([A-Z])")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
@@ -106,6 +109,24 @@ def validated_body(schema: type[serializers.Serializer[Any]], body: object) -> d
     problems += _unknown("", _reader(schema), body)
     if problems:
         raise ValidationFailed(problems[0].message, code="invalid", problems=problems)
+    return found
+
+
+def rendered(schema: type[serializers.Serializer[Any]], row: object, **computed: Any) -> dict[str, Any]:
+    """The row as JSON values: each field of the schema by its `source`, else by its name in snake case.
+
+    `computed`: fields that are no attribute of the row, as they are to be sent. What is not required is left out
+    unless it is computed.
+    """
+    found: dict[str, Any] = {}
+    for name, field in _reader(schema).fields.items():
+        if name in computed:
+            found[name] = computed[name]
+        if name in computed or not field.required:
+            continue
+        source = field.source if field.source and field.source != name else SNAKE.sub(r"_\1", name).lower()
+        value = attrgetter(source)(row)
+        found[name] = None if value is None else field.to_representation(value)
     return found
 
 

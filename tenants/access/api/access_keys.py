@@ -11,15 +11,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.filters import id_number
-from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import operation, validated_body
+from portal.kit.api.serializers import operation, rendered, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.models import AccessKey
 from tenants.access.selectors import visible_departments, visible_projects
-from tenants.access.serializers.subjects import AccessKeyCreate, AccessKeyCreated, AccessKeySchema, SecretCreated
+from tenants.access.serializers.subjects import (
+    AccessKeyCreate,
+    AccessKeyCreated,
+    AccessKeySchema,
+    AdministeredKeySchema,
+    SecretCreated,
+)
 from tenants.access.serializers.subjects import AccessKeyList as KeysSchema
 from tenants.access.serializers.subjects import AdministeredKeyList as KeysOfAll
 from tenants.access.services import access_keys
@@ -38,14 +43,14 @@ class AccessKeys(Route):
     @operation("get_access_keys", "List your access keys", KeysSchema)
     def get(self, request: Request) -> Response:
         """By name; programs have none."""
-        rows = [key_json(each) for each in access_keys.keys_of(actor_of(request))]
+        rows = [rendered(AccessKeySchema, each) for each in access_keys.keys_of(actor_of(request))]
         return Response({self.listed_as: rows} if self.listed_as else rows)
 
     @operation("create_access_key", "Make an access key", AccessKeyCreated, 201, request=AccessKeyCreate)
     def post(self, request: Request) -> Response:
         """The key with its secret, shown this once."""
         key, secret = _created_json(actor_of(request), validated_body(AccessKeyCreate, request.data))
-        return Response({**key_json(key), self.shown_once[0]: secret}, status=201)
+        return Response({**rendered(AccessKeySchema, key), self.shown_once[0]: secret}, status=201)
 
 
 class AccessKeyDetail(Route):
@@ -56,7 +61,7 @@ class AccessKeyDetail(Route):
     @operation("get_access_key", "Read an access key", AccessKeySchema)
     def get(self, request: Request, key_id: UUID) -> Response:
         """The key without its secret; somebody else's is absent."""
-        return Response(key_json(_own(actor_of(request), key_id)))
+        return Response(rendered(AccessKeySchema, _own(actor_of(request), key_id)))
 
     @operation("delete_access_key", "Revoke an access key", status=204)
     def delete(self, request: Request, key_id: UUID) -> Response:
@@ -96,7 +101,7 @@ class AdministeredKeys(Route):
         query = request.query_params
         asked = {path: query[name].replace("\x00", "") for name, path in _ACCESS_KEY_FIELDS.items() if query.get(name)}
         keys = access_keys.all_keys(actor_of(request)).filter(**asked)
-        rows = [{**key_json(each), "createdBy": each.created_by} for each in keys]
+        rows = [rendered(AdministeredKeySchema, each) for each in keys]
         return Response({self.listed_as: rows} if self.listed_as else rows)
 
 
@@ -114,21 +119,6 @@ class AdministeredKeyDetail(Route):
 
 
 _ACCESS_KEY_FIELDS: Final = {"clientId": "client_id", "createdBy": "created_by"}
-
-
-def key_json(key: AccessKey) -> dict[str, Any]:
-    """The key without its secret."""
-    return {
-        "id": str(key.pk),
-        "name": key.name,
-        "clientId": key.client_id,
-        "createdAt": rfc3339(key.created_at),
-        "lastLogin": rfc3339(key.last_login),
-        "expiresAt": rfc3339(key.expires_at),
-        "readOnly": key.read_only,
-        "projectId": str(key.project_id) if key.project_id else None,
-        "departmentId": str(key.department_id) if key.department_id else None,
-    }
 
 
 def _created_json(actor: Actor, body: Mapping[str, Any]) -> tuple[AccessKey, str]:

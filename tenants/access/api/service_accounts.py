@@ -6,9 +6,9 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.parsers import TENANT_ID
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import operation, validated_body
+from portal.kit.api.serializers import operation, rendered, validated_body
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -38,7 +38,7 @@ class ServiceAccounts(Route):
     def get(self, request: Request) -> Response:
         """All of them, by name."""
         require(actor_of(request), Permission.VIEW_ACCESS)
-        return Response([account_json(each) for each in ServiceAccount.objects.all()])
+        return Response([_account_json(each) for each in ServiceAccount.objects.all()])
 
     @operation("create_service_account", "Make a service account", AccountCreated, 201, request=SubjectCreate)
     def post(self, request: Request) -> Response:
@@ -59,7 +59,7 @@ class ServiceAccountDetail(Route):
     @operation("get_service_account", "Read a service account", AccountSchema)
     def get(self, request: Request, account_id: UUID) -> Response:
         """The account without its secret."""
-        return Response(account_json(_account(actor_of(request), account_id, Permission.VIEW_ACCESS)))
+        return Response(_account_json(_account(actor_of(request), account_id, Permission.VIEW_ACCESS)))
 
     @operation("update_service_account", "Let a service account in or shut it out", request=AccountChange)
     def patch(self, request: Request, account_id: UUID) -> Response:
@@ -91,20 +91,8 @@ class ServiceAccountSecret(Route):
         return Response({self.shown_once[0]: service_accounts.rotate(account=_account(actor, account_id), actor=actor)})
 
 
-def account_json(account: ServiceAccount) -> dict[str, Any]:
-    """The account without its secret."""
-    return {
-        "id": str(account.pk),
-        "name": account.name,
-        "clientId": account.client_id,
-        "createdBy": account.created_by,
-        "enabled": account.enabled,
-        "createdAt": rfc3339(account.created_at),
-        "updatedAt": rfc3339(account.updated_at),
-        "lastLogin": rfc3339(account.last_login),
-        "expiresAt": rfc3339(account.expires_at),
-        "tenantId": str(TENANT_ID),
-    }
+def _account_json(account: ServiceAccount) -> dict[str, Any]:
+    return rendered(AccountSchema, account, tenantId=str(TENANT_ID))
 
 
 def _account(actor: Actor, account_id: UUID, verb: Permission = Permission.MANAGE_ACCESS) -> ServiceAccount:
