@@ -11,25 +11,46 @@ DNS_LABEL = RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", "Use lower-case 
 GENERATION_HELP = "Grows with every change of what its clusters should hold: the fence against late writers."
 
 
-class Department(models.Model):
+class OrgUnit(models.Model):
+    """What departments and projects have in common."""
+
+    name = models.CharField(max_length=50, validators=[DNS_LABEL])
+    description = models.TextField(blank=True)
+    generation = models.PositiveBigIntegerField(default=1, help_text=GENERATION_HELP)
+    created_by = models.CharField(max_length=254, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        abstract = True
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def owner(self) -> str:
+        """Value of the owner label on its objects."""
+        return self.owner_of(self.pk)
+
+    @classmethod
+    def owner_of(cls, pk: int) -> str:
+        """The same for the row with this key."""
+        return f"{cls._meta.model_name}.{pk}"
+
+
+class Department(OrgUnit):
     """Parent of projects; its quotas bound theirs."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="departments")
-    name = models.CharField(max_length=50, validators=[DNS_LABEL])
-    description = models.TextField(blank=True)
     enforce_deserved = models.BooleanField(
         "limit projects from exceeding department quota",
         default=False,
         help_text="If set, the projects' deserved quotas may not add up to more than the department's.",
     )
-    generation = models.PositiveBigIntegerField(default=1, help_text=GENERATION_HELP)
-    created_by = models.CharField(max_length=254, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
     history = change_history(excluded_fields=["generation", "updated_at"])
 
-    class Meta:
-        ordering = ["name"]
+    class Meta(OrgUnit.Meta):
         constraints = [
             models.UniqueConstraint(
                 fields=["cluster", "name"],
@@ -39,21 +60,8 @@ class Department(models.Model):
             )
         ]
 
-    def __str__(self) -> str:
-        return self.name
 
-    @property
-    def owner(self) -> str:
-        """Value of the owner label on its objects."""
-        return self.owner_of(self.pk)
-
-    @staticmethod
-    def owner_of(pk: int) -> str:
-        """The same for the row with this key."""
-        return f"department.{pk}"
-
-
-class Project(models.Model):
+class Project(OrgUnit):
     """What a tenant works in."""
 
     department = models.ForeignKey(Department, on_delete=models.PROTECT, related_name="projects")
@@ -62,16 +70,10 @@ class Project(models.Model):
     namespace = models.CharField(
         max_length=63, validators=[DNS_LABEL], help_text="Empty: “runai-” and the name.", blank=True
     )
-    description = models.TextField(blank=True)
     default_node_pools = models.JSONField(default=list, blank=True, help_text="Names, in order of preference.")
-    generation = models.PositiveBigIntegerField(default=1, help_text=GENERATION_HELP)
-    created_by = models.CharField(max_length=254, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
     history = change_history(excluded_fields=["generation", "updated_at"])
 
-    class Meta:
-        ordering = ["name"]
+    class Meta(OrgUnit.Meta):
         constraints = [
             models.UniqueConstraint(
                 fields=["cluster", "namespace"],
@@ -80,16 +82,3 @@ class Project(models.Model):
                 violation_error_code="unique",
             )
         ]
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def owner(self) -> str:
-        """Value of the owner label on its objects."""
-        return self.owner_of(self.pk)
-
-    @staticmethod
-    def owner_of(pk: int) -> str:
-        """The same for the row with this key."""
-        return f"project.{pk}"
