@@ -163,7 +163,6 @@ class Kube:
     traits: Traits = Traits(simulated=True, placements=flavours_objects.PLACEMENTS)
 
     def kinds(self) -> Sequence[Kind]:
-        """Kinds that reconcile lists and owns."""
         return (PRIORITY_CLASS, NAMESPACE, LIMIT_RANGE, RESOURCE_QUOTA)
 
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
@@ -191,7 +190,6 @@ class Kube:
         return pod_status.waiting_reason(pod)
 
     def semantics(self) -> Sequence[Guarantee]:
-        """What kube-scheduler keeps of Rung's promises."""
         return GUARANTEES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:

@@ -67,5 +67,4 @@ class SandboxClockAdmin(ReadOnly):
         return bool(request.user.is_active and getattr(request.user, "is_superuser", False))
 
     def save_model(self, request: HttpRequest, obj: SandboxClock, form: Any, change: Any) -> None:
-        """Through the service, which records it."""
         set_speed(cluster=obj.cluster, speed=form.cleaned_data["speed"], actor=actor_of(request))

@@ -107,8 +107,6 @@ class ConnectionForm(PageForm):
 
 
 class ConnectForm(ConnectionForm):
-    """A new cluster."""
-
     name = forms.CharField(
         max_length=63, label=_("Name"), help_text=_("Lower-case letters, digits and inner dashes; it stays.")
     )

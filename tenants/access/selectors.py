@@ -142,15 +142,12 @@ class Access:
         return [grant for grant in self.grants if verb in grant.verbs]
 
     def projects(self, verb: Permission = Permission.VIEW_PROJECT) -> QuerySet[Project]:
-        """Projects where the verb is allowed."""
         return _reached(Project.objects.all(), self.granting(verb), ("pk", "department", "cluster"))
 
     def departments(self, verb: Permission = Permission.VIEW_DEPARTMENT) -> QuerySet[Department]:
-        """Departments where the verb is allowed."""
         return _reached(Department.objects.all(), self.granting(verb), ("pk", "cluster"))
 
     def clusters(self, verb: Permission) -> QuerySet[Cluster]:
-        """Clusters where the verb is allowed."""
         return _reached(Cluster.objects.all(), self.granting(verb), ("pk",))
 
     def narrowed(self, limits: CredentialLimits | None) -> "Access":
@@ -282,7 +279,6 @@ def require(
 
 
 def visible_projects(actor: Actor) -> QuerySet[Project]:
-    """Projects that the actor may see."""
     return access_for(actor).projects()
 
 

@@ -36,15 +36,11 @@ class DepartmentForm(ServiceForm):
 
 
 class DepartmentCreateForm(DepartmentForm):
-    """A department to be."""
-
     reason = None  # type: ignore[assignment]  # how Django removes an inherited field
 
 
 @admin.register(Department)
 class DepartmentAdmin(ServiceAdmin, SimpleHistoryAdmin):
-    """Departments."""
-
     form = DepartmentForm
     add_form = DepartmentCreateForm
     fixed_fields = ("cluster", "name")
@@ -107,15 +103,11 @@ class ProjectForm(ServiceForm):
 
 
 class ProjectCreateForm(ProjectForm):
-    """A project to be."""
-
     reason = None  # type: ignore[assignment]  # how Django removes an inherited field
 
 
 @admin.register(Project)
 class ProjectAdmin(ServiceAdmin, SimpleHistoryAdmin):
-    """Projects."""
-
     verb = Permission.MANAGE_PROJECT
     form = ProjectForm
     add_form = ProjectCreateForm

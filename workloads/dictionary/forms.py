@@ -54,8 +54,6 @@ class PriorityForm(PageForm):
 
 
 class TypeForm(PageForm):
-    """A workload type's defaults."""
-
     category = forms.ModelChoiceField(Category.objects.all(), to_field_name="name", required=False, label=_("Category"))
     priority = forms.ModelChoiceField(
         Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value"),

@@ -329,7 +329,6 @@ def what_moved(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def type_named(name: str) -> WorkloadType:
-    """The row of a type by its name."""
     if (found := _type(name)) is None:
         raise ValidationFailed.at("/kind", "type_unknown", f"There is no workload type {name[:63]!r}.")
     return found

@@ -119,7 +119,6 @@ def edit_priority(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 @require_POST
 def retire_priority(request: HttpRequest, name: str) -> HttpResponse:
-    """Plan to take an entry out of use."""
     plan = plan_priority_change(change={"op": "retire", "name": name}, actor=actor_of(request))
     return redirect("workloads:plan", plan_id=plan.pk)
 
@@ -127,7 +126,6 @@ def retire_priority(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def load_preset(request: HttpRequest, name: str) -> HttpResponse:
-    """Plan the import of a preset."""
     actor = actor_of(request)
     require_dictionary(actor)
     chosen = preset_named(name)
@@ -173,7 +171,6 @@ def type_list(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def edit_type(request: HttpRequest, type_id: object) -> HttpResponse:
-    """Plan other defaults for a type."""
     actor = actor_of(request)
     require_dictionary(actor)
     row = get_object_or_404(workload_types(), pk=type_id)

@@ -157,6 +157,4 @@ POINTERS: Final[Mapping[str, str]] = {
 
 
 class TestMessageForm(PageForm):
-    """Where a test message goes."""
-
     to = _line(_("To"), required=True)

@@ -167,7 +167,6 @@ def channel_request(old: NotificationChannel | None, name: str, config: Mapping[
 
 
 def test_message_request(row: NotificationChannel, to: str) -> ApiRequest:
-    """A test message by a channel."""
     return ApiRequest("POST", f"{CHANNELS}/{row.name}/trial-messages", {"to": to})
 
 
@@ -176,5 +175,4 @@ def channel_delete_request(row: NotificationChannel) -> ApiRequest:
 
 
 def mail_switch_request(*, on: bool) -> ApiRequest:
-    """Mail on or off for the installation."""
     return ApiRequest("PATCH", "/api/v1/notification-state", {"email": {"enabled": on}})

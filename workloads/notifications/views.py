@@ -162,7 +162,6 @@ def mine(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def switch(request: HttpRequest) -> HttpResponse:
-    """Mail on or off for the installation."""
     wanted = {"yes": True, "no": False}.get(request.POST.get("on", ""))
     if copied := action_snippet(request, mail_switch_request(on=bool(wanted))):
         return copied

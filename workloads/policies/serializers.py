@@ -154,7 +154,6 @@ RULES: Final[Mapping[str, str]] = {
 
 
 def issue_json(problem: Problem) -> dict[str, str]:
-    """A refused field in Run:ai's words."""
     rule = RULES.get(problem.code)
     field = problem.pointer.lstrip("/").replace("/", ".")
     return {"field": field, "details": problem.message, **({"rule": rule} if rule else {})}

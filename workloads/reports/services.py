@@ -196,5 +196,4 @@ MAINTENANCE = "maintenance"
 
 
 def notify_report(report_id: UUID) -> None:
-    """Ask a worker to make this report."""
     notify_worker(MAKE_REPORT, str(report_id), queue=MAINTENANCE)

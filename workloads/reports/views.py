@@ -66,7 +66,6 @@ def reports(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def file(request: HttpRequest, report_id: UUID) -> HttpResponse:
-    """The file of one of mine."""
     row, text = reports_services.file_of_report(key=report_id, actor=actor_of(request))
     return csv_response(text, name=row.name)
 

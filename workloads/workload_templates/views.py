@@ -137,7 +137,6 @@ def first_values(found: tuple[str, Mapping[str, Any]], *, name: str, project: Pr
 
 
 def show_form(request: HttpRequest, form: TemplateForm) -> HttpResponse:
-    """A form that something else has filled in."""
     return _page(request, form, None)
 
 

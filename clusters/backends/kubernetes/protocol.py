@@ -252,7 +252,6 @@ def collection_path(kind: Kind, namespace: str = "") -> str:
 
 
 def group_path(kind: Kind) -> str:
-    """Path of a group in a version."""
     return f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
 
 

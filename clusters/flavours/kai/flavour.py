@@ -66,7 +66,6 @@ class Kai:
     )
 
     def kinds(self) -> Sequence[Kind]:
-        """Kinds that reconcile lists and owns."""
         return (PRIORITY_CLASS, NAMESPACE, KAI_TOPOLOGY, KAI_QUEUE)
 
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
@@ -102,7 +101,6 @@ class Kai:
         return kai_status.interpret(pod, events)
 
     def semantics(self) -> Sequence[Guarantee]:
-        """What KAI keeps of Rung's promises."""
         return GUARANTEES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:

@@ -99,7 +99,6 @@ class Kueue:
     )
 
     def kinds(self) -> Sequence[Kind]:
-        """Kinds that reconcile lists and owns."""
         return (
             PRIORITY_CLASS,
             NAMESPACE,
@@ -148,7 +147,6 @@ class Kueue:
         return kueue_status.interpret(pod, events)
 
     def semantics(self) -> Sequence[Guarantee]:
-        """What Kueue keeps of Rung's promises."""
         return GUARANTEES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:

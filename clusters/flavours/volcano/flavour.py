@@ -161,7 +161,6 @@ class Volcano:
     )
 
     def kinds(self) -> Sequence[Kind]:
-        """Kinds that reconcile lists and owns."""
         return (PRIORITY_CLASS, NAMESPACE, VOLCANO_QUEUE, VOLCANO_HYPER_NODE)
 
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
@@ -194,7 +193,6 @@ class Volcano:
         return volcano_status.interpret(pod, events)
 
     def semantics(self) -> Sequence[Guarantee]:
-        """What Volcano keeps of Rung's promises."""
         return GUARANTEES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:

@@ -29,7 +29,6 @@ def notify_dry_run(cluster_id: UUID | str) -> None:
 
 
 def notify_removal(cluster_id: UUID | str) -> None:
-    """Delete soon what Rung made in this cluster."""
     notify_worker("clusters.remove_traces", str(cluster_id), queue=SYNC_QUEUE)
 
 

@@ -25,7 +25,6 @@ def create_pool_request(cluster: Cluster, given: Mapping[str, Any]) -> ApiReques
 
 
 def update_pool_request(pool: NodePool, given: Mapping[str, Any]) -> ApiRequest:
-    """Another label, other levels, the default."""
     return ApiRequest("PATCH", f"{POOLS}/{pool.pk}", _pool_body(given))
 
 

@@ -110,7 +110,6 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 @require_POST
 def pod_security(request: HttpRequest, name: str) -> HttpResponse:
-    """Choose what pods in project namespaces must satisfy."""
     actor = actor_of(request)
     require(actor, Permission.MANAGE_CLUSTERS)
     cluster, level = get_object_or_404(Cluster, name=name), request.POST.get("level", "")

@@ -115,7 +115,6 @@ def connection(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 @require_POST
 def try_connection(request: HttpRequest, name: str) -> HttpResponse:
-    """Ask the cluster now, over the stored connection."""
     _admin(request)
     cluster = get_object_or_404(Cluster, name=name, credential__isnull=False)
     if copied := action_snippet(request, cluster_action_request(cluster, "connection-test")):
@@ -126,7 +125,6 @@ def try_connection(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 @require_POST
 def pause_or_resume(request: HttpRequest, name: str) -> HttpResponse:
-    """Pause a cluster, or work with it again."""
     actor, cluster = _admin(request), get_object_or_404(Cluster, name=name)
     paused, takes_over = cluster.state == ClusterState.PAUSED, request.POST.get("adopt") == "yes"
     call = (

@@ -15,8 +15,6 @@ from tenants.access.services import roles
 
 
 class RoleForm(ServiceForm):
-    """A custom role."""
-
     chosen = forms.MultipleChoiceField(
         label=_("Permission sets"),
         choices=[(each.id, f"{each.name}: {each.description}") for each in SETS.values()],
@@ -36,8 +34,6 @@ class RoleForm(ServiceForm):
 
 @admin.register(AccessRole)
 class AccessRoleAdmin(ServiceAdmin):
-    """Roles."""
-
     verb = Permission.MANAGE_ACCESS
     form = RoleForm
     list_display = ["name", "custom", "enabled", "allows"]

@@ -116,8 +116,6 @@ class MembershipForm(ServiceForm):
 
 
 class MembershipCreateForm(ServiceForm):
-    """Who gets which role where."""
-
     group_name = forms.CharField(
         label=gettext_lazy("Group"),
         required=False,
@@ -146,8 +144,6 @@ class MembershipCreateForm(ServiceForm):
 
 @admin.register(Membership)
 class MembershipAdmin(ServiceAdmin):
-    """Who has which role where."""
-
     verb = Permission.MANAGE_ACCESS
     form = MembershipForm
     add_form = MembershipCreateForm
@@ -214,8 +210,6 @@ class ServiceAccountCreateForm(ServiceForm):
 
 @admin.register(ServiceAccount)
 class ServiceAccountAdmin(ServiceAdmin):
-    """Service accounts."""
-
     verb = Permission.MANAGE_ACCESS
     form = ServiceAccountForm
     add_form = ServiceAccountCreateForm

@@ -138,16 +138,12 @@ class QuotaForm(ServiceForm):
 
 
 class ProjectQuotaForm(QuotaForm):
-    """Of a project."""
-
     class Meta:
         model = ProjectQuota
         fields = ["project", "node_pool", *AMOUNTS, *REST]
 
 
 class DepartmentQuotaForm(QuotaForm):
-    """Of a department."""
-
     class Meta:
         model = DepartmentQuota
         fields = ["department", "node_pool", *AMOUNTS, *REST]
@@ -188,8 +184,6 @@ class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
 
 @admin.register(ProjectQuota)
 class ProjectQuotaAdmin(QuotaAdmin):
-    """Quotas of projects."""
-
     verb = Permission.MANAGE_PROJECT_QUOTA
     form = ProjectQuotaForm
     resource_classes: ClassVar[list[type[Any]]] = [ProjectQuotaResource]
@@ -215,8 +209,6 @@ class ProjectQuotaAdmin(QuotaAdmin):
 
 @admin.register(DepartmentQuota)
 class DepartmentQuotaAdmin(QuotaAdmin):
-    """Quotas of departments."""
-
     verb = Permission.MANAGE_DEPARTMENT_QUOTA
     form = DepartmentQuotaForm
     resource_classes: ClassVar[list[type[Any]]] = [DepartmentQuotaResource]
@@ -251,8 +243,6 @@ class PriorityCapForm(ServiceForm):
 
 @admin.register(PriorityCap)
 class PriorityCapAdmin(ServiceAdmin, SimpleHistoryAdmin):
-    """GPU caps of priorities."""
-
     verb = Permission.MANAGE_PROJECT_QUOTA
     form = PriorityCapForm
     fixed_fields = ("project", "priority")

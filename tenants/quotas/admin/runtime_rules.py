@@ -40,8 +40,6 @@ class LimitForm(ServiceForm):
 
 @admin.register(TimeLimit, IdleLimit)
 class LimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
-    """Time limits and idle limits."""
-
     verb = Permission.MANAGE_PROJECT_QUOTA
     form = LimitForm
     fixed_fields = ("department", "project", "category")
@@ -89,8 +87,6 @@ class MinRuntimeForm(ServiceForm):
 
 @admin.register(MinRuntime)
 class MinRuntimeAdmin(ServiceAdmin, SimpleHistoryAdmin):
-    """Min guaranteed runtimes."""
-
     verb = Permission.MANAGE_PROJECT_QUOTA
     form = MinRuntimeForm
     fixed_fields = ("department", "project")

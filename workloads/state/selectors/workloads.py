@@ -121,7 +121,6 @@ HOME = ("pk", "project__cluster_id", "project__namespace")
 
 
 def names_of(owner_ids: frozenset[str]) -> dict[str, str]:
-    """Names of the workloads among these ids."""
     known = {text for text in owner_ids if _is_uuid(text)}
     rows = Workload.objects.filter(pk__in=known).values_list("pk", "name")
     return {str(key): name for key, name in rows}
