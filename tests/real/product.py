@@ -151,10 +151,14 @@ class Product:
         said = f"{found.phase} {found.phase_reason}: {found.phase_message} {found.apply_error}"
         raise AssertionError("\n".join([said, *self.everyone()]))
 
+    def ref_to(self, workload: Workload) -> ObjectRef:
+        """Where the workload's own object is."""
+        kind = kind_of(workload.spec["manifest"])
+        return ObjectRef(kind, object_name(workload), workload.project.namespace)
+
     def object_of(self, workload: Workload) -> Manifest | None:
         """The workload's live object."""
-        kind = kind_of(workload.spec["manifest"])
-        return self.admin.get(ObjectRef(kind, object_name(workload), workload.project.namespace))
+        return self.admin.get(self.ref_to(workload))
 
     def pods_of(self, workload: Workload) -> list[Manifest]:
         """Its live pods."""
