@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_pages [--workloads 100000] [--projects 1000] [--clusters 50] [--rounds 5] [--only TEXT]
 
-Small: 200 workloads, 10 projects, 2 clusters. Whole requests through Django's test client, without a socket. What grows
+Small: 200 workloads, 100 projects, 2 clusters. Whole requests through Django's test client, without a socket. What grows
 beyond the limit (the fastest of each), has a p95 over 150 ms or takes more queries is marked OVER and ends the run with
 1. Samples go to benchmarks/results/pages.json.
 """
@@ -43,7 +43,7 @@ from workloads.state.models import Workload
 GROWTH: Final = 1.3
 P95: Final = 0.150  # seconds
 NODES: Final = 120
-PROJECTS_PER_DEPARTMENT: Final = 20
+PROJECTS_PER_DEPARTMENT: Final = 5
 PAGES: Final = (
     "/",
     "/workloads/",
@@ -76,10 +76,10 @@ ROUTES: Final = (
     "/api/v1/workloads/{workload}/alternatives",
     "/api/v1/workload-types",
     "/api/v1/workload-priorities",
-    "/api/v1/org-unit/projects?limit=50",
+    "/api/v1/org-unit/projects?limit=20",
     "/api/v1/org-unit/projects/count",
-    "/api/v1/org-unit/departments?limit=50",
-    "/api/v1/org-unit/projects/node-pool-resources?limit=50",
+    "/api/v1/org-unit/departments?limit=20",
+    "/api/v1/org-unit/projects/node-pool-resources?limit=20",
     "/api/v1/authorization/access-rules?limit=50",
     "/api/v1/users?limit=50",
     "/api/v1/clusters",
@@ -111,7 +111,7 @@ class Size:
         return f"pages_{self.workloads}"
 
 
-SMALL: Final = Size(200, 10, 2)
+SMALL: Final = Size(200, 100, 2)
 
 
 def fill(size: Size) -> None:

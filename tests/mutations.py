@@ -256,7 +256,7 @@ MUTATIONS: Final = (
         _PERMISSIONS,
         "verbs = self.verbs & READ_PERMISSIONS if limits.read_only else self.verbs",
         "verbs = self.verbs",
-        ("tests/tenants/access/test_access_keys.py",),
+        ("tests/tenants/access/test_roles.py",),
     ),
     Mutation(
         "access: a disabled account may do nothing",
