@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from django.db.models import Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
+from django.db.models import BigIntegerField, Case, Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, When
+from django.db.models.functions import Coalesce, Greatest
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, Node, NodePool
@@ -105,24 +106,20 @@ def unanswered_kinds(cluster: Cluster) -> list[tuple[str, datetime]]:
     ]
 
 
-def held_by_node(clusters: Iterable[Cluster]) -> Mapping[tuple[object, str], tuple[int, int]]:
-    """(all, non-preemptible) GPU thousandths of bound pods that have not gone, per cluster and node."""
-    rows = (
-        ObservedPod.objects.holding()
-        .filter(cluster__in=list(clusters))
-        .values_list("cluster_id", "node_name")
-        .annotate(held=Sum("gpu_milli"), fixed=Sum("gpu_milli", filter=Q(preemptible=False)))
-    )
-    return {(cluster, node): (held or 0, fixed or 0) for cluster, node, held, fixed in rows.order_by()}
+def held_by_node(cluster: Cluster) -> Mapping[str, tuple[int, int]]:
+    """(all, non-preemptible) GPU thousandths of bound pods that have not gone, per node."""
+    rows = ObservedPod.objects.holding().filter(cluster=cluster).values_list("node_name").order_by()
+    sums = rows.annotate(held=Sum("gpu_milli"), fixed=Sum("gpu_milli", filter=Q(preemptible=False)))
+    return {node: (held or 0, fixed or 0) for node, held, fixed in sums}
 
 
 def node_rows(cluster: Cluster) -> list[NodeRow]:
     """Every node with GPUs first, by pool and name."""
-    held = held_by_node([cluster])
+    held = held_by_node(cluster)
     nodes = cluster.nodes.select_related("pool").order_by(
         F("pool__is_default").desc(nulls_last=True), "pool__name", "name"
     )
-    return [NodeRow(node, *held.get((cluster.pk, node.name), (0, 0))) for node in nodes]
+    return [NodeRow(node, *held.get(node.name, (0, 0))) for node in nodes]
 
 
 def pool_rows(nodes: Iterable[NodeRow]) -> list[PoolRow]:
@@ -163,14 +160,11 @@ def cluster_rows() -> list[ClusterRow]:
     )
     clusters = list(Cluster.objects.annotate(drift_count=Count("drifts", distinct=True), newest_run=Subquery(newest)))
     runs = {run.cluster_id: run for run in SyncRun.objects.filter(pk__in=[each.newest_run for each in clusters])}
-    nodes = _nodes_by_cluster(clusters)
+    figures = _gpu_figures()
     return [
         ClusterRow(
             cluster=each,
-            nodes=len(nodes[each.pk]),
-            total=sum(row.node.gpu_milli for row in nodes[each.pk]),
-            held=sum(row.held for row in nodes[each.pk]),
-            free=sum(row.free for row in nodes[each.pk]),
+            **figures.get(each.pk, dict.fromkeys(_FIGURES, 0)),
             drifts=each.drift_count,
             last_run=runs.get(each.pk),
         )
@@ -178,13 +172,22 @@ def cluster_rows() -> list[ClusterRow]:
     ]
 
 
-def _nodes_by_cluster(clusters: Iterable[Cluster]) -> Mapping[object, list[NodeRow]]:
-    held = held_by_node(clusters)
-    rows: dict[object, list[NodeRow]] = defaultdict(list)
-    fields = ("cluster_id", "name", "gpu_milli", "ready", "unschedulable")
-    for node in Node.objects.filter(cluster__in=list(clusters)).only(*fields):
-        rows[node.cluster_id].append(NodeRow(node, *held.get((node.cluster_id, node.name), (0, 0))))
-    return rows
+_FIGURES: Final = ("nodes", "total", "held", "free")
+
+
+def _gpu_figures() -> Mapping[object, dict[str, int]]:
+    """Per cluster: its nodes, and their GPUs in thousandths, added up by the database."""
+    pods = ObservedPod.objects.holding().filter(cluster=OuterRef("cluster"), node_name=OuterRef("name")).order_by()
+    held = Subquery(pods.values("node_name").annotate(held=Sum("gpu_milli")).values("held"))
+    free = Greatest(F("gpu_milli") - F("on_it"), 0, output_field=BigIntegerField())
+    rows = Node.objects.order_by().annotate(on_it=Coalesce(held, 0)).values("cluster")
+    counted = rows.annotate(
+        nodes=Count("pk"),
+        total=Sum("gpu_milli"),
+        held=Sum("on_it"),
+        free=Sum(Case(When(ready=True, unschedulable=False, then=free), default=0)),
+    )
+    return {row["cluster"]: {name: row[name] for name in _FIGURES} for row in counted}
 
 
 def runs_of(cluster: Cluster, *, outcomes: int = 20) -> QuerySet[SyncRun]:

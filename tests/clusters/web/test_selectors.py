@@ -136,5 +136,5 @@ def test_differences_are_listed(cluster: Cluster) -> None:
 def test_more_clusters_need_no_more_queries(clusters: int, django_assert_num_queries: DjangoAssertNumQueries) -> None:
     for _ in range(clusters):
         SyncRunFactory.create(cluster=NodeFactory.create(cluster=build_cluster()).cluster)
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(3):
         assert len(cluster_rows()) == clusters
