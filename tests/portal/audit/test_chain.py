@@ -195,6 +195,15 @@ def test_an_edited_record_is_found(column: str) -> None:
 
 
 @pytest.mark.django_db
+def test_an_edited_record_with_a_digest_of_its_own_is_found_by_its_successor() -> None:
+    first, second, _third = sealed(3)
+    AuditRecord.objects.filter(pk=second.pk).update(entity_name="x")
+    second.refresh_from_db()
+    AuditRecord.objects.filter(pk=second.pk).update(digest=chain.digest_of(second, first.digest))
+    assert verify() == [Break(3, "was changed")]
+
+
+@pytest.mark.django_db
 def test_another_time_is_found() -> None:
     row = sealed(3)[1]
     AuditRecord.objects.filter(pk=row.pk).update(at=row.at.replace(year=2020))
