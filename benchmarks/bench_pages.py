@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_pages [--workloads 100000] [--projects 1000] [--clusters 50] [--rounds 5] [--only TEXT]
 
-Small: 200 workloads, 100 projects, 2 clusters. Whole requests through Django's test client, without a socket. What grows
-beyond the limit (the fastest of each), has a p95 over 150 ms or takes more queries is marked OVER and ends the run with
-1. Samples go to benchmarks/results/pages.json.
+Small: 200 workloads, 100 projects, 2 clusters. Whole requests through Django's test client, without a socket. What
+grows beyond the limit (the fastest of each), has a p95 over 150 ms or takes more queries is marked OVER and ends the
+run with 1. Samples go to benchmarks/results/pages.json.
 """
 
 import argparse
