@@ -4,9 +4,10 @@
 modelled: `FLAVOURS`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from typing import Final, Protocol
 
 from scheduling.forecast.sequel import EvictionSequel, sequel
@@ -14,17 +15,19 @@ from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeK
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.kai.cycle import KaiRules
 from scheduling.rules.kube.gangs import KubeGangsRules
-from scheduling.rules.kube.pods import KubeRules
+from scheduling.rules.kube.preemption import KubeRules
 from scheduling.rules.kueue.admission import KueueRules
 from scheduling.rules.volcano.cycle import VolcanoRules
-from scheduling.state.refusals import board_with, of_whole
+from scheduling.state.cluster_state import packed_state
+from scheduling.state.refusals import let_start, of_whole
+from scheduling.state.workspace import workspace
 
 
 class Rules(Protocol):
     """How one scheduler decides. Pure: the same snapshot always gives the same decisions."""
 
-    def decide(self, snapshot: Snapshot) -> list[Decision]:
-        """One scheduling cycle over everything that waits."""
+    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
+        """One scheduling cycle over everything that waits. about: whose refusals have numbers, by name; None: all."""
         ...
 
 
@@ -47,16 +50,21 @@ FLAVOURS: Final[dict[str, Rules]] = {
 }
 
 
+SHARDED: Final = frozenset({Flavour.KAI})
+"""These never look beyond a node pool."""
 WITHOUT_NOMINATION: Final = frozenset({Flavour.KAI})
 """What has to be evicted for whom, these decide again in every cycle, in the order of that moment."""
 
 
-def cycle(snapshot: Snapshot, *, flavour: str) -> list[Decision]:
-    """Decide once for all waiting pod groups. Raises ValueError for a flavour without a model."""
+def cycle(snapshot: Snapshot, *, flavour: str, about: Collection[str] | None = None) -> list[Decision]:
+    """Decide once for all waiting pod groups. about: whose refusals have numbers, by name; None: all of them.
+
+    Raises ValueError for a flavour without a model.
+    """
     rules = FLAVOURS.get(flavour)
     if rules is None:
         raise ValueError(f"no model of the scheduler {flavour!r}; there is one of {', '.join(FLAVOURS)}")
-    return rules.decide(snapshot)
+    return rules.decide(snapshot, about)
 
 
 def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
@@ -65,15 +73,17 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
     Where the scheduler forgets for whom it has evicted: what the cycles after it make of that. Raises ValueError as
     `cycle`.
     """
+    own, pools = {each.name for each in candidates}, {each.pool for each in candidates}
+    if flavour in SHARDED and len(pools) == 1:
+        snapshot = snapshot.shard(*pools)
     there = snapshot.with_groups(candidates)
-    decisions = cycle(there, flavour=flavour)
+    decisions = cycle(there, flavour=flavour, about=own)
     found = _outcome(snapshot, candidates, decisions)
     if flavour not in WITHOUT_NOMINATION or not found.victims:
         return found
-    own, pools = {each.name for each in candidates}, {each.pool for each in candidates}
-    if not any(each.waiting and each.pool in pools and each.name not in own for each in there.groups):
+    if not any(each.pool in pools and each.name not in own for each in there.waiting):
         return found
-    return _final_outcome(found, sequel(there, own, decisions, FLAVOURS[flavour].decide))
+    return _final_outcome(found, sequel(there, own, decisions, partial(cycle, flavour=flavour, about=own)))
 
 
 def _final_outcome(found: Outcome, later: EvictionSequel) -> Outcome:
@@ -113,7 +123,9 @@ def _outcome(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequ
         return found
     others = [d for d in decisions if isinstance(d, Start) and d.group.name not in own]
     placed = [*(pod for d in starts.values() for pod in d.pods), *(pod for d in waits.values() for pod in d.coming)]
-    return replace(found, pend=of_whole(found.pend, candidates, placed, board_with(snapshot, others)))
+    with workspace(snapshot, packed_state) as board:
+        let_start(board, others)
+        return replace(found, pend=of_whole(found.pend, candidates, placed, board))
 
 
 def _kind(victims: tuple[Evict, ...], starts: Mapping[str, Start], waits: Mapping[str, Wait]) -> OutcomeKind:

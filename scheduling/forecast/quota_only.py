@@ -4,15 +4,16 @@ Kueue lets a job go without a look at nodes where their pool has no topology; it
 itself, and hold the quota meanwhile.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from scheduling.model.decisions import Evict
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
-from scheduling.state.cluster_state import SchedulingState
+from scheduling.state.cluster_state import SchedulingState, packed_state
 from scheduling.state.refusals import pods_without_node
 from scheduling.state.shortage import Shortage
+from scheduling.state.workspace import workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class UnplacedPods:
 
 
 def unplaced_pods(
-    snapshot: Snapshot, group: PodGroup, evicted: Iterable[Evict] = (), *, last: bool = False
+    snapshot: Snapshot, group: PodGroup, evicted: Sequence[Evict] = (), *, last: bool = False
 ) -> UnplacedPods | None:
     """None: each of its pods finds a node once the evicted are gone, or no node of its pool has been seen.
 
@@ -40,11 +41,15 @@ def unplaced_pods(
     of them do, since room that comes free bit by bit is enough for smaller pods sooner.
     """
     known = _without(snapshot, evicted)
-    board = SchedulingState(known, default=Strategy.BINPACK)
-    if not board.nodes[group.pool]:
-        return None
-    for earlier in sorted(_before(known, group, last=last), key=_turn):
-        _seat(board, earlier)
+    with workspace(known, packed_state) as board:
+        if not board.nodes[group.pool]:
+            return None
+        for earlier in sorted(_before(known, group, last=last), key=_turn):
+            _seat(board, earlier)
+        return _unplaced(board, group)
+
+
+def _unplaced(board: SchedulingState, group: PodGroup) -> UnplacedPods | None:
     without = pods_without_node(board, group)
     later = not without
     if later and not (without := pods_without_node(board, group, now=True)):
@@ -59,8 +64,8 @@ def _turn(group: PodGroup) -> tuple[int, int]:
 
 
 def _before(snapshot: Snapshot, group: PodGroup, *, last: bool) -> Iterator[PodGroup]:
-    admitted = (each for each in snapshot.groups if each.started is not None and each.pool == group.pool)
-    return (each for each in admitted if each.waiting and (last or _turn(each) < _turn(group)))
+    admitted = (each for each in snapshot.waiting if each.started is not None and each.pool == group.pool)
+    return (each for each in admitted if last or _turn(each) < _turn(group))
 
 
 def _seat(board: SchedulingState, group: PodGroup) -> None:
@@ -71,7 +76,8 @@ def _seat(board: SchedulingState, group: PodGroup) -> None:
             board.place(group, pod, room, now=now is not None)
 
 
-def _without(snapshot: Snapshot, evicted: Iterable[Evict]) -> Snapshot:
+def _without(snapshot: Snapshot, evicted: Sequence[Evict]) -> Snapshot:
     going = {name for evict in evicted for name in evict.pods}
-    groups = (replace(each, pods=tuple(pod for pod in each.pods if pod.name not in going)) for each in snapshot.groups)
-    return replace(snapshot, groups=tuple(each for each in groups if each.pods))
+    victims = filter(None, (snapshot.group(name) for name in {evict.victim.name: None for evict in evicted}))
+    left = [replace(each, pods=tuple(pod for pod in each.pods if pod.name not in going)) for each in victims]
+    return snapshot.changed((each.name for each in left), (each for each in left if each.pods), now=snapshot.now)

@@ -74,7 +74,8 @@ def _taking(decided: Sequence[Decision], nodes: Collection[str]) -> Iterator[Pod
 
 def _placeless(state: Snapshot, own: Collection[str], decided: Sequence[Decision]) -> int:
     """How many of its pods neither have a node nor are promised one."""
-    waiting = {pod.name for name in own for pod in state.group_by_name[name].waiting}
+    groups = filter(None, map(state.group, own))
+    waiting = {pod.name for group in groups for pod in group.waiting}
     for each in decided:
         if not isinstance(each, Evict):
             waiting -= (each.placements if isinstance(each, Start) else each.nominated).keys()
@@ -85,21 +86,24 @@ def _following(state: Snapshot, decided: Sequence[Decision]) -> Snapshot | None:
     """Before the next cycle in which anything changes; None: nothing does any more."""
     if not all(isinstance(each, Wait) for each in decided):
         return _after(state, decided)
-    if not any(pod.terminating for group in state.groups for pod in group.pods):
+    if not state.ending:
         return None
-    left = (replace(group, pods=tuple(pod for pod in group.pods if not pod.terminating)) for group in state.groups)
-    return replace(state, groups=tuple(group for group in left if group.pods))
+    left = [replace(each, pods=tuple(pod for pod in each.pods if not pod.terminating)) for each in state.ending]
+    return state.changed((each.name for each in left), (each for each in left if each.pods), now=state.now)
 
 
 def _after(state: Snapshot, decided: Sequence[Decision]) -> Snapshot:
     """Who was to start has started, and who was to go is about to; their controllers make others later than that."""
     nodes: dict[str, str] = {}
     going: set[str] = set()
+    touched: dict[str, None] = {}
     for each in decided:
         if isinstance(each, Start):
             nodes |= each.placements
+            touched[each.group.name] = None
         elif isinstance(each, Evict):
             going.update(each.pods)
+            touched[each.victim.name] = None
 
     def moved(pod: Pod) -> Pod:
         return replace(pod, node=nodes.get(pod.name, pod.node), terminating=pod.terminating or pod.name in going)
@@ -109,6 +113,4 @@ def _after(state: Snapshot, decided: Sequence[Decision]) -> Snapshot:
         started = state.now if starts else group.started
         return replace(group, pods=tuple(map(moved, group.pods)), started=started)
 
-    names = nodes.keys() | going
-    groups = (stepped(each) if any(pod.name in names for pod in each.pods) else each for each in state.groups)
-    return replace(state, groups=tuple(groups))
+    return state.with_groups(stepped(group) for group in filter(None, map(state.group, touched)))

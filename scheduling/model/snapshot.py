@@ -1,12 +1,12 @@
 """A snapshot of one cluster: nodes, queues and pod groups at one moment. Immutable; larger time stamps are younger."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
 from scheduling.model.taints import Taint, Toleration
@@ -157,6 +157,14 @@ def total(pods: tuple[Pod, ...]) -> Resources:
     return sum((pod.requests for pod in pods), ZERO)
 
 
+class Derivation(NamedTuple):
+    """A snapshot is another one without these pod groups, by name, and with those."""
+
+    base: "Snapshot"
+    gone: Collection[str]
+    come: tuple[PodGroup, ...]
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Everything a decision may depend on. Raises ValueError when two nodes, queues or pod groups share a name.
@@ -166,6 +174,7 @@ class Snapshot:
     `decisions.BELOW_MINIMUM` where nothing is preempted below its minimum.
     levels: of each pool's topology the node labels, widest first, where the scheduler goes by them (KAI, Kueue): a
     domain is then a path of values, of nodes that carry all of the labels.
+    origin: what it was derived from, so that what is known of that need not be found out again.
     """
 
     nodes: tuple[SnapshotNode, ...] = ()
@@ -175,6 +184,7 @@ class Snapshot:
     now: int | None = None
     leaves_out: frozenset[str] = frozenset()
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    origin: Derivation | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for what, named in (("node", self.nodes), ("queue", self.queues), ("pod group", self.groups)):
@@ -191,9 +201,20 @@ class Snapshot:
     def group_by_name(self) -> Mapping[str, PodGroup]:
         return MappingProxyType({group.name: group for group in self.groups})
 
+    def group(self, name: str) -> PodGroup | None:
+        """The pod group of this name, without a look at all of them where it is derived."""
+        if self.origin is None:
+            return self.group_by_name.get(name)
+        base, gone, come = self.origin
+        found = next((each for each in come if each.name == name), None)
+        return base.group(name) if found is None and name not in gone else found
+
     @cached_property
     def pools(self) -> tuple[str, ...]:
-        """SnapshotNode pools that have nodes, queues or pod groups, in order of appearance."""
+        """Node pools that have nodes, queues or pod groups, in order of appearance."""
+        if self.origin is not None:
+            base, _gone, come = self.origin
+            return tuple(dict.fromkeys((*base.pools, *(group.pool for group in come))))
         named = ((node.pool for node in self.nodes), (queue.pool for queue in self.queues))
         return tuple(dict.fromkeys(chain(*named, (group.pool for group in self.groups))))
 
@@ -202,8 +223,51 @@ class Snapshot:
         """Queues that have children: they hold quota, but no workload."""
         return frozenset(queue.parent for queue in self.queues if queue.parent is not None)
 
+    @cached_property
+    def waiting(self) -> tuple[PodGroup, ...]:
+        """The pod groups that have a pod without a node, in their order."""
+        if self.origin is None:
+            return tuple(group for group in self.groups if _waits(group))
+        base, gone, come = self.origin
+        return (*(each for each in base.waiting if each.name not in gone), *filter(_waits, come))
+
+    @cached_property
+    def has_min_runtimes(self) -> bool:
+        """Do pods of any group carry one?"""
+        if self.origin is None:
+            return any(group.min_runtime for group in self.groups)
+        return self.origin.base.has_min_runtimes or any(group.min_runtime for group in self.origin.come)
+
+    @cached_property
+    def ending(self) -> tuple[PodGroup, ...]:
+        """The pod groups that have a pod on its way out."""
+        if self.origin is None:
+            return tuple(group for group in self.groups if _ends(group))
+        base, gone, come = self.origin
+        return (*(each for each in base.ending if each.name not in gone), *filter(_ends, come))
+
+    @cached_property
+    def workspaces(self) -> dict[Hashable, Any]:
+        """What rules have made of it to work on (`scheduling.state.workspace`). No part of its value."""
+        return {}
+
+    @cached_property
+    def shards(self) -> dict[str, "Snapshot"]:
+        """Those that somebody has asked for, by pool."""
+        return {}
+
     def shard(self, pool: str) -> "Snapshot":
         """The part of one node pool: schedulers with shards never look beyond it."""
+        if self.pools == (pool,):
+            return self
+        if pool not in self.shards:
+            self.shards[pool] = self._shard(pool)
+        return self.shards[pool]
+
+    def _shard(self, pool: str) -> "Snapshot":
+        if self.origin is not None:
+            base, gone, come = self.origin
+            return base.shard(pool).changed(gone, (each for each in come if each.pool == pool), now=self.now)
         return Snapshot(
             nodes=tuple(node for node in self.nodes if node.pool == pool),
             queues=tuple(queue for queue in self.queues if queue.pool == pool),
@@ -215,7 +279,55 @@ class Snapshot:
         )
 
     def with_groups(self, groups: Iterable[PodGroup]) -> "Snapshot":
-        """The same cluster with more pod groups; those of the same names are replaced."""
-        more = {group.name: group for group in groups}
-        others = (other for other in self.groups if other.name not in more)
-        return replace(self, groups=(*others, *more.values()))
+        """The same cluster with more pod groups; those of the same names are replaced. ValueError: two share a name."""
+        return self.changed((), groups, now=self.now)
+
+    def without_groups(self, names: Iterable[str]) -> "Snapshot":
+        """The same cluster without these pod groups, as far as it has them."""
+        return self.changed(names, (), now=self.now)
+
+    def at(self, now: int | None) -> "Snapshot":
+        """The same cluster at another moment."""
+        return self.changed((), (), now=now)
+
+    def alone(self) -> "Snapshot":
+        """The same, no longer derived from another one."""
+        if self.origin is None:
+            return self
+        base, gone, come = self.origin
+        known = dict(base.group_by_name)
+        for name in gone:
+            del known[name]
+        known.update((group.name, group) for group in come)
+        new = object.__new__(Snapshot)
+        shared = {name: value for name, value in vars(self).items() if name not in _OF_GROUPS}
+        kept = {name: getattr(self, name) for name in ("pools", "waiting", "ending", "has_min_runtimes")}
+        vars(new).update(shared, **kept, origin=None, group_by_name=MappingProxyType(known))
+        return new
+
+    def changed(self, gone: Iterable[str], come: Iterable[PodGroup], *, now: int | None) -> "Snapshot":
+        """Without the pod groups of these names, with those (which replace others of their names), at this moment."""
+        more = tuple(come)
+        names = {group.name for group in more}
+        if len(names) != len(more):
+            raise ValueError(f"more than one pod group is named {', '.join(sorted(names))}")
+        left = frozenset(name for name in {*gone, *names} if self.group(name))
+        stay = tuple(group for group in self.groups if group.name not in left) if left else self.groups
+        new = object.__new__(Snapshot)  # the rest has been looked at: two of one name are found without a look at all
+        shared = {name: value for name, value in vars(self).items() if name not in _OF_GROUPS}
+        vars(new).update(shared, groups=stay + more, now=now, origin=Derivation(self, left, more))
+        return new
+
+
+_OF_GROUPS: Final = frozenset(
+    {"group_by_name", "pools", "waiting", "ending", "has_min_runtimes", "workspaces", "shards"}
+)
+"""What is kept of a snapshot and does not hold for another that is derived from it."""
+
+
+def _waits(group: PodGroup) -> bool:
+    return any(pod.node is None for pod in group.pods)
+
+
+def _ends(group: PodGroup) -> bool:
+    return any(pod.terminating for pod in group.pods)

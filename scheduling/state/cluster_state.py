@@ -1,11 +1,14 @@
-"""The working state of one cycle: rooms on nodes, use per queue, who sits where. Every change can be undone.
+"""The working state of a scheduler: rooms on nodes, use per queue, who sits where. Every change can be undone.
 
-Decisions are tried on the board (simulate removal, then restore); the snapshot itself is never touched.
+Decisions are tried on the board (simulate removal, then restore); the snapshot itself is never touched. Rules ask
+`workspace` for the state of a snapshot, which keeps it from one cycle to the next.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources
@@ -14,6 +17,9 @@ from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selecti
 from scheduling.state.queue_usage import QueueUsageTracker
 from scheduling.state.shortage import Shortage, Space, shortage
 from scheduling.state.topology_domains import Domains
+
+Kept = TypeVar("Kept")
+MOST_KEPT: Final = 64
 
 
 class Assignment:
@@ -38,7 +44,7 @@ class PlacedPods:
 
 
 class SchedulingState:
-    """Mutable, one per cycle. `mark` and `undo` bracket an attempt.
+    """Mutable. `mark` and `undo` bracket an attempt, `restore` ends a cycle.
 
     counts_on_leaving: does the scheduler give out room that pods on their way out will leave behind?
     domains: how it looks for close nodes.
@@ -66,30 +72,114 @@ class SchedulingState:
         self._default = default
         self._counts_on_leaving = counts_on_leaving
         self._shortages: dict[Hashable, tuple[int, Shortage]] = {}
-        self._journal: list[Callable[[], None]] = []
+        self._journal: list[Callable[[], object]] = []
+        self._groups: dict[str, PodGroup] = {}
+        self._kept: dict[tuple[str, str], dict[Hashable, Any]] = defaultdict(dict)
+        self.holders: dict[str, dict[str, PodGroup]] = defaultdict(dict)
+        """By queue, the pod groups that have pods on nodes."""
+        self.about: Collection[str] | None = None
+        """The pod groups whose refusals are wanted with their numbers, by name; None: all."""
         for node in self._domains.nodes:
             self.nodes[node.pool].append(node)
         for group in snapshot.groups:
-            self._seat(group)
+            self._enter(group)
+        self.rooms.settle()
 
-    def _seat(self, group: PodGroup) -> None:
+    def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
+        """These pod groups leave the cluster, those come into it. Nobody is evicted or placed yet."""
+        for name in gone:
+            group, seats = self._groups[name], self._leave(name)
+            self._journal.append(partial(self._return, group, seats))
+        for group in come:
+            self._enter(group)
+            self._journal.append(partial(self._leave, group.name))
+
+    def _enter(self, group: PodGroup) -> None:
         """Count what a pod group holds and asks for; pods on unknown nodes count for the queue only."""
-        holding, waiting = total(group.holding), total(group.waiting)
-        self.active[group.name] = len(group.holding)
-        self.ledger.charge(group.queue, group.total if group.made else holding, preemptible=group.preemptible)
-        self.ledger.request(group.queue, holding + waiting)
+        self._tally(group, 1)
         seats = [Assignment(group, pod, self.rooms.get(pod.node)) for pod in group.pods if pod.node is not None]
         self.seats_of[group.name] = seats
         for seat in seats:
             if seat.room is not None:
-                taken = ZERO - seat.pod.requests
-                stays = not (seat.leaving and self._counts_on_leaving)
                 seat.device = seat.device or seat.room.device_for(seat.pod.requests.gpu, now=True)
-                self._share(seat.room, seat.device, seat.pod.requests.gpu, now=True, later=stays)
-                self.rooms.change(seat.room, idle=taken, future=taken if stays else ZERO, pods=-stays)
+                self._occupy(seat, seat.room, 1)
                 self.seats_on[seat.room.node.name].append(seat)
-                self._stand(group, seat.room, 1)
-                self._dwell(group, seat.room, not seat.leaving)
+
+    def _leave(self, name: str) -> list[tuple[Assignment, int]]:
+        """Forget a pod group. Its seats, with where each was in the order of its node."""
+        group = self._groups[name]
+        self._tally(group, -1)
+        found = []
+        for seat in self.seats_of.pop(name):
+            place = 0
+            if seat.room is not None:
+                self._occupy(seat, seat.room, -1)
+                beside = self.seats_on[seat.room.node.name]
+                place = beside.index(seat)
+                del beside[place]
+            found.append((seat, place))
+        return found
+
+    def _return(self, group: PodGroup, seats: list[tuple[Assignment, int]]) -> None:
+        self._tally(group, 1)
+        self.seats_of[group.name] = [seat for seat, _place in seats]
+        for seat, place in reversed(seats):
+            if seat.room is not None:
+                self._occupy(seat, seat.room, 1)
+                self.seats_on[seat.room.node.name].insert(place, seat)
+
+    def _tally(self, group: PodGroup, sign: int) -> None:
+        """Count what it holds and asks for, and that it is there; or no longer."""
+        holding, all_of_it = total(group.holding), group.total
+        used = all_of_it if group.made else holding
+        self.ledger.charge(group.queue, used * sign, preemptible=group.preemptible)
+        self.ledger.request(group.queue, (holding + total(group.waiting)) * sign)
+        if sign > 0:
+            self._groups[group.name], self.active[group.name] = group, len(group.holding)
+        else:
+            del self._groups[group.name], self.active[group.name]
+        if any(pod.node is not None for pod in group.pods):
+            self._kept.pop(("queue", group.queue), None)
+            if sign > 0:
+                self.holders[group.queue][group.name] = group
+            else:
+                del self.holders[group.queue][group.name]
+
+    def _occupy(self, seat: Assignment, room: NodeCapacity, sign: int) -> None:
+        """Take the room of a pod that is on a node, or give it back."""
+        taken = seat.pod.requests * -sign
+        stays = not (seat.pod.terminating and self._counts_on_leaving)
+        self._share(room, seat.device, seat.pod.requests.gpu * sign, now=True, later=stays)
+        self.rooms.change(room, idle=taken, future=taken if stays else ZERO, pods=-sign * stays)
+        self._stand(seat.group, room, sign)
+        self._dwell(seat.group, room, sign * (not seat.pod.terminating))
+        self._kept.pop(("node", room.node.name), None)
+
+    def kept_of_queue(self, queue: str, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        """What `make` says of a queue's pods on nodes, found once until others are there."""
+        kept = self._kept["queue", queue]
+        if key not in kept:
+            kept[key] = make()
+        found: Kept = kept[key]
+        return found
+
+    def kept_of_node(self, node: str, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        """What `make` says of the pods on a node, found once until others are there. Evictions change nothing."""
+        kept = self._kept["node", node]
+        if key not in kept:
+            kept[key] = make()
+        found: Kept = kept[key]
+        return found
+
+    def kept(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        """What `make` says of nodes, whoever is on them; or what whoever asks brings up to date. Not kept for ever."""
+        kept = self._kept["", ""]
+        if key not in kept:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            kept[key] = make()
+        found: Kept = kept[key]
+        return found
 
     def usable(self, group: PodGroup) -> list[SnapshotNode]:
         """The nodes the group may use, ready or not."""
@@ -114,6 +204,23 @@ class SchedulingState:
         """Take back everything since the mark, newest first."""
         while len(self._journal) > mark:
             self._journal.pop()()
+
+    def restore(self) -> None:
+        """Take back everything since it was made or settled."""
+        self.undo(0)
+        self.about = None
+        self.rooms.restored()
+        self._shortages = {key: known for key, known in self._shortages.items() if known[0] == self.rooms.age}
+
+    def settle(self) -> None:
+        """What it is now is what it is brought back to."""
+        self._journal.clear()
+        self.rooms.settle()
+
+    def reserve(self, room: NodeCapacity, amount: Resources, pods: int) -> None:
+        """Keep room that is on its way for somebody; negative: no longer."""
+        self.rooms.change(room, future=amount * -1, pods=-pods)
+        self._journal.append(lambda: self.rooms.change(room, future=amount, pods=pods))
 
     def evict(self, seat: Assignment) -> None:
         """The seat's room will be free in the future; its queue has it back at once."""
@@ -227,7 +334,7 @@ class SchedulingState:
 
     def shortage(self, group: PodGroup, pods: tuple[Pod, ...], *, now: bool = True) -> Shortage:
         """What is short for these pods of the group, now or once everybody on the way out is gone."""
-        asked, age = tuple(pod.requests for pod in pods), len(self.rooms.changes)
+        asked, age = tuple(pod.requests for pod in pods), self.rooms.age
         key = (selection(group), group.topology and group.name, asked, now)
         known = self._shortages.get(key)
         if known is None or known[0] != age:
@@ -246,3 +353,8 @@ class SchedulingState:
             not self.ledger.uses[queue.name].allocated.within(queue.deserved)
             for queue in self.ledger.path(group.queue)[:1]
         )
+
+
+def packed_state(snapshot: Snapshot) -> SchedulingState:
+    """Of schedulers that fill nodes, and give out room that is on its way."""
+    return SchedulingState(snapshot, default=Strategy.BINPACK)

@@ -46,6 +46,10 @@ class MinRuntimeProtection:
         """How long its pods must have run by what they carry themselves."""
         return group.min_runtime if cause in self.asks_pods else 0
 
+    def spares_work(self, least: int) -> bool:
+        """Could anything be too young for that?"""
+        return self._now is not None and least > 0
+
     def spares(self, started: int | None, least: int) -> bool:
         """Has it run for less than that? What has no known start is not protected, neither in KAI nor in Volcano."""
         return self._now is not None and started is not None and self._now < started + least
@@ -54,7 +58,7 @@ class MinRuntimeProtection:
 def is_guaranteed(snapshot: Snapshot) -> bool:
     """Does any queue or any work say how long work is left alone?"""
     queues = (queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in snapshot.queues)
-    return any(queues) or any(group.min_runtime for group in snapshot.groups)
+    return any(queues) or snapshot.has_min_runtimes
 
 
 def protected_until(snapshot: Snapshot, evict: Evict, taker: PodGroup) -> int:

@@ -85,7 +85,14 @@ class NodeCapacities:
         self._emptiest = sorted((-room.future.gpu, room.index) for room in self._rooms)
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
         self._free: dict[tuple[Selection, bool], tuple[int, tuple[Resources, Resources]]] = {}
+        self._clock = self._settled = 0
+        self._before: dict[int, int] = {}
+        self.age = 0
+        """Another number after every change, and the old one again when all is as it was then."""
         self.changes: list[NodeCapacity] = []
+        """Rooms that have changed since all was settled, in order."""
+        self.moved: list[NodeCapacity] = []
+        """Rooms that have changed for good, in order."""
 
     def get(self, name: str | None) -> NodeCapacity | None:
         return None if name is None else self._by_name.get(name)
@@ -101,8 +108,26 @@ class NodeCapacities:
         room.idle += idle
         room.future += future
         room.pods_left += pods
-        room.version += 1
+        self._before.setdefault(room.index, room.version)
+        self._clock += 1
+        room.version = self.age = self._clock
         self.changes.append(room)
+
+    def restored(self) -> None:
+        """Everything has been taken back: rooms are as they were when all was settled."""
+        for index, version in self._before.items():
+            self._rooms[index].version = version
+        self._before.clear()
+        self.changes.clear()
+        self.age = self._settled
+        self._free = {key: known for key, known in self._free.items() if known[0] == self.age}
+
+    def settle(self) -> None:
+        """As rooms are now they are brought back."""
+        self.moved += [self._rooms[index] for index in self._before]
+        self._before.clear()
+        self.changes.clear()
+        self._settled = self.age
 
     def share(self, room: NodeCapacity, device: str, *, now: int = 0, later: int = 0) -> None:
         """Beside such a change: whose part of which GPU it is. No device: of none."""
@@ -148,7 +173,7 @@ class NodeCapacities:
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """What may be had now in sum, and on the emptiest node."""
         part = wants_part(group)
-        key, age = (selection(group), part), len(self.changes)
+        key, age = (selection(group), part), self.age
         known = self._free.get(key)
         if known is None or known[0] != age:
             idle = [room.free(part=part).floor() for room in self.matching(group)]

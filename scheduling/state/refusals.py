@@ -7,7 +7,7 @@ from typing import Final
 from scheduling.model.decisions import Start
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.model.snapshot import Pod, PodGroup, Strategy, total
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, by_size, empty
 from scheduling.state.shortage import Shortage, measured, shortage
@@ -30,6 +30,8 @@ def impossible(board: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -
 
 def never_fits(board: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason:
     """Too large even for empty nodes: with what they have in sum, and the largest of them."""
+    if not _is_asked_about(board, group):
+        return PendingReason(Reason.NEVER_FITS, total(pods), pool=group.pool)
     found = shortage([[empty(node) for node in board.usable(group)]], [pod.requests for pod in pods])
     whole = board.sizes(group)[1]
     return replace(_lacking(found, Reason.NEVER_FITS, pods), pool=group.pool, free=whole)
@@ -42,10 +44,17 @@ def no_room(
 
     Evicting: they have their place, and nothing is short.
     """
+    if not _is_asked_about(board, group):
+        return PendingReason(reason, total(pods), pool=group.pool)
     free, largest = board.rooms.free(group)
     found = Shortage(largest=largest) if reason is Reason.EVICTING else board.shortage(group, pods)
     pend = replace(_lacking(found, reason, pods), pool=group.pool, free=free)
     return pend if group.topology is None else _in_no_domain(board, group, pend)
+
+
+def _is_asked_about(board: SchedulingState, group: PodGroup) -> bool:
+    """Are the numbers of its refusal wanted? They take a look at every node."""
+    return board.about is None or group.name in board.about
 
 
 def _lacking(found: Shortage, reason: Reason, pods: tuple[Pod, ...]) -> PendingReason:
@@ -68,14 +77,12 @@ def _in_no_domain(board: SchedulingState, group: PodGroup, pend: PendingReason) 
     )
 
 
-def board_with(snapshot: Snapshot, starts: Iterable[Start]) -> SchedulingState:
-    """The snapshot once these have started."""
-    board = SchedulingState(snapshot, default=Strategy.BINPACK)
+def let_start(board: SchedulingState, starts: Iterable[Start]) -> None:
+    """These have started."""
     for start in starts:
         for pod in start.pods:
             if room := board.rooms.get(start.placements.get(pod.name)):
                 board.place(start.group, pod, room, now=True)
-    return board
 
 
 def of_whole(

@@ -11,7 +11,7 @@ Source: KAI 0.17 and recorded decisions of it (docs/model.md).
   is those that reclaim would take first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Final
@@ -19,17 +19,18 @@ from typing import Final
 from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kai.failure_memo import FailureMemo, VictimSearchMemo
 from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue
 from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
 from scheduling.rules.kai.scenarios import Unit
 from scheduling.rules.kai.solver import Solution, Solver, by_unit
-from scheduling.state.cluster_state import PlacedPods, SchedulingState
+from scheduling.state.cluster_state import PlacedPods, SchedulingState, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.victims import evictions
+from scheduling.state.workspace import workspace
 
 MOST_MOVED: Final = 17
 MANY_VICTIMS: Final = 200
@@ -62,28 +63,29 @@ class _KaiCandidate:
 class KaiRules:
     """Rules of the flavour `kai`."""
 
-    def decide(self, snapshot: Snapshot) -> list[Decision]:
+    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
         """One shard per node pool; queues and pods of other pools are never looked at."""
         shards = [snapshot.shard(pool) for pool in snapshot.pools] if len(snapshot.pools) > 1 else [snapshot]
-        return [decision for shard in shards for decision in _KaiCycle(shard).run()]
+        return [decision for shard in shards for decision in _decided(shard, about)]
+
+
+def _decided(shard: Snapshot, about: Collection[str] | None) -> list[Decision]:
+    with workspace(shard, packed_state) as board:
+        board.about = about
+        return list(_KaiCycle(shard, board).run())
 
 
 class _KaiCycle:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, board: SchedulingState) -> None:
         self.snapshot = snapshot
-        self.board = SchedulingState(snapshot, default=Strategy.BINPACK)
+        self.board = board
         self.standing = KaiQueueShares(snapshot, self.board)
-        self.cases = {
-            group.name: _KaiCandidate(group, list(group.waiting)) for group in snapshot.groups if group.waiting
-        }
-        self._victim_groups: dict[str, list[PodGroup]] = {}
+        self.cases = {group.name: _KaiCandidate(group, list(group.waiting)) for group in snapshot.waiting}
+        self._robbed: set[str] = set()
         self._protection = MinRuntimeProtection(snapshot, self.board.ledger.path)
         self._leaves: dict[str, dict[int, Leaf[Unit]]] = {}
         self._moves: dict[str, Leaf[Unit]] | None = None
         self._line: dict[str, Leaf[PodGroup]] | None = None
-        for group in snapshot.groups:
-            if group.preemptible and group.queue in snapshot.queue_by_name:
-                self._victim_groups.setdefault(group.queue, []).append(group)
 
     def run(self) -> Iterator[Decision]:
         """All actions, then the decisions in the order of the snapshot."""
@@ -196,7 +198,7 @@ class _KaiCycle:
 
     def _others(self, group: PodGroup, asked: Resources, reclaim: ReclaimCheck) -> dict[str, Leaf[Unit]]:
         """Reclaim: preemptible work of queues that may lose something; of many, of those that would not come first."""
-        names = (name for name in self._victim_groups if name != group.queue and reclaim.may_lose(name, asked))
+        names = (name for name in self._held_queues() if name != group.queue and reclaim.may_lose(name, asked))
         others = {name: self._evictable(name, group.queue, Cause.RECLAIM) for name in names}
         if sum(map(len, others.values())) <= MANY_VICTIMS:
             return others
@@ -205,7 +207,8 @@ class _KaiCycle:
     def _movable(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
         """Consolidation: some preemptible work of any queue; until somebody goes."""
         if self._moves is None:
-            running = (each for groups in self._victim_groups.values() for each in groups if self._runs(each))
+            held = (self.board.holders[name].values() for name in self._held_queues())
+            running = (each for groups in held for each in groups if each.preemptible and self._runs(each))
             chosen: dict[str, list[PodGroup]] = {}
             for each in nsmallest(MOST_MOVED, running, key=lambda each: (each.priority, -each.created, each.name)):
                 chosen.setdefault(each.queue, []).append(each)
@@ -220,16 +223,27 @@ class _KaiCycle:
         least = self._protection.least(queue, taker, cause)
         kept = self._leaves.setdefault(queue, {})
         if least not in kept:
-            groups = self._victim_groups.get(queue, ())
-            kept[least] = by_unit(
-                self.board, groups, spares=lambda group: self._protection.spares(group.started, least)
-            )
+            kept[least] = self._units(queue, least)
         return kept[least]
+
+    def _units(self, queue: str, least: int) -> Leaf[Unit]:
+        """The same; kept from cycle to cycle where nobody is spared, as long as the queue has lost nothing in this."""
+        groups = [group for group in self.board.holders[queue].values() if group.preemptible]
+        if self._protection.spares_work(least):
+            return by_unit(self.board, groups, spares=lambda group: self._protection.spares(group.started, least))
+        if queue in self._robbed:
+            return by_unit(self.board, groups, spares=_nobody)
+        return self.board.kept_of_queue(queue, "units", lambda: by_unit(self.board, groups, spares=_nobody))
+
+    def _held_queues(self) -> list[str]:
+        """Those that have pods on nodes."""
+        return [name for name, groups in self.board.holders.items() if groups and name in self.snapshot.queue_by_name]
 
     def _adopt(self, case: _KaiCandidate, solution: Solution, cause: Cause) -> None:
         case.accept(PlacedPods(solution.nominated, now=False))
         self._moves = self._line = None
         for seat in solution.victims:
+            self._robbed.add(seat.group.queue)
             self._leaves.pop(seat.group.queue, None)
         case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
 

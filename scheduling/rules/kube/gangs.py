@@ -17,31 +17,33 @@ decision by decision against a real one (docs/model.md).
 - A class with preemptionPolicy Never evicts nobody.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kube.gang_preemption import EvictionUnit, GangTrial, Space, all_units, minimal_victims
-from scheduling.rules.kube.preemption import KubePreemption, Nominations, schedule_order
+from scheduling.rules.kube.preemption import KubePreemption, Nominations, kube_state, schedule_order
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT, Selection, empty, selection
 from scheduling.state.refusals import impossible, never_fits, no_room
 from scheduling.state.victims import evictions
+from scheduling.state.workspace import workspace
 
 
 class KubeGangsRules:
     """Rules of the flavour `kube-gangs`."""
 
-    def decide(self, snapshot: Snapshot) -> list[Decision]:
+    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
         """Every waiting gang and every other waiting pod once, highest priority first, then the older group."""
-        waiting = schedule_order(snapshot.groups)
-        board = SchedulingState(snapshot, default=Strategy.SPREAD, counts_on_leaving=False)
-        pods = KubePreemption(board, waiting)
-        gangs = _Gangs(board, pods.promises)
-        return [each for group in waiting for each in (gangs.turn(group) if group.gang else pods.turn(group))]
+        waiting = schedule_order(snapshot.waiting)
+        with workspace(snapshot, kube_state) as board:
+            board.about = about
+            pods = KubePreemption(board, waiting)
+            gangs = _Gangs(board, pods.promises)
+            return [each for group in waiting for each in (gangs.turn(group) if group.gang else pods.turn(group))]
 
 
 class _Gangs:

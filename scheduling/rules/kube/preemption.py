@@ -1,22 +1,37 @@
-"""Pod by pod, node by node: how kube-scheduler places one pod, evicts for it, and keeps the room it was promised.
+"""Plain kube-scheduler: pod by pod, by priority over all namespaces.
 
-Source: kube-scheduler's default preemption; its rules are told in `rules/kube.py`. Shared by every flavour whose single
-pods kube-scheduler decides about.
+Source: kube-scheduler's default preemption, checked decision by decision against a real one (docs/model.md).
+
+- Nothing knows queues or gangs; a queue in the snapshot acts as a ResourceQuota: over it a pod is not even created, so
+  nothing is evicted for it. Pods that exist (`PodGroup.made`) count there while they wait and until they are gone.
+- Room that ending pods will leave is nobody's yet. They count as victims like any other: taking them costs nothing
+  more, but the order below does not spare others for their sake.
+- Room promised to a nominated pod is kept from pods of equal or lower priority, not from stronger ones.
+- On one node all lower-priority pods are taken away, then given back by priority, older start first, while the newcomer
+  still fits. A pod that has not started is the youngest. Preemptibility protects nobody.
+- The node: lowest highest-priority victim, then smallest sum of priorities (each shifted up by 2^31, so fewer victims
+  nearly always win), fewest victims, latest start of the top victims, first node.
+- Who waits for victims on its nominated node evicts nobody else meanwhile.
+- A class with preemptionPolicy Never evicts nobody. Disruption budgets are not modelled.
+
+Shared by every flavour whose single pods kube-scheduler decides about.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
 from scheduling.model.decisions import Cause, Decision, Start, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import Pod, PodGroup
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
 from scheduling.state.cluster_state import Assignment, SchedulingState
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, selection
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.victims import evictions, held
+from scheduling.state.workspace import workspace
 
 PRIORITY_SHIFT: Final = 2**31
 NOT_STARTED: Final = 2**63
@@ -24,9 +39,13 @@ NOT_STARTED: Final = 2**63
 NodeScore = tuple[int, int, int, int]
 
 
-def schedule_order(groups: tuple[PodGroup, ...]) -> list[PodGroup]:
-    """The waiting ones: highest priority first, then the older group."""
-    waiting = [group for group in groups if group.waiting]
+def kube_state(snapshot: Snapshot) -> SchedulingState:
+    """Nodes are filled evenly, and room on its way is nobody's yet."""
+    return SchedulingState(snapshot, default=Strategy.SPREAD, counts_on_leaving=False)
+
+
+def schedule_order(waiting: Iterable[PodGroup]) -> list[PodGroup]:
+    """Highest priority first, then the older group."""
     return sorted(waiting, key=lambda group: (-group.priority, group.created, group.name))
 
 
@@ -49,20 +68,20 @@ class _GroupAttempt:
 class Nominations:
     """NodeCapacities that waiting pods were nominated to in earlier cycles, kept from who is not stronger."""
 
-    def __init__(self, rooms: NodeCapacities, waiting: list[PodGroup]) -> None:
-        self._rooms = rooms
+    def __init__(self, board: SchedulingState, waiting: list[PodGroup]) -> None:
+        self._board = board
         self._coming: list[tuple[int, Pod, NodeCapacity]] = []
         self._kept: dict[str, tuple[Pod, NodeCapacity]] = {}
         for group in reversed(waiting):
             for pod in group.waiting:
-                if room := rooms.get(pod.nominated):
+                if room := board.rooms.get(pod.nominated):
                     self._coming.append((group.priority, pod, room))
 
     def keep(self, priority: int) -> None:
         """From now on keep the promises made to pods of at least this priority."""
         while self._coming and self._coming[-1][0] >= priority:
             _priority, pod, room = self._coming.pop()
-            self._rooms.change(room, future=ZERO - pod.requests, pods=-1)
+            self._board.reserve(room, pod.requests, 1)
             self._kept[pod.name] = (pod, room)
 
     def redeem(self, pod: Pod) -> NodeCapacity | None:
@@ -70,7 +89,7 @@ class Nominations:
         found = self._kept.pop(pod.name, None)
         if found is None:
             return None
-        self._rooms.change(found[1], future=pod.requests, pods=1)
+        self._board.reserve(found[1], ZERO - pod.requests, -1)
         return found[1]
 
     def forget(self, room: NodeCapacity) -> None:
@@ -83,7 +102,7 @@ class KubePreemption:
 
     def __init__(self, board: SchedulingState, waiting: list[PodGroup]) -> None:
         self.board = board
-        self.promises = Nominations(board.rooms, waiting)
+        self.promises = Nominations(board, waiting)
         self._rankings: dict[tuple[Selection, Resources, int], _Ranking] = {}
 
     def turn(self, group: PodGroup) -> list[Decision]:
@@ -152,15 +171,19 @@ class KubePreemption:
     def _best_node(self, group: PodGroup, asked: Resources) -> NodeCapacity | None:
         key = (selection(group), asked, group.priority)
         if key not in self._rankings:
-            self._rankings[key] = _Ranking(
-                self.board.rooms,
-                self.board.rooms.matching(group),
-                lambda room: self._cost(self._victims(room, asked, group.priority)),
+            bounds = self.board.kept(
+                ("bounds", key), lambda: _Bounds(self.board, self.board.rooms.matching(group), asked, group.priority)
             )
+            cost = partial(self._cost_of, asked=asked, priority=group.priority)
+            self._rankings[key] = _Ranking(self.board.rooms, bounds, cost)
         return self._rankings[key].best()
 
+    def _cost_of(self, room: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
+        return self._cost(self._victims(room, asked, priority))
+
     def _weaker(self, room: NodeCapacity, priority: int) -> list[Assignment]:
-        return [seat for seat in self.board.seats_on[room.node.name] if seat.group.priority < priority]
+        """The strongest first."""
+        return [seat for seat in by_strength(self.board, room) if seat.group.priority < priority]
 
     def _victims(self, room: NodeCapacity, asked: Resources, priority: int) -> list[Assignment]:
         """Who has to go from this node; empty when it cannot be made free enough."""
@@ -169,7 +192,7 @@ class KubePreemption:
         if not (pods_left > 0 and asked.served_by(free)):
             return []
         victims = []
-        for seat in sorted(weaker, key=lambda seat: (-seat.group.priority, start_time(seat))):
+        for seat in weaker:
             left = free - seat.pod.requests
             if pods_left > 1 and asked.served_by(left):
                 free, pods_left = left, pods_left - 1
@@ -187,33 +210,117 @@ class KubePreemption:
         return (top, sum(priorities) + PRIORITY_SHIFT * len(victims), len(victims), -oldest_of_top)
 
 
+def by_strength(board: SchedulingState, room: NodeCapacity) -> list[Assignment]:
+    """Who sits on a node: higher priority first, then the earlier start. Kept while the same pods are there."""
+    seats = board.seats_on[room.node.name]
+    return board.kept_of_node(room.node.name, "by strength", lambda: sorted(seats, key=_strength))
+
+
+def _strength(seat: Assignment) -> tuple[int, int]:
+    return (-seat.group.priority, start_time(seat))
+
+
+Freed = tuple[int, Resources, int]
+"""A priority, and what pods of it and of lower ones hold on a node: amounts, and their number."""
+
+
+def _freed(board: SchedulingState, room: NodeCapacity) -> list[Freed]:
+    """Of each priority on the node, the lowest first."""
+    found: list[Freed] = []
+    amount, count = ZERO, 0
+    for seat in reversed(by_strength(board, room)):
+        amount, count = amount + seat.pod.requests, count + 1
+        if found and found[-1][0] == seat.group.priority:
+            found.pop()
+        found.append((seat.group.priority, amount, count))
+    return found
+
+
+class _Bounds:
+    """The highest priority that has to go from each node, which is what counts first. Kept from cycle to cycle."""
+
+    def __init__(self, board: SchedulingState, matching: list[NodeCapacity], asked: Resources, priority: int) -> None:
+        self._board = board
+        self._asked = asked
+        self._priority = priority
+        self._entries: dict[int, _Entry] = {}
+        self._sorted: list[_Entry] | None = None
+        self._seen = len(board.rooms.moved)
+        self.matching = {room.index: room for room in matching}
+        for room in matching:
+            if entry := self.entry(room):
+                self._entries[room.index] = entry
+
+    def entry(self, room: NodeCapacity) -> "_Entry | None":
+        """None: it cannot be made free enough, or nobody needs to go."""
+        future, asked, left = room.future, self._asked, room.pods_left
+        if left > 0 and asked.served_by(future):
+            return None
+        for priority, amount, count in self._board.kept_of_node(
+            room.node.name, "freed", lambda: _freed(self._board, room)
+        ):
+            if priority >= self._priority:
+                return None
+            if left + count > 0 and asked.served_by(future + amount):
+                return ((priority,), room.index, room.version)
+        return None
+
+    def settled(self) -> list["_Entry"]:
+        """Of all nodes as they were before this cycle, sorted."""
+        moved = self._board.rooms.moved
+        if self._sorted is None or self._seen < len(moved):
+            for index in {room.index for room in moved[self._seen :]} & self.matching.keys():
+                self._entries.pop(index, None)
+                if entry := self.entry(self.matching[index]):
+                    self._entries[index] = entry
+            self._seen, self._sorted = len(moved), sorted(self._entries.values())
+        return self._sorted
+
+
+_Entry = tuple[tuple[int, ...], int, int]
+
+
 class _Ranking:
-    """Nodes by what a preemption on them costs. Only nodes that have changed since are looked at again."""
+    """Nodes by what a preemption on them costs, as far as that has to be known to find the cheapest.
+
+    An entry holds the first part of the cost, or all of it; only nodes that have changed since are looked at again.
+    """
 
     def __init__(
-        self, rooms: NodeCapacities, matching: list[NodeCapacity], cost: Callable[[NodeCapacity], NodeScore | None]
+        self, rooms: NodeCapacities, bounds: _Bounds, cost: Callable[[NodeCapacity], NodeScore | None]
     ) -> None:
         self._rooms = rooms
         self._cost = cost
-        self._matching = {room.index: room for room in matching}
-        self._heap: list[tuple[NodeScore, int, int]] = []
-        self._seen = len(rooms.changes)
-        for room in matching:
-            self._add(room)
-
-    def _add(self, room: NodeCapacity) -> None:
-        if (score := self._cost(room)) is not None:
-            heappush(self._heap, (score, room.index, room.version))
+        self._bounds = bounds
+        self._heap = list(bounds.settled())
+        self._seen = 0
 
     def best(self) -> NodeCapacity | None:
         """The cheapest node, the first of equal ones; None when no node can be made free enough."""
+        matching = self._bounds.matching
         changed = {room.index for room in self._rooms.changes[self._seen :]}
         self._seen = len(self._rooms.changes)
-        for index in sorted(changed & self._matching.keys()):
-            self._add(self._matching[index])
+        for index in sorted(changed & matching.keys()):
+            if entry := self._bounds.entry(matching[index]):
+                heappush(self._heap, entry)
         while self._heap:
-            _score, index, version = self._heap[0]
-            if self._matching[index].version == version:
-                return self._matching[index]
+            score, index, version = self._heap[0]
+            room = matching[index]
+            if room.version == version and len(score) > 1:
+                return room
             heappop(self._heap)
+            if room.version == version and (cost := self._cost(room)) is not None:
+                heappush(self._heap, (cost, index, version))
         return None
+
+
+class KubeRules:
+    """Rules of the flavour `kube`."""
+
+    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
+        """Every waiting pod once, highest priority first, then the older group."""
+        waiting = schedule_order(snapshot.waiting)
+        with workspace(snapshot, kube_state) as board:
+            board.about = about
+            cycle = KubePreemption(board, waiting)
+            return [decision for group in waiting for decision in cycle.turn(group)]

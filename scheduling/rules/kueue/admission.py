@@ -14,9 +14,11 @@ Source: Kueue 0.19 with fair sharing off, checked against recorded decisions (do
 - Who fits once the evicted of this round are gone waits for that and takes the room.
 """
 
+from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from scheduling.model.decisions import Decision, Evict, Start, Wait
@@ -32,6 +34,7 @@ from scheduling.rules.kueue.preemption import (
 )
 from scheduling.rules.kueue.quota import QuotaShare, beyond, bounds, tree_of
 from scheduling.rules.kueue.topology import TopologyCapacity
+from scheduling.state.workspace import workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,38 +66,110 @@ class _Plan:
         return (self.level, *_turn(self.case.group))
 
 
+class KueueState:
+    """Quotas in use, admitted work by queue, and room on nodes; everything but what waits."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.rows = {name: row for name, row in snapshot.queue_by_name.items() if name not in snapshot.parents}
+        self.shares: Final = tree_of(snapshot.queues)
+        self.places: Final = TopologyCapacity(snapshot)
+        self.claims: Final[dict[tuple[str, bool], list[AdmittedWorkload]]] = defaultdict(list)
+        self._known: Final[dict[str, AdmittedWorkload]] = {}
+        self._journal: Final[list[Callable[[], object]]] = []
+        for group in snapshot.groups:
+            if (claim := self._claim(group)) is not None:
+                claim.share.charge(claim.amount)
+                self._known[group.name] = claim
+                self.claims[claim.line].append(claim)
+        for claims in self.claims.values():
+            claims.sort(key=_victim_order)
+
+    def _claim(self, group: PodGroup) -> AdmittedWorkload | None:
+        """None: no queue of this tree has admitted it."""
+        if group.queue not in self.rows or not admitted(group):
+            return None
+        return AdmittedWorkload(group, group.total, self.shares[group.queue], _leaving(group), self.places)
+
+    def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
+        """These pod groups leave the cluster, those come into it."""
+        names, groups = tuple(gone), tuple(come)
+        self.places.exchange(names, groups)
+        for name in names:
+            if (claim := self._known.get(name)) is not None:
+                self._do(partial(self._forget, claim), partial(self._know, claim))
+        for group in groups:
+            if (claim := self._claim(group)) is not None:
+                self._do(partial(self._know, claim), partial(self._forget, claim))
+
+    def _know(self, claim: AdmittedWorkload) -> None:
+        claim.share.charge(claim.amount)
+        self._known[claim.group.name] = claim
+        insort(self.claims[claim.line], claim, key=_victim_order)
+
+    def _forget(self, claim: AdmittedWorkload) -> None:
+        claim.share.charge(ZERO - claim.amount)
+        del self._known[claim.group.name]
+        self.claims[claim.line].remove(claim)
+
+    def charge(self, share: QuotaShare, amount: Resources, *, leaving: Resources) -> None:
+        """Count as `QuotaShare.charge`, until it is taken back."""
+        back = partial(share.charge, ZERO - amount, leaving=ZERO - leaving)
+        self._do(partial(share.charge, amount, leaving=leaving), back)
+
+    def evict(self, claim: AdmittedWorkload) -> None:
+        """Its quota is free for others, and its room once it has left."""
+        self.charge(claim.share, ZERO - claim.amount, leaving=claim.amount)
+        self.places.leave(claim.group)
+        claims = self.claims[claim.line]
+        self._do(partial(claims.remove, claim), partial(insort, claims, claim, key=_victim_order))
+
+    def _do(self, act: Callable[[], object], back: Callable[[], object]) -> None:
+        act()
+        self._journal.append(back)
+
+    def restore(self) -> None:
+        """Take back everything since it was made or settled."""
+        while self._journal:
+            self._journal.pop()()
+        self.places.restore()
+
+    def settle(self) -> None:
+        """What it is now is what it is brought back to."""
+        self._journal.clear()
+        self.places.settle()
+
+
+def _victim_order(claim: AdmittedWorkload) -> tuple[int, int, str]:
+    return claim.order
+
+
 class KueueRules:
     """Rules of the flavour `kueue`."""
 
-    def decide(self, snapshot: Snapshot) -> list[Decision]:
+    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
         """Rounds of admission until everything that waits has its answer."""
-        return list(_KueueCycle(snapshot).run())
+        with workspace(snapshot, KueueState) as state:
+            state.places.about(about)
+            return list(_KueueCycle(snapshot, state).run())
 
 
 class _KueueCycle:
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._rows = {name: row for name, row in snapshot.queue_by_name.items() if name not in snapshot.parents}
-        self._shares: Final = tree_of(snapshot.queues)
-        self._places: Final = TopologyCapacity(snapshot)
-        self._claims: Final[dict[tuple[str, bool], list[AdmittedWorkload]]] = defaultdict(list)
-        self._lines: Final[dict[str, list[_KueueCandidate]]] = {name: [] for name in self._rows}
+    def __init__(self, snapshot: Snapshot, state: KueueState) -> None:
+        self._state = state
+        self._places: Final = state.places
+        self._claims: Final = state.claims
+        self._lines: Final[dict[str, list[_KueueCandidate]]] = {name: [] for name in state.rows}
         self._homeless: Final[list[PodGroup]] = []
-        for group in sorted(snapshot.groups, key=_turn, reverse=True):
-            if group.queue in self._rows:
+        for group in sorted(snapshot.waiting, key=_turn, reverse=True):
+            if not admitted(group):
                 self._enter(group)
-            elif not admitted(group):
-                self._homeless.append(group)
-        for claims in self._claims.values():
-            claims.sort(key=lambda claim: claim.order)
 
     def _enter(self, group: PodGroup) -> None:
-        share = self._shares[group.queue]
-        if admitted(group):
-            share.charge(group.total)
-            claim = AdmittedWorkload(group, group.total, share, _leaving(group), self._places)
-            self._claims[claim.line].append(claim)
+        if row := self._state.rows.get(group.queue):
+            share = self._state.shares[group.queue]
+            self._lines[group.queue].append(_KueueCandidate(group, row, share, group.total))
         else:
-            self._lines[group.queue].append(_KueueCandidate(group, self._rows[group.queue], share, group.total))
+            self._homeless.append(group)
 
     def run(self) -> Iterator[Decision]:
         """Every waiting group is answered once."""
@@ -157,13 +232,10 @@ class _KueueCycle:
             return
         over_quota = not case.share.deserves(case.needed)
         for target in plan.targets:
-            claim = target.claim
-            claim.share.charge(ZERO - claim.amount, leaving=claim.amount)
-            self._places.leave(claim.group)
-            self._claims[claim.line].remove(claim)
-            if not claim.leaving:
+            self._state.evict(target.claim)
+            if not target.claim.leaving:
                 yield _evict(target, case.group)
-        case.share.charge(case.needed, leaving=ZERO if plan.now else ZERO - case.needed)
+        self._state.charge(case.share, case.needed, leaving=ZERO if plan.now else ZERO - case.needed)
         placed = self._places.take(case.group)
         if placed and plan.now:
             yield Start(case.group, placed.nodes, over_quota)

@@ -8,6 +8,7 @@ Source: Kueue 0.19, topology-aware scheduling (its flavor assigner and its snaps
 """
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -53,7 +54,7 @@ class DomainTally:
 
 
 class TopologyCapacity:
-    """Room on the nodes of one cycle. Changed by `take`, `leave` and `come_back` only."""
+    """Room on nodes. Changed by `take`, `leave` and `come_back` only, until it is restored."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._levels = snapshot.levels
@@ -64,6 +65,24 @@ class TopologyCapacity:
 
     def _usable(self, node: SnapshotNode) -> bool:
         return node.pool in self._levels and all(map(node.labels.get, self._levels[node.pool]))
+
+    def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
+        """These pod groups leave the cluster, those come into it."""
+        if self._levels:
+            self._board.exchange(gone, come)
+
+    def about(self, names: Collection[str] | None) -> None:
+        """Whose refusals are wanted with their numbers; None: all."""
+        self._board.about = names
+
+    def restore(self) -> None:
+        """Take back everything since it was made or settled."""
+        self._board.restore()
+        self._tallies.clear()
+
+    def settle(self) -> None:
+        """What it is now is what it is brought back to."""
+        self._board.settle()
 
     def matter(self, group: PodGroup) -> bool:
         """Does it need places at all?"""

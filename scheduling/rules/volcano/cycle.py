@@ -20,7 +20,7 @@ is younger than the min guaranteed runtime that it carries.
   next cycle where they are several: more may go than it needs, or somebody for what then still waits.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from scheduling.model.decisions import Cause, Decision, Start, Wait
@@ -32,6 +32,7 @@ from scheduling.state.cluster_state import Assignment, SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, matches
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.victims import evictions, held
+from scheduling.state.workspace import workspace
 
 
 @dataclass(slots=True)
@@ -64,26 +65,29 @@ Serve = Callable[[_VolcanoCandidate, Pod], tuple[NodeCapacity, list[Assignment]]
 Fits = Callable[[PodGroup, Pod, NodeCapacity], bool]
 
 
+def volcano_state(snapshot: Snapshot) -> SchedulingState:
+    """Nodes are filled evenly, and room on its way is given out."""
+    return SchedulingState(snapshot, default=Strategy.SPREAD)
+
+
 class VolcanoRules:
     """Rules of the flavour `volcano`."""
 
-    def decide(self, snapshot: Snapshot) -> list[Decision]:
+    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
         """All actions over everything that waits, then the decisions in the order of the snapshot."""
-        return list(_VolcanoCycle(snapshot).run())
+        with workspace(snapshot, volcano_state) as board:
+            board.about = about
+            return list(_VolcanoCycle(snapshot, board).run())
 
 
 class _VolcanoCycle:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, board: SchedulingState) -> None:
         self.snapshot = snapshot
-        self.board = SchedulingState(snapshot, default=Strategy.SPREAD)
+        self.board = board
         self.standing = VolcanoOrder(snapshot, self.board)
 
     def run(self) -> Iterator[Decision]:
-        cases = [
-            _VolcanoCandidate(group, list(group.waiting), list(group.waiting))
-            for group in self.snapshot.groups
-            if group.waiting
-        ]
+        cases = [_VolcanoCandidate(group, list(group.waiting), list(group.waiting)) for group in self.snapshot.waiting]
         for case in cases:
             case.pend = self._nowhere(case)
         ready = [case for case in cases if case.pend is None]

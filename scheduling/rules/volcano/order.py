@@ -30,16 +30,20 @@ class VolcanoOrder:
         self._queues = snapshot.queue_by_name
         self.order = QueueOrder(snapshot, board.ledger)
         self._deserved = self.order.deserved
-        self._ending: dict[str, Resources] = defaultdict(lambda: ZERO)
-        for name, seats in board.seats_on.items():
-            self._ending[name] = sum((seat.pod.requests for seat in seats if seat.leaving), ZERO)
         self._scores: dict[Resources, dict[int, tuple[int, float]]] = defaultdict(dict)
         self._protection = MinRuntimeProtection(snapshot, board.ledger.path)
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
-        self._seats: dict[str, list[tuple[Assignment, NodeCapacity]]] = defaultdict(list)
-        for group in snapshot.groups:
-            if group.preemptible and group.namespace != CRITICAL_NAMESPACE:
-                self._seats[group.queue] += [(seat, seat.room) for seat in board.seats_of[group.name] if seat.room]
+
+    def _seats(self, queue: str) -> list[tuple[Assignment, NodeCapacity]]:
+        """Pods of the queue that may be preempted, with their nodes."""
+        groups = self._board.holders[queue].values()
+        found = (each for each in groups if each.preemptible and each.namespace != CRITICAL_NAMESPACE)
+        return [(seat, seat.room) for each in found for seat in self._board.seats_of[each.name] if seat.room]
+
+    def _ending(self, node: str) -> Resources:
+        """What pods hold there that were on their way out before this cycle."""
+        seats = self._board.seats_on[node]
+        return sum((seat.pod.requests for seat in seats if seat.pod.terminating), ZERO)
 
     def ready(self, group: PodGroup) -> bool:
         """Has it the minimum of its pods?"""
@@ -90,7 +94,8 @@ class VolcanoOrder:
         plugin cdp is, nobody who is younger than it carries.
         """
         found: dict[NodeCapacity, list[Assignment]] = defaultdict(list)
-        for seat, room in self._seats[group.queue]:
+        seats = self._board.kept_of_queue(group.queue, "seats", lambda: self._seats(group.queue))
+        for seat, room in seats:
             if not seat.leaving and seat.group.priority < group.priority and matches(room.node, group):
                 found[room].append(seat)
         gives = {room: self._above_minimum(seats) for room, seats in found.items()} if self._keeps_minimum else found
@@ -163,7 +168,8 @@ class VolcanoOrder:
         GPUs count for evenness only: where nothing else is asked for, a smaller part in use is better.
         """
         size = room.node.capacity
-        after = size - room.future + self._ending[room.node.name] + asked
+        ending = self._board.kept_of_node(room.node.name, "ending", lambda: self._ending(room.node.name))
+        after = size - room.future + ending + asked
         used = list(zip(_parts(after), _parts(size), strict=True))
         least = sum(_free_part(part, whole) for part, whole in used[1:]) // 2
         return least + _evenness(used if asked.gpu else used[1:]) + _packed(asked, size - room.idle, size)

@@ -1,0 +1,62 @@
+"""A state that is used again and again says what one that was made just now says."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduling.forecast.cycle import FLAVOURS, cycle, preview
+from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.state.workspace import successor
+from tests.builders import gang, node, queue, running, snapshot
+from tests.scheduling.test_invariants import after, clusters, life, modest, newcomers
+
+flavours = st.sampled_from(list(FLAVOURS))
+
+
+def settled(cluster: Snapshot, flavour: str) -> Snapshot:
+    """After a while, with things that run, that wait and that end; no state was made of it yet."""
+    *_earlier, (before, decisions, _following) = life(cluster, flavour)
+    return replace(after(before, decisions, 6))
+
+
+@modest
+@given(clusters(), st.lists(newcomers, min_size=2, max_size=4), flavours)
+def test_questions_leave_no_trace_in_later_answers(cluster: Snapshot, asked: list[PodGroup], flavour: str) -> None:
+    asked_often = settled(cluster, flavour)
+    for each in (*asked, *asked):
+        assert preview(asked_often, each, flavour=flavour) == preview(replace(asked_often), each, flavour=flavour)
+
+
+@modest
+@given(clusters(), newcomers, flavours, st.data())
+def test_a_successor_decides_as_a_snapshot_that_was_never_another(
+    cluster: Snapshot, asked: PodGroup, flavour: str, data: st.DataObject
+) -> None:
+    first = settled(cluster, flavour)
+    preview(first, asked, flavour=flavour)
+    names = data.draw(st.sets(st.sampled_from([group.name for group in first.groups]), max_size=3))
+    changed = [replace(group, pods=group.pods[:1]) for group in first.groups if group.name in names]
+    gone = {group.name for group in changed if group.waiting}
+    second = successor(first, gone, [each for each in changed if each.name not in gone], now=7)
+    alone = Snapshot(nodes=first.nodes, queues=first.queues, groups=second.groups, now=7)
+    assert cycle(second, flavour=flavour) == cycle(alone, flavour=flavour)
+    assert preview(second, asked, flavour=flavour) == preview(alone, asked, flavour=flavour)
+    assert preview(first, asked, flavour=flavour) == preview(replace(first), asked, flavour=flavour)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_is_derived_is_decided_about_beside_what_it_was_derived_from(flavour: str) -> None:
+    queues = (queue("team", "dep", deserved=8), queue("dep", deserved=8))
+    cluster = snapshot(node("a", 8), *queues, running("old", "a", gpus=8, priority=25))
+    new = gang("new", gpus=8, priority=80)
+    busy = preview(cluster, new, flavour=flavour)
+    free = preview(cluster.without_groups({"old"}), new, flavour=flavour)
+    assert (len(busy.victims), len(free.victims)) == (1, 0)
+    assert preview(cluster, new, flavour=flavour) == busy
+
+
+def test_two_new_groups_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="more than one pod group is named new"):
+        snapshot(node("a", 8)).with_groups([gang("new"), gang("new")])
