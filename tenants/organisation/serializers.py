@@ -34,7 +34,7 @@ class EntrySchema(serializers.Serializer[Any]):
     memory = serializers.DictField(required=False, allow_null=True, help_text="Also `units`: Mib, MB or GB.")
     priority = serializers.CharField(required=False, allow_null=True, help_text="The rank, by its older name.")
     rank = serializers.CharField(required=False, allow_null=True)
-    warnings = QuotaWarningSchema(many=True, read_only=True, help_text="In answers to a change of quotas.")
+    warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")
 
 
 class OrgUnitChange(serializers.Serializer[Any]):
