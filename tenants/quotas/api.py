@@ -13,8 +13,8 @@ from rest_framework.response import Response
 from clusters.flavours.objects import RANK_TO_PRIORITY
 from portal.kit.api.filters import Column, as_number, as_uuid, filters, ordering
 from portal.kit.api.pagination import NAME_SEARCH, without_cursor
-from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import FILTERS, PAGES, CountSchema, operation
+from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.serializers import FILTERS, PAGES, operation
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
 from tenants.access.api.filter_values import CLUSTER_ID, DEPARTMENT_ID, POOL_ID, POOL_NAME
@@ -100,22 +100,6 @@ class ProjectPools(Route):
         return _page(_projects(request), request, OF_PROJECTS, _project_rows)
 
 
-class ProjectPoolCount(Route):
-    """How many rows the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation(
-        "count_projects_node_pool_resources",
-        "Count projects' quotas by node pool",
-        CountSchema,
-        parameters=[*FILTERS, NAME_SEARCH],
-    )
-    def get(self, request: Request) -> Response:
-        """The number of rows the filter finds."""
-        return Response({"count": _projects(request).count()})
-
-
 class DepartmentPools(Route):
     """Departments where the caller has a role, each in every node pool."""
 
@@ -132,32 +116,34 @@ class DepartmentPools(Route):
         return _page(_departments(request), request, OF_DEPARTMENTS, _department_rows)
 
 
-class DepartmentPoolCount(Route):
-    """How many rows the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation(
-        "count_departments_node_pool_resources",
-        "Count departments' quotas by node pool",
-        CountSchema,
-        parameters=[*FILTERS, NAME_SEARCH],
-    )
-    def get(self, request: Request) -> Response:
-        """The number of rows the filter finds."""
-        return Response({"count": _departments(request).count()})
-
-
 def _projects(request: Request) -> QuerySet[Project]:
     rows = visible_projects(actor_of(request)).select_related("cluster", "department")
     quotas = ProjectQuota.objects.filter(project=OuterRef("pk"), node_pool=OuterRef("cluster__node_pools"))
     return cast("QuerySet[Project]", _wanted(rows, quotas, request, OF_PROJECTS))
 
 
+ProjectPoolCount = count_route(
+    "count_projects_node_pool_resources",
+    "Count projects' quotas by node pool",
+    "The number of rows the filter finds.",
+    _projects,
+    parameters=[*FILTERS, NAME_SEARCH],
+)
+
+
 def _departments(request: Request) -> QuerySet[Department]:
     rows = visible_departments(actor_of(request)).select_related("cluster")
     quotas = DepartmentQuota.objects.filter(department=OuterRef("pk"), node_pool=OuterRef("cluster__node_pools"))
     return cast("QuerySet[Department]", _wanted(rows, quotas, request, OF_DEPARTMENTS))
+
+
+DepartmentPoolCount = count_route(
+    "count_departments_node_pool_resources",
+    "Count departments' quotas by node pool",
+    "The number of rows the filter finds.",
+    _departments,
+    parameters=[*FILTERS, NAME_SEARCH],
+)
 
 
 def _wanted(

@@ -15,12 +15,11 @@ from portal.kit.api.csv_export import csv_response
 from portal.kit.api.filters import Column, Columns, as_time, filters, ordering
 from portal.kit.api.pagination import without_cursor
 from portal.kit.api.parsers import TENANT_ID
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     ERROR_RESPONSES,
     FILTERS,
     PAGES,
-    CountSchema,
     ErrorSchema,
     operation,
     rendered,
@@ -77,17 +76,6 @@ class Reports(Route):
         return Response(_json(row), status=202)
 
 
-class ReportCount(Route):
-    """How many reports the caller has."""
-
-    access = {"GET": OWN}
-
-    @operation("count_reports", "Count your reports", CountSchema, parameters=[FILTERS[0], SEARCH])
-    def get(self, request: Request) -> Response:
-        """Under the same filters as the list."""
-        return Response({"count": _wanted(request).count()})
-
-
 class Availability(Route):
     """Whether a report would have anything to tell."""
 
@@ -138,6 +126,16 @@ def _wanted(request: Request) -> QuerySet[Report]:
     query = request.query_params
     rows = reports_of(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
     return rows.filter(name__icontains=text) if (text := query.get("search", "").replace("\x00", "")) else rows
+
+
+ReportCount = count_route(
+    "count_reports",
+    "Count your reports",
+    "Under the same filters as the list.",
+    _wanted,
+    access=OWN,
+    parameters=[FILTERS[0], SEARCH],
+)
 
 
 def _json(row: Report) -> dict[str, Any]:

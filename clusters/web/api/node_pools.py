@@ -16,11 +16,10 @@ from clusters.web.serializers.inventory import NodePoolCreate, NodePoolUpdate, P
 from portal.kit.api.filters import Column, as_time, as_uuid, filters, ordering
 from portal.kit.api.pagination import without_cursor
 from portal.kit.api.parsers import TENANT_ID
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     FILTERS,
     PAGES,
-    CountSchema,
     map_pointers,
     operation,
     rendered,
@@ -86,17 +85,6 @@ class NodePools(Route):
         return Response(pool_json(_pool(pool.pk)), status=201)
 
 
-class NodePoolCount(Route):
-    """How many the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation("count_nodepools", "Count node pools", CountSchema, parameters=FILTERS)
-    def get(self, request: Request) -> Response:
-        """The number of node pools the filter finds."""
-        return Response({"count": _wanted(request).count()})
-
-
 class NodePoolDetail(Route):
     """A node pool by id."""
 
@@ -146,6 +134,11 @@ def _change(request: Request, pool_id: int) -> Response:
 
 def _wanted(request: Request) -> QuerySet[NodePool]:
     return _pools().filter(filters(request.query_params.get("filterBy", ""), COLUMNS, actor_of(request)))
+
+
+NodePoolCount = count_route(
+    "count_nodepools", "Count node pools", "The number of node pools the filter finds.", _wanted
+)
 
 
 def _pools() -> QuerySet[NodePool]:

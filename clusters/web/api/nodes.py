@@ -18,8 +18,8 @@ from clusters.web.serializers.inventory import NodesSchema
 from portal.kit.api.filters import Column, as_uuid, filters, ordering
 from portal.kit.api.pagination import without_cursor
 from portal.kit.api.parsers import rfc3339
-from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import FILTERS, PAGES, CountSchema, operation
+from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.serializers import FILTERS, PAGES, operation
 from portal.kit.errors import NotFound
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
@@ -61,17 +61,6 @@ class Nodes(Route):
         return _page(_wanted(request), request)
 
 
-class NodeCount(Route):
-    """How many the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation("count_tenant_nodes", "Count nodes", CountSchema, parameters=[*FILTERS, SEARCH])
-    def get(self, request: Request) -> Response:
-        """The number of nodes the filter finds."""
-        return Response({"count": _wanted(request).count()})
-
-
 class ClusterNodes(Route):
     """Nodes of one cluster."""
 
@@ -98,6 +87,11 @@ def _wanted(request: Request) -> QuerySet[Node]:
     rows = nodes_json().filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows
+
+
+NodeCount = count_route(
+    "count_tenant_nodes", "Count nodes", "The number of nodes the filter finds.", _wanted, parameters=[*FILTERS, SEARCH]
+)
 
 
 def nodes_json() -> QuerySet[Node]:

@@ -9,12 +9,13 @@
 - A write that its actor may not do is kept for the audit trail.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, ClassVar, Final, Literal
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
@@ -24,6 +25,7 @@ from rest_framework.views import APIView
 from portal.kit.api import idempotency
 from portal.kit.api.filters import closest_name, flag_in
 from portal.kit.api.idempotency import validate_key
+from portal.kit.api.serializers import FILTERS, CountSchema, operation
 from portal.kit.db.transactions import rollback_scope, with_external_calls
 from portal.kit.errors import BadRequest, Forbidden
 from portal.kit.security.denials import READING, note_denial
@@ -49,6 +51,9 @@ class RoutePermission:
     verb: str = ""
     at: Where = "somewhere"
     reads: bool = False
+
+
+ANYWHERE: Final = RoutePermission()
 
 
 class Route(APIView):
@@ -83,6 +88,30 @@ class Route(APIView):
             method = getattr(cls, name, None)
             if method is not None and not hasattr(method, WRAPPED):
                 setattr(cls, name, _writing(method))
+
+
+def count_route(
+    operation_id: str,
+    summary: str,
+    about: str,
+    find: Callable[[Request], QuerySet[Any]],
+    *,
+    access: RoutePermission = ANYWHERE,
+    parameters: Sequence[OpenApiParameter] = FILTERS,
+) -> type[Route]:
+    """How many rows the list beside it finds."""
+    may = access
+
+    class Count(Route):
+        """How many the same filter finds."""
+
+        access = {"GET": may}
+
+        @operation(operation_id, summary, CountSchema, description=about, parameters=list(parameters))
+        def get(self, request: Request) -> Response:
+            return Response({"count": find(request).count()})
+
+    return Count
 
 
 def documented_parameters(view: APIView, method: str) -> frozenset[str]:

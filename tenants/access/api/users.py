@@ -15,8 +15,8 @@ from rest_framework.response import Response
 
 from portal.kit.api.filters import LARGEST_OFFSET, LARGEST_PAGE, Column, as_time, filters, number_in, ordering
 from portal.kit.api.parsers import rfc3339
-from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import FILTERS, CountSchema, operation, validated_body
+from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -108,17 +108,6 @@ class UserDetail(Route):
         return Response(status=204)
 
 
-class UserCount(Route):
-    """How many people the same filter finds."""
-
-    access = {"GET": LOOKING}
-
-    @operation("count_users", "Count people", CountSchema, parameters=[*FILTERS, SEARCH])
-    def get(self, request: Request) -> Response:
-        """The number of people the filter finds."""
-        return Response({"count": _wanted(request).count()})
-
-
 class UserPassword(Route):
     """Somebody's password."""
 
@@ -191,6 +180,16 @@ def _wanted(request: Request) -> QuerySet[User]:
         filters(query.get("filterBy", ""), COLUMNS, actor_of(request))
     )
     return rows.filter(username__icontains=query.get("search", "").replace("\x00", "")).prefetch_related("groups")
+
+
+UserCount = count_route(
+    "count_users",
+    "Count people",
+    "The number of people the filter finds.",
+    _wanted,
+    access=LOOKING,
+    parameters=[*FILTERS, SEARCH],
+)
 
 
 def _user(actor: Actor, user_id: int, verb: Permission = Permission.MANAGE_ACCESS) -> User:

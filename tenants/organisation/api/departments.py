@@ -7,10 +7,9 @@ from rest_framework.response import Response
 
 from portal.kit.api.filters import filters
 from portal.kit.api.pagination import PAGES
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     FILTERS,
-    CountSchema,
     ignored_parameters,
     operation,
     validated_body,
@@ -125,22 +124,16 @@ class DepartmentResources(Route):
         return _set(request, unit_id, whole=False)
 
 
-class DepartmentCount(Route):
-    """How many departments the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation("count_departments", "Count departments", CountSchema, parameters=FILTERS)
-    def get(self, request: Request) -> Response:
-        """The number of departments the filter finds."""
-        return Response({"count": _wanted(request).count()})
-
-
 def _wanted(request: Request) -> QuerySet[Department]:
     """What the caller may see, as the query narrows it."""
     query = request.query_params
     rows = with_figures(visible_departments(actor_of(request)), query)
     return rows.filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request))).select_related("cluster")
+
+
+DepartmentCount = count_route(
+    "count_departments", "Count departments", "The number of departments the filter finds.", _wanted
+)
 
 
 def _department(actor: Actor, key: int) -> Department:

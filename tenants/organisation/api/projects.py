@@ -11,8 +11,8 @@ from rest_framework.response import Response
 
 from portal.kit.api.filters import Column, Columns, as_number, filters
 from portal.kit.api.pagination import NAME_SEARCH, PAGES
-from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import FILTERS, CountSchema, operation, validated_body
+from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -125,17 +125,6 @@ class ProjectResources(Route):
         return _set(request, unit_id, whole=False)
 
 
-class ProjectCount(Route):
-    """How many projects the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation("count_projects", "Count projects", CountSchema, parameters=[*FILTERS, NAME_SEARCH])
-    def get(self, request: Request) -> Response:
-        """The number of projects the filter finds."""
-        return Response({"count": _wanted(request).count()})
-
-
 def _wanted(request: Request) -> QuerySet[Project]:
     """What the caller may see, as the query narrows it."""
     query = request.query_params
@@ -143,6 +132,15 @@ def _wanted(request: Request) -> QuerySet[Project]:
     rows = with_figures(visible_projects(actor), query).filter(filters(query.get("filterBy", ""), COLUMNS, actor))
     search = query.get("search", "").replace("\x00", "")
     return (rows.filter(name__icontains=search) if search else rows).select_related("cluster", "department")
+
+
+ProjectCount = count_route(
+    "count_projects",
+    "Count projects",
+    "The number of projects the filter finds.",
+    _wanted,
+    parameters=[*FILTERS, NAME_SEARCH],
+)
 
 
 def _project(actor: Actor, key: int) -> Project:

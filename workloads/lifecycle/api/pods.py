@@ -13,8 +13,8 @@ from clusters.watch.models import ClusterEvent, ObservedPod
 from clusters.watch.rules import clean_message
 from portal.kit.api.filters import Column, as_time, as_uuid, descending, filters, flag_in, number_in, ordering
 from portal.kit.api.pagination import PAGES, part_of
-from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import FILTERS, CountSchema, operation
+from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.serializers import FILTERS, operation
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.filter_values import CLUSTER_ID, POOL_NAME
@@ -84,17 +84,6 @@ class Pods(Route):
         return _page(_wanted(request), request)
 
 
-class PodCount(Route):
-    """How many the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation("count_pods", "Count pods", CountSchema, parameters=[*PAGING, *FILTERS])
-    def get(self, request: Request) -> Response:
-        """The number of pods the filter finds."""
-        return Response({"count": _wanted(request).count()})
-
-
 def _wanted(request: Request) -> QuerySet[ObservedPod]:
     query = request.query_params
     actor = actor_of(request)
@@ -105,6 +94,11 @@ def _wanted(request: Request) -> QuerySet[ObservedPod]:
     if completed is None:
         return rows
     return rows.filter(phase__in=ENDED) if completed else rows.exclude(phase__in=ENDED)
+
+
+PodCount = count_route(
+    "count_pods", "Count pods", "The number of pods the filter finds.", _wanted, parameters=[*PAGING, *FILTERS]
+)
 
 
 def _searched(rows: QuerySet[ObservedPod], request: Request) -> QuerySet[ObservedPod]:

@@ -27,8 +27,8 @@ from portal.kit.api.filters import (
 )
 from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.parsers import rfc3339
-from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, CountSchema, ErrorSchema, operation, validated_body
+from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.serializers import ERROR_RESPONSES, FILTERS, ErrorSchema, operation, validated_body
 from portal.kit.errors import BadRequest, RungError, TooManyRequests
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -109,17 +109,6 @@ class Workloads(Route):
         return Response({"workloads": [workload_json(row) for row in part.rows], **part.ways_on})
 
 
-class WorkloadCount(Route):
-    """How many the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation("count_workloads", "Count workloads", CountSchema, parameters=WANTED)
-    def get(self, request: Request) -> Response:
-        """The number of workloads the filter finds."""
-        return Response({"count": _wanted(request).count()})
-
-
 class WorkloadDetail(Route):
     """A workload by id."""
 
@@ -169,6 +158,11 @@ def _wanted(request: Request) -> QuerySet[Workload]:
         rows = rows.filter(FAILED_TO_APPLY)
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows
+
+
+WorkloadCount = count_route(
+    "count_workloads", "Count workloads", "The number of workloads the filter finds.", _wanted, parameters=WANTED
+)
 
 
 ACTIONS: Final[dict[str, Callable[..., Workload]]] = {

@@ -12,10 +12,9 @@ from rest_framework.response import Response
 
 from portal.kit.api.filters import LARGEST_OFFSET, Column, as_number, as_time, as_uuid, filters, number_in, ordering
 from portal.kit.api.pagination import PAGES, part_of
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     FILTERS,
-    CountSchema,
     ignored_parameters,
     operation,
     validated_body,
@@ -100,17 +99,6 @@ class Templates(Route):
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         return _page(request, _wanted(request))
-
-
-class TemplateCount(Route):
-    """How many the same filter finds."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation("count_templates", "Count templates", CountSchema, parameters=WANTED)
-    def get(self, request: Request) -> Response:
-        """The number of templates the filter finds."""
-        return Response({"count": _wanted(request).count()})
 
 
 class TemplateNames(Route):
@@ -263,6 +251,11 @@ def _wanted(request: Request) -> QuerySet[WorkloadTemplate]:
     rows = visible_templates(actor_of(request)).filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows
+
+
+TemplateCount = count_route(
+    "count_templates", "Count templates", "The number of templates the filter finds.", _wanted, parameters=WANTED
+)
 
 
 def _page(request: Request, rows: QuerySet[WorkloadTemplate]) -> Response:
