@@ -1,6 +1,7 @@
 """Rows of the shared kit: claimed periods, heartbeats, counted tries, version of settings, answers kept for retries."""
 
 from django.db import models
+from django.db.models.functions import Now
 
 
 class Period(models.Model):
@@ -40,6 +41,8 @@ class LimiterBucket(models.Model):
 
 class SettingsVersion(models.Model):
     """A row for each change of settings, inserted by triggers; see `portal.kit.db.read_cache`."""
+
+    changed_at = models.DateTimeField(db_default=Now())
 
     def __str__(self) -> str:
         return str(self.pk)

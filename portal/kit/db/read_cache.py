@@ -3,8 +3,9 @@
 Within `cached_reads` a `cached_read` function queries once for the same arguments. On PostgreSQL its answer is used by
 later requests of the process, too, for as long as the version of the settings is the same: triggers on the tables that
 apps name as `cached` insert a row in the transaction of each change, whichever program makes it. The version is the
-number of these rows and the highest id. Inserts wait for no other transaction. An id never returns, so that what was
-read in a transaction that was rolled back is never used again.
+number of these rows with the highest id and the latest time. Inserts wait for no other transaction. An id never
+returns, so that what was read in a transaction that was rolled back is never used again; a database that was restored
+counts its ids again, but at other times.
 Cached rows are shared between requests: they are not to be changed.
 """
 
@@ -33,7 +34,7 @@ def current_reads() -> Reads:
     if connection.vendor != "postgresql":
         return {}
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT max(id), count(*) FROM {_TABLE}")  # noqa: S608  # the table's own name
+        cursor.execute(f"SELECT count(*), max(id), max(changed_at) FROM {_TABLE}")  # noqa: S608  # the table's own name
         version = cursor.fetchone()
     known, reads = _of_version
     if version != known or len(reads) > LARGEST:

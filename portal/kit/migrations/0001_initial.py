@@ -1,3 +1,4 @@
+import django.db.models.functions.datetime
 from django.db import migrations, models
 
 
@@ -27,6 +28,7 @@ class Migration(migrations.Migration):
             name="SettingsVersion",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("changed_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
         ),
         migrations.CreateModel(

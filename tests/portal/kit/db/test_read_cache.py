@@ -41,7 +41,7 @@ def read_in_a_request(key: str = "key") -> int:
 
 
 def version() -> object:
-    return tuple(SettingsVersion.objects.aggregate(Max("pk"), Count("pk")).values())
+    return tuple(SettingsVersion.objects.aggregate(Count("pk"), Max("pk"), Max("changed_at")).values())
 
 
 def watched() -> Iterator[tuple[type[models.Model], str]]:
@@ -96,6 +96,20 @@ def test_a_version_that_was_rolled_back_never_returns() -> None:
             transaction.set_rollback(True)
     assert len(seen) == 3
     assert version() == before
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("everything")
+def test_a_restored_database_that_counts_its_ids_again_is_read_again() -> None:
+    last = SettingsVersion.objects.latest("pk").pk
+    DepartmentQuota.objects.update(gpu_deserved=1000)
+    first = read_in_a_request()
+    with connection.cursor() as cursor:
+        SettingsVersion.objects.filter(pk__gt=last).delete()
+        cursor.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [SettingsVersion._meta.db_table, last])
+    DepartmentQuota.objects.update(gpu_deserved=2000)
+    assert SettingsVersion.objects.latest("pk").pk == last + 1
+    assert read_in_a_request() != first
 
 
 @pytest.mark.postgres
