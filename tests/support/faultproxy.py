@@ -228,16 +228,16 @@ class FaultProxy:
                     return
             if self._cluster is not self._usual:
                 exchange.headers["authorization"] = f"Bearer {self._cluster.token}"
-            response = _ask(upstream, exchange)
-            exchange.upstream = response.status
-            if exchange.is_watch and response.status == 200:
-                _stream(client, response, faults, exchange)
-            else:
-                reply = Reply(response.status, dict(response.getheaders()), response.read())
-                for fault in faults:
-                    reply = fault.after(exchange, reply)
-                exchange.answered = reply.status
-                _send(client, reply, faults)
+            with _ask(upstream, exchange) as response:
+                exchange.upstream = response.status
+                if exchange.is_watch and response.status == 200:
+                    _stream(client, response, faults, exchange)
+                else:
+                    reply = Reply(response.status, dict(response.getheaders()), response.read())
+                    for fault in faults:
+                        reply = fault.after(exchange, reply)
+                    exchange.answered = reply.status
+                    _send(client, reply, faults)
         finally:
             exchange.ended = time.monotonic()
 
