@@ -360,6 +360,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # Whoever reaches the broker could end workers or revoke tasks by it, and Rung never asks for that.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_WORKER_CONSUMER = "portal.kit.messaging.reconnecting_consumer:ReconnectingConsumer"
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULER = "portal.kit.messaging.beat_scheduler:HeartbeatScheduler"
 
