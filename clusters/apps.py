@@ -18,8 +18,8 @@ def credentials_can_be_sealed(**_kwargs: Any) -> list[CheckMessage]:
     except NoEncryptionKey:
         return []
     except ValueError:
-        hint = "Make one with `manage.py rotate_credentials --new-key`."
-        return [Error("RUNG_CREDENTIAL_KEYS holds a key that is none.", hint=hint, id="clusters.E002")]
+        hint = "Create a key with `manage.py rotate_credentials --new-key`."
+        return [Error("RUNG_CREDENTIAL_KEYS contains an invalid key.", hint=hint, id="clusters.E002")]
     return []
 
 
@@ -27,7 +27,10 @@ def a_key_is_set(**_kwargs: Any) -> list[CheckMessage]:
     """In production; the demo makes its own."""
     if settings.RUNG_CREDENTIAL_KEYS:
         return []
-    hint = "Make one with `manage.py rotate_credentials --new-key`; without it no real cluster can be connected."
+    hint = (
+        "Create a key with `manage.py rotate_credentials --new-key`. Without one, no Kubernetes cluster "
+        "can be connected."
+    )
     return [Error("RUNG_CREDENTIAL_KEYS is empty.", hint=hint, id="clusters.E001")]
 
 
@@ -35,7 +38,13 @@ def certificates_are_checked(**_kwargs: Any) -> list[CheckMessage]:
     """Whoever sits between could read every credential."""
     if not settings.RUNG_ALLOW_INSECURE_CLUSTERS:
         return []
-    return [Caution("RUNG_ALLOW_INSECURE_CLUSTERS is on.", hint="Give the authority instead.", id="clusters.W003")]
+    return [
+        Caution(
+            "RUNG_ALLOW_INSECURE_CLUSTERS is on.",
+            hint="Configure the certificate authority instead.",
+            id="clusters.W003",
+        )
+    ]
 
 
 ALWAYS = (credentials_can_be_sealed,)

@@ -99,9 +99,9 @@ def degraded_clusters(clusters: Iterable[Cluster]) -> dict[str, str]:
 
 def _troubles(cluster: Cluster) -> Iterator[str]:
     if cluster.breaker_reason:
-        yield f"takes no work: {cluster.breaker_reason}"
+        yield f"does not accept work: {cluster.breaker_reason}"
     if cluster.failures:
-        yield f"{cluster.failures} runs in a row did not succeed"
+        yield f"the last {cluster.failures} sync runs failed"
     age = _age(cluster)
     if cluster.synced_at and (age is None or age > STALE_AFTER.total_seconds()):
         yield "never observed" if age is None else f"not observed for {age:.0f} s"
@@ -133,7 +133,7 @@ def _database_metrics(*, up: bool) -> Iterator[str]:
 
 
 def _process_metrics(ages: Mapping[str, float]) -> Iterator[str]:
-    yield "# HELP rung_process_silence_seconds How long ago the process last proved its work; absent: never."
+    yield "# HELP rung_process_silence_seconds Seconds since the last sign of life of the process; absent: never."
     yield "# TYPE rung_process_silence_seconds gauge"
     for name in _process_names():
         if name in ages:
@@ -142,20 +142,20 @@ def _process_metrics(ages: Mapping[str, float]) -> Iterator[str]:
 
 def _cluster_metrics(clusters: Sequence[Cluster]) -> Iterator[str]:
     """Names of clusters are DNS labels: nothing in them needs an escape."""
-    yield "# HELP rung_cluster_ok 1 while Rung reaches the active cluster, syncs and observes it."
+    yield "# HELP rung_cluster_ok 1 while Rung can reach, sync and observe the active cluster."
     yield "# TYPE rung_cluster_ok gauge"
     for cluster in clusters:
         good = cluster.synced_at is not None and not any(_troubles(cluster))
         yield f'rung_cluster_ok{{cluster="{cluster.name}"}} {int(good)}'
-    yield "# HELP rung_cluster_takes_work 0 while its circuit breaker is open: no workload is sent to it."
+    yield "# HELP rung_cluster_takes_work 0 while its circuit breaker is open and no workloads are sent to it."
     yield "# TYPE rung_cluster_takes_work gauge"
     for cluster in clusters:
         yield f'rung_cluster_takes_work{{cluster="{cluster.name}"}} {int(not cluster.breaker_reason)}'
-    yield "# HELP rung_cluster_failed_runs Runs in a row that did not succeed."
+    yield "# HELP rung_cluster_failed_runs Consecutive failed sync runs."
     yield "# TYPE rung_cluster_failed_runs gauge"
     for cluster in clusters:
         yield f'rung_cluster_failed_runs{{cluster="{cluster.name}"}} {cluster.failures}'
-    yield "# HELP rung_cluster_observation_age_seconds How old the last observation is; absent: there is none."
+    yield "# HELP rung_cluster_observation_age_seconds Age of the last observation in seconds; absent: none."
     yield "# TYPE rung_cluster_observation_age_seconds gauge"
     for cluster in clusters:
         if (age := _age(cluster)) is not None:

@@ -284,8 +284,9 @@ REST_FRAMEWORK: dict[str, Any] = {
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Rung",
     "VERSION": "0.1.0",
-    "DESCRIPTION": "Run:ai's routes and shapes; what Rung adds beside them is named as such. To try them: make an "
-    "[access key](/access-keys/), send it to `POST /api/v1/token`, and paste `accessToken` into *Authorize*.",
+    "DESCRIPTION": "Run:ai's routes and formats, with Rung's additions marked \"Beyond Run:ai\". To try them, "
+    "create an [access key](/access-keys/), send it to `POST /api/v1/token`, and paste "
+    "`accessToken` into *Authorize*.",
     "SWAGGER_UI_SETTINGS": {"docExpansion": "none", "filter": True, "deepLinking": True},
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SERVE_AUTHENTICATION": [],

@@ -177,7 +177,7 @@ MUTATIONS: Final = (
     Mutation(
         "intake: privileged containers are refused",
         _ENVIRONMENT,
-        '"privileged": only(allowed=False, why="Privileged containers reach the node."),',
+        '"privileged": only(allowed=False, why="Privileged containers are not allowed."),',
         '"privileged": boolean,',
         ("tests/workloads/intake/test_parsers.py", "tests/workloads/intake/test_every_pod_place.py"),
     ),

@@ -29,14 +29,14 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.OK: "done; what was waited for has come",
-    ExitCode.REFUSED: "the server said no, or what was waited for can no longer come",
-    ExitCode.CHANGES: "a plan holds changes; nothing else ever ends with 2",
-    ExitCode.SIGNED_OUT: "not signed in, or no longer",
-    ExitCode.UNREACHABLE: "the server cannot be reached, is busy or broken, after every retry",
-    ExitCode.TIMEOUT: "the time of `--timeout` is over",
-    ExitCode.USAGE: "the command or its configuration is wrong; nothing was sent",
-    ExitCode.INTERNAL: "a defect of rung itself",
+    ExitCode.OK: "success; the condition is met",
+    ExitCode.REFUSED: "rejected by the server, or the condition can no longer be met",
+    ExitCode.CHANGES: "a plan has changes (used for nothing else)",
+    ExitCode.SIGNED_OUT: "not signed in, or the session has expired",
+    ExitCode.UNREACHABLE: "the server is not reachable, busy or failing after all retries",
+    ExitCode.TIMEOUT: "`--timeout` exceeded",
+    ExitCode.USAGE: "invalid command or configuration; nothing was sent",
+    ExitCode.INTERNAL: "internal error of rung",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 

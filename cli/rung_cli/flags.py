@@ -8,11 +8,9 @@ from typer.core import TyperGroup
 from rung_cli.errors import UsageError
 from rung_cli.output.formats import Format
 
-OutputFlag = Annotated[
-    Format | None, typer.Option("--output", "-o", help="table for people; json, yaml or name for programs.")
-]
+OutputFlag = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")]
 ProjectFlag = Annotated[
-    str, typer.Option("--project", "-p", help="Project by name or id. RUNG_PROJECT, else the profile's.")
+    str, typer.Option("--project", "-p", help="Project name or id; default: RUNG_PROJECT, then the profile's.")
 ]
 Workload = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Name, project/name or id.")]
 Workloads = Annotated[list[str], typer.Argument(metavar="WORKLOAD...", help="Names, project/name or ids.")]
@@ -25,10 +23,10 @@ SECRETS: Final = frozenset(
 )
 UNCHECKED: Final = frozenset({"-k", "--insecure", "--no-verify", "--insecure-skip-tls-verify", "--skip-tls-verify"})
 IN_ARGV: Final = (
-    "A secret is never given as an argument: everybody on this machine can read it there, and the shell keeps it. "
-    "What you have just typed is known now; have it replaced."
+    "Secrets cannot be passed as arguments: other users of this machine can read them, and the shell stores them. "
+    "Rotate the secret you just typed."
 )
-WAYS: Final = "Type it when rung login asks, pipe it into rung login --secret-stdin, or set RUNG_CLIENT_SECRET."
+WAYS: Final = "Enter it when rung login prompts, pipe it into rung login --secret-stdin, or set RUNG_CLIENT_SECRET."
 
 
 def check_arguments(args: list[str]) -> None:
@@ -38,8 +36,8 @@ def check_arguments(args: list[str]) -> None:
         if name.lower() in SECRETS:
             raise UsageError(IN_ARGV, hint=WAYS)
         if name in UNCHECKED:
-            text = f"There is no {name}: certificates are always checked."
-            raise UsageError(text, hint="Name the authority that signed it: --ca-file FILE, or RUNG_CA_FILE.")
+            text = f"{name} does not exist: certificates are always verified."
+            raise UsageError(text, hint="Set the certificate authority with --ca-file FILE or RUNG_CA_FILE.")
 
 
 class Root(TyperGroup):

@@ -9,7 +9,7 @@ from rung_cli.http.client import Api
 
 _ID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
-NONE_CHOSEN: Final = "Which project? Name it with --project, RUNG_PROJECT or in the profile: rung login --project NAME"
+NONE_CHOSEN: Final = "No project. Set --project, RUNG_PROJECT, or the profile's project with: rung login --project NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def ref_of(text: str, project: str) -> WorkloadRef:
         return WorkloadRef(id=text.lower())
     owner, slash, name = text.rpartition("/")
     if not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(owner)):
-        raise UsageError(f"{text[:100]!r} is no workload.", hint="Give a name, project/name or an id.")
+        raise UsageError(f"{text[:100]!r} is not a workload.", hint="Use a name, project/name or an id.")
     return WorkloadRef(name=name, project=owner or project)
 
 
@@ -49,9 +49,9 @@ def workload(api: Api, text: str, project: str) -> dict[str, Any]:
     candidates = api.get("v1/workloads", filterBy=wanted, limit=20)["workloads"]
     if len(candidates) > 1:
         names = ", ".join(f"{each['projectName']}/{each['name']}" for each in candidates)
-        raise UsageError(f"Several workloads are called {ref.name}: {names}.", hint="Name the project with it.")
+        raise UsageError(f"Several workloads are named {ref.name}: {names}.", hint="Add the project.")
     if not candidates:
-        raise not_found(f"There is no workload {ref}, or it is not yours.")
+        raise not_found(f"Workload {ref} not found.")
     return dict(candidates[0])
 
 
@@ -60,14 +60,14 @@ def project(api: Api, text: str) -> dict[str, Any]:
     if not text:
         raise UsageError(NONE_CHOSEN)
     if not _NAME.fullmatch(text):
-        raise UsageError(f"{text[:100]!r} is no project.")
+        raise UsageError(f"{text[:100]!r} is not a project.")
     found = api.get("v1/org-unit/projects", filterBy=f"name=={text}", limit=2)["projects"]
     if found:
         return dict(found[0])
     if text.isdigit():
         known: dict[str, Any] = api.get(f"v1/org-unit/projects/{text}")
         return known
-    raise not_found(f"There is no project {text}, or it is not yours.")
+    raise not_found(f"Project {text} not found.")
 
 
 def not_found(message: str) -> ApiError:

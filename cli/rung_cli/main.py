@@ -69,17 +69,17 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the library calls it
 def rung(
     ctx: typer.Context,
     *,
-    profile: Annotated[str, typer.Option(help="Profile of the configuration. RUNG_PROFILE.")] = "",
-    url: Annotated[str, typer.Option(help="Address of the portal. RUNG_URL, else the profile's.")] = "",
-    ca_file: Annotated[str, typer.Option(help="Authorities to believe, as PEM. RUNG_CA_FILE.")] = "",
+    profile: Annotated[str, typer.Option(help="Configuration profile (RUNG_PROFILE).")] = "",
+    url: Annotated[str, typer.Option(help="Address of the portal; default: RUNG_URL, then the profile's.")] = "",
+    ca_file: Annotated[str, typer.Option(help="Trusted certificate authorities in PEM (RUNG_CA_FILE).")] = "",
     insecure_http: Annotated[
-        bool, typer.Option("--insecure-http", help="Allow http to another machine: everything can be read on the way.")
+        bool, typer.Option("--insecure-http", help="Allow http to another machine. Traffic can be intercepted.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Tell of every request on stderr; never of a secret.")] = False,
-    retries: Annotated[int, typer.Option(min=0, max=20, help="Tries after the first when busy or unreachable.")] = 4,
-    request_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one answer.")] = 30.0,
+    debug: Annotated[bool, typer.Option("--debug", help="Log every request to stderr, without secrets.")] = False,
+    retries: Annotated[int, typer.Option(min=0, max=20, help="Retries when the server is busy or not reachable.")] = 4,
+    request_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a response.")] = 30.0,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Tell which version this is.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version.")
     ] = False,
 ) -> None:
     """Submit, watch and explain GPU workloads.
@@ -106,7 +106,7 @@ def run(args: Sequence[str] | None = None) -> int:
         note("Interrupted.")
         return ExitCode.INTERRUPTED
     except Exception as error:
-        note(f"rung: a defect: {type(error).__name__}: {error}")
+        note(f"rung: internal error: {type(error).__name__}: {error}")
         if held.options.debug:
             note("".join(traceback.format_tb(error.__traceback__)))
         return ExitCode.INTERNAL

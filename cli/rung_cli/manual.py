@@ -12,12 +12,12 @@ from rung_cli.main import app
 
 HEAD: Final = """# The command line
 
-`rung` submits, watches and explains workloads from a terminal or a pipeline. Installing it, signing in, its
-configuration: [cli/README.md](../cli/README.md). This page is made of the commands themselves
-(`python -m rung_cli.manual > docs/cli.md`); a test holds it to them.
+`rung` submits, watches and explains workloads from a terminal or a pipeline. Installation, sign-in and
+configuration: [cli/README.md](../cli/README.md). This page is generated from the commands
+(`python -m rung_cli.manual > docs/cli.md`); a test compares both.
 
-The options of `rung` itself may stand before or after the name of a command. A workload is named by its name within the
-project at hand, by `project/name`, or by its id.
+The global options can be used before or after the command. Name a workload by its name in the current project, by
+`project/name`, or by its id.
 """
 
 

@@ -83,7 +83,7 @@ class Compute:
     def as_json(self) -> dict[str, Any]:
         """Run:ai's `compute`. Misused where two ways of asking for GPUs meet."""
         if self.gpu_portion is not None and self.gpu_memory:
-            raise UsageError("--gpu-portion and --gpu-memory are two ways to share one GPU; give one of them.")
+            raise UsageError("Use either --gpu-portion or --gpu-memory.")
         shared = {"portion": self.gpu_portion is not None, "memory": bool(self.gpu_memory)}
         return _given(
             gpuDevicesRequest=self.gpus if self.gpus is not None or not any(shared.values()) else 1,
@@ -142,15 +142,15 @@ class NativeWorkload:
             or self.compute != Compute()
             or template
         ):
-            hint = "Beside -f: --name, --priority, --preemptibility and --project."
-            raise UsageError("These flags describe a workload, and a manifest does so itself.", hint=hint)
+            hint = "With -f only --name, --priority, --preemptibility and --project can be used."
+            raise UsageError("These flags cannot be combined with a manifest.", hint=hint)
 
     def refuse_incomplete(self, name: str, template: str) -> None:
         """What every workload from flags needs; what a template leaves out the portal tells."""
         if not self.image and not template:
-            raise UsageError("What is to run? Give --image, --template, or manifests with -f.")
+            raise UsageError("Nothing to run. Use --image, --template, or manifests with -f.")
         if not name:
-            raise UsageError("What is it called? rung submit NAME …, or --name-prefix.")
+            raise UsageError("No name. Use rung submit NAME …, or --name-prefix.")
         if not template:
             self._of_kind()
 
@@ -181,7 +181,7 @@ class NativeWorkload:
             ("--port", self.port, SubmissionKind.INFERENCE),
         ):
             if value is not None and self.kind is not kind:
-                raise UsageError(f"{flag} belongs to --type {kind.value}.")
+                raise UsageError(f"{flag} requires --type {kind.value}.")
         if self.kind is SubmissionKind.DISTRIBUTED and self.template_id:
             return _given(numWorkers=self.workers, distributedFramework=self.framework and self.framework.value)
         if self.kind is SubmissionKind.DISTRIBUTED:
@@ -205,13 +205,13 @@ def variable(text: str) -> dict[str, str]:
     """`NAME=VALUE`, or `NAME` for the value it has here."""
     name, equals, value = text.partition("=")
     if not _VARIABLE.fullmatch(name):
-        raise UsageError("-e takes NAME=VALUE, or NAME for the value that it has here.")
+        raise UsageError("-e takes NAME=VALUE, or NAME to copy the variable from the environment.")
     if equals:
         if _SECRET.search(name):
-            warn(f"{name} has its value among the arguments, where everybody on this machine can read it: -e {name}")
+            warn(f"The value of {name} is visible to other users of this machine. Use -e {name} instead.")
         return {"name": name, "value": value}
     if name not in os.environ:
-        raise UsageError(f"{name} is not set here.", hint=f"-e {name}=VALUE, or export it first.")
+        raise UsageError(f"{name} is not set.", hint=f"-e {name}=VALUE, or export it first.")
     return {"name": name, "value": os.environ[name]}
 
 

@@ -49,7 +49,7 @@ class Session:
         """What the configuration says; an empty one where it says nothing. Misused for a name that it does not know."""
         known = profiles.load().profiles
         if self._named and known and self._named not in known and not self._address_elsewhere:
-            raise UsageError(f"There is no profile {self._named}; there are {', '.join(known)}.")
+            raise UsageError(f"Unknown profile {self._named}. Known profiles: {', '.join(known)}.")
         return self.profile_to_be
 
     @property
@@ -74,12 +74,12 @@ class Session:
     def wire_to(self, address: str) -> RestTransport:
         """A connection to this address."""
         if not address:
-            raise UsageError("Which portal? No address is known.", hint="rung login https://… (or --url, or RUNG_URL)")
+            raise UsageError("No portal address.", hint="rung login https://… (or --url, or RUNG_URL)")
         known = self._kept_for(address)
         plain_allowed = self.options.insecure_http or known.insecure_http
         checked = validate_address(address, insecure_http=plain_allowed)
         if plain_allowed and _is_plain(checked):
-            warn(f"{checked} is not encrypted: the secret and every token can be read on the way.")
+            warn(f"{checked} is not encrypted: the secret and all tokens can be intercepted.")
         manner = RequestOptions(
             timeout=self.options.timeout,
             retries=self.options.retries,
@@ -93,7 +93,7 @@ class Session:
         """As `-o` says, else as the profile says, else a table."""
         if chosen is None and self.profile.output:
             if self.profile.output not in list(Format):
-                raise UsageError(f"The profile {self.profile_name} says output: {self.profile.output}.")
+                raise UsageError(f"Profile {self.profile_name} has the unknown output {self.profile.output}.")
             chosen = Format(self.profile.output)
         self.format = chosen or Format.TABLE
         return Output(self.format)

@@ -94,7 +94,7 @@ class Watch:
                 life.speaks = life.spoke = True
                 self._hear(life, event)
         except (Unreachable, ValueError) as error:  # looking goes on
-            self._api.wire.debug(f"the stream of {life.now['name']} ends: {error}")
+            self._api.wire.debug(f"the stream of {life.now['name']} ended: {error}")
         finally:
             life.streamed = life.streamed and life.spoke
             life.speaks = life.open = False

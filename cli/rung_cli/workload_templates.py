@@ -45,11 +45,11 @@ def find(api: Api, text: str, project: Mapping[str, Any], kind: SubmissionKind |
     fitting = [each for each in found if kind in {None, kind_of(each)}]
     if not fitting:
         if found:
-            raise not_found(f"{text} is a template of type {kind_of(found[0])}, not {kind}.")
-        raise not_found(f"{text} is no template that holds in {project['name']}.")
+            raise not_found(f"Template {text} is of type {kind_of(found[0])}, not {kind}.")
+        raise not_found(f"No template {text} applies in {project['name']}.")
     near = min(SCOPES.index(each["meta"]["scopeType"]) for each in fitting)
     nearest = [each for each in fitting if SCOPES.index(each["meta"]["scopeType"]) == near]
     if len(nearest) > 1:
         kinds = ", ".join(kind_of(each).value for each in nearest)
-        raise UsageError(f"{text} is a template of several types: {kinds}.", hint="Say which with --type.")
+        raise UsageError(f"Template {text} exists for several types: {kinds}.", hint="Choose one with --type.")
     return nearest[0]

@@ -178,7 +178,7 @@ def _checked(manifest: Manifest) -> ObjectRef:
     try:
         kind = kind_of(manifest)
     except KeyError as error:
-        raise ClusterRefused(f"No such kind is served: {error.args[0]}.") from error
+        raise ClusterRefused(f"Kind not served: {error.args[0]}.") from error
     if kind.namespaced and not manifest["metadata"].get("namespace"):
         raise ClusterRefused(f"{kind.kind} {manifest['metadata']['name']} names no namespace.")
     return ref_of(manifest)

@@ -28,11 +28,11 @@ def gpu_readings(connection: Connection, target: CheckedAddress, metric: str) ->
 
 def _refuse(answer: Answer) -> None:
     if answer.status in {401, 403}:
-        raise NotAuthorized(f"It refuses the token: {answer.status}.")
+        raise NotAuthorized(f"Prometheus rejects the token (status {answer.status}).")
     if answer.status == 429 or answer.status >= 500:
-        raise ClusterBusy(f"It answers {answer.status}.")
+        raise ClusterBusy(f"Prometheus returned status {answer.status}.")
     if answer.status != 200:
-        raise ClusterRefused(f"It answers {answer.status}; a Prometheus answers /api/v1/query with 200.")
+        raise ClusterRefused(f"Not a Prometheus: /api/v1/query returns status {answer.status}.")
 
 
 def _series(body: bytes) -> Iterator[tuple[dict[str, Any], float]]:
@@ -42,7 +42,7 @@ def _series(body: bytes) -> Iterator[tuple[dict[str, Any], float]]:
         for each in found:
             yield dict(each["metric"]), float(each["value"][1])
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-        raise ClusterUnreachable("The answer is not one of a Prometheus.") from error
+        raise ClusterUnreachable("The response is not from a Prometheus.") from error
 
 
 def _busiest(series: Iterator[tuple[dict[str, Any], float]]) -> list[GpuUtilization]:

@@ -156,7 +156,7 @@ class RateLimiter:
         now = time.monotonic()
         if self._breaker.wait(now) > 0:
             rest = self._breaker.rest(now)
-            message = f"{self._name} did not answer {self._breaker.failures} times: it is asked again in {rest:.0f} s."
+            message = f"{self._name} failed {self._breaker.failures} times in a row. Next attempt in {rest:.0f} s."
             raise ClusterUnreachable(message, retry_after=math.ceil(rest))
 
     def _queue(self) -> None:
@@ -166,7 +166,9 @@ class RateLimiter:
             now = time.monotonic()
             rest = self._pace.rests_until - now
             if rest > PATIENCE:
-                raise ClusterBusy(f"{self._name} wants rest for {rest:.0f} s.", retry_after=math.ceil(rest))
+                raise ClusterBusy(
+                    f"{self._name} is rate limiting: next request in {rest:.0f} s.", retry_after=math.ceil(rest)
+                )
             if rest <= 0 and self._under_way < self._pace.allowed:
                 return
             if now >= until:

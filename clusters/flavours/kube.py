@@ -36,14 +36,14 @@ from clusters.ports.workload_kinds import kind_for
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.resources import Limit, Resources, decimal_text
 
-EVICTABLE: Final = "kube-scheduler cannot protect it: any pod of a higher priority, in any namespace, may evict it."
+EVICTABLE: Final = "kube-scheduler cannot protect it: any pod with a higher priority, in any namespace, may evict it."
 COUNTED: Final = (
-    "Preemptible with a priority of 100 or more: the cluster's deserved quota sees the class only, so this counts as "
-    "deserved and may wait for it."
+    "Preemptible with a priority of 100 or higher: the cluster's quota only sees the PriorityClass, so the "
+    "workload counts against the deserved quota and may wait for it."
 )
 UNCOUNTED: Final = (
-    "Non-preemptible with a priority below 100: the cluster's deserved quota sees the class only and does not count "
-    "this. Rung holds it back while its pool's deserved quota is in use."
+    "Non-preemptible with a priority below 100: the cluster's quota only sees the PriorityClass and does not "
+    "count the workload. Rung defers it while the deserved quota of its pool is in use."
 )
 
 
@@ -57,90 +57,90 @@ def warnings_for(*, value: int, preemptibility: str) -> Sequence[str]:
 GUARANTEES: Final = (
     Guarantee(
         "priority_inside_project",
-        "Priority acts only inside the project",
+        "Priority applies only within the project",
         "no",
-        "A higher priority evicts lower ones on the whole cluster, in any namespace. Which victims fall is decided by "
-        "their numbers and start times alone, never by project, quota or GPU hours.",
-        "Give entries that should evict nobody the preemption policy Never, or choose a flavour with queues.",
+        "A higher priority evicts lower ones in the whole cluster, in any namespace. Victims are chosen by "
+        "priority and start time only, not by project, quota or GPU hours.",
+        "Give priorities that should not evict the preemption policy Never, or use a scheduler with queues.",
     ),
     Guarantee(
         "foreign_pods_stay",
-        "Pods that are none of Rung's are left alone",
+        "Pods not managed by Rung are not evicted",
         "no",
-        "A pod that names no PriorityClass has priority 0, so even very-low (25) evicts it, in any namespace.",
-        "Give those pods a class, give Rung's lowest entries the policy Never, or a negative value.",
+        "Pods without a PriorityClass have priority 0, so even very-low (25) evicts them, in any namespace.",
+        "Give those pods a PriorityClass, or give Rung's lowest priorities the policy Never or a negative value.",
     ),
     Guarantee(
         "never_evicts_nobody",
-        "An entry with the policy Never evicts nobody",
+        "Priorities with the policy Never do not evict",
         "yes",
-        "The kube-scheduler keeps preemptionPolicy: such a pod waits for room. It may still be evicted itself, since "
-        "the policy says what a class does to others, not what is done to it.",
+        "The kube-scheduler applies preemptionPolicy: such a pod waits for free resources. It may still be "
+        "evicted itself.",
     ),
     Guarantee(
         "non_preemptible_stays",
-        "Non-preemptible work is never evicted",
+        "Non-preemptible workloads are never evicted",
         "no",
-        "The kube-scheduler knows no preemptibility: any lower priority may be evicted by a higher one.",
-        "Give work that must stay the highest priority in use, or choose KAI.",
+        "The kube-scheduler has no preemptibility: a higher priority may evict any lower one.",
+        "Give workloads that must not be evicted the highest priority in use, or use KAI.",
     ),
     Guarantee(
         "non_preemptible_in_deserved",
-        "Non-preemptible work stays inside the deserved quota",
+        "Non-preemptible workloads stay within the deserved quota",
         "partly",
-        "In the cluster a quota over the classes of 100 and more counts it, for all node pools together. Where that "
-        "would let more start than a pool's deserved quota, or does not count the class, Rung holds the rest back; "
-        "what others create there is not checked.",
+        "A ResourceQuota over the classes of 100 and higher counts them for all node pools together. Where it "
+        "would allow more than a pool's deserved quota, Rung defers the rest. Workloads created outside Rung are "
+        "not checked.",
         "Submit through Rung.",
     ),
     Guarantee(
         "over_quota_and_reclaim",
-        "Over-quota use is lent out and reclaimed",
+        "Over-quota capacity is lent and reclaimed",
         "no",
-        "A ResourceQuota is a hard cap: nothing is borrowed, nothing is reclaimed, and a smaller quota evicts nobody.",
-        "Set the limit to what a project may use at most, or choose KAI.",
+        "A ResourceQuota is a hard cap: no borrowing, no reclaim, and lowering it evicts nothing.",
+        "Set the limit to the maximum a project may use, or use KAI.",
     ),
     Guarantee(
         "department_limit",
         "A department's limit caps its projects",
         "partly",
-        "Kubernetes has no departments; Rung checks the sums when quotas are set and work is submitted.",
-        "Set limits on the projects so that they add up.",
+        "Kubernetes has no departments. Rung checks the sums when quotas are set and workloads are submitted.",
+        "Set project limits that add up to the department's.",
     ),
     Guarantee(
         "rank",
-        "Rank orders projects for the surplus",
+        "Rank orders projects for surplus capacity",
         "no",
-        "The kube-scheduler has one order for all pods: priority, then age.",
-        "Choose KAI where rank matters.",
+        "The kube-scheduler orders all pods by priority, then age.",
+        "Use KAI where rank matters.",
     ),
     Guarantee(
         "gang",
-        "A distributed job starts whole or not at all",
+        "Distributed jobs start all pods together",
         "no",
-        "Pods are placed one by one: a job may hold GPUs while the rest of it waits.",
-        "Choose KAI for distributed jobs.",
+        "Pods are placed one by one: a job may hold GPUs while its other pods wait.",
+        "Use KAI for distributed jobs.",
     ),
     Guarantee(
         "topology",
-        "A gang keeps to one domain of close nodes",
+        "A gang stays in one topology domain",
         "no",
-        "The kube-scheduler places pods one by one and is told of no domain: asking for one is refused at submission.",
-        "Choose KAI, Kueue or kube-scheduler with gangs.",
+        "The kube-scheduler places pods one by one, without domains. Requests for a domain are rejected at submission.",
+        "Use KAI, Kueue or kube-scheduler with gangs.",
     ),
     Guarantee(
         "quota_per_node_pool",
-        "Quotas hold per node pool",
+        "Quotas apply per node pool",
         "no",
-        "A ResourceQuota counts the namespace as a whole: the quotas of all pools are added up.",
-        "Choose KAI where pools have quotas of their own.",
+        "A ResourceQuota counts the whole namespace, so the quotas of all pools are added up.",
+        "Use KAI where pools need separate quotas.",
     ),
     Guarantee(
         "min_runtime",
-        "Young work is left alone for its min guaranteed runtime",
+        "Workloads are protected for their minimum runtime",
         "partly",
-        f"The kube-scheduler evicts a lower priority however short it has run, {HELD_BY_RUNG}",
-        "Give work that must not go at all a higher priority, or choose KAI.",
+        f"The kube-scheduler evicts lower priorities regardless of their runtime, {HELD_BY_RUNG}",
+        "Give workloads that must not be evicted a higher priority, or use KAI.",
     ),
 )
 
@@ -279,7 +279,7 @@ def _refused(match: Mapping[str, str], text: str) -> PodStatusReason:
 TEMPLATE: Final = "pods"  # name of the one pod group template of a Workload
 WAITS_FOR_OTHERS: Final = "waiting for minCount pods from a gang"
 TOPOLOGY_DRAWBACK: Final = (
-    "It asks for one topology domain: this scheduler evicts nobody for such a gang, whatever its priority."
+    "It requires one topology domain: this scheduler never evicts for such gangs, regardless of priority."
 )
 BY_GROUP: Final = "podgroup"  # in the scheduler's words: whoever gains is a gang
 
@@ -359,31 +359,31 @@ _OWN: Final = {
     for promise in (
         Guarantee(
             "priority_inside_project",
-            "Priority acts only inside the project",
+            "Priority applies only within the project",
             "no",
-            "A higher priority evicts lower ones on the whole cluster, in any namespace. A gang looks at all nodes "
-            "together: every weaker pod and gang is taken away in thought, then given back from the strongest on as "
-            "long as it still fits. While its first victims end it may look again and evict more than it needed.",
-            "Give entries that should evict nobody the preemption policy Never, or choose a flavour with queues.",
+            "A higher priority evicts lower ones in the whole cluster, in any namespace. For a gang, the "
+            "scheduler first assumes that all weaker pods and gangs are gone, then puts them back from the "
+            "strongest as long as the gang still fits. While the first victims stop, it may decide again and "
+            "evict more than needed.",
+            "Give priorities that should not evict the preemption policy Never, or use a scheduler with queues.",
         ),
         Guarantee(
             "gang",
-            "A distributed job starts whole or not at all",
+            "Distributed jobs start all pods together",
             "yes",
-            "Its pods share a PodGroup: its minimum starts at once or waits as a whole, and a stronger gang evicts it "
-            "as a whole. Two surprises: a single pod of a higher priority breaks a running gang, since it takes one "
-            "pod out of it as the plain kube-scheduler does; and a gang that asks for one topology domain never evicts "
-            "anybody. "
-            "Operators whose resource definition does not know schedulingGroup drop it: their pods start one by one.",
-            "Give single pods lower priorities than the gangs that they must not break.",
+            "The pods share a PodGroup: its minimum starts together or waits, and a stronger gang evicts the "
+            "whole gang. Two exceptions: a single pod with a higher priority evicts single pods of a running "
+            "gang, and a gang that requires one topology domain never evicts. Operators without support for "
+            "schedulingGroup start their pods one by one.",
+            "Give single pods lower priorities than the gangs they must not disrupt.",
         ),
         Guarantee(
             "topology",
-            "A gang keeps to one domain of close nodes",
+            "A gang stays in one topology domain",
             "yes",
-            "All pods of a PodGroup that asks for a node label run on nodes with one value of it, or the gang waits. "
-            "Such a gang never evicts anybody, whatever its priority. Where the pool names levels, it has to be one "
-            "of them.",
+            "All pods of a PodGroup that requires a node label run on nodes with the same value, or the gang "
+            "waits. Such a gang never evicts, regardless of priority. If the pool has topology levels, the label "
+            "must be one of them.",
         ),
     )
 }

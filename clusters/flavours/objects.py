@@ -108,7 +108,7 @@ def levels_with_hostname(levels: Sequence[str]) -> tuple[str, ...]:
 def invalid_levels(levels: Sequence[str], *, field: str) -> Iterator[Problem]:
     """What is wrong with them, at the pointer of each; nothing: they can be."""
     if len(levels) > MOST_LEVELS:
-        yield Problem(field, "too_many", f"There are {len(levels)} levels; a pool has at most {MOST_LEVELS}.")
+        yield Problem(field, "too_many", f"{len(levels)} levels; the maximum is {MOST_LEVELS}.")
     for index, key in enumerate(levels[: MOST_LEVELS + 1]):
         if code := _wrong(levels, index):
             yield Problem(f"{field}/{index}", code, _SAID[code].format(key=key[:80]))
@@ -124,9 +124,9 @@ def _wrong(levels: Sequence[str], index: int) -> str:
 
 
 _SAID: Final = {
-    "invalid": "{key!r} is no key of a node label, such as topology.kubernetes.io/zone.",
-    "repeated": "{key} is a level above already.",
-    "not_last": "{key} names single nodes: it can only be the last level.",
+    "invalid": "{key!r} is not a node label key, such as topology.kubernetes.io/zone.",
+    "repeated": "Duplicate level {key}.",
+    "not_last": "{key} identifies single nodes, so it must be the last level.",
 }
 
 

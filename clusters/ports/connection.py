@@ -103,7 +103,7 @@ def checked_address(server: str, *, allowed: Sequence[Network], resolve: Resolve
         raise ClusterUnreachable(f"{parts.host} has no address.")
     for address in addresses:
         if why := refused_because(address, allowed):
-            named = "" if str(address) == parts.host else f"{parts.host} stands for "
+            named = "" if str(address) == parts.host else f"{parts.host} resolves to "
             raise AddressRefused(f"{named}{address}: {why}.")
     return CheckedAddress(host=parts.host, address=str(addresses[0]), port=parts.port)
 
@@ -111,18 +111,18 @@ def checked_address(server: str, *, allowed: Sequence[Network], resolve: Resolve
 def parse_server_url(server: str) -> ServerUrl:
     """The parts of `https://host[:port][/path]`; anything else raises AddressRefused."""
     if len(server) > LONGEST:
-        raise AddressRefused(f"The address has {len(server)} characters; {LONGEST} are taken.")
+        raise AddressRefused(f"The address has {len(server)} characters; the maximum is {LONGEST}.")
     found = _URL.fullmatch(server)
     if found is None:
         raise AddressRefused(
-            "The address must read https://host:port, optionally with a path; without user, query or fragment."
+            "The address must be https://host:port, optionally with a path, without user, query or fragment."
         )
     port = int(found["port"] or 443)
     path = found["path"].rstrip("/")
     if not 0 < port < 65536:
-        raise AddressRefused(f"{port} is no port.")
+        raise AddressRefused(f"{port} is not a valid port.")
     if {".", ".."} & set(path.split("/")) or "//" in path:
-        raise AddressRefused("The path of the address must not hold empty or dotted parts.")
+        raise AddressRefused("The path of the address must not have empty or dotted segments.")
     return ServerUrl(_host(found["v6"], found["host"]), port, path)
 
 
@@ -133,7 +133,7 @@ def _host(v6: str | None, host: str | None) -> str:
     try:
         return str(ip_address(text)) if numeric else _name(text)
     except ValueError:
-        raise AddressRefused(f"{text} is neither a host name nor a plainly written IP address.") from None
+        raise AddressRefused(f"{text} is not a valid host name or IP address.") from None
 
 
 def _name(text: str) -> str:
@@ -153,7 +153,7 @@ def refused_because(address: Address, allowed: Sequence[Network]) -> str:
     if public or any(address in network for network in allowed):
         return ""
     what = "a loopback address" if address.is_loopback else "not a public address"
-    return f"{what}, and RUNG_CLUSTER_ADDRESSES does not allow it"
+    return f"{what}, not allowed by RUNG_CLUSTER_ADDRESSES"
 
 
 def system_resolver(host: str, port: int) -> list[str]:

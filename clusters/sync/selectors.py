@@ -111,21 +111,21 @@ def comparison_of(cluster: Cluster) -> Comparison:
 def _not_compared(cluster: Cluster, at: datetime) -> str:
     """Why the comparison of then says nothing of now."""
     if cluster.state == ClusterState.PAUSED:
-        return "Rung compares nothing on a paused cluster."
+        return "The cluster is paused."
     if cluster.breaker_reason:
-        return "The cluster takes no work now."
+        return "The cluster does not accept work now."
     if cluster.failures:
-        return "The last sync run did not succeed."
-    return "No sync run has compared it to the end since." if timezone.now() - at > COMPARISON_LASTS else ""
+        return "The last sync run failed."
+    return "No sync run has finished since." if timezone.now() - at > COMPARISON_LASTS else ""
 
 
 def work_stopped(cluster: Cluster) -> str:
     """Say why the cluster is handed no work now, "" where it is. Reads the row: the one in hand may be minutes old."""
     row = Cluster.objects.only("name", "state", "paused_reason", "breaker_reason").get(pk=cluster.pk)
     if row.state == ClusterState.PAUSED:
-        return f"{row.name} is paused: nothing is handed to it until an admin lets Rung go on. {row.paused_reason}"
+        return f"{row.name} is paused. No workloads are sent until an admin resumes it. {row.paused_reason}"
     if row.breaker_reason:
-        return f"{row.name} takes no work now; Rung tries again by itself. {row.breaker_reason}"
+        return f"{row.name} does not accept work now. Rung retries automatically. {row.breaker_reason}"
     return ""
 
 
@@ -137,4 +137,4 @@ def unserved_kinds(cluster: Cluster) -> str:
     if run is None or run.error_code != NotServed.code:
         return ""
     title = flavour_for(cluster.flavour).title
-    return f"{title} lacks parts on {cluster.name}, so that its quotas may not hold there. {run.error}"
+    return f"{title} is incomplete on {cluster.name}, so its quotas may not be enforced. {run.error}"

@@ -60,7 +60,7 @@ def clean(line: str, *, longest: int = LONGEST_LINE) -> str:
     text = _CONTROL.sub("", last)
     if len(text) <= longest and len(start) == len(line):
         return text
-    return f"{text[:longest]} … (the line goes on)"
+    return f"{text[:longest]} … (truncated)"
 
 
 def clean_message(text: str) -> str:
@@ -382,4 +382,4 @@ def _between_runs(manifest: Manifest, status: Mapping[str, Any]) -> JobStatus | 
     if manifest.get("kind") != "CronJob" or status.get("active"):
         return None
     when = (manifest.get("spec") or {}).get("schedule", "")
-    return JobStatus(ACTIVE, "BetweenRuns", f"It runs by its schedule {when}; no run is under way.")
+    return JobStatus(ACTIVE, "BetweenRuns", f"Waiting for the next run on schedule {when}.")

@@ -20,7 +20,7 @@ from portal.kit.pages.forms import NOTHING, PageForm
 
 KUBECONFIG: Final = "kubeconfig"
 PARTS: Final = "parts"
-WAYS: Final = ((KUBECONFIG, _("Paste a kubeconfig")), (PARTS, _("Server, authority and token")))
+WAYS: Final = ((KUBECONFIG, _("Paste a kubeconfig")), (PARTS, _("Server, certificate authority and token")))
 OF_PARTS: Final = frozenset({"/server", "/ca", "/token", "/tls_server_name", "/insecure", "/name", "/flavour"})
 
 
@@ -40,15 +40,15 @@ def _secret(rows: int, **attributes: str) -> SecretText:
 class ConnectionForm(PageForm):
     """How a cluster is reached: a kubeconfig, or its parts."""
 
-    way = forms.ChoiceField(choices=WAYS, initial=KUBECONFIG, widget=forms.RadioSelect, label=_("How do you have it?"))
+    way = forms.ChoiceField(choices=WAYS, initial=KUBECONFIG, widget=forms.RadioSelect, label=_("Connection details"))
     kubeconfig = forms.CharField(
         required=False,
         strip=False,
         label=_("Kubeconfig"),
         widget=_secret(10),
         help_text=_(
-            "With one context and its data inside, as kubectl config view --minify --flatten --raw writes it. "
-            "Files, programs and proxies it names are refused, never used."
+            "Output of kubectl config view --minify --flatten --raw, with one context. References to files, "
+            "programs and proxies are rejected."
         ),
     )
     server = forms.CharField(
@@ -62,16 +62,16 @@ class ConnectionForm(PageForm):
         strip=False,
         label=_("Authority"),
         widget=forms.Textarea(attrs={"rows": 5, "class": "mono", "spellcheck": "false"}),
-        help_text=_("Certificates in PEM form that the server's certificate is signed by; empty: a public authority."),
+        help_text=_("PEM certificates that signed the server's certificate. Empty: public authorities."),
     )
     tls_server_name = forms.CharField(
         required=False,
         max_length=253,
         label=_("TLS server name"),
-        help_text=_("Only where the certificate names another host than the address."),
+        help_text=_("Only if the certificate is for another host name than the address."),
     )
     token = forms.CharField(required=False, label=_("Token"), widget=_secret(3))
-    insecure = forms.BooleanField(required=False, label=_("Do not check the server's certificate"))
+    insecure = forms.BooleanField(required=False, label=_("Skip verification of the server's certificate"))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -108,13 +108,15 @@ class ConnectionForm(PageForm):
 
 class ConnectForm(ConnectionForm):
     name = forms.CharField(
-        max_length=63, label=_("Name"), help_text=_("Lower-case letters, digits and inner dashes; it stays.")
+        max_length=63,
+        label=_("Name"),
+        help_text=_("Lower-case letters, digits and inner dashes; cannot be changed later."),
     )
     flavour = forms.ChoiceField(
         choices=[(name, flavour.title) for name, flavour in FLAVOURS.items()],
         initial=Kube.name,
         label=_("Scheduler"),
-        help_text=_("A test says which ones are installed. What each of them does not enforce is told beside it."),
+        help_text=_("The connection test shows which schedulers are installed."),
     )
     field_order = ("name", "flavour", "way")
 
@@ -124,15 +126,15 @@ class ReconnectForm(ConnectionForm):
 
     adopt = forms.BooleanField(
         required=False,
-        label=_("It was made anew"),
-        help_text=_("Only if another cluster stands in its place now. Rung makes everything there again."),
+        label=_("The cluster was recreated"),
+        help_text=_("Select if a new cluster replaced the old one. Rung recreates all objects there."),
     )
 
     def __init__(self, *args: Any, row: ClusterCredential, **kwargs: Any) -> None:
         known = ("server", "ca", "tls_server_name", "insecure")
         super().__init__(*args, initial={"way": PARTS, **{name: getattr(row, name) for name in known}}, **kwargs)
         self.fields["token"].help_text = _(
-            "Empty: the stored credential stays. Another server, TLS name or check of its certificate needs it again."
+            "Empty: keep the stored credential. Required when the server, the TLS name or the verification changes."
         )
 
 
@@ -149,19 +151,21 @@ class MetricsForm(PageForm):
         strip=False,
         label=_("Authority"),
         widget=forms.Textarea(attrs={"rows": 5, "class": "mono", "spellcheck": "false"}),
-        help_text=_("Certificates in PEM form that the server's certificate is signed by; empty: a public authority."),
+        help_text=_("PEM certificates that signed the server's certificate. Empty: public authorities."),
     )
     token = forms.CharField(
         required=False,
         label=_("Token"),
         widget=_secret(3),
-        help_text=_("Empty: it asks for none, or the stored one stays. Another address needs it again."),
+        help_text=_("Empty: no token, or keep the stored one. Required when the address changes."),
     )
     metric = forms.CharField(
         max_length=128,
         initial=METRIC,
         label=_("Metric"),
-        help_text=_("Percent per GPU, with the labels of its pod: what NVIDIA's DCGM exporter calls it by default."),
+        help_text=_(
+            "GPU utilization in percent, labelled with the pod. The default is the name used by NVIDIA's DCGM exporter."
+        ),
     )
 
     def __init__(self, *args: Any, row: MetricsSource | None, **kwargs: Any) -> None:
@@ -176,25 +180,25 @@ LEVELS: Final = {f"/topology_levels/{index}": "topology_levels" for index in ran
 class NodePoolFields(PageForm):
     """What makes a node pool: the label of its nodes and, where the scheduler knows such, its topology levels."""
 
-    label_key = forms.CharField(max_length=317, initial=POOL_LABEL, label=_("Label of its nodes"))
-    label_value = forms.CharField(max_length=63, label=_("Value of the label"))
+    label_key = forms.CharField(max_length=317, initial=POOL_LABEL, label=_("Node label key"))
+    label_value = forms.CharField(max_length=63, label=_("Node label value"))
     topology_levels = forms.CharField(
         required=False,
         max_length=4000,
         label=_("Topology levels"),
         widget=forms.Textarea(attrs={"class": "mono", "rows": 3, "spellcheck": "false", "autocapitalize": "off"}),
         help_text=_(
-            "Keys of node labels, widest first, one a line, such as topology.kubernetes.io/zone. A gang may ask for "
-            "one domain of a level: nodes that carry the same value."
+            "Node label keys, widest first, one per line, such as topology.kubernetes.io/zone. A gang can require "
+            "nodes with the same value of a level."
         ),
     )
-    is_default = forms.BooleanField(required=False, label=_("Use it where nobody names a pool"))
+    is_default = forms.BooleanField(required=False, label=_("Default node pool"))
 
     def __init__(self, *args: Any, flavour: SchedulerFlavour, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if flavour.traits.shards:
             self.fields["label_key"].initial = flavour.traits.shards[1]
-            self.fields["label_key"].help_text = _("A pool has a scheduler of its own only by this label.")
+            self.fields["label_key"].help_text = _("KAI needs this label to schedule the pool separately.")
         if not flavour.traits.knows_domains:
             del self.fields["topology_levels"]
 
@@ -207,7 +211,9 @@ class NodePoolForm(NodePoolFields):
     """A new one, with its name."""
 
     name = forms.CharField(
-        max_length=63, label=_("Name"), help_text=_("Lower-case letters, digits and inner dashes; it stays.")
+        max_length=63,
+        label=_("Name"),
+        help_text=_("Lower-case letters, digits and inner dashes; cannot be changed later."),
     )
     field_order = ("name",)
 
@@ -227,7 +233,7 @@ class DisconnectForm(PageForm):
     """Says the cluster's name, so that no wrong one is left."""
 
     confirm = forms.CharField(
-        max_length=63, label=_("Name of the cluster"), widget=forms.TextInput(attrs={"autocomplete": "off"})
+        max_length=63, label=_("Cluster name"), widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
 
     def __init__(self, *args: Any, name: str, **kwargs: Any) -> None:
@@ -237,5 +243,5 @@ class DisconnectForm(PageForm):
     def clean_confirm(self) -> str:
         typed = str(self.cleaned_data["confirm"])
         if typed != self._name:
-            raise forms.ValidationError(_("This is not the name of this cluster."))
+            raise forms.ValidationError(_("The name does not match this cluster."))
         return typed

@@ -42,7 +42,7 @@ LOGINS = {
 def main() -> int:
     """Run until told to stop; answers the exit code."""
     parser = argparse.ArgumentParser(prog="portal.demo")
-    parser.add_argument("--reload", action="store_true", help="debug pages, and reload what is edited")
+    parser.add_argument("--reload", action="store_true", help="debug pages, reload on changes")
     reload = parser.parse_args().reload
     if os.environ.get("MAKELEVEL"):
         end_with_parent()
@@ -50,13 +50,13 @@ def main() -> int:
     lock = lock_data_folder(folder)
     if lock is None or port_in_use(port):
         what = f"The data folder {folder} is in use" if lock is None else f"Port {port} is taken"
-        print(f"{what}: is another demo running? Set RUNG_DATA and RUNG_PORT.", file=sys.stderr)
+        print(f"{what}. Is another demo running? Set RUNG_DATA and RUNG_PORT.", file=sys.stderr)
         return 1
     stored_secret_key(folder / "secret-key", secrets.token_urlsafe(48))
     stored_secret_key(folder / "credential-keys", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
     lab = DemoLab(folder, ROOT) if os.environ.get("RUNG_LAB", "0") not in {"", "0"} else None
     if lab is not None:
-        say("Starting a real control plane; the first time its programs are built, which takes a quarter of an hour …")
+        say("Starting a Kubernetes control plane. The first start builds it, which takes 15 minutes …")
         if not lab.start():
             return 1
     say("Preparing the database and the pages …")
@@ -89,7 +89,7 @@ def supervise(processes: list[Child], *, folder: Path, port: int, sources: Sourc
         signal.signal(number, lambda *_: stop.set())
     ready = greeting(port, os.environ["RUNG_DEMO_PASSWORD"])
     if sources:
-        ready += f"\n  Edit Python, templates and static files: they are reloaded. Logs: {folder / 'logs'}"
+        ready += f"\n  Changes of Python, templates and static files are reloaded. Logs: {folder / 'logs'}"
     supervisor.run(stop, url=f"http://127.0.0.1:{port}/readyz", ready=ready)
 
 
@@ -152,8 +152,8 @@ def greeting(port: int, password: str) -> str:
     """What a newcomer needs to know."""
     logins = "\n".join(f"    {name:<8} {role}" for name, role in LOGINS.items())
     return (
-        f"\n  Rung is ready: http://127.0.0.1:{port}/\n\n  Sign in with the password {password} as\n{logins}\n\n"
-        "  Ctrl-C ends it; the data stays."
+        f"\n  Rung is ready: http://127.0.0.1:{port}/\n\n  Sign in with the password {password} as\n{logins}\n\n  "
+        "Press Ctrl-C to stop. The data is kept."
     )
 
 

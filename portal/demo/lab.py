@@ -35,7 +35,7 @@ def connect(kubeconfig: bytes) -> Cluster:
         cluster, _report = register_cluster(name=CLUSTER, flavour="kube", source=kubeconfig, actor=ACTOR)
         found(cluster)
         return cluster
-    pause(cluster=known, reason="The lab begins anew.", actor=ACTOR)
+    pause(cluster=known, reason="The lab is reset.", actor=ACTOR)
     unpause(cluster=known, actor=ACTOR, adopt=True)
     change_connection(cluster=known, source=kubeconfig, actor=ACTOR)
     return known
@@ -44,7 +44,7 @@ def connect(kubeconfig: bytes) -> Cluster:
 def leave() -> None:
     """Without a lab its cluster is let alone."""
     for cluster in Cluster.objects.filter(name=CLUSTER, pk__in=ClusterCredential.objects.values("cluster")):
-        pause(cluster=cluster, reason="The lab is not up: it comes with RUNG_LAB=1.", actor=ACTOR)
+        pause(cluster=cluster, reason="The lab is not running. Start it with RUNG_LAB=1.", actor=ACTOR)
 
 
 @transaction.atomic
@@ -57,9 +57,9 @@ def found(cluster: Cluster) -> Project:
         given = Limit(gpu=POOLS[name] * 1000, cpu=None, memory=None)
         values = QuotaValues(deserved=given, limit=given, over_quota_weight=1)
         quotas.set_department_quota(
-            department=department, node_pool=pool, values=values, actor=ACTOR, reason="First allotment"
+            department=department, node_pool=pool, values=values, actor=ACTOR, reason="Initial quota"
         )
-        quotas.set_project_quota(project=project, node_pool=pool, values=values, actor=ACTOR, reason="First allotment")
+        quotas.set_project_quota(project=project, node_pool=pool, values=values, actor=ACTOR, reason="Initial quota")
     for name, role in PEOPLE.items():
         user = User.objects.filter(username=name).first()
         if user is not None:

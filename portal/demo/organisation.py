@@ -97,7 +97,7 @@ def _department(cluster: Cluster, name: str, pools: dict[str, NodePool]) -> Depa
     department = organisation_services.create_department(cluster=cluster, name=name, actor=ACTOR)
     for pool, share in DEPARTMENTS[name].items():
         quotas.set_department_quota(
-            department=department, node_pool=pools[pool], values=_values(share), actor=ACTOR, reason="First allotment"
+            department=department, node_pool=pools[pool], values=_values(share), actor=ACTOR, reason="Initial quota"
         )
     return department
 
@@ -107,7 +107,7 @@ def _project(departments: dict[str, Department], name: str, pools: dict[str, Nod
     project = organisation_services.create_project(department=departments[department], name=name, actor=ACTOR)
     for pool, share in shares.items():
         quotas.set_project_quota(
-            project=project, node_pool=pools[pool], values=_values(share), actor=ACTOR, reason="First allotment"
+            project=project, node_pool=pools[pool], values=_values(share), actor=ACTOR, reason="Initial quota"
         )
     return project
 

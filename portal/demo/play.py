@@ -47,7 +47,7 @@ def load(password: str, speed: int, say: Say) -> None:
         perform(act)
         settle(cluster)
         let_pass(cluster, act.hours)
-        say(f"demo: act {number} of {len(STORY)} played, {Workload.objects.count()} workloads so far")
+        say(f"demo: step {number} of {len(STORY)}, {Workload.objects.count()} workloads")
     set_speed(cluster=cluster, speed=speed, actor=ACTOR)
 
 

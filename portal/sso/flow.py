@@ -69,14 +69,14 @@ def finish_login(provider: Provider, attempt: LoginAttempt, answer: Mapping[str,
 
 def _check(provider: Provider, attempt: LoginAttempt, answer: Mapping[str, str], endpoints: Endpoints) -> None:
     if not hmac.compare_digest(answer.get("state", "").encode(), attempt.state.encode()):
-        raise UntrustedResponse("This answer belongs to another attempt to sign in.", code="wrong_state")
+        raise UntrustedResponse("This response belongs to another sign-in attempt.", code="wrong_state")
     if not 0 <= time.time() - attempt.started_at <= ATTEMPT_SECONDS:
-        raise UntrustedResponse("Signing in took too long. Start again.", code="attempt_too_old")
+        raise UntrustedResponse("Sign-in timed out. Start again.", code="attempt_too_old")
     named = answer.get("iss")
     if (named is not None or endpoints.names_itself) and named != provider.issuer:
-        raise UntrustedResponse("This answer comes from another provider.", code="wrong_issuer")
+        raise UntrustedResponse("This response comes from another provider.", code="wrong_issuer")
     if "error" in answer or not answer.get("code"):
-        raise UntrustedResponse("The provider did not let you in.", code="provider_refused")
+        raise UntrustedResponse("The provider rejected the sign-in.", code="provider_refused")
 
 
 def _traded(provider: Provider, attempt: LoginAttempt, code: str, endpoints: Endpoints) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _userinfo(provider: Provider, claims: Mapping[str, Any], token: object, endp
         return {}
     said = fetch_json(provider, endpoints.userinfo, bearer=token)
     if said.get("sub") != claims["sub"]:
-        raise UntrustedResponse("The provider answered for somebody else.", code="wrong_subject")
+        raise UntrustedResponse("The provider answered for a different user.", code="wrong_subject")
     return said
 
 

@@ -60,7 +60,7 @@ def _groups(provider: Provider, claims: Mapping[str, Any]) -> frozenset[str]:
     kept = {name.strip() for name in kept if name.isprintable() and 0 < len(name.strip()) <= LONGEST_GROUP}
     if len(kept) > MOST_GROUPS:
         raise UntrustedResponse(
-            f"The provider names {len(kept)} groups; Rung takes {MOST_GROUPS}. RUNG_OIDC_GROUPS picks what counts.",
+            f"The provider sent {len(kept)} groups; the maximum is {MOST_GROUPS}. Select groups with RUNG_OIDC_GROUPS.",
             code="too_many_groups",
         )
     return frozenset(kept)
@@ -75,12 +75,15 @@ LONGEST_SUBJECT: Final = 255
 LONGEST_TOKEN: Final = 64 * 1024
 
 REFUSALS: Final[dict[type[jwt.PyJWTError], tuple[str, str]]] = {
-    jwt.ExpiredSignatureError: ("expired", "The identity token has expired. If you were quick, a clock is wrong."),
-    jwt.ImmatureSignatureError: ("not_yet_valid", "The identity token is from the future: a clock is wrong."),
+    jwt.ExpiredSignatureError: (
+        "expired",
+        "The identity token has expired. Try again; if this repeats, a clock is wrong.",
+    ),
+    jwt.ImmatureSignatureError: ("not_yet_valid", "The identity token is dated in the future. A clock is wrong."),
     jwt.InvalidAudienceError: ("wrong_audience", "The identity token is for another application."),
-    jwt.InvalidIssuerError: ("wrong_issuer", "The identity token is of another issuer."),
+    jwt.InvalidIssuerError: ("wrong_issuer", "The identity token is from another issuer."),
     jwt.InvalidSignatureError: ("wrong_signature", "The identity token is not signed by the provider."),
-    jwt.MissingRequiredClaimError: ("claim_missing", "The identity token lacks a claim that it must have."),
+    jwt.MissingRequiredClaimError: ("claim_missing", "The identity token lacks a required claim."),
 }
 
 
@@ -92,11 +95,11 @@ def verified_claims(provider: Provider, token: object, *, nonce: str) -> dict[st
         header = jwt.get_unverified_header(token)
         if header.get("alg") not in ALGORITHMS:
             raise UntrustedResponse(
-                "The identity token's signature is of a kind that proves nothing.", code="wrong_algorithm"
+                "The identity token has an unsupported signature algorithm.", code="wrong_algorithm"
             )
         claims = _decoded(provider, token, header)
     except jwt.PyJWTError as error:
-        code, message = REFUSALS.get(type(error), ("unreadable_token", "The identity token cannot be read."))
+        code, message = REFUSALS.get(type(error), ("unreadable_token", "The identity token is invalid."))
         raise UntrustedResponse(message, code=code) from error
     _check(provider, claims, nonce)
     return claims
@@ -121,6 +124,6 @@ def _check(provider: Provider, claims: dict[str, Any], nonce: str) -> None:
     if (party is not None or several) and party != provider.client_id:
         raise UntrustedResponse("The identity token was issued to another application.", code="wrong_party")
     if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
-        raise UntrustedResponse("The identity token belongs to another attempt to sign in.", code="wrong_nonce")
+        raise UntrustedResponse("The identity token belongs to another sign-in attempt.", code="wrong_nonce")
     if not isinstance(claims["sub"], str) or not 0 < len(claims["sub"]) <= LONGEST_SUBJECT:
-        raise UntrustedResponse("The identity token names nobody.", code="claim_missing")
+        raise UntrustedResponse("The identity token has no subject.", code="claim_missing")

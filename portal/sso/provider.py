@@ -93,7 +93,7 @@ def fetch_json(
 ) -> dict[str, Any]:
     """The JSON object at the address; with `form` it is posted. Unbelieved for a "no", ProviderAway for no answer."""
     if not is_safe(url):
-        raise UntrustedResponse("The provider names an address without https.", code="unsafe_address")
+        raise UntrustedResponse("The provider uses an address without https.", code="unsafe_address")
     headers = {"Accept": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
     try:
         with requests.Session() as session:
@@ -111,7 +111,7 @@ def fetch_json(
             ) as answer:  # what is not read to its end keeps its connection otherwise
                 return _read(answer.status_code, _bounded(answer))
     except (requests.RequestException, OSError) as error:
-        raise ProviderUnavailable("The provider of the single sign-on does not answer.") from error
+        raise ProviderUnavailable("The single sign-on provider does not respond.") from error
 
 
 def _bounded(answer: requests.Response) -> bytes:
@@ -120,21 +120,21 @@ def _bounded(answer: requests.Response) -> bytes:
     for part in answer.iter_content(8192):
         body += part
         if len(body) > MOST_BYTES or time.monotonic() > until:
-            raise ProviderUnavailable("The provider's answer is too long or too slow.")
+            raise ProviderUnavailable("The provider's response is too long or too slow.")
     return body
 
 
 def _read(status: int, body: bytes) -> dict[str, Any]:
     if status >= 500 or 300 <= status < 400:
-        raise ProviderUnavailable(f"The provider of the single sign-on answered {status}.")
+        raise ProviderUnavailable(f"The single sign-on provider returned status {status}.")
     try:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ProviderUnavailable("The provider's answer cannot be read.") from error
+        raise ProviderUnavailable("The provider's response is invalid.") from error
     if not isinstance(said, dict):
-        raise ProviderUnavailable("The provider's answer cannot be read.")
+        raise ProviderUnavailable("The provider's response is invalid.")
     if status != 200:
-        raise UntrustedResponse("The provider did not accept this sign-in.", code="provider_refused")
+        raise UntrustedResponse("The provider rejected this sign-in.", code="provider_refused")
     return said
 
 
@@ -157,7 +157,7 @@ def endpoints_of(provider: Provider) -> Endpoints:
     """The endpoints; Unbelieved where the document speaks for another issuer or names an unsafe address."""
     said = _published(provider, provider.issuer.rstrip("/") + WELL_KNOWN)
     if said.get("issuer") != provider.issuer:
-        raise UntrustedResponse("The provider's configuration is of another issuer.", code="wrong_issuer")
+        raise UntrustedResponse("The provider's configuration is from another issuer.", code="wrong_issuer")
     methods = said.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
     return Endpoints(
         authorization=_address(said, "authorization_endpoint"),
@@ -172,7 +172,7 @@ def endpoints_of(provider: Provider) -> Endpoints:
 def _address(document: dict[str, Any], name: str) -> str:
     found = document.get(name)
     if not isinstance(found, str) or not is_safe(found):
-        raise UntrustedResponse("The provider names an address without https.", code="unsafe_address")
+        raise UntrustedResponse("The provider uses an address without https.", code="unsafe_address")
     return found
 
 
@@ -185,12 +185,12 @@ def signing_key(provider: Provider, header: dict[str, Any]) -> jwt.PyJWK:
         found = _matching(_published(provider, address), header)
     if len(found) != 1:
         raise UntrustedResponse(
-            "The identity token is signed with a key the provider does not have.", code="unknown_key"
+            "The identity token is signed with a key that the provider does not have.", code="unknown_key"
         )
     try:
         return jwt.PyJWK(found[0], algorithm=header["alg"])
     except (jwt.PyJWTError, ValueError, TypeError) as error:
-        raise UntrustedResponse("The identity token names a key of another kind.", code="wrong_algorithm") from error
+        raise UntrustedResponse("The identity token uses a key of another kind.", code="wrong_algorithm") from error
 
 
 def _matching(document: dict[str, Any], header: dict[str, Any]) -> list[dict[str, Any]]:

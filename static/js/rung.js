@@ -1,4 +1,4 @@
-/* Rung's own script: theme, polling that rests while hidden, messages, shortcuts, buttons that fill the form. */
+/* Theme, polling that pauses while hidden, messages, shortcuts, buttons that fill the form. */
 (function () {
   "use strict";
   const root = document.documentElement;
@@ -37,7 +37,7 @@
     form.dispatchEvent(new Event("change", { bubbles: true }));
   }
 
-  /* Browsers lend the clipboard over HTTPS only: elsewhere the text is selected, ready for the keys. */
+  /* The clipboard needs HTTPS. Without it, select the text so that the user can copy it. */
   function copy(button, source) {
     const done = () => { button.querySelector("span").textContent = button.dataset.copied; };
     if (navigator.clipboard) navigator.clipboard.writeText(source.textContent).then(done);
@@ -77,7 +77,7 @@
     [...event.detail.formData.entries()].forEach(([name, value]) => { if (value === "") event.detail.formData.delete(name); });
   });
 
-  /* A polling element rests while the page is hidden, and while somebody works inside it; another act's texts go. */
+  /* Polling pauses while the page is hidden or the user works in the element. Opening a copy dialog clears the last one. */
   document.addEventListener("htmx:beforeRequest", (event) => {
     const { target, elt } = event.detail, poll = event.target.closest("[data-poll]");
     if (target.id === "act-copies") { target.replaceChildren(); document.getElementById("copy-act-title").textContent = elt.ariaLabel; }
@@ -91,10 +91,10 @@
   document.addEventListener("htmx:responseError", (event) => {
     const status = event.detail.xhr.status;
     const polling = event.target.closest && event.target.closest("[data-poll]") === event.target;
-    if (status === 403) say("Refused (403). Reload the page: you may have been signed out.", "danger");
-    else if (!polling) say("The portal answered " + status + ". Nothing was changed.", "danger");
+    if (status === 403) say("Permission denied. You may have been signed out: reload the page.", "danger");
+    else if (!polling) say("Error " + status + ". Nothing was changed.", "danger");
   });
   document.addEventListener("htmx:sendError", () => {
-    say("The portal cannot be reached. What you see may be out of date.", "warning");
+    say("Rung cannot be reached. This page may be out of date.", "warning");
   });
 })();

@@ -17,7 +17,7 @@ LIFETIMES: Final = (
     ("30", _("30 days")),
     ("90", _("90 days")),
     ("365", _("a year")),
-    ("", _("until it is revoked")),
+    ("", _("never")),
 )
 
 
@@ -28,13 +28,13 @@ class AccessKeyForm(PageForm):
         max_length=63,
         validators=[ACCOUNT_NAME],
         label=_("Name"),
-        help_text=_("What will use it, such as nightly-training or laptop."),
+        help_text=_("Where you will use the key, such as nightly-training or laptop."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
     )
-    lasts = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label=_("It works for"))
-    reach = forms.ChoiceField(required=False, label=_("It works in"))
+    lasts = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label=_("Expires after"))
+    reach = forms.ChoiceField(required=False, label=_("Scope"))
     read_only = forms.BooleanField(
-        required=False, label=_("It only reads"), help_text=_("It can list and look, and change nothing.")
+        required=False, label=_("Read-only"), help_text=_("The key can list and view, but not change anything.")
     )
 
     def __init__(self, *args: Any, standing: Access, **kwargs: Any) -> None:
@@ -43,7 +43,7 @@ class AccessKeyForm(PageForm):
         self._departments = {f"department {each.pk}": each for each in standing.departments().order_by("name")}
         reach = cast("forms.ChoiceField", self.fields["reach"])
         reach.choices = [
-            ("", _("everything that you reach")),
+            ("", _("all your projects")),
             (_("One department only"), [(key, each.name) for key, each in self._departments.items()]),
             (_("One project only"), [(key, each.name) for key, each in self._projects.items()]),
         ]
@@ -93,7 +93,7 @@ class ProofForm(PageForm):
         if user.has_usable_password():
             self._ask(_("Your password"), forms.PasswordInput({"autocomplete": "current-password"}))
         else:
-            self._ask(_("A code of your authenticator app"), forms.TextInput(dict(DIGITS)))
+            self._ask(_("Code from your authenticator app"), forms.TextInput(dict(DIGITS)))
 
     def _ask(self, label: Any, widget: forms.Widget) -> None:
         field = self.fields["proof"]
@@ -105,7 +105,7 @@ class ProofForm(PageForm):
 class SetUpForm(ProofForm):
     """The first code of a new app, and the password of who has one."""
 
-    code = forms.CharField(label=_("Code that the app shows"), max_length=10, widget=forms.TextInput(dict(DIGITS)))
+    code = forms.CharField(label=_("Code from the app"), max_length=10, widget=forms.TextInput(dict(DIGITS)))
     field_order = ("code", "proof")
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:

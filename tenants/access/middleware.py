@@ -33,7 +33,7 @@ def require_second_factor(get_response: Handler) -> Handler:
         if isinstance(user, User) and second_factor.is_enabled(user):
             logout(request)
             return redirect(reverse("login"))
-        messages.warning(request, _("Your account needs a second factor. Set it up to go on."))
+        messages.warning(request, _("Your account requires a second factor. Set it up to continue."))
         return redirect(reverse("tenants:second-factor"))
 
     return middleware

@@ -76,11 +76,11 @@ class AccessRole(models.Model):
     name = models.CharField(
         max_length=100,
         unique=True,
-        error_messages={"unique": "There is a role of this name already."},
+        error_messages={"unique": "A role with this name already exists."},
     )
     description = models.TextField(blank=True, max_length=2000)
     custom = models.BooleanField(default=True, editable=False)
-    enabled = models.BooleanField(default=True, help_text="Without this, the role allows nothing wherever it is held.")
+    enabled = models.BooleanField(default=True, help_text="If disabled, the role grants no permissions.")
     permission_sets = models.JSONField(default=list, help_text="Ids; of custom roles only.")
     created_by = models.CharField(max_length=254, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -93,7 +93,7 @@ class AccessRole(models.Model):
             models.CheckConstraint(
                 condition=Q(custom=True) | Q(enabled=True),
                 name="tenants_predefined_roles_enabled",
-                violation_error_message="A role that comes with Rung cannot be disabled.",
+                violation_error_message="Built-in roles cannot be disabled.",
             )
         ]
 
@@ -124,7 +124,7 @@ def each_role_once_per_subject_and_scope() -> list[models.UniqueConstraint]:
             fields=[subject, "role"] if scope == "installation" else [subject, "role", scope],
             condition=condition & Q(**{f"{subject}__isnull": False}),
             name=f"tenants_{short}_role_once_per_{scope}",
-            violation_error_message="The subject has this role in this scope already.",
+            violation_error_message="The subject already has this role in this scope.",
             violation_error_code="unique",
         )
         for subject, short in SUBJECTS.items()
@@ -166,7 +166,7 @@ class Membership(models.Model):
         null=True,
         blank=True,
         related_name="memberships",
-        help_text="Reaches its departments and projects.",
+        help_text="Includes its departments and projects.",
     )
     department = models.ForeignKey(
         Department, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships"
@@ -182,22 +182,22 @@ class Membership(models.Model):
             models.CheckConstraint(
                 condition=just_one(*SUBJECTS),
                 name="tenants_membership_one_subject",
-                violation_error_message="Name either a user, a service account or a group.",
+                violation_error_message="Choose a user, a service account or a group.",
             ),
             models.CheckConstraint(
                 condition=just_one("project", "department", "cluster") | SCOPES["installation"],
                 name="tenants_membership_one_scope",
-                violation_error_message="Name a project, a department or a cluster, and no other.",
+                violation_error_message="Choose one project, department or cluster.",
             ),
             models.CheckConstraint(
                 condition=~Q(role="platform-admin") | SCOPES["installation"],
                 name="tenants_platform_admin_everywhere",
-                violation_error_message="A platform admin's role has no scope.",
+                violation_error_message="The platform admin role has no scope.",
             ),
             models.CheckConstraint(
                 condition=~Q(role="department-admin") | SCOPES["department"] | SCOPES["cluster"],
                 name="tenants_department_admin_in_one",
-                violation_error_message="A department admin's role needs a department, or a cluster with departments.",
+                violation_error_message="The department admin role needs a department, or a cluster with departments.",
             ),
             *each_role_once_per_subject_and_scope(),
         ]
@@ -243,13 +243,13 @@ class AccessKey(models.Model):
             models.UniqueConstraint(
                 fields=["owner", "name"],
                 name="tenants_accesskey_name_once",
-                violation_error_message="You have a key of this name already.",
+                violation_error_message="You already have a key with this name.",
                 violation_error_code="unique",
             ),
             models.CheckConstraint(
                 condition=Q(department__isnull=True) | Q(project__isnull=True),
                 name="tenants_accesskey_one_scope",
-                violation_error_message="Name a project or a department, not both.",
+                violation_error_message="Choose a project or a department, not both.",
             ),
         ]
 

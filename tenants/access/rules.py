@@ -148,47 +148,50 @@ _VIEW: Final = frozenset({Permission.VIEW_PROJECT, Permission.VIEW_DEPARTMENT})
 SETS: Final[Mapping[str, PermissionSet]] = {
     each.id: each
     for each in (
-        PermissionSet("view", "View", "See departments, projects and their workloads.", _VIEW),
+        PermissionSet("view", "View", "View departments, projects and their workloads.", _VIEW),
         PermissionSet(
             "submit-workloads",
             "Submit workloads",
-            "Submit workloads; change, stop and delete one's own.",
+            "Submit workloads; change, stop and delete your own workloads.",
             _VIEW | {Permission.SUBMIT, Permission.MANAGE_WORKLOAD},
         ),
         PermissionSet(
             "manage-workloads",
             "Manage workloads",
-            "Change, stop and delete anybody's workloads.",
+            "Change, stop and delete all workloads.",
             _VIEW | {Permission.MANAGE_ANY_WORKLOAD},
         ),
         PermissionSet(
             "view-access",
             "View access",
-            "See access rules; with a role everywhere also people, service accounts and access keys.",
+            "View access rules; with a role in the whole installation also users, service accounts and access keys.",
             _VIEW | _SEEING,
         ),
         PermissionSet(
             "manage-access-rules",
             "Manage access rules",
-            "Give and take roles within reach, never more than one holds.",
+            "Grant and revoke roles within the scope, up to your own permissions.",
             _VIEW | _SEEING | {Permission.MANAGE_MEMBERS},
         ),
         PermissionSet(
-            "view-event-history", "View event history", "Read the audit trail.", frozenset({Permission.VIEW_AUDIT})
+            "view-event-history", "View event history", "View the audit trail.", frozenset({Permission.VIEW_AUDIT})
         ),
         PermissionSet(
             "manage-projects",
             "Manage projects",
-            "Make, change and delete projects; set their quotas.",
+            "Create, change and delete projects; set their quotas.",
             _VIEW | _PROJECTS,
         ),
         PermissionSet(
-            "edit-departments", "Edit departments", "Describe a department.", _VIEW | {Permission.MANAGE_DEPARTMENT}
+            "edit-departments",
+            "Edit departments",
+            "Change a department's description.",
+            _VIEW | {Permission.MANAGE_DEPARTMENT},
         ),
         PermissionSet(
             "manage-departments",
             "Manage departments",
-            "Make, change and delete departments; set their quotas.",
+            "Create, change and delete departments; set their quotas.",
             _VIEW | _DEPARTMENTS | {Permission.MANAGE_DEPARTMENT},
         ),
         PermissionSet(
@@ -206,7 +209,7 @@ SETS: Final[Mapping[str, PermissionSet]] = {
         PermissionSet(
             "manage-access",
             "Manage access",
-            "People, service accounts, roles, and access rules of clusters and of the whole installation.",
+            "Manage users, service accounts, roles, and access rules of clusters and of the whole installation.",
             _ACCESS | _SEEING,
         ),
     )

@@ -275,7 +275,9 @@ def require(
         and not standing.can(Permission.VIEW_DEPARTMENT, department=department)
     ):
         raise NotFound
-    raise Forbidden(_("You may not do this here: it needs “%(verb)s”.") % {"verb": verb.value.replace("_", " ")})
+    raise Forbidden(
+        _("Permission denied. You need the permission “%(verb)s”.") % {"verb": verb.value.replace("_", " ")}
+    )
 
 
 def visible_projects(actor: Actor) -> QuerySet[Project]:

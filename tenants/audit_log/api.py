@@ -39,7 +39,7 @@ KINDS: Final = ("CSV", "JSON")
 PERIOD: Final = [
     OpenApiParameter("start", OpenApiTypes.DATETIME, required=True),
     OpenApiParameter("end", OpenApiTypes.DATETIME, required=True),
-    OpenApiParameter("numberOfSamples", int, description="How many at most: 0 to 1000, by default 20."),
+    OpenApiParameter("numberOfSamples", int, description="Page size, 0 to 1000; default: 20."),
 ]
 
 
@@ -53,7 +53,7 @@ class AuditLogSchema(serializers.Serializer[Any]):
     subject_type = serializers.ChoiceField(choices=["User", "App"])
     source_ip = serializers.CharField(allow_null=True)
     http_method = serializers.ChoiceField(
-        choices=METHODS, allow_null=True, help_text="Of the request; null: none asked."
+        choices=METHODS, allow_null=True, help_text="HTTP method; null for background tasks."
     )
     url = serializers.CharField(allow_null=True, help_text="Path of the request, without its query string.")
     action = serializers.ChoiceField(choices=[*ACTIONS, UPDATE])
@@ -104,8 +104,8 @@ class AuditFile(Route):
         summary="Download the audit log",
         parameters=[
             *PERIOD,
-            OpenApiParameter("fileType", str, enum=KINDS, description="By default CSV."),
-            OpenApiParameter("file_type", str, enum=KINDS, description="The same."),
+            OpenApiParameter("fileType", str, enum=KINDS, description="Default: CSV."),
+            OpenApiParameter("file_type", str, enum=KINDS, description="Same as above."),
             FILTERED[0],
         ],
         responses={

@@ -136,16 +136,14 @@ class Migration(migrations.Migration):
                 (
                     "name",
                     models.CharField(
-                        error_messages={"unique": "There is a role of this name already."}, max_length=100, unique=True
+                        error_messages={"unique": "A role with this name already exists."}, max_length=100, unique=True
                     ),
                 ),
                 ("description", models.TextField(blank=True, max_length=2000)),
                 ("custom", models.BooleanField(default=True, editable=False)),
                 (
                     "enabled",
-                    models.BooleanField(
-                        default=True, help_text="Without this, the role allows nothing wherever it is held."
-                    ),
+                    models.BooleanField(default=True, help_text="If disabled, the role grants no permissions."),
                 ),
                 ("permission_sets", models.JSONField(default=list, help_text="Ids; of custom roles only.")),
                 ("created_by", models.CharField(blank=True, editable=False, max_length=254)),
@@ -159,7 +157,7 @@ class Migration(migrations.Migration):
                     models.CheckConstraint(
                         condition=models.Q(("custom", True), ("enabled", True), _connector="OR"),
                         name="tenants_predefined_roles_enabled",
-                        violation_error_message="A role that comes with Rung cannot be disabled.",
+                        violation_error_message="Built-in roles cannot be disabled.",
                     )
                 ],
             },
@@ -184,15 +182,15 @@ class Migration(migrations.Migration):
                     "enforce_deserved",
                     models.BooleanField(
                         default=False,
-                        help_text="If set, the projects' deserved quotas may not add up to more than the department's.",
-                        verbose_name="limit projects from exceeding department quota",
+                        help_text="The deserved quotas of the projects cannot exceed the department's.",
+                        verbose_name="limit projects to the department quota",
                     ),
                 ),
                 (
                     "generation",
                     models.PositiveBigIntegerField(
                         default=1,
-                        help_text="Grows with every change of what its clusters should hold: the fence against late writers.",
+                        help_text="Increases with every change of its desired state.",
                     ),
                 ),
                 ("created_by", models.CharField(blank=True, max_length=254)),
@@ -285,8 +283,8 @@ class Migration(migrations.Migration):
                     "enforce_deserved",
                     models.BooleanField(
                         default=False,
-                        help_text="If set, the projects' deserved quotas may not add up to more than the department's.",
-                        verbose_name="limit projects from exceeding department quota",
+                        help_text="The deserved quotas of the projects cannot exceed the department's.",
+                        verbose_name="limit projects to the department quota",
                     ),
                 ),
                 ("created_by", models.CharField(blank=True, max_length=254)),
@@ -532,7 +530,7 @@ class Migration(migrations.Migration):
                     "generation",
                     models.PositiveBigIntegerField(
                         default=1,
-                        help_text="Grows with every change of what its clusters should hold: the fence against late writers.",
+                        help_text="Increases with every change of its desired state.",
                     ),
                 ),
                 ("created_by", models.CharField(blank=True, max_length=254)),
@@ -584,7 +582,8 @@ class Migration(migrations.Migration):
                 (
                     "minutes",
                     models.PositiveIntegerField(
-                        help_text="Minutes from the start of a run; 0 guarantees nothing, whatever its department does."
+                        help_text="Minutes of protection after the start. 0 means no protection, regardless of "
+                        "the department."
                     ),
                 ),
                 (
@@ -609,7 +608,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "min guaranteed runtime",
+                "verbose_name": "minimum runtime",
                 "ordering": ["department", "project"],
                 "abstract": False,
             },
@@ -624,11 +623,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "minutes",
-                    models.PositiveIntegerField(help_text="Minutes from when the clock starts to the end of the run."),
+                    models.PositiveIntegerField(help_text="Minutes until the workload is stopped."),
                 ),
                 (
                     "notice_minutes",
-                    models.PositiveIntegerField(default=15, help_text="So long before its end a run is told."),
+                    models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped."),
                 ),
                 (
                     "department",
@@ -667,11 +666,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "minutes",
-                    models.PositiveIntegerField(help_text="Minutes from when the clock starts to the end of the run."),
+                    models.PositiveIntegerField(help_text="Minutes until the workload is stopped."),
                 ),
                 (
                     "notice_minutes",
-                    models.PositiveIntegerField(default=15, help_text="So long before its end a run is told."),
+                    models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped."),
                 ),
                 ("history_change_reason", models.TextField(null=True)),
                 ("history_id", models.AutoField(primary_key=True, serialize=False)),
@@ -856,7 +855,8 @@ class Migration(migrations.Migration):
                 (
                     "minutes",
                     models.PositiveIntegerField(
-                        help_text="Minutes from the start of a run; 0 guarantees nothing, whatever its department does."
+                        help_text="Minutes of protection after the start. 0 means no protection, regardless of "
+                        "the department."
                     ),
                 ),
                 ("history_change_reason", models.TextField(null=True)),
@@ -899,8 +899,8 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "historical min guaranteed runtime",
-                "verbose_name_plural": "historical min guaranteed runtimes",
+                "verbose_name": "historical minimum runtime",
+                "verbose_name_plural": "historical minimum runtimes",
                 "ordering": ("-history_date", "-history_id"),
                 "get_latest_by": ("history_date", "history_id"),
             },
@@ -916,11 +916,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "minutes",
-                    models.PositiveIntegerField(help_text="Minutes from when the clock starts to the end of the run."),
+                    models.PositiveIntegerField(help_text="Minutes until the workload is stopped."),
                 ),
                 (
                     "notice_minutes",
-                    models.PositiveIntegerField(default=15, help_text="So long before its end a run is told."),
+                    models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped."),
                 ),
                 ("history_change_reason", models.TextField(null=True)),
                 ("history_id", models.AutoField(primary_key=True, serialize=False)),
@@ -1092,7 +1092,7 @@ class Migration(migrations.Migration):
                     "cluster",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Reaches its departments and projects.",
+                        help_text="Includes its departments and projects.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="memberships",
@@ -1175,11 +1175,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "minutes",
-                    models.PositiveIntegerField(help_text="Minutes from when the clock starts to the end of the run."),
+                    models.PositiveIntegerField(help_text="Minutes until the workload is stopped."),
                 ),
                 (
                     "notice_minutes",
-                    models.PositiveIntegerField(default=15, help_text="So long before its end a run is told."),
+                    models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped."),
                 ),
                 (
                     "department",
@@ -1214,7 +1214,7 @@ class Migration(migrations.Migration):
                 fields=("cluster", "name"),
                 name="tenants_department_name_once",
                 violation_error_code="unique",
-                violation_error_message="This cluster has a department of that name already.",
+                violation_error_message="This cluster already has a department with this name.",
             ),
         ),
         migrations.AddConstraint(
@@ -1228,7 +1228,7 @@ class Migration(migrations.Migration):
                     ("gpu_limit__isnull", True), ("gpu_limit__gte", models.F("gpu_deserved")), _connector="OR"
                 ),
                 name="tenants_department_gpu_limit_covers",
-                violation_error_message="The limit may not be below the deserved quota.",
+                violation_error_message="The limit cannot be lower than the deserved quota.",
             ),
         ),
         migrations.AddConstraint(
@@ -1238,7 +1238,7 @@ class Migration(migrations.Migration):
                     ("cpu_limit__isnull", True), ("cpu_limit__gte", models.F("cpu_deserved")), _connector="OR"
                 ),
                 name="tenants_department_cpu_limit_covers",
-                violation_error_message="The limit may not be below the deserved quota.",
+                violation_error_message="The limit cannot be lower than the deserved quota.",
             ),
         ),
         migrations.AddConstraint(
@@ -1248,7 +1248,7 @@ class Migration(migrations.Migration):
                     ("memory_limit__isnull", True), ("memory_limit__gte", models.F("memory_deserved")), _connector="OR"
                 ),
                 name="tenants_department_memory_limit_covers",
-                violation_error_message="The limit may not be below the deserved quota.",
+                violation_error_message="The limit cannot be lower than the deserved quota.",
             ),
         ),
         migrations.AddConstraint(
@@ -1257,7 +1257,7 @@ class Migration(migrations.Migration):
                 fields=("cluster", "namespace"),
                 name="tenants_project_namespace_once",
                 violation_error_code="unique",
-                violation_error_message="Another project of this cluster has that namespace.",
+                violation_error_message="Another project in this cluster uses this namespace.",
             ),
         ),
         migrations.AddConstraint(
@@ -1322,7 +1322,7 @@ class Migration(migrations.Migration):
                 fields=("owner", "name"),
                 name="tenants_accesskey_name_once",
                 violation_error_code="unique",
-                violation_error_message="You have a key of this name already.",
+                violation_error_message="You already have a key with this name.",
             ),
         ),
         migrations.AddConstraint(
@@ -1330,7 +1330,7 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(
                 condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="OR"),
                 name="tenants_accesskey_one_scope",
-                violation_error_message="Name a project or a department, not both.",
+                violation_error_message="Choose a project or a department, not both.",
             ),
         ),
         migrations.AddConstraint(
@@ -1344,7 +1344,7 @@ class Migration(migrations.Migration):
                     ("gpu_limit__isnull", True), ("gpu_limit__gte", models.F("gpu_deserved")), _connector="OR"
                 ),
                 name="tenants_project_gpu_limit_covers",
-                violation_error_message="The limit may not be below the deserved quota.",
+                violation_error_message="The limit cannot be lower than the deserved quota.",
             ),
         ),
         migrations.AddConstraint(
@@ -1354,7 +1354,7 @@ class Migration(migrations.Migration):
                     ("cpu_limit__isnull", True), ("cpu_limit__gte", models.F("cpu_deserved")), _connector="OR"
                 ),
                 name="tenants_project_cpu_limit_covers",
-                violation_error_message="The limit may not be below the deserved quota.",
+                violation_error_message="The limit cannot be lower than the deserved quota.",
             ),
         ),
         migrations.AddConstraint(
@@ -1364,7 +1364,7 @@ class Migration(migrations.Migration):
                     ("memory_limit__isnull", True), ("memory_limit__gte", models.F("memory_deserved")), _connector="OR"
                 ),
                 name="tenants_project_memory_limit_covers",
-                violation_error_message="The limit may not be below the deserved quota.",
+                violation_error_message="The limit cannot be lower than the deserved quota.",
             ),
         ),
         migrations.AddConstraint(
@@ -1377,7 +1377,7 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="tenants_membership_one_subject",
-                violation_error_message="Name either a user, a service account or a group.",
+                violation_error_message="Choose a user, a service account or a group.",
             ),
         ),
         migrations.AddConstraint(
@@ -1391,7 +1391,7 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="tenants_membership_one_scope",
-                violation_error_message="Name a project, a department or a cluster, and no other.",
+                violation_error_message="Choose one project, department or cluster.",
             ),
         ),
         migrations.AddConstraint(
@@ -1403,7 +1403,7 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="tenants_platform_admin_everywhere",
-                violation_error_message="A platform admin's role has no scope.",
+                violation_error_message="The platform admin role has no scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1416,7 +1416,7 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="tenants_department_admin_in_one",
-                violation_error_message="A department admin's role needs a department, or a cluster with departments.",
+                violation_error_message="The department admin role needs a department, or a cluster with departments.",
             ),
         ),
         migrations.AddConstraint(
@@ -1426,7 +1426,7 @@ class Migration(migrations.Migration):
                 fields=("user", "role", "project"),
                 name="tenants_user_role_once_per_project",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1436,7 +1436,7 @@ class Migration(migrations.Migration):
                 fields=("user", "role", "department"),
                 name="tenants_user_role_once_per_department",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1446,7 +1446,7 @@ class Migration(migrations.Migration):
                 fields=("user", "role", "cluster"),
                 name="tenants_user_role_once_per_cluster",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1461,7 +1461,7 @@ class Migration(migrations.Migration):
                 fields=("user", "role"),
                 name="tenants_user_role_once_per_installation",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1471,7 +1471,7 @@ class Migration(migrations.Migration):
                 fields=("service_account", "role", "project"),
                 name="tenants_account_role_once_per_project",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1481,7 +1481,7 @@ class Migration(migrations.Migration):
                 fields=("service_account", "role", "department"),
                 name="tenants_account_role_once_per_department",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1491,7 +1491,7 @@ class Migration(migrations.Migration):
                 fields=("service_account", "role", "cluster"),
                 name="tenants_account_role_once_per_cluster",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1506,7 +1506,7 @@ class Migration(migrations.Migration):
                 fields=("service_account", "role"),
                 name="tenants_account_role_once_per_installation",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1516,7 +1516,7 @@ class Migration(migrations.Migration):
                 fields=("group", "role", "project"),
                 name="tenants_group_role_once_per_project",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1526,7 +1526,7 @@ class Migration(migrations.Migration):
                 fields=("group", "role", "department"),
                 name="tenants_group_role_once_per_department",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1536,7 +1536,7 @@ class Migration(migrations.Migration):
                 fields=("group", "role", "cluster"),
                 name="tenants_group_role_once_per_cluster",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(
@@ -1551,7 +1551,7 @@ class Migration(migrations.Migration):
                 fields=("group", "role"),
                 name="tenants_group_role_once_per_installation",
                 violation_error_code="unique",
-                violation_error_message="The subject has this role in this scope already.",
+                violation_error_message="The subject already has this role in this scope.",
             ),
         ),
         migrations.AddConstraint(

@@ -8,7 +8,7 @@ from portal.kit.db.history import change_history
 
 DNS_LABEL = RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", "Use lower-case letters, digits and inner dashes.")
 
-GENERATION_HELP = "Grows with every change of what its clusters should hold: the fence against late writers."
+GENERATION_HELP = "Increases with every change of its desired state."
 
 
 class OrgUnit(models.Model):
@@ -44,9 +44,9 @@ class Department(OrgUnit):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="departments")
     enforce_deserved = models.BooleanField(
-        "limit projects from exceeding department quota",
+        "limit projects to the department quota",
         default=False,
-        help_text="If set, the projects' deserved quotas may not add up to more than the department's.",
+        help_text="The deserved quotas of the projects cannot exceed the department's.",
     )
     history = change_history(excluded_fields=["generation", "updated_at"])
 
@@ -55,7 +55,7 @@ class Department(OrgUnit):
             models.UniqueConstraint(
                 fields=["cluster", "name"],
                 name="tenants_department_name_once",
-                violation_error_message="This cluster has a department of that name already.",
+                violation_error_message="This cluster already has a department with this name.",
                 violation_error_code="unique",
             )
         ]
@@ -78,7 +78,7 @@ class Project(OrgUnit):
             models.UniqueConstraint(
                 fields=["cluster", "namespace"],
                 name="tenants_project_namespace_once",
-                violation_error_message="Another project of this cluster has that namespace.",
+                violation_error_message="Another project in this cluster uses this namespace.",
                 violation_error_code="unique",
             )
         ]

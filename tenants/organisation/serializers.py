@@ -32,7 +32,7 @@ class EntrySchema(serializers.Serializer[Any]):
     gpu = serializers.DictField(required=False, help_text="`deserved`, `limit`, `overQuotaWeight`.")
     cpu = serializers.DictField(required=False, allow_null=True)
     memory = serializers.DictField(required=False, allow_null=True, help_text="Also `units`: Mib, MB or GB.")
-    priority = serializers.CharField(required=False, allow_null=True, help_text="The rank, by its older name.")
+    priority = serializers.CharField(required=False, allow_null=True, help_text="Older name of the rank.")
     rank = serializers.CharField(required=False, allow_null=True)
     warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")
 
@@ -46,7 +46,7 @@ class OrgUnitChange(serializers.Serializer[Any]):
     defaultNodePools = serializers.ListField(
         child=serializers.CharField(max_length=63), required=False, allow_null=True, max_length=100
     )
-    nodeTypes = serializers.DictField(required=False, allow_null=True, help_text="Not supported; leave it empty.")
+    nodeTypes = serializers.DictField(required=False, allow_null=True, help_text="Not supported. Leave empty.")
 
 
 class DepartmentCreate(OrgUnitChange):
@@ -54,7 +54,7 @@ class DepartmentCreate(OrgUnitChange):
 
     name = serializers.RegexField(NAME, max_length=50)
     clusterId = serializers.UUIDField()
-    overtimeData = serializers.DictField(required=False, allow_null=True, help_text="Not read.")
+    overtimeData = serializers.DictField(required=False, allow_null=True, help_text="Ignored.")
 
 
 class ProjectChange(OrgUnitChange):

@@ -169,13 +169,13 @@ def delete_project(*, project: Project, actor: Actor, reason: str = "") -> None:
         set_change_author(row, actor=actor, reason=reason).delete()
     except ProtectedError as error:
         count = len(error.protected_objects)
-        text = _("%(name)s keeps the history of %(count)s workloads.") % {"name": row.name, "count": count}
+        text = _("%(name)s has the history of %(count)s workloads.") % {"name": row.name, "count": count}
         raise Conflict.at("", "project_has_history", text, workloads=count) from None
 
 
 def _check_not_reserved(namespace: str) -> None:
     if namespace in RESERVED_NAMES or namespace.startswith(RESERVED_PREFIXES):
-        text = _("The namespace %(name)s belongs to the cluster.") % {"name": namespace}
+        text = _("The namespace %(name)s is reserved.") % {"name": namespace}
         raise ValidationFailed.at("/namespace", "reserved_namespace", text)
 
 

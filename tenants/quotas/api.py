@@ -263,7 +263,7 @@ class ProjectTelemetry(Route):
 
     @operation(
         "get_projects_telemetry",
-        "Read projects in numbers",
+        "Read project telemetry",
         TelemetrySchema,
         parameters=telemetry_parameters(
             OF_UNITS, PROJECT_GROUPS, CLUSTER, DEPARTMENT, OpenApiParameter("nodepoolId", str)
@@ -292,7 +292,7 @@ class DepartmentTelemetry(Route):
 
     @operation(
         "get_departments_telemetry",
-        "Read departments in numbers",
+        "Read department telemetry",
         TelemetrySchema,
         parameters=telemetry_parameters(OF_UNITS, DEPARTMENT_GROUPS, CLUSTER, DEPARTMENT, POOL),
     )

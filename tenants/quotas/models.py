@@ -62,7 +62,7 @@ def limit_covers_deserved(name: str) -> list[models.CheckConstraint]:
         models.CheckConstraint(
             condition=Q(**{f"{dim}_limit__isnull": True}) | Q(**{f"{dim}_limit__gte": F(f"{dim}_deserved")}),
             name=f"{name}_{dim}_limit_covers",
-            violation_error_message="The limit may not be below the deserved quota.",
+            violation_error_message="The limit cannot be lower than the deserved quota.",
         )
         for dim in ("gpu", "cpu", "memory")
     ]
@@ -157,8 +157,8 @@ class RuntimeLimit(RuntimeRule):
     """After so many minutes a run is stopped, with notice."""
 
     category = models.CharField(max_length=40, help_text="Build, Train, Deploy or another of the dictionary.")
-    minutes = models.PositiveIntegerField(help_text="Minutes from when the clock starts to the end of the run.")
-    notice_minutes = models.PositiveIntegerField(default=15, help_text="So long before its end a run is told.")
+    minutes = models.PositiveIntegerField(help_text="Minutes until the workload is stopped.")
+    notice_minutes = models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped.")
 
     class Meta(RuntimeRule.Meta):
         abstract = True
@@ -200,13 +200,13 @@ class MinRuntime(RuntimeRule):
     """For so many minutes from its start a preemptible run is neither preempted nor reclaimed, where that is kept."""
 
     minutes = models.PositiveIntegerField(
-        help_text="Minutes from the start of a run; 0 guarantees nothing, whatever its department does."
+        help_text="Minutes of protection after the start. 0 means no protection, regardless of the department."
     )
     history = change_history()
 
     class Meta(RuntimeRule.Meta):
         ordering = ["department", "project"]
-        verbose_name = "min guaranteed runtime"
+        verbose_name = "minimum runtime"
         constraints = [
             *RuntimeRule.Meta.constraints,
             models.CheckConstraint(

@@ -47,12 +47,12 @@ def parse_metrics_query(query: QueryDict, types: Collection[str]) -> MetricsQuer
     """`metricType`, `start`, `end` and `numberOfSamples`. Raises BadRequest at the parameter."""
     chosen = parse_words(query, "metricType", types)
     if not chosen:
-        raise BadRequest.at("/metricType", "required", "Name at least one metricType.", allowed=types)
+        raise BadRequest.at("/metricType", "required", "Send at least one metricType.", allowed=types)
     start, end = time_in(query, "start"), time_in(query, "end")
     if not start < end:
-        raise BadRequest.at("/end", "out_of_range", "end is after start.")
+        raise BadRequest.at("/end", "out_of_range", "end must be after start.")
     if end - start > LONGEST:
-        raise BadRequest.at("/start", "out_of_range", f"At most {LONGEST.days} days lie between start and end.")
+        raise BadRequest.at("/start", "out_of_range", f"The period must be at most {LONGEST.days} days.")
     return MetricsQuery(chosen, TimeWindow(start, end, number_in(query, "numberOfSamples", SAMPLES, 0, MOST_SAMPLES)))
 
 
@@ -63,7 +63,7 @@ def parse_words(query: QueryDict, name: str, allowed: Collection[str], *, most: 
     found = tuple(dict.fromkeys(known.get(_plain(each.rpartition(".")[2]), "") for each in said))
     if "" in found:
         wrong = next(each for each in said if _plain(each.rpartition(".")[2]) not in known)
-        raise BadRequest.at(f"/{name}", "unknown", f"{wrong[:80]!r} is no {name} here.", allowed=allowed)
+        raise BadRequest.at(f"/{name}", "unknown", f"{wrong[:80]!r} is not a valid {name}.", allowed=allowed)
     if most is not None and len(found) > most:
         raise BadRequest.at(f"/{name}", "out_of_range", f"At most {most} of {name}.")
     return found
@@ -77,7 +77,7 @@ def parse_telemetry_type(query: QueryDict, types: Collection[str]) -> str:
     """The one `telemetryType`. Raises BadRequest."""
     found = parse_words(query, "telemetryType", types, most=1)
     if not found:
-        raise BadRequest.at("/telemetryType", "required", "Name a telemetryType.", allowed=types)
+        raise BadRequest.at("/telemetryType", "required", "Send a telemetryType.", allowed=types)
     return found[0]
 
 
@@ -89,7 +89,7 @@ def parse_uuid(query: Mapping[str, str], name: str) -> UUID | None:
     try:
         return UUID(text)
     except ValueError:
-        raise BadRequest.at(f"/{name}", "not_an_id", f"{name} is an id.") from None
+        raise BadRequest.at(f"/{name}", "not_an_id", f"{name} must be an id.") from None
 
 
 def parse_key(query: Mapping[str, str], name: str) -> int | None:
@@ -99,7 +99,7 @@ def parse_key(query: Mapping[str, str], name: str) -> int | None:
         return None
     key = id_number(text)
     if key is None:
-        raise BadRequest.at(f"/{name}", "not_an_id", f"{name} is an id.")
+        raise BadRequest.at(f"/{name}", "not_an_id", f"{name} must be an id.")
     return key
 
 
@@ -184,16 +184,16 @@ class TelemetrySchema(serializers.Serializer[Any]):
     values = TelemetryValueSchema(many=True)
 
 
-POOL: Final = OpenApiParameter("nodepoolName", str, description="Of this node pool only.")
+POOL: Final = OpenApiParameter("nodepoolName", str, description="Only this node pool.")
 
 
 def metric_parameters(types: Collection[str], *more: OpenApiParameter) -> list[OpenApiParameter]:
     """The query of a metrics route, for the OpenAPI document."""
     return [
-        OpenApiParameter("metricType", str, required=True, description=f"Comma list of {', '.join(types)}."),
+        OpenApiParameter("metricType", str, required=True, description=f"Comma-separated: {', '.join(types)}."),
         OpenApiParameter("start", datetime, required=True),
         OpenApiParameter("end", datetime, required=True),
-        OpenApiParameter("numberOfSamples", int, description="0 to 1000, 20 when absent."),
+        OpenApiParameter("numberOfSamples", int, description="0 to 1000; default: 20."),
         *more,
     ]
 

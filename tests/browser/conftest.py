@@ -207,8 +207,15 @@ def _workload(project: Project, user: User, name: str, phase: str, *, gpus: int,
         running_pods=1 if held else 0,
         submitted_by=user.username,
         submitted_by_id=str(user.pk),
-        warnings=[{"code": "note", "message": "It stays preemptible, though high (125) alone means non-preemptible."}],
-        discarded=[{"field": "priority", "source": "label", "value": "high", "because": "the explicit said low"}],
+        warnings=[
+            {
+                "code": "note",
+                "message": "Preemptibility stays preemptible, although high (125) alone means non-preemptible.",
+            }
+        ],
+        discarded=[
+            {"field": "priority", "source": "label", "value": "high", "because": "the explicit value low applies"}
+        ],
     )
     if held:
         ObservedPodFactory.create(workload=workload, name=f"{name}-0", gpu_milli=held)
@@ -230,7 +237,7 @@ def _keys_of(user: User, project: Project) -> None:
 def _reports_of(user: User) -> None:
     """One with a file, and one that failed."""
     own = {"subject_id": str(user.pk), "due_at": None}
-    ReportFactory(**own, name="June", status="Ready", message="98.2 % of that time was measured.", content="cluster")
+    ReportFactory(**own, name="June", status="Ready", message="98.2 % of the period.", content="cluster")
     ReportFactory(**own, group_by="Project", filter_by=["projectName==llm-team"], status="Failed", message="No luck.")
 
 

@@ -16,9 +16,9 @@ SERVER = {"smtpHost": "mail.example.org", "authType": "auth_none", "from": "rung
 OUTCOMES = (
     (DeliveryState.SENT, 1, ""),
     (DeliveryState.WAITING, 0, ""),
-    (DeliveryState.WAITING, 3, "The mail server answered 421."),
-    (DeliveryState.FAILED, 1, "The mail server refused the address (550)."),
-    (DeliveryState.DROPPED, 0, "The subscriber may not see the workload any more."),
+    (DeliveryState.WAITING, 3, "Mail server error 421."),
+    (DeliveryState.FAILED, 1, "The mail server rejected the address (550)."),
+    (DeliveryState.DROPPED, 0, "The subscriber can no longer see the workload."),
 )
 
 

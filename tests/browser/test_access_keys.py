@@ -21,8 +21,8 @@ def window(visit: Visitor, alice: User, llm_team: Project) -> Visit:
 
 def make(page: Page) -> None:
     page.get_by_label("Name").fill("nightly-training")
-    page.get_by_label("It works in").select_option(label="llm-team")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_label("Scope").select_option(label="llm-team")
+    page.get_by_role("button", name="Create key").click()
     expect(page.get_by_role("heading", name="The secret of nightly-training")).to_be_visible()
 
 
@@ -40,14 +40,14 @@ def test_the_menu_leads_to_an_invitation(window: Visit) -> None:
     page = window.open("/projects/")
     page.get_by_role("button", name="alice").click()
     page.get_by_role("link", name="Access keys").click()
-    expect(page.get_by_text("You have no key yet")).to_be_visible()
+    expect(page.get_by_text("No access keys yet")).to_be_visible()
     assert wrong_in_any_look(window, "no-access-key") == []
 
 
 def test_the_form_says_how_a_program_makes_the_same_key_while_it_is_filled(window: Visit) -> None:
     page = window.open(URL)
     page.get_by_text("Copy as YAML, curl, rung, Python").click()
-    expect(page.locator("#copies")).to_contain_text("Name: This field is required.")
+    expect(page.locator("#copies")).to_contain_text("Enter the required fields first: Name.")
     page.get_by_label("Name").press_sequentially("nightly")
     expect(page.locator("#copy-text-yaml")).to_contain_text("name: nightly")
     page.get_by_role("tab", name="curl").click()
@@ -68,7 +68,7 @@ def test_a_secret_is_shown_with_lines_to_copy(window: Visit) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == secret
     assert wrong_in_any_look(window, "access-key-secret") == []
     assert window.complaints == []
-    page.get_by_role("link", name="I have kept it").click()
+    page.get_by_role("link", name="Done").click()
     expect(page.get_by_text("Never used.")).to_be_visible()
     assert wrong_in_any_look(window, "access-keys") == []
     expect(page.get_by_text(secret)).to_have_count(0)
@@ -85,12 +85,12 @@ def test_a_key_ends_only_after_a_second_thought(window: Visit) -> None:
     expect(revoke).to_be_visible()
     assert AccessKey.objects.exists()
     revoke.click()
-    expect(page.get_by_text("nightly-training is revoked")).to_be_visible()
+    expect(page.get_by_text("Revoked nightly-training")).to_be_visible()
     assert not AccessKey.objects.exists()
 
 
 def _answer(asked: Dialog, what: str) -> None:
-    assert "nothing brings it back" in asked.message
+    assert "This cannot be undone" in asked.message
     if what == "accept":
         asked.accept()
     else:

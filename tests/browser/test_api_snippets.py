@@ -54,7 +54,7 @@ def test_ticked_rows_are_copied_together(
     window = visit(alice)
     page = window.open("/workloads/")
     page.get_by_role("button", name="Delete: copy as").click()
-    expect(page.get_by_text("Tick rows first")).to_be_visible()
+    expect(page.get_by_text("Select up to 100 workloads first")).to_be_visible()
     page.keyboard.press("Escape")
     for name in ("first", "third"):
         page.get_by_role("row", name=name).get_by_role("checkbox").check()

@@ -47,7 +47,7 @@ def test_filters_swap_the_table_and_stand_in_the_address(visit: Visitor, organis
     page.get_by_label("Phase").select_option("Running")
     expect(page).to_have_url(re.compile(r"/workloads/\?phase=Running$"))
     expect(page.locator("#table tbody tr")).to_have_count(1)
-    page.get_by_role("link", name="Remove the filter phase: Running").click()
+    page.get_by_role("link", name="Remove filter phase: Running").click()
     expect(page.locator("#table tbody tr")).to_have_count(4)
 
 
@@ -55,11 +55,11 @@ def test_the_panel_answers_while_one_types(visit: Visitor, organisation: Address
     window = visit(alice)
     page = window.open("/workloads/submit/")
     panel = page.locator("#forecast")
-    expect(panel).to_contain_text("Not complete yet")
+    expect(panel).to_contain_text("Enter the required fields first")
     page.get_by_label("Name", exact=False).first.fill("probe")
     page.get_by_role("textbox", name="Image").press_sequentially(IMAGE)
     expect(panel).to_contain_text("Starts now in h100")
-    expect(panel).to_contain_text("default of the type")
+    expect(panel).to_contain_text("default for Training")
     page.get_by_label("Priority", exact=True).select_option("high")
     expect(panel).to_contain_text("it can no longer use over-quota resources")
     assert not Workload.objects.filter(name="probe").exists()
@@ -91,7 +91,7 @@ def test_from_an_example_to_its_page(visit: Visitor, organisation: Addresses, ad
     page.get_by_role("link", name="llm-finetune").click()
     page.get_by_label("Project").select_option("llm-team")
     panel = page.locator("#forecast")
-    expect(panel).to_contain_text("An estimate by the model of KAI Scheduler")
+    expect(panel).to_contain_text("Estimated with the KAI Scheduler model")
     editor = page.get_by_label("Manifest")
     text = editor.input_value()
     editor.fill(text.replace("spec:", "spec:\n  hostNetwork: true", 1))
@@ -127,11 +127,11 @@ def test_a_changed_rung_goes_through_its_plan(visit: Visitor, organisation: Addr
     page = visit(admin).open("/priorities/")
     page.get_by_role("link", name="Edit medium", exact=True).click()
     page.get_by_label("Value").fill("85")
-    page.get_by_role("button", name="Show the plan").click()
-    expect(page.get_by_role("heading", name="Change priority medium")).to_be_visible()
-    expect(page.get_by_text("deleted and created anew").first).to_be_visible()
+    page.get_by_role("button", name="Preview…").click()
+    expect(page.get_by_role("heading", name="Edit priority medium")).to_be_visible()
+    expect(page.get_by_text("replaced").first).to_be_visible()
     page.get_by_role("button", name="Apply").click()
-    expect(page.get_by_role("status")).to_contain_text("Applied: Change priority medium.")
+    expect(page.get_by_role("status")).to_contain_text("Applied: Edit priority medium.")
     assert Priority.objects.get(name="medium").value == 85
 
 
@@ -153,7 +153,7 @@ def test_what_happens_appears_without_a_reload(visit: Visitor, organisation: Add
     page = visit(alice).open("/workloads/?phase=Running")
     expect(page.locator("#table")).to_contain_text("llm-finetune")
     Workload.objects.filter(name="llm-finetune").update(phase=Phase.COMPLETED)
-    expect(page.locator("#table")).to_contain_text("No workload matches these filters.", timeout=8_000)
+    expect(page.locator("#table")).to_contain_text("No workloads match these filters.", timeout=8_000)
 
 
 def test_t57_nothing_that_a_cluster_or_tenant_wrote_runs(visit: Visitor, organisation: Addresses, admin: User) -> None:

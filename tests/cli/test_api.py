@@ -33,9 +33,9 @@ def test_a_write_takes_its_body_from_yaml_or_json_and_prints_the_answer(
         (("GET", "v1/clusters", "-f", "-"), "a: 1", "GET takes no body"),
         (("POST", "v1/org-unit/reports", "-f", "-"), "a: [", "no YAML"),
         (("POST", "v1/org-unit/reports", "-f", "-"), "a: .nan", "no YAML"),
-        (("POST", "v1/org-unit/reports", "-f", "-"), "a: 1\n---\nb: 2", "One document is a body"),
+        (("POST", "v1/org-unit/reports", "-f", "-"), "a: 1\n---\nb: 2", "The body must be one document"),
         (("FETCH", "v1/clusters"), "", "FETCH"),
-        (("GET", "v1/clusters", "-o", "name"), "", "no names to print"),
+        (("GET", "v1/clusters", "-o", "name"), "", "-o name is not supported"),
     ],
 )
 def test_t70_what_cannot_be_asked_is_said_before_anything_is_sent(

@@ -71,7 +71,7 @@ def test_what_was_exported_changes_nothing_when_it_is_applied(rung: Rung, admin:
     assert set(kinds) == {"Priority", "WorkloadType", "Department", "Project"}
     before = AuditRecord.objects.count()
     planned = rung("apply", "-f", str(file), "--plan", "--prune")
-    assert (planned.code, planned.out) == (0, "Everything is as declared.\n")
+    assert (planned.code, planned.out) == (0, "No changes.\n")
     assert rung("apply", "-f", str(file), "--yes", "--prune").code == 0
     assert AuditRecord.objects.exclude(action="session.start").count() == before - 1
 
@@ -99,7 +99,7 @@ def test_applying_makes_it_so_and_again_changes_nothing(rung: Rung, admin: None,
 
     records = AuditRecord.objects.exclude(action="session.start").count()
     again = rung("apply", "-f", declared, "--plan")
-    assert (again.code, again.out) == (0, "Everything is as declared.\n")
+    assert (again.code, again.out) == (0, "No changes.\n")
     assert rung("apply", "-f", declared, "--yes").code == 0
     assert AuditRecord.objects.exclude(action="session.start").count() == records
 
@@ -130,17 +130,17 @@ def test_pruning_deletes_what_no_document_names_children_first(rung: Rung, admin
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: Project\n", "apiVersion is rung.dev/v1"),
-        (NEW.replace("deserved: 4}", "deserved: many}"), "amounts are numbers"),
-        (NEW.replace("description: Cells", "secret: x"), "/spec/secret: no such field"),
+        ("kind: Project\n", "apiVersion must be rung.dev/v1"),
+        (NEW.replace("deserved: 4}", "deserved: many}"), "amounts must be numbers"),
+        (NEW.replace("description: Cells", "secret: x"), "/spec/secret: unknown field"),
         (NEW.replace("quotas: {h100", "quotas: {t4"), "lab has no node pool t4"),
-        (NEW.replace("quotas: {h100: {", "quotas: {h100: {memory: {units: XX}, "), "/units is one of"),
-        (NEW.replace("priority: urgent", "priority: sooner"), "there is no priority sooner"),
+        (NEW.replace("quotas: {h100: {", "quotas: {h100: {memory: {units: XX}, "), "/units must be one of"),
+        (NEW.replace("priority: urgent", "priority: sooner"), "unknown priority sooner"),
         (NEW.replace("department: biology", "department: botany"), "lab has no department botany"),
-        (NEW.replace("cluster: lab", "cluster: moon"), "there is no cluster moon"),
+        (NEW.replace("cluster: lab", "cluster: moon"), "unknown cluster moon"),
         (NEW.replace("name: PyTorchJob", "name: NoSuchJob"), "there is no WorkloadType NoSuchJob"),
         (NEW + "---" + NEW.split("---", maxsplit=1)[0], "stands in"),
-        ("a: [", "this is no YAML"),
+        ("a: [", "not valid YAML"),
     ],
 )
 def test_a_bad_document_is_refused_by_name_before_anything_is_done(
@@ -196,7 +196,7 @@ class TestAWithdrawnType:
         file = tmp_path / "all.yaml"
         file.write_text(rung("export").out)
         assert "PyTorchJob" not in file.read_text()
-        assert rung("apply", "-f", str(file), "--plan", "--prune").out == "Everything is as declared.\n"
+        assert rung("apply", "-f", str(file), "--plan", "--prune").out == "No changes.\n"
 
     def test_a_document_that_names_it_offers_it_again_and_then_changes_nothing(self, rung: Rung) -> None:
         text = yaml.safe_dump({**yaml.safe_load(NEW.split("---")[1]), "spec": {"preemptibility": "non-preemptible"}})
@@ -208,7 +208,7 @@ class TestAWithdrawnType:
             "low",
             "non-preemptible",
         )
-        assert rung("apply", "-f", "-", "--plan", stdin=text).out == "Everything is as declared.\n"
+        assert rung("apply", "-f", "-", "--plan", stdin=text).out == "No changes.\n"
 
 
 def test_the_document_of_a_projects_page_is_what_is_there(
@@ -219,4 +219,4 @@ def test_the_document_of_a_projects_page_is_what_is_there(
     found = re.search(r'id="copy-text-yaml">(.*?)</pre>', page, re.DOTALL)
     assert found
     planned = rung("apply", "-f", "-", "--plan", stdin=html.unescape(found[1]))
-    assert (planned.code, planned.out) == (0, "Everything is as declared.\n")
+    assert (planned.code, planned.out) == (0, "No changes.\n")

@@ -49,7 +49,7 @@ def test_quota_per_pool_in_the_unit_that_was_asked_for(signed_in: Rung) -> None:
     assert "h100" in out
     assert h100["canStart"] == 12.0
     assert h100["startable"] in " ".join(out.split())
-    assert "The project's limit is 12 GPUs, 0 in use." in h100["startable"]
+    assert "Project limit: 12 GPUs (0 in use)." in h100["startable"]
     assert signed_in("quota", "--resource", "cpu", "-A").code == 0
 
 
@@ -73,7 +73,7 @@ def test_a_project_or_phase_that_is_not_there_is_an_error_with_the_nearest_name(
         ended = signed_in("list", *flags)
         assert ended.code != 0
         assert ended.out == ""
-        assert f"The nearest is '{nearest}'." in ended.err
+        assert f"Did you mean '{nearest}'." in ended.err
 
 
 def test_pages_of_a_real_portal_follow_each_other_to_the_end(signed_in: Rung, llm_team: Project) -> None:
@@ -90,7 +90,7 @@ def test_one_workload_by_name_by_project_and_name_or_by_id(signed_in: Rung, runn
     for name in ("finetune", "llm-team/finetune", str(running.pk)):
         assert signed_in("describe", name, "-o", "json").data["id"] == str(running.pk)
     out = signed_in("describe", "finetune").out
-    for part in ("llm-team/finetune", "Running since", "low 40 (the type's default)", "finetune-0", "node-000"):
+    for part in ("llm-team/finetune", "Running since", "low 40 (type default)", "finetune-0", "node-000"):
         assert part in out
     assert signed_in("describe", "other").code == 1
     assert "Running" in signed_in("events", "finetune").out

@@ -88,7 +88,7 @@ def test_signing_out_takes_it_out(rung: Rung, home: Path, ring: Ring) -> None:
 def test_a_keyring_that_is_locked_leaves_the_secret_in_the_file_and_says_so(rung: Rung, home: Path, ring: Ring) -> None:
     ring.locked = True
     with portal_that(NOTHING) as portal:
-        assert "kept in the file" in sign_in(rung, portal.url)
+        assert "stored in the file" in sign_in(rung, portal.url)
         assert SECRET in (home / "credentials.json").read_text()
         assert rung("priorities").code == 0
 

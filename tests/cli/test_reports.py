@@ -63,7 +63,7 @@ def test_a_report_is_asked_for_listed_written_and_deleted(signed_in: Rung, measu
     assert signed_in("reports", "delete", "june").code == 64
     assert signed_in("reports", "delete", "june", stdin="n\n", terminal=True).code == 1
     assert signed_in("reports", "delete", "june", "--yes").out == "Deleted june.\n"
-    assert "You have no reports." in signed_in("reports").out
+    assert "No reports." in signed_in("reports").out
     assert signed_in("reports", "get", "june").code == 1
 
 
@@ -93,8 +93,8 @@ def asking(rung: Rung, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("last", "code", "said"),
     [
-        (standing("Ready", "97 % of the time was measured."), 0, "97 % of the time was measured."),
-        (standing("Failed", "Four tries."), 1, "june has failed: Four tries."),
+        (standing("Ready", "Coverage: 97 % of the period."), 0, "Coverage: 97 % of the period."),
+        (standing("Failed", "Four attempts. "), 1, "june has failed: Four attempts. "),
         (standing("Processing"), 5, "After 1.2 s june is still Processing"),
     ],
 )

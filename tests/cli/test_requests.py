@@ -85,7 +85,7 @@ def test_nobody_there_is_unreachable(rung: Rung) -> None:
 
 
 def test_a_token_that_died_is_renewed_once_and_then_one_is_signed_out(rung: Rung) -> None:
-    gone = Answer(401, {"code": 401, "message": "This token is not valid, or no longer."})
+    gone = Answer(401, {"code": 401, "message": "Invalid or expired token."})
     with portal_that(gone, Answer(body={"priorities": []})) as portal:
         assert asking(rung, portal, "priorities").code == 0
         assert portal.tokens == 2
@@ -149,13 +149,13 @@ def test_flags_become_the_body_that_the_portal_documents(rung: Rung, monkeypatch
     [
         (("list", "--limit", "0"), "--limit"),
         (("submit", "train"), "--image"),
-        (("submit", "-i", "a"), "What is it called"),
+        (("submit", "-i", "a"), "No name"),
         (("submit", "train", "-i", "a", "--port", "80"), "--type inference"),
         (("submit", "-f", "nowhere.yaml"), "nowhere.yaml"),
-        (("submit", "-f", "-"), "no manifest"),
-        (("submit", "-f", "-", "-i", "a"), "describe a workload"),
-        (("wait", "x", "--for", "phase=Happy"), "--for takes"),
-        (("describe", "../x"), "is no workload"),
+        (("submit", "-f", "-"), "No manifest"),
+        (("submit", "-f", "-", "-i", "a"), "cannot be combined with a manifest"),
+        (("wait", "x", "--for", "phase=Happy"), "--for must be"),
+        (("describe", "../x"), "is not a workload"),
         (("list", "--filter", "a==1,b==2"), "comma"),
         (("nonsense",), "nonsense"),
     ],
@@ -207,7 +207,7 @@ def test_a_list_says_that_there_is_more(rung: Rung) -> None:
     with portal_that(*pages({"next": 500})) as portal:
         ended = asking(rung, portal, "list", "--limit", "3", "-o", "name")
     assert ended.out == "p/w\n" * 3
-    assert "There are more than these 3" in ended.err
+    assert "Showing 3 workloads" in ended.err
 
 
 def test_nothing_is_wrong_when_the_reader_of_a_pipe_goes(home: Path) -> None:

@@ -107,7 +107,7 @@ def test_t70_no_redirect_gets_the_token(rung: Rung, monkeypatch: pytest.MonkeyPa
         with portal_that(sent_on) as portal:
             ended = rung("--url", portal.url, "priorities")
     assert ended.code == 1
-    assert "follows no redirect" in ended.err
+    assert "does not follow redirects" in ended.err
     assert (thief.asked, thief.tokens) == ([], 0)
 
 
@@ -127,7 +127,7 @@ def test_t70_a_file_that_others_can_read_is_shut_and_warned_of(rung: Rung, home:
         kept.chmod(0o644)
         ended = rung("priorities")
     assert ended.code == 0
-    assert "could be read by others" in ended.err
+    assert "was readable by other users" in ended.err
     assert mode_of(kept) == 0o600
 
 
@@ -138,7 +138,7 @@ def test_t70_a_file_that_others_can_write_is_not_believed(rung: Rung, home: Path
         (home / name).chmod(0o666)
         ended = rung("priorities")
     assert ended.code == 64
-    assert "can be written by others" in ended.err
+    assert "is writable by other users" in ended.err
 
 
 def test_t70_secrets_in_the_configuration_are_refused(rung: Rung, home: Path) -> None:

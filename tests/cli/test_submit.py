@@ -67,10 +67,10 @@ def test_an_explanation_names_sources_and_what_is_not_used_and_submits_nothing(s
     ended = signed_in("explain", "-", "--priority", "high", stdin=labelled)
     assert ended.code == 0, ended.err
     assert "Priority        high 125         (chosen)" in ended.out
-    assert "Preemptibility  non-preemptible  (follows from the priority: 100 or more is non-preemptible)" in ended.out
-    assert "Not used: priority low of label; the explicit said high." in ended.out
+    assert "Preemptibility  non-preemptible  (by priority: 100 and above is non-preemptible)" in ended.out
+    assert "Ignored: priority low of label: the explicit value high applies." in ended.out
     assert "If submitted now: Starts now in h100" in ended.out
-    assert "An estimate: the model of" in ended.out
+    assert "Estimated with the" in ended.out
     both = signed_in("explain", "-", "-o", "json", stdin=f"{job('one')}---\n{job('two')}").data
     assert [each["name"] for each in both] == ["one", "two"]
     assert signed_in("explain", "-", stdin=job("bad").replace("restartPolicy", "hostNetwork")).code == 1

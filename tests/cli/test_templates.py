@@ -33,7 +33,7 @@ def test_those_that_hold_in_the_project_are_listed(signed_in: Rung, templates: N
         ["night-run", "training", "tenant"],
     ]
     assert signed_in("templates", "--type", "distributed", "-o", "name").out == "gang\n"
-    assert signed_in("templates", "--search", "nothing").out == "There are no templates.\n"
+    assert signed_in("templates", "--search", "nothing").out == "No templates.\n"
     assert len(signed_in("templates", "-A", "-o", "json").data) == 3
 
 
@@ -56,11 +56,11 @@ def test_a_template_says_what_sort_of_workload_it_is(signed_in: Rung, templates:
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (("-t", "nothing"), 1, "nothing is no template that holds in llm-team."),
-        (("-t", "theirs"), 1, "theirs is no template that holds in llm-team."),
-        (("-t", "gang", "--type", "workspace"), 1, "gang is a template of type distributed, not workspace"),
-        (("-t", "night-run", "--workers", "2"), 64, "--workers belongs to --type distributed."),
-        (("-t", "night-run", "-f", "-"), 64, "a manifest does so itself"),
+        (("-t", "nothing"), 1, "No template nothing applies in llm-team."),
+        (("-t", "theirs"), 1, "No template theirs applies in llm-team."),
+        (("-t", "gang", "--type", "workspace"), 1, "Template gang is of type distributed, not workspace"),
+        (("-t", "night-run", "--workers", "2"), 64, "--workers requires --type distributed."),
+        (("-t", "night-run", "-f", "-"), 64, "cannot be combined with a manifest"),
     ],
 )
 def test_a_template_that_does_not_fit_is_refused(

@@ -141,7 +141,7 @@ def test_the_timeout_holds_whatever_the_portal_does(rung: Rung, how: str) -> Non
         took = time.monotonic() - began
     assert ended.code == 5, ended.err
     assert 1.5 <= took < 4
-    assert "After 1.5 s still not completed: llm-team/train." in ended.err
+    assert "Timeout after 1.5 s, not completed: llm-team/train." in ended.err
 
 
 def test_a_portal_that_goes_away_is_unreachable(rung: Rung) -> None:

@@ -26,7 +26,7 @@ def test_suspend_resume_and_delete_by_name(signed_in: Rung, submitted: Callable[
     assert signed_in("suspend", "first", "-o", "name").out == "llm-team/first\n"
     again = signed_in("suspend", "first", str(second.pk))
     assert again.code == 0
-    assert "llm-team/first   Nothing to do: it is Stopping." in again.out
+    assert "llm-team/first   No change: it is Stopping." in again.out
     assert "llm-team/second  Suspending it." in again.out
     assert signed_in("resume", "first").code == 0
     assert signed_in("delete", "first", "llm-team/second", "--yes").code == 0

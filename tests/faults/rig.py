@@ -160,9 +160,11 @@ class Rig(Product):
         admin.force_login(self.viewer)
         page = admin.get(f"/clusters/{self.cluster.name}/").content.decode()
         listed = admin.get("/clusters/").content.decode()
-        found = {"failing": "runs did not succeed" in page, "failed": ">Failed<" in listed}
+        found = {"failing": "sync runs failed" in page, "failed": ">Failed<" in listed}
         found |= {"paused": ">Paused<" in listed, "stale": 'class="age age-fresh"' not in page}
-        found |= {"takes no work": ">Takes no work<" in listed and "has taken no work from Rung" in page}
+        found |= {
+            "does not accept work": ">Takes no work<" in listed and "has sent no workloads to this cluster" in page
+        }
         health = admin.get("/readyz").json()
         for trouble, part in (("waiting", "missing"), ("degraded", "degraded")):
             found[trouble] = f"cluster:{self.cluster.name}" in health[part]

@@ -51,7 +51,7 @@ def test_f23_a_revoked_credential_stops_work_loses_nothing_and_heals_by_itself(r
     rig.projects(3)
     rig.proxy.breaks(refusal, times=400, spares=rig.random.randint(4, 14))
     rig.until_stopped()
-    assert "takes no work" in rig.troubles()
+    assert "does not accept work" in rig.troubles()
     with pytest.raises(ClusterError):
         rig.look()
     change_priority(workload=fresh(workload), priority="high", actor=SYSTEM)

@@ -70,7 +70,7 @@ def test_a_name_that_a_foreign_object_has_is_named_and_free_for_a_retry(rig: Rig
     workload = submitted(rig, project)
     foreign = rig.admin.create(plain_job(object_name(workload), project.namespace))
     failure = failure_after_two_tries(rig, workload)
-    assert "exists and is not this workload's" in failure.message
+    assert "exists and does not belong to this workload" in failure.message
     assert failure.pointer == "/metadata/name"
     ref = rig.admin.ref(foreign)
     assert rig.admin.must(ref)["metadata"]["uid"] == foreign["metadata"]["uid"]

@@ -46,7 +46,7 @@ def test_f8_what_was_wanted_while_it_was_away_comes_once_it_is_back(
     assert isinstance(rig.attempt(), ClusterUnreachable)
     with monkeypatch.context() as patch:
         patch.setattr(formatting, "AMBER_AFTER", timedelta(seconds=1))
-        shown = {"failing", "failed", "stale", "degraded", "takes no work"}
+        shown = {"failing", "failed", "stale", "degraded", "does not accept work"}
         eventually(lambda: rig.troubles() == shown, seconds=20)
     rig.settle()
     assert rig.object_of(workload) is not None

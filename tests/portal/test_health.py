@@ -77,9 +77,9 @@ def test_a_cluster_that_cannot_be_reached_degrades_the_portal_and_does_not_take_
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["status"], answer.json()["missing"]) == (200, "degraded", [])
     assert answer.json()["degraded"] == {
-        "cluster:new": "1 runs in a row did not succeed",
-        "cluster:old": "3 runs in a row did not succeed; not observed for 90 s",
-        "cluster:shut": "takes no work: Unauthorized",
+        "cluster:new": "the last 1 sync runs failed",
+        "cluster:old": "the last 3 sync runs failed; not observed for 90 s",
+        "cluster:shut": "does not accept work: Unauthorized",
     }
     assert client.get("/login/").status_code == 200
     Cluster.objects.update(breaker_reason="", failures=0, synced_at=timezone.now(), observed_at=timezone.now())

@@ -270,7 +270,7 @@ def test_non_preemptible_work_above_the_deserved_quota_is_refused_here_and_there
         second = product.submit(one, a_job("second"), priority="high", preemptibility="non-preemptible")
         watching.until(lambda: fresh(second).phase_reason == "NonPreemptibleOverQuota", seconds=PATIENCE)
     deserves = (
-        f"Needs {GPUS} GPUs in lab; project {one.name} deserves {GPUS} GPUs, its non-preemptible work holds {GPUS}"
+        f"Needs {GPUS} GPUs in lab; project {one.name} deserves {GPUS} GPUs, its non-preemptible workloads use {GPUS}"
     )
     assert deserves in fresh(second).phase_message
     assert not PreemptionRecord.objects.exists(), product.everyone()
@@ -285,7 +285,7 @@ def test_a_queue_at_its_limit_says_so(product: Product) -> None:
         watching.until(lambda: fresh(second).phase_reason == "OverLimit", seconds=PATIENCE)
         watching.until(lambda: "Queued" in said_by_group(second), seconds=PATIENCE)
         assert said_by_group(second)["Queued"].startswith("OverLimit: ")
-        assert f"project {one.name} holds {GPUS} of its limit of {GPUS} GPUs" in fresh(second).phase_message
+        assert f"project {one.name} uses {GPUS} of its limit of {GPUS} GPUs" in fresh(second).phase_message
         in_the_cluster(product, one, limit=2 * GPUS)
         watching.until(lambda: fresh(second).phase == "Running", seconds=PATIENCE)
         watching.until(lambda: said_by_group(second) == {"Admitted": RUNS}, seconds=PATIENCE)
@@ -399,7 +399,7 @@ def test_pools_that_share_a_scheduler_or_have_none_are_named_by_what_the_account
     made = [product.admin.apply(shard(product, value), manager="lab") for value in ("", "l40")]
     try:
         (warning,) = try_stored(product.cluster).warnings
-        assert warning.startswith("No SchedulingShard of KAI Scheduler takes the nodes of a100")
+        assert warning.startswith("No SchedulingShard of KAI Scheduler covers the nodes of a100")
         product.reconcile()
         assert Cluster.objects.get(pk=product.cluster.pk).configured == {"shards": ["", "l40"]}
         NodePool.objects.filter(cluster=product.cluster, name="a100").update(label_key="rung.dev/node-pool")

@@ -129,7 +129,7 @@ def test_a_kind_that_kueue_is_configured_to_leave_alone_is_refused_and_named_to_
     with pytest.raises(ValidationFailed, match="the integration deployment is off in Kueue's configuration"):
         product.submit(fresh_project(one), deployment())
     (warning,) = try_stored(product.cluster).warnings
-    assert "Deployment, StatefulSet, LeaderWorkerSet, all that Kueue does not know" in warning
+    assert "Deployment, StatefulSet, LeaderWorkerSet, all kinds that Kueue does not support" in warning
 
 
 def test_a_higher_priority_evicts_in_its_queue_and_the_lower_one_waits_with_the_reason(product: Product) -> None:
@@ -273,7 +273,7 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
         near = a_job("near", pods=2)
         near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
         asked = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
-        with pytest.raises(ValidationFailed, match="the node pool racks names no topology levels"):
+        with pytest.raises(ValidationFailed, match="the node pool racks has no topology levels"):
             product.submit(project, near, **asked)
         product.reconcile()
         give_levels(product, RACK)
@@ -286,7 +286,7 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
             watching.until(in_phase(second, "Pending", "NoDomain"), seconds=PATIENCE)
         elsewhere = a_job("row", pods=2)
         elsewhere["metadata"]["annotations"] = {"rung.dev/topology-key": "rung.dev/node-pool"}
-        with pytest.raises(ValidationFailed, match="is no topology level of the node pool racks"):
+        with pytest.raises(ValidationFailed, match="is not a topology level of node pool racks"):
             product.submit(fresh_project(project), elsewhere, **asked)
 
 
@@ -355,7 +355,7 @@ def test_levels_come_change_and_go_though_kueue_never_changes_a_flavor(product: 
         with streaming(product.cluster, product.gateway) as watching:
             first = product.submit(fresh_project(project), near, **asked)
             watching.until(in_phase(first, "Running"), seconds=PATIENCE)
-            with pytest.raises(Conflict, match="1 workloads run in racks"):
+            with pytest.raises(Conflict, match="1 workloads are running in racks"):
                 give_levels(product, "example.com/row", RACK)
             stop(workload=fresh(first), actor=SYSTEM)
             product.apply(first)

@@ -50,7 +50,7 @@ def test_a_higher_priority_evicts_and_the_record_says_who_whom_where_and_what_it
         record = _recorded(watching, train)
         _take_everything_away(product, watching, train, serve)
     assert headline is not None
-    assert "it has its place, and waits for the evicted work to end its grace" in headline.sentence
+    assert "it waits for evicted pods to stop" in headline.sentence
     assert (record.victim, record.preemptor, record.cause) == (train, serve, "preempt")
     assert (record.preemptor_name, record.preemptor_priority, record.preemptor_value) == ("serve", "high", 125)
     assert record.node_name in nodes

@@ -99,17 +99,17 @@ class TestYouCanStart:
     def test_as_many_as_are_free(self, product: Product, team: Project) -> None:
         runs(product, team, asking("full", gpus=GPUS, pods=NODES - 1), pods=NODES - 1)
         row = startable(product, team)
-        assert (now(row), "No more GPUs are free." in row.sentence) == (GPUS, True)
+        assert (now(row), "No other GPU in the pool is free." in row.sentence) == (GPUS, True)
         runs(product, team, asking("fills", pods=GPUS), pods=GPUS)
         row = startable(product, team)
-        assert row.sentence.startswith("You can start nothing now in lab")
+        assert row.sentence.startswith("Nothing can start in lab")
         assert waits(product, team, asking("more")).phase_reason == "Unschedulable"
 
     def test_as_many_as_the_limit_leaves_while_gpus_are_free(self, product: Product) -> None:
         project = product.project("small", deserved=2, limit=3)
         product.reconcile()
         row = startable(product, project)
-        assert (now(row), "The project's limit is 3 GPUs" in row.sentence) == (3, True)
+        assert (now(row), "Project limit: 3 GPUs" in row.sentence) == (3, True)
         runs(product, project, asking("fits", pods=3), pods=3)
         assert waits(product, project, asking("more")).phase_reason == "OverLimit"
         assert now(startable(product, project)) == 0
@@ -118,9 +118,9 @@ class TestYouCanStart:
         runs(product, team, asking("busy", pods=NODES, cpu=CPUS - 42), pods=NODES)
         row = startable(product, team)
         assert now(row) == NODES * (GPUS - 1)
-        assert "Together these pods get at most 168 CPUs: no more is free on the nodes of these GPUs." in row.sentence
+        assert "At most 168 CPUs in total for these pods: no more free on the nodes of these GPUs." in row.sentence
         runs(product, team, asking("fills", pods=NODES, cpu=42), pods=NODES)
-        assert "Only pods that ask for no CPU start" in startable(product, team).sentence
+        assert "Only pods without CPU requests can start" in startable(product, team).sentence
         assert waits(product, team, asking("more", cpu=1)).phase_reason == "Unschedulable"
 
 
@@ -180,7 +180,7 @@ def test_a_wait_for_cpu_names_cpu_and_asking_for_what_it_offers_starts(product: 
     assert headline
     assert "needs 64 CPUs in lab; 168 CPUs free" in headline.sentence
     way = next(each for each in ways_out(waiting) if each.cpus_per_pod)
-    assert way.words == "Ask for 32 CPUs per pod instead of 64: it starts now."
+    assert way.words == "Request 32 CPUs per pod instead of 64: it starts now."
     made = replace_waiting(workload=fresh(waiting), way=way, actor=SYSTEM)
     product.apply(waiting)
     product.apply(made)
@@ -209,7 +209,7 @@ def test_a_part_of_a_gpu_is_refused_since_its_pod_would_have_none(product: Produ
     manifest = asking("part", gpus=0)
     template = manifest["spec"]["template"]
     template["metadata"] = {"annotations": {"gpu-fraction": "0.5"}}
-    with pytest.raises(ValidationFailed, match=r"kube-scheduler on real-\S+ gives whole GPUs only"):
+    with pytest.raises(ValidationFailed, match=r"kube-scheduler on real-\S+ supports whole GPUs only"):
         product.submit(team, manifest, **LOW)
     assert not Workload.objects.exists()
     runs(product, team, asking("full", gpus=GPUS, pods=NODES), pods=NODES)
@@ -224,7 +224,7 @@ def test_a_plan_names_the_waiting_pod_that_keeps_its_number_and_only_new_ones_ev
     waiting = waits(product, team, asking("waits", gpus=GPUS))
     plan = plan_priority_change(change={"op": "change", "name": "low", "value": 85}, actor=SYSTEM)
     (scope,) = plan.effect["victims"]["scopes"]
-    assert scope["reach"] == "on the whole cluster, in any project, non-preemptible work included"
+    assert scope["reach"] == "in the whole cluster, in any project, including non-preemptible workloads"
     assert ["low", "medium"] in scope["new"]
     kept = plan.effect["workloads"]["wait_with_old_value"]
     assert [each["name"] for each in kept["examples"]] == ["waits"]
@@ -259,8 +259,8 @@ def test_a_paused_cluster_is_not_said_to_hold_what_is_wanted(
     row = Cluster.objects.get(pk=product.cluster.pk)
     assert (comparison_of(row).state, comparison_of(row).why) == (
         "unknown",
-        "Rung compares nothing on a paused cluster.",
+        "The cluster is paused.",
     )
     said = " ".join(client.get(page).content.decode().split())
     assert "Configuration up to date, compared" not in said
-    assert "Rung compares nothing on a paused cluster." in said
+    assert "The cluster is paused." in said

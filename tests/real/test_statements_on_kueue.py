@@ -78,10 +78,10 @@ def test_as_much_starts_as_quota_can_lend_and_the_next_one_waits(product: Produc
     with streaming(product.cluster, product.gateway) as watching:
         watching.until(lambda: startable(product, one).headroom is not None, seconds=PATIENCE)
         row = startable(product, one)
-        assert row.sentence.startswith("You can start 8 GPUs now in lab within quota; 8 more over quota")
-        assert "No more quota is left to borrow." in row.sentence
+        assert row.sentence.startswith("8 GPUs can start in lab within quota, 8 more over quota")
+        assert "No more quota to borrow." in row.sentence
         running(product, watching, one, a_job("fills", pods=2), priority="low")
-        assert "No quota is left, nor any to borrow." in startable(product, one).sentence
+        assert "No quota left, and none to borrow." in startable(product, one).sentence
         queued(product, watching, one, a_job("more"))
 
 
@@ -92,7 +92,7 @@ def test_a_wait_for_quota_of_cpu_names_cpu_and_more_of_it_starts_the_job(product
     with streaming(product.cluster, product.gateway) as watching:
         running(product, watching, one, with_cpu(a_job("first"), 5), priority="low")
         said = startable(product, one).sentence
-        assert "Together these pods get at most 3 CPUs: no more quota is left to borrow." in said
+        assert "At most 3 CPUs in total for these pods: no more quota to borrow." in said
         spec = spec_of(with_cpu(a_job("second"), 4), namespace=one.namespace, **LOW)
         answer = forecast(spec=spec, project=current(one), actor=SYSTEM)
         assert (answer.verdict, answer.numbers.get("short")) == (Verdict.WAITS, "cpu")

@@ -187,7 +187,7 @@ def test_a_run_of_a_schedule_that_a_quota_refuses_is_told(product: Product) -> N
     workload = product.submit(project, manifest, **LOW)
     product.admin.create(run_of(product, workload))
     waits = product.until(workload, lambda row: row.phase_reason == "OverLimit")
-    assert "3 GPUs of the 4 GPUs that its project may have in all of its pools are in use" in waits.phase_message
+    assert "3 GPUs of the project limit of 4 GPUs in all pools are in use" in waits.phase_message
 
 
 def run_of(product: Product, workload: Workload) -> Manifest:

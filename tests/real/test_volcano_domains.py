@@ -138,7 +138,7 @@ def test_a_gang_runs_in_one_rack_or_waits_though_there_is_room_and_in_the_zone_i
         second = racks.submit(racks.one, gang("second", near=RACK))
         waits_for_a_domain(watching, second)
         assert (told.verdict, told.reason, racks.of(second)) == ("waits", "NoDomain", [])
-        assert f"No one value of {RACK} has nodes with room" in fresh(second).phase_message
+        assert f"No single {RACK} fits" in fresh(second).phase_message
         racks.end(second)
         told = racks.foretold(watching, racks.one, gang("wide", near=ZONE))
         wide = racks.submit(racks.one, gang("wide", near=ZONE))
@@ -215,7 +215,7 @@ def test_without_its_plugin_asking_for_a_rack_is_refused(racks: Racks) -> None:
     try:
         Cluster.objects.update(configured={}, resync_due_at=None)
         racks.product.reconcile()
-        with pytest.raises(ValidationFailed, match="no plugin network-topology-aware"):
+        with pytest.raises(ValidationFailed, match="lacks the plugin network-topology-aware"):
             racks.submit(racks.one, gang("train", near=RACK))
     finally:
         racks.product.admin.patch(CONF, {"data": {KEY: before}})

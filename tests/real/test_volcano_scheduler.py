@@ -225,7 +225,7 @@ def test_at_its_limit_a_project_waits_though_there_is_room_and_says_so(product: 
         more = submitted(product, bounded, a_job("more"), priority="medium")
         stays_away(product, watching, more)
     assert fresh(more).phase_reason == "OverLimit"
-    assert "takes no more" in fresh(more).phase_message
+    assert "is at its limit" in fresh(more).phase_message
 
 
 def test_a_gang_waits_as_a_whole_says_why_and_starts_as_a_whole(product: Product) -> None:

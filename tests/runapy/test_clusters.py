@@ -73,7 +73,7 @@ def test_its_state_is_what_rung_saw_last(runai: RunaiClient, seen: Cluster) -> N
     assert state_of(runai, seen) == "Disconnected"
     rows.update(observed_at=None)
     assert state_of(runai, seen) == "WaitingToConnect"
-    rows.update(state=ClusterState.PAUSED, paused_reason="Its account lacks rights: apply them, then test again.")
+    rows.update(state=ClusterState.PAUSED, paused_reason="Its account lacks permissions. Apply them, then test again.")
     assert state_of(runai, seen) == "MissingPrerequisites"
 
 

@@ -59,7 +59,7 @@ def test_asked_for_waited_for_read_and_thrown_away(runai: RunaiClient, sampled: 
     reports_services.sweep()
     ready = models.Report.from_dict(reports.get_report_by_id(pending.id).data)
     assert (ready.status, ready.status_updated_at > pending.status_updated_at) == ("Ready", True)
-    assert ready.status_message.endswith("% of that time was measured.")
+    assert ready.status_message.endswith("% of the period.")
     with pytest.raises(JSONDecodeError):
         reports.download_report_by_id(pending.id)
     (row,) = csv.DictReader(io.StringIO(Report.objects.get().content))

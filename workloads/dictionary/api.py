@@ -89,7 +89,7 @@ class Types(Route):
         TypesSchema,
         parameters=[
             OpenApiParameter("externalTypesOnly", bool),
-            OpenApiParameter("withdrawn", bool, description="Those that can be offered again, instead."),
+            OpenApiParameter("withdrawn", bool, description="Types that can be enabled again, instead."),
             *FILTERS,
         ],
     )
@@ -106,10 +106,10 @@ class Types(Route):
 
     @operation(
         "create_workload_type",
-        "Offer a withdrawn workload type again",
+        "Enable a workload type",
         TypeSchema,
         201,
-        description="Of the kinds that Rung reads; one that is offered is 409. Platform admins only.",
+        description="For kinds that Rung supports; an enabled type answers 409. Platform admins only.",
         request=WorkloadTypeCreate,
     )
     def post(self, request: Request) -> Response:
@@ -138,7 +138,7 @@ class WorkloadTypeDetail(Route):
         "update_workload_type",
         "Change a type's default mapping",
         TypeSchema,
-        description="Acts at once on new submissions; existing workloads keep their values. Platform admins only.",
+        description="Applies to new submissions; existing workloads keep their values. Platform admins only.",
         request=TypeChange,
     )
     def put(self, request: Request, type_id: str) -> Response:
@@ -149,9 +149,9 @@ class WorkloadTypeDetail(Route):
 
     @operation(
         "delete_workload_type",
-        "Withdraw a workload type",
+        "Disable a workload type",
         status=204,
-        description="No more submissions of it, through any door. What there is of it goes on. Platform admins only.",
+        description="New workloads of the type are rejected. Existing workloads keep running. Platform admins only.",
     )
     def delete(self, request: Request, type_id: str) -> Response:
         """It leaves the lists until it is offered again."""
@@ -182,13 +182,13 @@ def _chosen(rows: QuerySet[Any], field: str, change: dict[str, Any]) -> str | No
     name: str | None = rows.filter(pk=change[field]).values_list("name", flat=True).first()
     if name is None:
         known = rows.values_list("name", flat=True)
-        raise ValidationFailed.at(f"/{field}", "unknown_id", f"{field} names nothing that exists.", allowed=known)
+        raise ValidationFailed.at(f"/{field}", "unknown_id", f"{field} does not exist.", allowed=known)
     return name
 
 
 COLUMNS: Final = {"name": Column("name"), "source": Column("source"), "value": Column("value", as_number)}
 ADMIN: Final = RoutePermission("manage_dictionary", "installation")
-BEYOND: Final = "Beyond Run:ai, whose dictionary is closed. Applied at once; `dryRun=true` shows the plan only."
+BEYOND: Final = "Beyond Run:ai, whose dictionary is fixed. Applied immediately; `dryRun=true` only returns the plan."
 
 
 class Priorities(Route):
@@ -237,8 +237,8 @@ class PriorityDetail(Route):
         "overwrite_workload_priority",
         "Set a priority",
         ChangedSchema,
-        description=f"{BEYOND} A changed value replaces the PriorityClass. Pods keep the old number; KAI goes by the "
-        "new one at once. The plan says whose.",
+        description=f"{BEYOND} A changed value replaces the PriorityClass. Pods keep the old value; KAI uses the "
+        "new one immediately. The plan lists the workloads.",
         request=PriorityReplace,
     )
     def put(self, request: Request, priority_id: str) -> Response:
@@ -249,7 +249,7 @@ class PriorityDetail(Route):
         "update_workload_priority",
         "Change a priority",
         ChangedSchema,
-        description=f"{BEYOND} A rename is a new entry, with an id of its own; the old name stays behind as its alias.",
+        description=f"{BEYOND} A rename creates a new entry with a new id; the old name becomes its alias.",
         request=PriorityChange,
     )
     def patch(self, request: Request, priority_id: str) -> Response:
@@ -260,7 +260,7 @@ class PriorityDetail(Route):
         "retire_workload_priority",
         "Retire a priority",
         RetiredSchema,
-        description=f"{BEYOND} 409 with the list while anything uses it.",
+        description=f"{BEYOND} 409 with the list of users while it is in use.",
     )
     def delete(self, request: Request, priority_id: str) -> Response:
         """No longer offered nor accepted."""
@@ -286,7 +286,9 @@ def _change(request: Request, row: Priority, wanted: dict[str, Any]) -> Response
     if name == row.name:
         return Response(_changed(name, change_priority_entry(name=name, actor=actor, **changed)))
     if changed:
-        raise ValidationFailed.at("/name", "rename_alone", "Rename alone: send the other changes before or after it.")
+        raise ValidationFailed.at(
+            "/name", "rename_alone", "Rename in a separate request, before or after other changes."
+        )
     return Response(_changed(name, rename_priority(name=row.name, new_name=name, actor=actor)))
 
 

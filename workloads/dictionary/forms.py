@@ -28,7 +28,7 @@ class PriorityForm(PageForm):
     preemption_policy = forms.ChoiceField(
         choices=PreemptionPolicy.choices,
         label=_("Preemption policy"),
-        help_text=_("Never: evicts nobody. It does not protect its own pods, and KAI ignores it."),
+        help_text=_("Never: does not evict others. It does not protect its own pods. KAI ignores it."),
     )
     description = forms.CharField(max_length=500, required=False, label=_("Description"))
 
@@ -40,7 +40,7 @@ class PriorityForm(PageForm):
         """A PriorityClass keeps its name, so a rename is a new entry and comes alone."""
         values = super().clean() or self.cleaned_data
         if self.initial and "name" in self.changed_data and len(self.changed_data) > 1:
-            self.add_error("name", _("Rename alone: plan the other changes before or after it."))
+            self.add_error("name", _("Rename in a separate step, before or after other changes."))
         return values
 
     def change(self) -> dict[str, Any]:
@@ -60,10 +60,10 @@ class TypeForm(PageForm):
         to_field_name="name",
         required=False,
         label=_("Default priority"),
-        empty_label=_("no default: people must choose"),
+        empty_label=_("no default (required)"),
     )
     preemptibility = forms.ChoiceField(
-        choices=[("", _("no default: the threshold of 100 decides")), *((each, each) for each in PREEMPTIBILITIES)],
+        choices=[("", _("by priority (100 and above: non-preemptible)")), *((each, each) for each in PREEMPTIBILITIES)],
         required=False,
         label=_("Default preemptibility"),
     )

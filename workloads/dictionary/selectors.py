@@ -330,7 +330,7 @@ def what_moved(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def type_named(name: str) -> WorkloadType:
     if (found := _type(name)) is None:
-        raise ValidationFailed.at("/kind", "type_unknown", f"There is no workload type {name[:63]!r}.")
+        raise ValidationFailed.at("/kind", "type_unknown", f"Unknown workload type {name[:63]!r}.")
     return found
 
 

@@ -68,7 +68,7 @@ class PrioritySchema(serializers.Serializer[Any]):
     scopeType = serializers.CharField()
     scopeId = serializers.CharField()
     preemptionPolicy = serializers.CharField()
-    preemptibility = serializers.CharField(help_text="What follows from the value alone.")
+    preemptibility = serializers.CharField(help_text="Preemptibility that follows from the value alone.")
     description = serializers.CharField(allow_blank=True)
 
     def get_fields(self) -> dict[str, Any]:

@@ -210,10 +210,10 @@ def offer_type(request: HttpRequest, type_id: object) -> HttpResponse:
 MARKS: Final = {
     "+": _lazy("created"),
     "~": _lazy("changed"),
-    "±": _lazy("deleted and created anew"),
+    "±": _lazy("replaced"),
     "-": _lazy("deleted"),
-    "!": _lazy("in conflict with a foreign object"),
-    "=": _lazy("left to a newer writer"),
+    "!": _lazy("conflict with a foreign object"),
+    "=": _lazy("skipped: a newer version exists"),
 }
 
 
@@ -234,7 +234,7 @@ def plan_apply(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     require_dictionary(actor)
     plan = apply_plan(plan=get_object_or_404(Plan, pk=plan_id), actor=actor)
-    messages.success(request, _("Applied: %(what)s. Workers bring it to the clusters now.") % {"what": plan.title})
+    messages.success(request, _("Applied: %(what)s. The clusters are being updated.") % {"what": plan.title})
     return redirect("workloads:types" if plan.kind == "type" else "workloads:priorities")
 
 

@@ -21,7 +21,7 @@ class VictimSchema(serializers.Serializer[Any]):
     priorityValue = serializers.IntegerField()
     gpus = serializers.FloatField()
     gpuHoursAtRisk = serializers.FloatField()
-    moved = serializers.BooleanField(help_text="It ends and starts again on other nodes, where it has its place.")
+    moved = serializers.BooleanField(help_text="It restarts again on other nodes, where it has its place.")
 
 
 class AlternativeSchema(serializers.Serializer[Any]):
@@ -55,13 +55,13 @@ class ForecastSchema(serializers.Serializer[Any]):
     simulated = serializers.BooleanField(help_text="The cluster itself is simulated.")
     snapshotAgeSeconds = serializers.FloatField(allow_null=True)
     overQuota = serializers.BooleanField()
-    reason = serializers.CharField(allow_blank=True, help_text="A code for programs.")
+    reason = serializers.CharField(allow_blank=True, help_text="Machine-readable code.")
     numbers = serializers.DictField(child=serializers.CharField())
     victims = VictimSchema(many=True)
     gpuHoursAtRisk = serializers.FloatField()
     podsStarting = serializers.IntegerField(help_text="Pods that start now.")
-    podsAfterEviction = serializers.IntegerField(help_text="Pods that start once the evicted have left.")
-    podsWaiting = serializers.IntegerField(help_text="Pods that wait, each on its own, whatever the others do.")
+    podsAfterEviction = serializers.IntegerField(help_text="Pods that start when evicted pods have stopped.")
+    podsWaiting = serializers.IntegerField(help_text="Pods that wait independently of the others.")
     alternatives = AlternativeSchema(many=True)
     cautions = serializers.ListField(child=serializers.CharField())
     assurances = serializers.ListField(child=serializers.CharField())

@@ -184,20 +184,19 @@ def _compare(workload: Workload, manifest: Manifest) -> tuple[Held, Changes]:
 
 WORDS: Final[Mapping[OnChange, str]] = {
     OnChange.ANEW: (
-        "Running pods keep the old number, and so do pods that its controller makes for it meanwhile: the API server "
-        "never changes this kind. Once none of its pods runs (evicted, or stopped and resumed) Rung makes it anew "
-        "with the new number."
+        "Takes effect when the workload restarts: after an eviction, or when you stop and resume it. Until then "
+        "its pods keep the old value."
     ),
     OnChange.RESTART: (
-        "Running pods keep the old number: writing the new one would restart all of them at once, so Rung waits until "
-        "none runs. Stop and resume it for the new number now."
+        "Takes effect when no pod is running, because a change would restart all pods at once. To apply it now, "
+        "stop and resume the workload."
     ),
-    OnChange.NEW_PODS: "Pods that are there keep the old number; pods created from now on get the new one.",
-    OnChange.NEXT_RUN: "A run that is under way keeps the old number; the next run gets the new one.",
+    OnChange.NEW_PODS: "Existing pods keep the old value; new pods get the new one.",
+    OnChange.NEXT_RUN: "The current run keeps the old value; the next run gets the new one.",
 }
 
 
-QUEUED: Final = "{title} counts the new number at once. The kube-scheduler goes by that of the pods. "
+QUEUED: Final = "{title} counts the new value immediately. The kube-scheduler uses the value of the pods. "
 
 
 def on_change_of(workload: Workload) -> OnChange:

@@ -345,7 +345,7 @@ class Migration(migrations.Migration):
                 (
                     "message",
                     models.CharField(
-                        blank=True, help_text="How much was measured, or why there is no file.", max_length=300
+                        blank=True, help_text="Measurement coverage, or why there is no file.", max_length=300
                     ),
                 ),
                 ("created_at", models.DateTimeField()),

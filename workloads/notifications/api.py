@@ -48,13 +48,13 @@ class State(Route):
 
     access = {"GET": ADMINS, "PATCH": ADMINS}
 
-    @operation("get_notification_state", "Are notifications on?", StateBody)
+    @operation("get_notification_state", "Read whether notifications are enabled", StateBody)
     def get(self, request: Request) -> Response:
         """Off until somebody turns them on."""
         channels.require_channels(actor_of(request))
         return Response(_state_json(channels.state()))
 
-    @operation("update_notification_state", "Turn notifications on or off", StateBody, request=StateBody)
+    @operation("update_notification_state", "Enable or disable notifications", StateBody, request=StateBody)
     def patch(self, request: Request) -> Response:
         """What happened while they were off is never told."""
         body = validated_body(StateBody, request.data)
@@ -72,7 +72,7 @@ class Channels(Route):
         "get_notification_channels",
         "List channels",
         ChannelMeta(many=True),
-        description="Names and types only: subscriptions name them.",
+        description="Names and types only, for use in subscriptions.",
     )
     def get(self, request: Request) -> Response:
         """By name."""
@@ -103,7 +103,7 @@ class ChannelDetail(Route):
     @operation(
         "update_notification_channel_config",
         "Replace a channel's configuration",
-        description="Without a password the stored one stays, unless server, port or user change.",
+        description="Without a password the stored one is kept, unless server, port or user change.",
         request=ChannelBody,
     )
     def put(self, request: Request, channel_name: str) -> Response:
@@ -113,7 +113,7 @@ class ChannelDetail(Route):
     @operation(
         "patch_notification_channel_config",
         "Change a channel's configuration",
-        description="Without a password the stored one stays, unless server, port or user change.",
+        description="Without a password the stored one is kept, unless server, port or user change.",
         request=ChannelChange,
     )
     def patch(self, request: Request, channel_name: str) -> Response:
@@ -143,9 +143,9 @@ class ChannelTrial(Route):
 
     @operation(
         "validate_notification_channel",
-        "Try a channel",
+        "Test a channel's connection",
         bool,
-        description="true where its server can be reached and lets us in. Nothing is sent or kept.",
+        description="true if the server is reachable and accepts the sign-in. Nothing is sent or stored.",
         request=ChannelBody,
     )
     def post(self, request: Request) -> Response:
@@ -164,8 +164,8 @@ class TrialMessages(Route):
         "send_trial_message",
         "Send a test message by a channel",
         TrialSchema,
-        description="Beyond Run:ai. By the channel as it is kept, now, whether mail is on or off. With `dryRun` its "
-        "server is asked whether it lets us in, and nothing is sent.",
+        description="Beyond Run:ai. By the channel as it is kept, now, whether e-mail enabled or off. With "
+        "`dryRun` its server is asked whether it lets us in, and nothing is sent.",
         request=TrialMessage,
     )
     def post(self, request: Request, channel_name: str) -> Response:
@@ -191,7 +191,7 @@ class Subscriptions(Route):
         "create_subscription",
         "Subscribe",
         SubscriptionSchema,
-        description="You are told of what happens from now on to workloads that you may see.",
+        description="Covers new events of workloads that you can see.",
         request=SubscriptionBody,
     )
     def post(self, request: Request) -> Response:

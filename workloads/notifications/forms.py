@@ -15,12 +15,12 @@ from workloads.notifications.services.mail import MOST_RECIPIENTS, SUBJECT, comp
 CATEGORIES: Final[Mapping[str, Any]] = {
     EVICTION: _("It is evicted"),
     STATUS: _("Its state changes"),
-    LIMITS: _("A limit of its project is near or reached"),
+    LIMITS: _("A limit of its project is reached or close"),
 }
 SIGNING_IN: Final = (
-    ("auth_login", _("with a user name and a password (LOGIN)")),
-    ("auth_plain", _("with a user name and a password (PLAIN)")),
-    ("auth_none", _("not at all")),
+    ("auth_login", _("user name and password (LOGIN)")),
+    ("auth_plain", _("user name and password (PLAIN)")),
+    ("auth_none", _("none")),
 )
 PLACES: Final = "{{ .category }} {{ .reason }} {{ .workload }} {{ .project }}"
 
@@ -42,7 +42,7 @@ class SubscriptionForm(PageForm):
                 if each.category == category
             ]
             self.fields[slugify(category)] = _ticked(title, kinds)
-        self.fields["channels"] = _ticked(_("By which channel"), [(each, each) for each in channels])
+        self.fields["channels"] = _ticked(_("Channels"), [(each, each) for each in channels])
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -53,9 +53,9 @@ class SubscriptionForm(PageForm):
     def clean(self) -> dict[str, Any]:
         """A new wish wants something, and what is told is told somehow."""
         if not self.errors and not self.events and self._old is None:
-            self.add_error(None, _("Tick what you want to be told of."))
+            self.add_error(None, _("Select at least one event."))
         if not self.errors and self.events and not self.cleaned_data["channels"]:
-            self.add_error("channels", _("Tick at least one: without a channel nothing is mailed."))
+            self.add_error("channels", _("Select at least one channel."))
         return self.cleaned_data
 
 
@@ -75,16 +75,18 @@ def _line(label: Any, hint: Any = "", *, required: bool = False, longest: int = 
 class ChannelForm(PageForm):
     """A mail server and what its messages look like. What it may be is the service's to judge."""
 
-    name = _line(_("Name"), _("People choose it by its name: small letters, digits and dashes."), longest=63)
+    name = _line(
+        _("Name"), _("Lower-case letters, digits and dashes. Users select the channel by this name."), longest=63
+    )
     smtp_host = _line(_("Mail server"), _("A host name or an IP address."), required=True, longest=253)
     smtp_port = forms.IntegerField(
         label=_("Port"),
         min_value=1,
         max_value=65535,
-        help_text=_("587 starts plainly and turns to TLS, 465 begins with TLS."),
+        help_text=_("587 for STARTTLS, 465 for TLS."),
     )
-    smtp_tls_enabled = forms.BooleanField(label=_("Only over TLS"), required=False)
-    auth_type = forms.ChoiceField(label=_("Rung signs in there"), choices=SIGNING_IN)
+    smtp_tls_enabled = forms.BooleanField(label=_("Require TLS"), required=False)
+    auth_type = forms.ChoiceField(label=_("Sign-in"), choices=SIGNING_IN)
     username = _line(_("User name"))
     password = forms.CharField(
         label=_("Password"),
@@ -93,13 +95,13 @@ class ChannelForm(PageForm):
         max_length=1000,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
-    sender = _line(_("From"), _("The address that messages come from."), required=True)
-    from_display_name = _line(_("Name of the sender"), longest=100)
-    subject = _line(_("Subject"), _("These are filled in: %(places)s") % {"places": PLACES}, longest=200)
-    direct_notifications = forms.BooleanField(label=_("To the address of whoever asked to be told"), required=False)
+    sender = _line(_("From"), _("Sender address."), required=True)
+    from_display_name = _line(_("Sender name"), longest=100)
+    subject = _line(_("Subject"), _("Placeholders: %(places)s") % {"places": PLACES}, longest=200)
+    direct_notifications = forms.BooleanField(label=_("Send to subscribers"), required=False)
     recipients = forms.CharField(
-        label=_("To these addresses too"),
-        help_text=_("One a line, such as that of a team. Each gets one message for all who asked to be told."),
+        label=_("Additional recipients"),
+        help_text=_("One address per line, such as a team's. Each gets one message per event."),
         required=False,
         max_length=MOST_RECIPIENTS * 255,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
@@ -110,7 +112,7 @@ class ChannelForm(PageForm):
         if old is not None:
             del self.fields["name"]
         if old is not None and old.sealed:
-            hint = _("One is kept and never shown. Empty keeps it, but not for another server, port or user name.")
+            hint = _("Leave empty to keep the stored password. A new server, port or user name needs it again.")
             self.fields["password"].help_text = hint
 
     @classmethod

@@ -19,22 +19,22 @@ EVICTION: Final = "Workload preemption"
 LIMITS: Final = "Workload limits"
 PREEMPTED: Final = "Preempted"
 _PHASES: Final[Mapping[str, str]] = {
-    "Pending": "It waits for its place.",
+    "Pending": "It is waiting.",
     "Running": "It runs.",
-    "Degraded": "Some of its pods do not run.",
+    "Degraded": "Some of its pods are not running.",
     "Completed": "It has finished.",
     "Failed": "It has failed.",
     "Stopped": "It is stopped.",
 }
 _LIMITS: Final[Mapping[str, str]] = {
-    "TimeLimitNear": "It will soon be stopped: its time ends.",
-    "TimeLimitReached": "It is stopped: its time has ended.",
-    "IdleLimitNear": "It will soon be stopped: its GPUs do nothing.",
-    "IdleLimitReached": "It is stopped: its GPUs did nothing for too long.",
+    "TimeLimitNear": "It will be stopped soon: its time limit is close.",
+    "TimeLimitReached": "It was stopped: time limit reached.",
+    "IdleLimitNear": "It will be stopped soon: its GPUs are idle.",
+    "IdleLimitReached": "It was stopped: idle limit reached.",
 }
 NOTIFICATION_TYPES: Final[tuple[NotificationType, ...]] = (
     *(NotificationType(STATUS, name, words) for name, words in _PHASES.items()),
-    NotificationType(EVICTION, PREEMPTED, "It was evicted for other work."),
+    NotificationType(EVICTION, PREEMPTED, "It was evicted for another workload."),
     *(NotificationType(LIMITS, name, words) for name, words in _LIMITS.items()),
 )
 PHASES: Final = tuple(_PHASES)

@@ -29,7 +29,7 @@ class EmailState(serializers.Serializer[Any]):
 class SlackState(serializers.Serializer[Any]):
     """Known, and always off."""
 
-    enabled = serializers.BooleanField(required=False, allow_null=True, help_text="true is refused.")
+    enabled = serializers.BooleanField(required=False, allow_null=True, help_text="true is rejected.")
     workspaceName = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=100)
 
 
@@ -58,15 +58,15 @@ class ConfigBody(serializers.Serializer[Any]):
     smtpHost = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=253)
     smtpPort = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=65535)
     authType = serializers.ChoiceField(choices=AUTH_TYPES, required=False, allow_null=True, allow_blank=True)
-    smtpTlsEnabled = serializers.BooleanField(required=False, allow_null=True, help_text="true unless said otherwise.")
+    smtpTlsEnabled = serializers.BooleanField(required=False, allow_null=True, help_text="Default: true.")
     recipients = serializers.ListField(
         child=serializers.CharField(max_length=254), required=False, allow_null=True, max_length=20
     )
     fromDisplayName = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=100)
     directNotifications = serializers.BooleanField(
-        required=False, allow_null=True, help_text="Also to the subscriber's own address; true unless said otherwise."
+        required=False, allow_null=True, help_text="Also to the subscriber's own address; Default: true."
     )
-    useAttachments = serializers.BooleanField(required=False, allow_null=True, help_text="true is refused.")
+    useAttachments = serializers.BooleanField(required=False, allow_null=True, help_text="true is rejected.")
     subject = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=200)
     apiToken = serializers.CharField(
         required=False, allow_null=True, allow_blank=True, max_length=1000, write_only=True, help_text="Refused."
@@ -82,21 +82,21 @@ class ChannelBody(serializers.Serializer[Any]):
     """A channel as it is sent; without a name it is called after its type."""
 
     name = serializers.CharField(required=False, max_length=63)
-    type = serializers.ChoiceField(choices=CHANNEL_TYPES, help_text="email; slack is refused.")
+    type = serializers.ChoiceField(choices=CHANNEL_TYPES, help_text="email; slack is rejected.")
     config = ConfigBody()
 
 
 class TrialMessage(serializers.Serializer[Any]):
     """Where a test message goes."""
 
-    to = serializers.CharField(max_length=254, help_text="One plain mail address.")
+    to = serializers.CharField(max_length=254, help_text="One e-mail address.")
 
 
 class TrialSchema(serializers.Serializer[Any]):
     """How it went."""
 
-    taken = serializers.BooleanField(help_text="The mail server took it.")
-    answer = serializers.CharField(allow_blank=True, help_text="Why it was not taken.")
+    taken = serializers.BooleanField(help_text="The mail server accepted it.")
+    answer = serializers.CharField(allow_blank=True, help_text="Why it was rejected.")
 
 
 class ChannelChange(serializers.Serializer[Any]):

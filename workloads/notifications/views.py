@@ -53,7 +53,7 @@ def add(request: HttpRequest) -> HttpResponse:
         except (ValidationFailed, Conflict) as error:
             form.show(error, POINTERS)
         else:
-            messages.success(request, _("Added. A test message shows whether it works."))
+            messages.success(request, _("Channel added. Send a test message to check it."))
             return redirect(ONE, name=row.name)
     return render(request, "workloads/notifications/channel.html", {"form": form}, status=422 if form.errors else 200)
 
@@ -73,7 +73,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
         except ValidationFailed as error:
             form.show(error, POINTERS)
         else:
-            messages.success(request, _("Saved. What waits for it leaves this way too."))
+            messages.success(request, _("Saved. Waiting messages use the new settings."))
             return redirect(ONE, name=row.name)
     return _page(request, row, form, _trial(request))
 
@@ -108,15 +108,15 @@ def remove(request: HttpRequest, name: str) -> HttpResponse:
     if copied := action_snippet(request, channel_delete_request(row)):
         return copied
     channels.remove_channel(row=row, actor=actor)
-    messages.success(request, _("Deleted: nothing is told by %(name)s any more.") % {"name": row.name})
+    messages.success(request, _("Deleted channel %(name)s.") % {"name": row.name})
     return redirect(LIST)
 
 
 def _show_result(request: HttpRequest, to: str, trouble: str) -> None:
     if trouble:
-        messages.error(request, _("Nothing arrived at %(to)s. %(trouble)s") % {"to": to, "trouble": trouble})
+        messages.error(request, _("The test message to %(to)s failed. %(trouble)s") % {"to": to, "trouble": trouble})
     else:
-        messages.success(request, _("The mail server took a test message for %(to)s.") % {"to": to})
+        messages.success(request, _("The mail server accepted a test message for %(to)s.") % {"to": to})
 
 
 def _trial(request: HttpRequest) -> TestMessageForm:
@@ -167,9 +167,11 @@ def switch(request: HttpRequest) -> HttpResponse:
         return copied
     row = channels.set_state(actor=actor_of(request), enabled=wanted)
     if row.email:
-        messages.success(request, _("Mail is on: what happens from now on is told."))
+        messages.success(request, _("E-mail enabled. New events are reported."))
     else:
-        messages.success(request, _("Mail is off: nothing leaves, and what happens meanwhile is never told."))
+        messages.success(
+            request, _("E-mail disabled. No messages are sent, and events in the meantime are never reported.")
+        )
     return redirect(PAGE)
 
 
@@ -206,13 +208,13 @@ def _saved(request: HttpRequest, form: SubscriptionForm, wish: Subscription | No
     actor, events, names = actor_of(request), form.events, form.cleaned_data["channels"]
     if wish is not None and not events:
         channels.unsubscribe(key=wish.pk, actor=actor)
-        messages.success(request, _("Saved: you are not told of it any more, nor of what was on its way."))
+        messages.success(request, _("Unsubscribed. Waiting messages were dropped."))
         return redirect(PAGE)
     if wish is None:
         wish = channels.subscribe(events=events, names=names, actor=actor)
     else:
         wish = channels.change_subscription(key=wish.pk, events=events, names=names, actor=actor)
     _wish, types, _names = _listed(wish)
-    said = _("Saved: from now on you are told of %(events)s by %(channels)s.")
+    said = _("Subscribed to %(events)s via %(channels)s.")
     messages.success(request, said % {"events": ", ".join(types), "channels": ", ".join(names)})
     return redirect(f"{reverse(PAGE)}?subscription={wish.pk}")

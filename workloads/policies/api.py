@@ -41,7 +41,7 @@ def owner_in_body(actor: Actor, scope: Scope, key: object, *, at: str) -> Owner:
     try:
         return owner_at(actor, scope, str(key))
     except LookupError:
-        message = f"{at.rpartition('/')[2]} names no {scope} of yours."
+        message = f"{at.rpartition('/')[2]} is not a {scope} you can see."
         raise ValidationFailed.at(at, "unknown_id", message) from None
 
 
@@ -73,7 +73,7 @@ PLACE: Final = [
     OpenApiParameter("projectId", str),
 ]
 CHECKED: Final = [
-    OpenApiParameter("validateOnly", bool, description="Check and answer what it would be; nothing is kept."),
+    OpenApiParameter("validateOnly", bool, description="Validate and return the result without saving."),
     OpenApiParameter("approveClusterDeletion", bool, description="Accepted: Rung's clusters keep no policies."),
 ]
 
@@ -127,7 +127,7 @@ class PolicyDetail(Route):
 
     @operation(
         "get_policy_v2",
-        "Read a policy and what holds",
+        "Read a policy and the effective policy",
         PolicySchema,
         description="`meta` and `policy` are null where only wider scopes have policies; 404 where none has.",
         parameters=PLACE,
@@ -141,9 +141,9 @@ class PolicyDetail(Route):
 
     @operation(
         "overwrite_policy_v2",
-        "Set a policy",
+        "Add a policy",
         PolicySchema,
-        description="Refused at its pointer: whatever Rung would not hold people to.",
+        description="Rules that Rung cannot enforce are rejected, with their pointer.",
         parameters=CHECKED,
         request=PolicyCreate,
     )
@@ -158,7 +158,7 @@ class PolicyDetail(Route):
         "update_policy_v2",
         "Change a policy",
         PolicySchema,
-        description="Absent fields stay, null takes away; `reset` clears default and rule of a field first.",
+        description="Absent fields stay, null removes; `reset` first clears the default and rule of a field.",
         parameters=CHECKED,
         request=PolicyChange,
     )
@@ -169,7 +169,7 @@ class PolicyDetail(Route):
         named = {"target": target, "name": body["meta"].get("name"), "document": body.get("policy")}
         return _done(request, target, partial(change_policy, **named, reset=body.get("reset", []), actor=actor))
 
-    @operation("delete_policy_v2", "Take a policy away", status=204, parameters=[*PLACE, CHECKED[1]])
+    @operation("delete_policy_v2", "Delete a policy", status=204, parameters=[*PLACE, CHECKED[1]])
     def delete(self, request: Request, kind: PolicyKind) -> Response:
         """Gone; those of wider scopes go on holding."""
         delete_policy(target=_named(request, kind), actor=actor_of(request))

@@ -32,33 +32,35 @@ class PolicyForm(PageForm):
     """Defaults and rules of one policy. Its bounds are the service's to judge."""
 
     kind = _select(_("For"), [(str(kind), title) for kind, title in KINDS.items()])
-    place = _select(_("Where"), [], help_text=_("It holds there and in everything below; nearer ones may tighten it."))
+    place = _select(
+        _("Where"),
+        [],
+        help_text=_("Applies to this scope and everything below it. Narrower scopes can only add restrictions."),
+    )
     name = forms.CharField(label=_("Name"), max_length=100)
-    priority_default = _select(_("Priority unless somebody chooses"), [], required=False)
+    priority_default = _select(_("Default priority"), [], required=False)
     priority_options = forms.MultipleChoiceField(
         label=_("Allowed priorities"),
-        help_text=_("None ticked: all of them."),
+        help_text=_("Leave empty to allow all."),
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
-    priority_required = forms.BooleanField(label=_("A priority must be chosen, or come from a policy"), required=False)
-    priority_locked = forms.BooleanField(label=_("Nobody may choose another priority"), required=False)
+    priority_required = forms.BooleanField(label=_("Priority is required"), required=False)
+    priority_locked = forms.BooleanField(label=_("Lock priority"), required=False)
     preemptibility_default = _select(
-        _("Preemptibility unless somebody chooses"),
-        [("", _("as the type or the line at 100 says")), *((each, each) for each in MODES)],
+        _("Default preemptibility"),
+        [("", _("type default, else by priority")), *((each, each) for each in MODES)],
         required=False,
     )
     preemptibility_options = forms.MultipleChoiceField(
         label=_("Allowed preemptibilities"),
         choices=[(each, each) for each in MODES],
-        help_text=_("None ticked: all. What is semi-preemptible needs both."),
+        help_text=_("Leave empty to allow all. Semi-preemptible needs both."),
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
-    preemptibility_required = forms.BooleanField(
-        label=_("A preemptibility must be chosen, or come from a policy"), required=False
-    )
-    preemptibility_locked = forms.BooleanField(label=_("Nobody may choose another preemptibility"), required=False)
+    preemptibility_required = forms.BooleanField(label=_("Preemptibility is required"), required=False)
+    preemptibility_locked = forms.BooleanField(label=_("Lock preemptibility"), required=False)
 
     WORDS: Final = {PRIORITY: "priority", PREEMPTIBILITY: "preemptibility"}
 

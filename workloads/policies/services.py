@@ -153,7 +153,7 @@ def delete_policy(*, target: PolicyTarget, actor: Actor) -> None:
 def _checked(kind: PolicyKind, name: str, document: object) -> Document:
     kept, problems = read_document(kind, document, known_priorities())
     if not 0 < len(name.strip()) <= LONGEST_NAME:
-        problems.insert(0, Problem("/meta/name", "bad_name", f"A name has 1 to {LONGEST_NAME} characters."))
+        problems.insert(0, Problem("/meta/name", "bad_name", f"A name must have 1 to {LONGEST_NAME} characters."))
     _raise_problems(problems)
     return kept
 
@@ -178,7 +178,7 @@ def _store(row: Policy, target: PolicyTarget) -> None:
         with transaction.atomic():
             row.save()
     except IntegrityError:
-        raise Conflict(f"Somebody else has just made the {target.title}; look again.", code="moved_on") from None
+        raise Conflict(f"Another user just created the {target.title}. Reload the page.", code="moved_on") from None
 
 
 def _entity(target: PolicyTarget) -> dict[str, str]:
@@ -193,7 +193,7 @@ def check_enforceable(effective: Effective, project: Project) -> None:
         raise ValidationFailed.at(
             "/preemptibility",
             "preemptibility_unsupported",
-            f"{flavour.title} on {project.cluster.name} cannot express {effective.preemptibility}.",
+            f"{flavour.title} on {project.cluster.name} does not support {effective.preemptibility}.",
             allowed=flavour.preemptibilities,
             flavour=flavour.name,
         )
@@ -230,12 +230,12 @@ def resolve_pair(spec: WorkloadSpec, type_: WorkloadType, project: Project) -> E
         pointer = RESOLUTION_POINTERS.get(answer.field, answer.field)
         raise ValidationFailed.at(pointer, answer.code, answer.message, allowed=answer.allowed)
     if type_.fixed:
-        raise ValidationFailed.at("/kind", "not_submittable", f"{type_.title} workloads are not submitted here.")
+        raise ValidationFailed.at("/kind", "not_submittable", f"{type_.title} workloads cannot be submitted.")
     check_compliance(answer, type_, policy)
     return answer
 
 
 def _check_offered(type_: WorkloadType) -> None:
     if type_.withdrawn_at is not None:
-        text = f"{type_.title} workloads ({type_.name}) are no longer submitted here: the type was withdrawn."
+        text = f"{type_.title} workloads ({type_.name}) cannot be submitted: the type is disabled."
         raise ValidationFailed.at("/kind", "type_withdrawn", text)

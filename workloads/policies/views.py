@@ -69,7 +69,7 @@ def add(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         target = _chosen(actor, form)
         if there := Policy.objects.filter(kind=str(target.kind), **target.where).first():
-            messages.info(request, _("There is such a policy already: this is it."))
+            messages.info(request, _("This policy already exists. You can edit it here."))
             return redirect("workloads:policy", policy_id=there.pk)
         return _set(request, form, target, None)
     return _form(request, form, None)
@@ -98,7 +98,7 @@ def lift(request: HttpRequest, policy_id: UUID) -> HttpResponse:
     if copied := action_snippet(request, policy_delete_request(target.kind, target.owner)):
         return copied
     delete_policy(target=target, actor=actor)
-    messages.success(request, _("Taken away: the %(what)s.") % {"what": target.title})
+    messages.success(request, _("Deleted: %(what)s.") % {"what": target.title})
     return redirect(LIST)
 
 
@@ -109,7 +109,7 @@ def _set(request: HttpRequest, form: PolicyForm, target: PolicyTarget, row: Poli
     except (ValidationFailed, Conflict) as error:
         form.show(error, POINTERS)
         return _form(request, form, row)
-    messages.success(request, _("Set: the %(what)s. It counts from the next submission on.") % {"what": target.title})
+    messages.success(request, _("Saved: %(what)s. It applies to new submissions.") % {"what": target.title})
     return redirect(LIST)
 
 

@@ -202,7 +202,7 @@ def _may_name(record: PreemptionRecord, actor: Actor) -> bool:
 
 def _by(record: PreemptionRecord, *, shown: bool) -> str:
     if not record.preemptor_name:
-        return "the scheduler, which did not say for whom"
+        return "the scheduler (preemptor unknown)"
     if not shown:
         return f"a workload of {OTHERS}"
     value = f" ({record.preemptor_priority} {record.preemptor_value})" if record.preemptor_priority else ""
@@ -214,15 +214,15 @@ def _by(record: PreemptionRecord, *, shown: bool) -> str:
 def _sentences(records: Sequence[PreemptionRecord], *, shown: bool, newest: bool) -> Iterator[str]:
     record = records[0]
     if was_moved(records):
-        yield f"Moved {record.at:%H:%M} UTC by the scheduler, so that free room is in one piece: it starts elsewhere."
+        yield f"Moved {record.at:%H:%M} UTC by the scheduler to consolidate free GPUs. It restarts on another node."
     else:
         yield f"Evicted {record.at:%H:%M} UTC by {_by(record, shown=shown)}."
     ran = duration_text(timedelta(seconds=max(each.ran_seconds for each in records)))
     held = gpus_text(sum(each.gpu_milli for each in records))
     pods = f" in {len(records)} pods" if len(records) > 1 else ""
-    yield f"It had run {ran} on {held}{pods}; {_loss(records)}"
+    yield f"It had run {ran} on {held}{pods}. {_loss(records)}"
     if record.cause == PreemptionCause.RECLAIM:
-        yield "Its queue was over its share and the other took back what is its own: priority played no part."
+        yield "Its queue was over its share and the other queue reclaimed its own. Priority did not matter."
     if newest and record.victim.deleted_at is None and (place := queue_position(record.victim)):
         yield f"It is waiting again, {ordinal(place)} in the queue."
 
@@ -236,9 +236,9 @@ def ordinal(number: int) -> str:
 def _loss(records: Sequence[PreemptionRecord]) -> str:
     record, lost = records[0], gpu_time_text(sum(each.lost_gpu_seconds for each in records))
     if record.checkpoint_at is None:
-        return f"it had saved no checkpoint, so about {lost} are lost."
+        return f"No checkpoint: about {lost} lost."
     since = duration_text(record.at - record.checkpoint_at)
-    return f"its last checkpoint was {since} earlier, so about {lost} are lost."
+    return f"Last checkpoint {since} earlier: about {lost} lost."
 
 
 def _steps(records: Sequence[PreemptionRecord], *, shown: bool) -> Iterator[TimelineStep]:
@@ -250,7 +250,7 @@ def _steps(records: Sequence[PreemptionRecord], *, shown: bool) -> Iterator[Time
     asked = min(_deletion_requested_at(each) for each in records)
     yield TimelineStep(min(record.at, asked), _decided(records, shown=shown))
     yield TimelineStep(
-        asked, f"SIGTERM to {_few(each.pod_name for each in records)}; {record.grace_seconds} s of grace."
+        asked, f"SIGTERM sent to {_few(each.pod_name for each in records)} (grace period {record.grace_seconds} s)."
     )
     gone = [each.gone_at for each in records if each.gone_at]
     if len(gone) == len(records):
@@ -271,13 +271,13 @@ def _deletion_requested_at(record: PreemptionRecord) -> datetime:
 
 def _decided(records: Sequence[PreemptionRecord], *, shown: bool) -> str:
     if was_moved(records):
-        return "Chosen to be moved to another node."
+        return "Selected to move to another node."
     by = _by(records[0], shown=shown)
     if not records[0].preemptor_name:
         return f"Chosen for eviction by {by}."
     if records[0].cause == PreemptionCause.RECLAIM:
-        return f"Chosen for eviction: {by} takes back its queue's share."
-    return f"Chosen for eviction, to make room for {by}."
+        return f"Chosen for eviction: {by} reclaims its queue's share."
+    return f"Chosen for eviction: {by} has higher priority."
 
 
 def _few(names: Iterable[str]) -> str:

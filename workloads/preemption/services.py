@@ -115,12 +115,10 @@ def _of_lost(pod: ObservedPod) -> PodStatusReason:
         return PodStatusReason(pod.disruption_reason, pod.disruption_message)
     if pod.phase == "Failed":
         why = f": {pod.reason}" if pod.reason else ""
-        return PodStatusReason(POD_FAILED, f"Its pod {pod.name} failed{why}.")
+        return PodStatusReason(POD_FAILED, f"Pod {pod.name} failed{why}.")
     asked = pod.deletion_at and pod.deletion_at - timedelta(seconds=pod.grace_seconds)
     when = f"{asked or pod.gone_at:%H:%M:%S} UTC"
-    return PodStatusReason(
-        POD_DELETED, f"Its pod {pod.name} was deleted at {when}; neither the pod nor an event says why."
-    )
+    return PodStatusReason(POD_DELETED, f"Pod {pod.name} was deleted at {when}. The cluster gave no reason.")
 
 
 def _nameless(cluster: Cluster) -> QuerySet[PreemptionRecord]:
@@ -335,10 +333,10 @@ def _words(victim: Workload, records: list[PreemptionRecord]) -> tuple[str, str]
     gpus, lost = sum(each.gpu_milli for each in records), sum(each.lost_gpu_seconds for each in records)
     what = f"{gpus_text(gpus)} on {where}; about {gpu_time_text(lost)} lost."
     if was_moved(records):
-        return "Moved", f"Moved to another node, so that free room is in one piece: {what}"
+        return "Moved", f"Moved to another node to consolidate free GPUs: {what}"
     own = first.preemptor is not None and first.preemptor.project_id == victim.project_id
     by = f"{first.preemptor_name} ({first.preemptor_priority} {first.preemptor_value})" if own else "another project"
-    by = by if first.preemptor_name else "the scheduler, which did not say for whom"
+    by = by if first.preemptor_name else "the scheduler (preemptor unknown)"
     word = _WORDS.get(first.cause, "Evicted")
     return word, f"{word} by {by}: {what}"
 

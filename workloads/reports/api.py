@@ -55,10 +55,10 @@ class Reports(Route):
 
     @operation(
         "create_report",
-        "Ask for a report",
+        "Create a report",
         ReportSchema,
         202,
-        description="A worker makes it: ask for it again until its status is Ready or Failed. It is kept for 30 days.",
+        description="Created in the background: poll until its status is Ready or Failed. Kept for 30 days.",
         request=ReportBody,
     )
     def post(self, request: Request) -> Response:
@@ -112,7 +112,7 @@ class ReportFile(Route):
     @extend_schema(
         operation_id="download_report_by_id",
         summary="Download a report",
-        description="CSV, the same whenever it is asked for. Run:ai's client expects JSON and cannot read it.",
+        description="CSV; the file does not change. Run:ai's client expects JSON and cannot read it.",
         responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR), 409: ErrorSchema, **ERROR_RESPONSES},
     )
     def get(self, request: Request, report_id: UUID) -> HttpResponse:

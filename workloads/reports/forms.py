@@ -38,9 +38,9 @@ class ReportForm(PageForm):
 
     name = forms.CharField(label=_("Name"), max_length=100, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     start = _day(_("From"))
-    end = _day(_("To"), help_text=_("Both days are in it. Days are UTC."))
-    group_by = forms.ChoiceField(label=_("A line for each"), choices=GROUPS)
-    filter_by = forms.ChoiceField(label=_("Tell of"), required=False)
+    end = _day(_("To"), help_text=_("Both dates included (UTC)."))
+    group_by = forms.ChoiceField(label=_("Group by"), choices=GROUPS)
+    filter_by = forms.ChoiceField(label=_("Scope"), required=False)
 
     def __init__(self, *args: Any, standing: Access, now: datetime, **kwargs: Any) -> None:
         today = now.astimezone(UTC).date()
@@ -76,4 +76,4 @@ def _places(standing: Access) -> Sequence[tuple[Any, Any]]:
         (_("One project"), [(f"{PROJECT_NAME}=={name}", name) for name in projects]),
         (_("One cluster"), [(f"{CLUSTER_ID}=={key}", name) for key, name in clusters]),
     ]
-    return [("", _("everything that you may see")), *(group for group in groups if group[1])]
+    return [("", _("everything you can see")), *(group for group in groups if group[1])]

@@ -37,7 +37,7 @@ class Report(DeferredRequest):
     filter_by = models.JSONField(default=list, help_text="projectName==, departmentName==, clusterId==.")
     status = models.CharField(max_length=10, choices=ReportStatus.choices, default=ReportStatus.PENDING)
     status_at = models.DateTimeField()
-    message = models.CharField(max_length=300, blank=True, help_text="How much was measured, or why there is no file.")
+    message = models.CharField(max_length=300, blank=True, help_text="Measurement coverage, or why there is no file.")
     created_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True, help_text="When a worker may take it; null: nothing is left to do.")
     attempts = models.PositiveIntegerField(default=0)

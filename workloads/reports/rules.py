@@ -42,7 +42,7 @@ def named_places(filter_by: Sequence[str]) -> Mapping[str, str]:
     for number, clause in enumerate(filter_by):
         field, _, value = clause.partition(EQUALS)
         if field not in FIELDS or field in found or not _is_value(field, value):
-            message = "Up to one of each is taken: projectName==, departmentName== and clusterId==, with a value."
+            message = "Use each of projectName==, departmentName== and clusterId== at most once, with a value."
             raise ValidationFailed.at(f"/filterBy/{number}", "bad_filter", message, allowed=FIELDS)
         found[field] = value
     return found
@@ -59,18 +59,18 @@ def _is_value(field: str, value: str) -> bool:
 
 def _of_name(name: str) -> Iterator[Problem]:
     if not name.strip() or not name.isprintable():
-        yield Problem("/name", "bad_name", "A name is one line of printable characters.")
+        yield Problem("/name", "bad_name", "A name must be one line of printable characters.")
 
 
 def _of_time(start: datetime, end: datetime, now: datetime) -> Iterator[Problem]:
     if start.year not in YEARS or end.year not in YEARS:
-        yield Problem("/start", "out_of_range", "Years from 2000 to 2999 are taken.")
+        yield Problem("/start", "out_of_range", "The year must be between 2000 and 2999.")
     elif not start < end:
-        yield Problem("/end", "out_of_range", "It ends after it starts.")
+        yield Problem("/end", "out_of_range", "The end must be after the start.")
     elif end - start > LONGEST:
-        yield Problem("/start", "out_of_range", f"At most {LONGEST.days} days lie between start and end.")
+        yield Problem("/start", "out_of_range", f"The period must be at most {LONGEST.days} days.")
     elif start > now + timedelta(seconds=1):
-        yield Problem("/start", "out_of_range", "Nothing has been measured yet of a time that is to come.")
+        yield Problem("/start", "out_of_range", "The period must start in the past.")
 
 
 OVER_QUOTA: Final = "gpu_over_quota"
@@ -252,8 +252,8 @@ def file_of(lines: Iterable[ReportLine]) -> str:
 def words_of_cover(lines: Sequence[ReportLine]) -> str:
     """How much of the time was measured, in a sentence: the mean of the lines."""
     if not any(line.total.samples for line in lines):
-        return "Nothing was measured then."
+        return "No data for this period."
     share = sum(line.total.covered / line.stretch.seconds for line in lines) / len(lines)
     if share < LEAST:
-        return "Less than 0.1 % of that time was measured."
-    return f"{100 * share:.1f} % of that time was measured."
+        return "Coverage below 0.1 % of the period."
+    return f"Coverage: {100 * share:.1f} % of the period."

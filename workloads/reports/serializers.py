@@ -11,7 +11,7 @@ from portal.kit.pages.api_snippets import ApiRequest
 from workloads.reports.models import Report, ReportGroup, ReportStatus
 from workloads.reports.rules import CLUSTER_ID, DEPARTMENT_NAME, FIELDS, PROJECT_NAME
 
-FILTER_HELP = f"Up to one of each, all must hold: {', '.join(f'{field}==…' for field in FIELDS)}."
+FILTER_HELP = f"At most one of each, combined with AND: {', '.join(f'{field}==…' for field in FIELDS)}."
 
 
 class ReportBody(serializers.Serializer[Any]):
@@ -19,10 +19,10 @@ class ReportBody(serializers.Serializer[Any]):
 
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=500)
-    start = serializers.DateTimeField(help_text="Times without a zone are UTC.")
+    start = serializers.DateTimeField(help_text="Times without a time zone are UTC.")
     end = serializers.DateTimeField()
     groupBy = serializers.ChoiceField(
-        choices=ReportGroup.values, required=False, allow_null=True, help_text="Without it: by cluster."
+        choices=ReportGroup.values, required=False, allow_null=True, help_text="Default: cluster."
     )
     filterBy = serializers.ListField(
         child=serializers.CharField(max_length=100),
@@ -48,9 +48,7 @@ class ReportSchema(serializers.Serializer[Any]):
     tenantId = serializers.IntegerField()
     status = serializers.ChoiceField(choices=ReportStatus.values)
     statusUpdatedAt = serializers.DateTimeField(source="status_at")
-    statusMessage = serializers.CharField(
-        allow_null=True, help_text="How much of the time was measured, or why there is no file."
-    )
+    statusMessage = serializers.CharField(allow_null=True, help_text="Measurement coverage, or why there is no file.")
 
 
 class ReportsSchema(serializers.Serializer[Any]):

@@ -68,14 +68,14 @@ def forget_old() -> int:
 
 def _try(row: Report, now: datetime) -> None:
     if row.attempts > TRIES:
-        _fail(row, "Given up: every try ended before there was a file. A shorter time or fewer places may help.")
+        _fail(row, "Failed after several attempts. Try a shorter period or a narrower scope.")
         return
     try:
         _make(row, now)
     except Exception:  # whatever it was: the report is tried again, and ends with a message that names no inside
         log.exception("report.failed", report=str(row.pk), attempts=row.attempts)
         if row.attempts == TRIES:
-            _fail(row, "It could not be made, and trying again did not help. The operator's log says why.")
+            _fail(row, "The report could not be created. See the operator's log for the cause.")
         else:
             _unfinished(row).update(due_at=timezone.now() + PAUSE * row.attempts, status=ReportStatus.PENDING)
 
@@ -83,12 +83,12 @@ def _try(row: Report, now: datetime) -> None:
 def _make(row: Report, now: datetime) -> None:
     places = places_of(group_by=row.group_by, filter_by=row.filter_by, actor=row.asker)
     if not places:
-        _fail(row, "What it should tell of is gone, or whoever asked may not see it any more.")
+        _fail(row, "The scope was deleted or is no longer visible to you.")
         return
     lines = list(lines_of(places, stretch_of(row, places, now=now)))
     text = file_of(lines)
     if len(text) > LARGEST:
-        _fail(row, "The file would be too large: ask for fewer places.")
+        _fail(row, "The file would be too large. Choose a narrower scope.")
         return
     _end(row, status=ReportStatus.READY, message=words_of_cover(lines), content=text, told=keys_of_places(places))
 
@@ -129,7 +129,7 @@ def create_report(
         validate_report(name=name, start=start, end=end, now=now)
         _check_known_places(group_by, filter_by, actor)
         if Report.objects.filter(subject_kind=str(actor.kind), subject_id=actor.id).count() >= MOST:
-            raise Conflict(f"You have {MOST} reports: delete one of them first.", code="too_many")
+            raise Conflict(f"You have the maximum of {MOST} reports. Delete one first.", code="too_many")
         row = Report(name=name, description=description, start=start, end=end, created_at=now)
         row.group_by, row.filter_by = group_by, list(filter_by)
         row.status_at = row.due_at = now
@@ -160,10 +160,10 @@ def file_of_report(*, key: UUID, actor: Actor) -> tuple[Report, str]:
     """A report with its file. Conflict until it is ready; Denied where it tells of what one may not see any more."""
     row = own_report(key=key, actor=actor)
     if row.status != ReportStatus.READY:
-        words = row.message or "It is being made."
-        raise Conflict(f"There is no file of this report. {words}", code="report_not_ready")
+        words = row.message or "The report is being created."
+        raise Conflict(f"This report has no file. {words}", code="report_not_ready")
     if not may_read(row, actor):
-        message = "This report tells of projects or departments that you may not see any more."
+        message = "This report covers projects or departments that you can no longer see."
         raise Forbidden(message, code="not_yours_any_more")
     return row, row.content
 
@@ -173,9 +173,12 @@ def _check_known_places(group_by: str, filter_by: Sequence[str], actor: Actor) -
     found = len(places_of(group_by=group_by, filter_by=filter_by, actor=actor))
     if not found:
         where = "/filterBy" if filter_by else "/groupBy"
-        raise ValidationFailed.at(where, "nothing_to_tell", "There is nothing of this kind and name that you may see.")
+        raise ValidationFailed.at(where, "nothing_to_tell", "Not found, or not visible to you.")
     if found > MOST_PLACES:
-        message = f"It would tell of {found} places; up to {MOST_PLACES} are taken: narrow it with filterBy."
+        message = (
+            f"The report would cover {found} projects and departments; the maximum is {MOST_PLACES}. "
+            "Narrow it with filterBy."
+        )
         raise ValidationFailed.at("/filterBy", "too_many_places", message, found=found, most=MOST_PLACES)
 
 

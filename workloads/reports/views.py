@@ -52,7 +52,7 @@ def reports(request: HttpRequest) -> HttpResponse:
         except RungError as error:
             form.show(error, {"/filterBy/0": "filter_by"})
         else:
-            messages.success(request, _("%(name)s is being made.") % {"name": row.name})
+            messages.success(request, _("Creating %(name)s.") % {"name": row.name})
             return redirect("workloads:reports")
     return render_page(
         request,
@@ -78,7 +78,7 @@ def delete(request: HttpRequest, report_id: UUID) -> HttpResponse:
     if copied := action_snippet(request, report_delete_request(row)):
         return copied
     reports_services.delete_report(key=row.pk, actor=actor)
-    messages.success(request, _("The report is deleted, with its file."))
+    messages.success(request, _("Report deleted."))
     return redirect("workloads:reports")
 
 

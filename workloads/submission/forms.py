@@ -52,11 +52,11 @@ class SubmitBase(PageForm):
     project = forms.ChoiceField(label=_("Project"))
     node_pool = forms.ChoiceField(label=_("Node pool"), required=False)
     second_pool = forms.ChoiceField(
-        label=_("If it finds no room there"),
+        label=_("If it does not fit there"),
         required=False,
-        help_text=_("The pools are tried in this order until one lets it start."),
+        help_text=_("Pools are tried in this order until the workload starts."),
     )
-    third_pool = forms.ChoiceField(label=_("And if not there either"), required=False)
+    third_pool = forms.ChoiceField(label=_("If it does not fit there either"), required=False)
     priority = forms.ChoiceField(label=_("Priority"), required=False)
     preemptibility = forms.ChoiceField(label=_("Preemptibility"), required=False)
     key = forms.UUIDField(required=False, widget=forms.HiddenInput)
@@ -80,8 +80,8 @@ class SubmitBase(PageForm):
         self.fields["key"].initial = uuid4
 
     NO_POOL: Any = _("the project's default")
-    NO_PRIORITY: Any = _("default of the type")
-    NO_PREEMPTIBILITY: Any = _("default of the type, or by the line at 100")
+    NO_PRIORITY: Any = _("type default")
+    NO_PREEMPTIBILITY: Any = _("Automatic (type default, else by priority)")
 
     def _choices(self, name: str, choices: Sequence[tuple[str, Any]]) -> None:
         field = self.fields[name]
@@ -118,16 +118,16 @@ class SubmitBase(PageForm):
 class ManifestForm(SubmitBase):
     """A manifest as text."""
 
-    NO_POOL = _("as the manifest says, or the project's default")
-    NO_PRIORITY = _("as the manifest says")
-    NO_PREEMPTIBILITY = _("as the manifest says")
+    NO_POOL = _("from the manifest, or the project's default")
+    NO_PRIORITY = _("from the manifest")
+    NO_PREEMPTIBILITY = _("from the manifest")
 
     text = forms.CharField(
         label=_("Manifest (YAML or JSON)"),
         help_text=_(
-            "What Pod Security demands is written where it is left out; an image that starts as root needs a "
-            "securityContext.runAsUser, or a cluster under baseline. Annotations of the workload may say where its "
-            "pods go: rung.dev/node-pools (in order of preference), rung.dev/placement (binpack or spread), "
+            "Rung adds the security settings that the cluster requires. Images that run as root need a "
+            "securityContext.runAsUser, or a cluster with the baseline level. Placement annotations: "
+            "rung.dev/node-pools (in order of preference), rung.dev/placement (binpack or spread), "
             "rung.dev/topology-key and rung.dev/min-member."
         ),
         strip=False,
@@ -149,8 +149,8 @@ class ManifestForm(SubmitBase):
 
 
 IMAGE_HINT = _(
-    "With its registry and tag, such as nvcr.io/nvidia/pytorch:25.09-py3. It must not start as root: pods run under "
-    "Pod Security restricted, unless an admin chose baseline for the cluster."
+    "With registry and tag, such as nvcr.io/nvidia/pytorch:25.09-py3. The image must run as a non-root user "
+    "unless the cluster allows root."
 )
 
 
@@ -165,10 +165,8 @@ def _count(label: Any, hint: Any = "", *, lowest: int = 1, highest: int = 10_000
 
 
 WHOLE = _("A whole number.")
-SHARED = _("A whole number, or a share of one such as 0.5.")
-MIXED = _(
-    "A whole number, or a share of one such as 0.5 where the project's cluster runs a scheduler that shares GPUs."
-)
+SHARED = _("A whole number, or a fraction such as 0.5.")
+MIXED = _("A whole number, or a fraction such as 0.5 where the cluster supports GPU sharing.")
 
 
 def _own_field(pointer: str) -> str:
@@ -178,47 +176,48 @@ def _own_field(pointer: str) -> str:
 class FieldsForm(SubmitBase):
     """The fields of Run:ai's own types. Which of them a type needs is said in the page's style sheet."""
 
-    type = forms.ChoiceField(label=_("What is it?"), widget=forms.RadioSelect)
+    type = forms.ChoiceField(label=_("Workload type"), widget=forms.RadioSelect)
     name = _line(_("Name"), _("Lower-case letters, digits and dashes."), required=True, autocomplete="off")
     image = _line(_("Image"), IMAGE_HINT, required=True)
     gpus = _line(_("GPUs per pod"), inputmode="decimal")
-    workers = _count(_("Pods"), _("All of them start together or not at all."))
+    workers = _count(_("Pods"), _("All pods start together or none."))
     replicas = _count(_("Replicas"))
     framework = forms.ChoiceField(label=_("Framework"), choices=[(each, each) for each in FRAMEWORKS], required=False)
-    port = _count(_("Port"), _("Where it listens, such as 8888 for Jupyter."), highest=65_535)
-    min_member = _count(_("Start with at least"), _("So many pods start together or none; empty: all of them."))
+    port = _count(_("Port"), _("Port that the container listens on, such as 8888 for Jupyter."), highest=65_535)
+    min_member = _count(_("Start with at least"), _("Minimum number of pods that start together. Empty: all pods."))
     placement = forms.ChoiceField(
         label=_("Its pods"),
         required=False,
         choices=[
-            ("", _("as the scheduler does by itself")),
+            ("", _("scheduler default")),
             ("binpack", _("binpack: on as few nodes as possible")),
             ("spread", _("spread: on as many nodes as possible")),
         ],
     )
     topology_key = _line(
-        _("All on nodes that share"), _("The key of a node label, such as topology.kubernetes.io/rack; of gangs only.")
+        _("Same topology domain"),
+        _("Node label such as topology.kubernetes.io/rack. All pods run on nodes with the same value. Gangs only."),
     )
     model = _line(_("Model"), _("Such as meta-llama/Llama-3.1-8B-Instruct."), autocomplete="off")
     engine = forms.ChoiceField(label=_("Server"), choices=[(each, each) for each in ENGINES], required=False)
     secret = forms.ChoiceField(label=_("Token"), required=False)
     pull_secret = forms.ChoiceField(label=_("Secret to pull the image"), required=False)
     storage = _line(
-        _("Volume claim for the model"), _("Empty: what is downloaded goes with the pod."), autocomplete="off"
+        _("Volume claim for the model"), _("Empty: the download is deleted with the pod."), autocomplete="off"
     )
-    command = _line(_("Command"), _("Split as a shell would; nothing of it is evaluated."))
+    command = _line(_("Command"), _("Split into words like a shell; variables are not expanded."))
     arguments = _line(_("Arguments"))
     cpu = _line(_("CPU per pod"), _("Such as 4 or 500m."))
     memory = _line(_("Memory per pod"), _("Such as 16Gi."))
     environment = forms.CharField(
         label=_("Environment"),
-        help_text=_("One NAME=value a line."),
+        help_text=_("One NAME=value per line."),
         required=False,
         max_length=20_000,
         widget=forms.Textarea(attrs={"class": "mono", "rows": 3, "spellcheck": "false"}),
     )
     checkpoint_interval = _line(
-        _("It saves a checkpoint every"), _("Such as 10m: what an eviction would lose is told with it.")
+        _("Checkpoint interval"), _("Such as 10m. Used to estimate what an eviction would lose.")
     )
     grace_seconds = _count(_("Seconds between SIGTERM and SIGKILL"), lowest=0, highest=3600)
 
@@ -237,7 +236,7 @@ class FieldsForm(SubmitBase):
         self._choices("pull_secret", secrets)
         clusters = {project.cluster_id for project in self._projects.values()}
         if self._levels:
-            told = _("A topology level of its node pools: %(levels)s; of gangs only.")
+            told = _("Topology level of the node pools: %(levels)s. Gangs only.")
             self.fields["topology_key"].help_text = told % {"levels": ", ".join(self._levels)}
         self.fields["gpus"].help_text = self._sizes(clusters)
         self.initial = {"gpus": "1", "type": types[0][0] if types else "", **self.initial}

@@ -27,7 +27,7 @@ TITLES = {
 }
 
 
-SAID = {"used": "Used.", "kept": "Kept and answered, without effect.", "refused": "Refused unless empty."}
+SAID = {"used": "Used.", "kept": "Stored and returned, but has no effect.", "refused": "Rejected unless empty."}
 
 
 Schema = type[serializers.Serializer[Any]]
@@ -44,7 +44,7 @@ def _documented(field: Field) -> serializers.JSONField:
 def spec_schema(kind: str) -> Schema:
     """The `spec` of a kind."""
     fields: dict[str, Any] = {name: _documented(field) for name, field in FIELDS[kind].items()}
-    return schema(f"{TITLES[kind]}Spec", "What runs, how large, and with which priority.", **fields)
+    return schema(f"{TITLES[kind]}Spec", "Image, resources and priority.", **fields)
 
 
 LEADING: Final[dict[str, Any]] = {name: _documented(field) for name, field in MASTER.items()}
@@ -69,7 +69,9 @@ class NativeCreate(serializers.Serializer[Any]):
     projectId = serializers.CharField(max_length=20)
     clusterId = serializers.UUIDField(required=False, help_text="That of the project.")
     templateId = serializers.UUIDField(
-        required=False, allow_null=True, help_text="Of a template that holds in the project: it says what is left out."
+        required=False,
+        allow_null=True,
+        help_text="Id of a template that applies in the project. It fills in omitted fields.",
     )
 
 
@@ -86,8 +88,8 @@ def change_schema(kind: str) -> Schema:
     """The body of a PATCH: the fields that may be named; what is absent stays."""
     said = {name: field for name, field in FIELDS[kind].items() if name in CHANGEABLE[kind]}
     fields: dict[str, Any] = {name: _documented(field) for name, field in said.items()}
-    spec = schema(f"{TITLES[kind]}SpecChange", "What is to be another.", **fields)
-    about = "Replicas and priority at any time; what describes its pods only while it is suspended."
+    spec = schema(f"{TITLES[kind]}SpecChange", "Fields to change.", **fields)
+    about = "Replicas and priority can change at any time; the pod template only while suspended."
     return schema(f"{TITLES[kind]}Change", about, spec=spec(required=False, allow_null=True))
 
 
@@ -114,12 +116,12 @@ class NativeSchema(serializers.Serializer[Any]):
     actualPhase = serializers.ChoiceField(choices=Phase.values)
     prioritySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, policy or type.")
     preemptibilitySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, policy, type or threshold.")
-    discarded = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai: values that lost.")
+    discarded = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai: ignored values.")
     warnings = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai.")
     templateId = serializers.UUIDField(allow_null=True)
     templateSources = serializers.DictField(
         child=serializers.CharField(),
-        help_text="Beyond Run:ai: by pointer, such as /spec/image, which template or asset said it.",
+        help_text="Beyond Run:ai: by pointer, such as /spec/image, the template or asset that set the value.",
     )
     forecast = DryRunForecastSchema(required=False)
 

@@ -66,7 +66,7 @@ class Ticket:
 def ticket_for(key: str, payload: Mapping[str, Any], *, project: Project, actor: Actor) -> Ticket:
     """Check the key. BadRequest when it is empty, longer than 200 characters or not printable ASCII."""
     if not (0 < len(key) <= LONGEST and key.isascii() and key.isprintable()):
-        message = f"An idempotency key is 1 to {LONGEST} printable ASCII characters."
+        message = f"An idempotency key must have 1 to {LONGEST} printable ASCII characters."
         raise BadRequest(message, code="idempotency_key")
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"), default=str)
     fingerprint = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -82,7 +82,7 @@ def replay(ticket: Ticket | None) -> Workload | None:
     if seen is None:
         return None
     if seen.fingerprint != ticket.fingerprint:
-        message = "This idempotency key was used with another payload."
+        message = "This idempotency key was already used with a different payload."
         raise ValidationFailed.at("", "idempotency_mismatch", message, key=ticket.key)
     return seen.workload
 
@@ -277,7 +277,7 @@ def _after_race(
         names = [spec.name for spec in specs]
         taken = Workload.objects.filter(project=project, name__in=names, deleted_at__isnull=True).first()
         name = taken.name if taken else names[0]
-        message = f"{project.name} has a workload named {name} already."
+        message = f"{project.name} already has a workload named {name}."
         raise Conflict.at("/metadata/name", "name_taken", message, name=name)
 
 
@@ -298,7 +298,7 @@ def replace_waiting(*, workload: Workload, way: Alternative, actor: Actor) -> Wo
         waits = is_waiting(workload)
         if waits:
             _note_replacement(workload, "ReplacedBy", f"Replaced by {made.name}.", actor, made)
-            _note_replacement(made, "Replaces", f"It replaces {workload.name}, which waited.", actor, workload)
+            _note_replacement(made, "Replaces", f"Replaces the waiting workload {workload.name}.", actor, workload)
         delete(workload=workload if waits else made, actor=actor)
     if not waits:
         _check_waiting(workload)
@@ -315,7 +315,7 @@ def _replacing(workload: Workload, actor: Actor) -> Iterator[None]:
 
 def _check_waiting(workload: Workload) -> None:
     if not is_waiting(workload):
-        message = f"{workload.name} is {workload.phase} and no longer waits: it was left as it is."
+        message = f"{workload.name} is {workload.phase} and no longer waiting. Nothing was changed."
         raise Conflict(message, code="not_waiting")
 
 
@@ -351,7 +351,7 @@ def _resized(spec: WorkloadSpec, way: Alternative, workload: Workload, actor: Ac
     limits = (most.get(GPU, 0) * MILLI, most.get("cpu", 0) * MILLI, most.get("memory", 0) * GIB)
     amounts = [(each.requests.gpu, each.requests.cpu, each.requests.memory) for each in found.roles]
     if any(limit and part > limit for each in amounts for part, limit in zip(each, limits, strict=True)):
-        message = "Several containers of a pod share what it asks for: change their sizes in a clone of it."
+        message = "The pod has several containers. Change their sizes in a clone."
         raise ValidationFailed.at("/gpus", "shared_by_containers", message)
     return replace(spec, manifest=found.manifest, roles=found.roles, min_member=found.min_member)
 

@@ -125,7 +125,7 @@ def keep(request: HttpRequest, form: FieldsForm, spec: WorkloadSpec) -> HttpResp
     (raw,) = form.raws([spec])
     found = keepable(form.cleaned_data["type"], raw)
     if found is None:
-        message = "A template cannot say this: only what Run:ai's native fields of its type can be kept as one."
+        message = "This cannot be saved as a template. Templates support only Run:ai's native fields of the type."
         raise ValidationFailed(message, code="no_template")
     given = first_values(found, name=spec.name, project=form.chosen_project)
     return show_form(request, form_for_new(actor_of(request), initial=given))
@@ -224,7 +224,7 @@ def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) ->
 
 def _submitted(request: HttpRequest, workloads: Sequence[Workload]) -> HttpResponse:
     names = ", ".join(workload.name for workload in workloads)
-    messages.success(request, _("Submitted %(names)s. A worker hands it to the cluster now.") % {"names": names})
+    messages.success(request, _("Submitted %(names)s. Sending it to the cluster.") % {"names": names})
     if len(workloads) == 1:
         return redirect("workloads:detail", workload_id=workloads[0].pk)
     return redirect("workloads:list")
@@ -237,16 +237,14 @@ def take_way_out(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     actor, form = actor_of(request), WayOutForm(request.POST)
     workload = workload_or_404(actor, workload_id)
     if not form.is_valid():
-        raise BadRequest(
-            "Choose what is to be another: preemptibility, node_pool, gpus, cpu or memory.", code="bad_way"
-        )
+        raise BadRequest("Choose what to change: preemptibility, node_pool, gpus, cpu or memory.", code="bad_way")
     way = form.way
     if wants_snippets(request):
         spec = replacement(workload=workload, way=way, actor=actor)
         calls = [as_manifest(spec, home_of(workload.project)), action_request(workload, "delete")]
         return action_snippets(request, calls)
     made = replace_waiting(workload=workload, way=way, actor=actor)
-    words = _("%(made)s takes the place of %(name)s, which is deleted. Its history stays.")
+    words = _("%(made)s replaces %(name)s, which was deleted. Its history stays.")
     messages.success(request, words % {"made": made.name, "name": workload.name})
     return redirect("workloads:detail", workload_id=made.pk)
 

@@ -33,14 +33,15 @@ class TemplateForm(PageForm):
         label=_("Name"), max_length=LONGEST_NAME, widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
     description = forms.CharField(label=_("Description"), required=False, max_length=LONGEST_DESCRIPTION)
-    place = forms.ChoiceField(label=_("Where"), help_text=_("It is offered there and in everything below."))
+    place = forms.ChoiceField(label=_("Where"), help_text=_("Available in this scope and everything below it."))
     environment = forms.ChoiceField(label=_("Environment"), required=False)
     compute = forms.ChoiceField(label=_("Compute resource"), required=False)
     text = forms.CharField(
-        label=_("What it says (YAML or JSON)"),
+        label=_("Preset values (YAML or JSON)"),
         help_text=_(
-            "The fields of a native submission's spec, all of them optional: what is left out, the environment and the "
-            "compute resource say, or whoever submits. Everybody who may see the template reads it: no passwords."
+            "Fields of a native submission's spec, all optional. The environment, the compute resource or the "
+            "user fills in omitted fields. Everyone who can see the template can read it: do not include "
+            "passwords."
         ),
         required=False,
         strip=False,
@@ -85,9 +86,9 @@ class TemplateForm(PageForm):
             line = _("Line %(line)s: ") % {"line": first.line} if first.line else ""
             raise forms.ValidationError(f"{line}{first.message}") from None
         except (TypeError, ValueError):
-            raise forms.ValidationError(_("One of its numbers is none.")) from None
+            raise forms.ValidationError(_("Not a valid number.")) from None
         if len(found) > 1 or not all(isinstance(each, dict) for each in found):
-            raise forms.ValidationError(_("One object is taken: lines of a name, a colon and a value."))
+            raise forms.ValidationError(_("Enter one object: lines of name, colon and value."))
         return cast("dict[str, Any]", found[0]) if found else {}
 
     @property

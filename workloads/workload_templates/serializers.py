@@ -19,8 +19,8 @@ from workloads.workload_templates.selectors import merge_template
 from workloads.workload_templates.services import TemplateDraft, runnable
 
 LONGEST = 250
-NOT_HERE = "Rung keeps none: leave it out or empty."
-SPEC = "Fields of a submission's `spec` of this kind; checked as there, all optional."
+NOT_HERE = "Not supported. Leave it out or empty."
+SPEC = "Fields of a submission's `spec` of this kind, validated in the same way, all optional."
 SUPPORTED_TYPES = ["Workspace", "Training", "Distributed", "Inference"]
 
 
@@ -65,7 +65,7 @@ class TemplateCreateMeta(NamedBody):
         allow_null=True,
         allow_blank=True,
         max_length=36,
-        help_text="Absent for the installation.",
+        help_text="Absent for the whole installation.",
     )
 
 
@@ -127,14 +127,16 @@ class TemplateSchema(TemplateBody):
     combinedSpec = serializers.DictField()
     combinedMasterSpec = serializers.DictField(required=False, allow_null=True)
     complianceIssues = ComplianceIssueSchema(
-        many=True, required=False, help_text="With `complyToProject`: what a submission there would be refused for."
+        many=True,
+        required=False,
+        help_text="With `complyToProject`: why a submission to this project would be rejected.",
     )
 
 
 class PaginationSchema(serializers.Serializer[Any]):
     """Where this page stands."""
 
-    limit = serializers.IntegerField(help_text="How many entries this page has.")
+    limit = serializers.IntegerField(help_text="Number of entries on this page.")
     offset = serializers.IntegerField()
     nextOffset = serializers.IntegerField(allow_null=True)
     nextAfter = serializers.CharField(allow_null=True, help_text="Beyond Run:ai: the cursor of the next page.")
@@ -164,8 +166,8 @@ class AssetCreateMeta(PolicyPlace):
 
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=LONGEST, required=False, allow_null=True, allow_blank=True)
-    autoDelete = serializers.BooleanField(required=False, allow_null=True, help_text="Kept false.")
-    private = serializers.BooleanField(required=False, allow_null=True, help_text="Kept false: see its scope.")
+    autoDelete = serializers.BooleanField(required=False, allow_null=True, help_text="Always false.")
+    private = serializers.BooleanField(required=False, allow_null=True, help_text="Always false: see its scope.")
     workloadSupportedTypes = SupportedTypes(required=False, allow_null=True)
 
 

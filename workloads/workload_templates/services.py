@@ -86,14 +86,14 @@ def describe(row: TemplateBase, name: str, description: str) -> None:
     """Give it its name and description. Refused with a pointer below `/meta`."""
     found = validate_text("/meta/name", name, longest=LONGEST_NAME)
     if not found:
-        raise ValidationFailed.at("/meta/name", "required", "A name has 1 to 100 characters.")
+        raise ValidationFailed.at("/meta/name", "required", "A name must have 1 to 100 characters.")
     row.name, row.description = found, validate_text("/meta/description", description, longest=LONGEST_DESCRIPTION)
 
 
 def check_scope_size(model: type[Asset | WorkloadTemplate], kind: str, owner: Owner) -> None:
     """Conflict where the scope is full."""
     if model.objects.filter(kind=kind, **columns_of(owner)).count() >= MOST_IN_SCOPE:
-        message = f"{place_of(owner).words} has {MOST_IN_SCOPE} of them already: delete some first."
+        message = f"{place_of(owner).words} has the maximum of {MOST_IN_SCOPE}. Delete some first."
         raise Conflict(message, code="too_many")
 
 
@@ -107,7 +107,7 @@ def store(row: Asset | WorkloadTemplate, action: str, actor: Actor, *, before: M
         with transaction.atomic():
             row.save()
     except IntegrityError:
-        message = f"{place_of(row.owner).words} has a {row.get_kind_display()} of the name {row.name} already."
+        message = f"{place_of(row.owner).words} already has a {row.get_kind_display()} named {row.name}."
         raise Conflict.at("/meta/name", "name_taken", message, name=row.name) from None
     detail = {"kind": row.kind, "before": before, "after": audit_snapshot(row)}
     record(actor, action, row, detail=detail, entity_name=row.name, **_entity(action, row.owner))
@@ -193,7 +193,7 @@ def _write_asset(row: Asset, draft: AssetDraft) -> None:
 def _check_asset_unused(row: Asset) -> None:
     """Whoever keeps an asset of a wide scope hears how many templates use it, not the names of foreign ones."""
     if count := WorkloadTemplate.objects.filter(referring_to(row)).count():
-        message = f"{count} templates refer to {row.name}: change them first."
+        message = f"{count} templates use {row.name}. Change them first."
         raise Conflict.at("", "in_use", message, templates=count)
 
 
@@ -250,7 +250,7 @@ def fill_from_template(*, kind: str, body: Mapping[str, Any], template_id: UUID,
     """The body of a native submission with what the template says beside it. Refused at `/templateId`."""
     found = usable_templates(project).filter(pk=template_id).first()
     if found is None or found.kind != kind:
-        message = f"templateId names no template for {kind} that holds in {project.name}."
+        message = f"templateId is not a template for {kind} that applies in {project.name}."
         raise ValidationFailed.at("/templateId", "unknown_id", message)
     return merge_body(body, found)
 
@@ -288,17 +288,17 @@ def _write_template(row: WorkloadTemplate, draft: TemplateDraft) -> None:
 def _check_master(row: WorkloadTemplate, draft: TemplateDraft) -> None:
     leads = draft.master is not None or bool(draft.master_environment or draft.master_compute)
     if leads and row.kind != TemplateKind.DISTRIBUTED:
-        raise ValidationFailed.at("/master", "not_offered", "Only a distributed training has a leading pod.")
+        raise ValidationFailed.at("/master", "not_offered", "Only a distributed training has a master pod.")
     if leads and draft.master_same:
         raise ValidationFailed.at(
-            "/master", "exactly_one", "masterSpecSameAsWorker says that there is none: leave one out."
+            "/master", "exactly_one", "masterSpecSameAsWorker and masterSpec exclude each other. Remove one."
         )
 
 
 def _check_known_priority(spec: Mapping[str, Any]) -> None:
     name = spec.get("priorityClass")
     if name is not None and known_priorities()(name) is None:
-        raise ValidationFailed.at("/spec/priorityClass", "priority_unknown", f"There is no priority {name!r}.")
+        raise ValidationFailed.at("/spec/priorityClass", "priority_unknown", f"Unknown priority {name!r}.")
 
 
 def _asset(kind: str, wanted: UUID | None, row: WorkloadTemplate, *, at: str) -> Asset | None:
@@ -307,9 +307,9 @@ def _asset(kind: str, wanted: UUID | None, row: WorkloadTemplate, *, at: str) ->
         return None
     found = usable_assets(row.owner).select_for_update(of=("self",)).filter(kind=kind, pk=wanted).first()
     if found is None:
-        message = f"There is no {kind} of this id in the template's scope or a wider one."
+        message = f"No {kind} with this id in the template's scope or a wider one."
         raise ValidationFailed.at(f"{at}/{kind}", "unknown_id", message)
     word = TYPES[row.kind].lower()
     if found.supports and not found.supports.get(word):
-        raise ValidationFailed.at(f"{at}/{kind}", "not_supported", f"{found.name} is not meant for {row.kind}.")
+        raise ValidationFailed.at(f"{at}/{kind}", "not_supported", f"{found.name} is not for {row.kind}.")
     return found

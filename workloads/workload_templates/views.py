@@ -77,7 +77,7 @@ def add(request: HttpRequest) -> HttpResponse:
         except REFUSALS as error:
             form.show(error, POINTERS)
         else:
-            messages.success(request, _("Kept: the submit page offers it from now on."))
+            messages.success(request, _("Template saved. It is now available on the submit page."))
             return redirect(ONE, template_id=row.pk)
     return _page(request, form, None)
 
@@ -99,7 +99,7 @@ def one(request: HttpRequest, template_id: UUID) -> HttpResponse:
         except REFUSALS as error:
             form.show(error, POINTERS)
         else:
-            messages.success(request, _("Saved. What was submitted with it stays as it is."))
+            messages.success(request, _("Saved. Existing workloads do not change."))
             return redirect(ONE, template_id=row.pk)
     return _page(request, form, row)
 
@@ -113,7 +113,7 @@ def delete(request: HttpRequest, template_id: UUID) -> HttpResponse:
     if copied := action_snippet(request, template_delete_request(row)):
         return copied
     delete_template(template=row, actor=actor)
-    messages.success(request, _("Deleted: %(name)s. What was submitted with it stays.") % {"name": row.name})
+    messages.success(request, _("Deleted %(name)s. Existing workloads do not change.") % {"name": row.name})
     return redirect(LIST)
 
 

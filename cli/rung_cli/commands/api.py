@@ -36,25 +36,24 @@ def register(app: typer.Typer) -> None:
 def api(
     ctx: typer.Context,
     method: Annotated[Method, typer.Argument(help="GET, POST, PUT, PATCH or DELETE.", case_sensitive=False)],
-    path: Annotated[str, typer.Argument(help="Behind /api/, with its query: v1/clusters")],
+    path: Annotated[str, typer.Argument(help="Path below /api/, with query, such as v1/clusters.")],
     *,
-    file: Annotated[
-        str, typer.Option("--file", "-f", metavar="FILE", help="The body in YAML or JSON; - is stdin.")
-    ] = "",
+    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="Body in YAML or JSON; - is stdin.")] = "",
     from_env: Annotated[
         list[str] | None,
         typer.Option(
             metavar="POINTER=NAME",
-            help="A member of the body from a variable of the environment, for what belongs into no file: /token=TOKEN",
+            help="Set a member of the body from an environment variable, such as /token=TOKEN. Keeps secrets out "
+            "of files.",
         ),
     ] = None,
     output: OutputFlag = None,
 ) -> None:
-    """Ask any route and print what it answers, as JSON unless -o yaml."""
+    """Call any REST route and print the response, as JSON or YAML."""
     held = session(ctx)
     out = held.output(output)
     if out.format is Format.NAME:
-        raise UsageError("What a route answers has no names to print: -o json or -o yaml.")
+        raise UsageError("-o name is not supported here. Use -o json or -o yaml.")
     answer = _request(held.api, method, path.lstrip("/").removeprefix("api/"), _filled(_body(file), from_env or []))
     if answer is not None:
         out.data(answer)
@@ -82,11 +81,11 @@ def _body(file: str) -> Any:
         return None
     found = read_documents([file])
     if len(found) != 1:
-        raise UsageError(f"One document is a body; there are {len(found)}.")
+        raise UsageError(f"The body must be one document, not {len(found)}.")
     try:
         return json.loads(json.dumps(yaml.safe_load(found[0].text), default=_as_text, allow_nan=False))
     except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise UsageError(f"{found[0]}: this is no YAML that JSON can say: {error}") from None
+        raise UsageError(f"{found[0]}: cannot be converted to JSON: {error}") from None
 
 
 def _filled(body: Any, members: Sequence[str]) -> Any:
@@ -98,9 +97,11 @@ def _filled(body: Any, members: Sequence[str]) -> Any:
         for part in above:
             place = place.get(part) if isinstance(place, dict) else None
         if not (found and last and pointer.startswith("/") and isinstance(place, dict)):
-            raise UsageError(f"--from-env {pointer} names no place in the body: /token=NAME, or /config/password=NAME.")
+            raise UsageError(
+                f"--from-env {pointer} is not a place in the body. Use /token=NAME or /config/password=NAME."
+            )
         if name not in os.environ:
-            raise UsageError(f"--from-env {each}: there is no variable {name} in the environment.")
+            raise UsageError(f"--from-env {each}: the environment variable {name} is not set.")
         place[last] = os.environ[name]
     return body
 
@@ -109,4 +110,4 @@ def _as_text(value: object) -> str:
     """YAML has dates, JSON has none."""
     if isinstance(value, date):
         return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no place in JSON")
+    raise TypeError(f"{type(value).__name__} is not supported in JSON")

@@ -20,8 +20,8 @@ MARKS: Final = {
     PlannedAction.UPDATE: ("~", "yellow"),
     PlannedAction.DELETE: ("-", "red"),
 }
-Files = Annotated[list[str], typer.Option("--file", "-f", metavar="FILE", help="Documents in YAML; - is stdin.")]
-Only = Annotated[list[str] | None, typer.Option("--kind", help=f"Only these: {', '.join(KINDS)}.")]
+Files = Annotated[list[str], typer.Option("--file", "-f", metavar="FILE", help="YAML documents; - is stdin.")]
+Only = Annotated[list[str] | None, typer.Option("--kind", help=f"Only these kinds: {', '.join(KINDS)}.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,12 +31,12 @@ def register(app: typer.Typer) -> None:
 
 
 def export(ctx: typer.Context, *, kind: Only = None, output: OutputFlag = None) -> None:
-    """Write priorities, types, departments and projects as documents that `rung apply` takes. YAML unless -o json."""
+    """Export priorities, types, departments and projects as documents for `rung apply`, in YAML or JSON."""
     held = session(ctx)
     out = held.output(output)
     known = {each.lower(): each for each in KINDS}
     if strange := [each for each in kind or () if each.lower() not in known]:
-        raise UsageError(f"There is no kind {strange[0]}; there are {', '.join(KINDS)}.")
+        raise UsageError(f"Unknown kind {strange[0]}. Supported: {', '.join(KINDS)}.")
     chosen = {known[each.lower()] for each in kind or KINDS}
     things = [each for each in server_state.read(held.api).things.values() if each.key.kind in chosen]
     match out.format:
@@ -53,15 +53,15 @@ def apply(
     *,
     file: Files,
     show_plan: Annotated[
-        bool, typer.Option("--plan", help="Show what would change; exit 2 if anything would.")
+        bool, typer.Option("--plan", help="Show the changes without applying them. Exit code 2 if there are changes.")
     ] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Delete what no document names, of the kinds that the documents have.")
+        bool, typer.Option("--prune", help="Delete objects that no document contains, of the kinds in the documents.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Make the organisation as the documents say; what a document leaves out stays. Again changes nothing."""
+    """Apply documents to the organisation. Omitted fields do not change. Applying again changes nothing."""
     held = session(ctx)
     out = held.output(output)
     things = declared_objects(read_documents(file))
@@ -79,8 +79,10 @@ def apply(
 
 def _confirm(steps: Sequence[PlannedChange]) -> None:
     lines = [f"  {MARKS[step.act][0]} {step.thing.key}{_counted(step)}" for step in steps]
-    question = f"Change {'it' if len(steps) == 1 else f'these {len(steps)}'}?"
-    confirm(lines, question, hint="Look first: --plan. From a script: --yes", kept="Nothing was changed.")
+    question = f"Apply {'this change' if len(steps) == 1 else f'these {len(steps)} changes'}?"
+    confirm(
+        lines, question, hint="Use --plan to preview the changes, or --yes in scripts.", kept="Nothing was changed."
+    )
 
 
 def _counted(step: PlannedChange) -> str:
@@ -91,7 +93,7 @@ def _counted(step: PlannedChange) -> str:
 def _show(out: Output, steps: Sequence[PlannedChange], *, done: bool = False) -> None:
     match out.format:
         case Format.TABLE if not steps:
-            out.line("Everything is as declared.")
+            out.line("No changes.")
         case Format.TABLE:
             for step in steps:
                 _show_step(out, step)

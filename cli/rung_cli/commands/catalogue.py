@@ -57,38 +57,38 @@ def register(app: typer.Typer) -> None:
 
 
 def priorities(ctx: typer.Context, *, output: OutputFlag = None) -> None:
-    """The priority dictionary, strongest first."""
+    """List the priority dictionary, highest value first."""
     held = session(ctx)
     out = held.output(output)
     found = held.api.get("v1/workload-priorities", sortBy="value", sortOrder="desc")["priorities"]
-    out.rows(found, PRIORITIES, name=_name, empty="The dictionary is empty.")
+    out.rows(found, PRIORITIES, name=_name, empty="No priorities.")
 
 
 def types(ctx: typer.Context, *, output: OutputFlag = None) -> None:
-    """Workload types with the priority and preemptibility they bring along."""
+    """List workload types with their default priority and preemptibility."""
     held = session(ctx)
     out = held.output(output)
-    out.rows(held.api.get("v1/workload-types")["types"], TYPES, name=_name, empty="There are no types.")
+    out.rows(held.api.get("v1/workload-types")["types"], TYPES, name=_name, empty="No workload types.")
 
 
 def projects(ctx: typer.Context, *, search: Search = "", output: OutputFlag = None) -> None:
-    """Projects that you may see, with the GPUs they use and deserve."""
+    """List the projects you can see, with used and deserved GPUs."""
     held = session(ctx)
     out = held.output(output)
     found = rows(held.api, "v1/org-unit/projects", "projects", query={"sortBy": "name", "search": search})
-    out.rows(found, PROJECTS, name=_name, empty="You may see no project.")
+    out.rows(found, PROJECTS, name=_name, empty="No projects.")
 
 
 def list_templates(
     ctx: typer.Context,
     *,
     project: ProjectFlag = "",
-    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="Wherever they hold.")] = False,
-    kind: Annotated[SubmissionKind | None, typer.Option("--type", help="Of this type only.")] = None,
+    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="In all projects.")] = False,
+    kind: Annotated[SubmissionKind | None, typer.Option("--type", help="Only this type.")] = None,
     search: Search = "",
     output: OutputFlag = None,
 ) -> None:
-    """Templates that a submission to the project may start from: its own, its department's, its cluster's, everybody's.
+    """List the templates of the project, its department, its cluster and the whole installation.
 
     rung submit NAME --template TEMPLATE
     """
@@ -99,7 +99,7 @@ def list_templates(
     if owner:
         known = find_project(held.api, owner)
         found = [each for each in found if workload_templates.holds_in(each, known)]
-    out.rows(found, TEMPLATES, name=workload_templates.name_of, empty="There are no templates.")
+    out.rows(found, TEMPLATES, name=workload_templates.name_of, empty="No templates.")
 
 
 def _name(row: Any) -> str:

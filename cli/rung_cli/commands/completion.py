@@ -12,8 +12,8 @@ def register(app: typer.Typer) -> None:
     app.command()(completion)
 
 
-def completion(shell: Annotated[Shells, typer.Argument(help="Which shell.")]) -> None:
-    """Print the script that completes commands and flags.
+def completion(shell: Annotated[Shells, typer.Argument(help="Name of the shell.")]) -> None:
+    """Print the shell completion script.
 
     bash: source <(rung completion bash). fish: rung completion fish | source.
     """

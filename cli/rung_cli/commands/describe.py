@@ -56,20 +56,22 @@ def list_workloads(
     ctx: typer.Context,
     *,
     project: ProjectFlag = "",
-    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects, whichever is meant.")] = False,
+    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects.")] = False,
     phase: Annotated[str, typer.Option(help="Such as Running or Pending.")] = "",
     kind: Annotated[str, typer.Option("--type", help="Such as Training.")] = "",
     priority: Annotated[str, typer.Option(help="Such as high.")] = "",
-    by: Annotated[str, typer.Option(help="Who submitted it.")] = "",
+    by: Annotated[str, typer.Option(help="User who submitted it.")] = "",
     search: Annotated[str, typer.Option(help="Part of a name.")] = "",
     where: Annotated[
-        list[str] | None, typer.Option("--filter", help="As REST has it: createdAt>=2026-01-01. Repeat it.")
+        list[str] | None, typer.Option("--filter", help="REST filter such as createdAt>=2026-01-01. Can be repeated.")
     ] = None,
-    sort: Annotated[str, typer.Option(help="Field; with a minus before it the other way round.")] = "",
+    sort: Annotated[str, typer.Option(help="Field to sort by; prefix - for descending.")] = "",
     deleted: Annotated[bool, typer.Option("--deleted", help="Only deleted ones.")] = False,
-    failed_to_apply: Annotated[bool, typer.Option("--failed-to-apply", help="Only those that can be retried.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = FEW,
-    all_of_them: Annotated[bool, typer.Option("--all", "-a", help="All, page after page.")] = False,
+    failed_to_apply: Annotated[
+        bool, typer.Option("--failed-to-apply", help="Only workloads that can be retried.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = FEW,
+    all_of_them: Annotated[bool, typer.Option("--all", "-a", help="All pages.")] = False,
     output: OutputFlag = None,
 ) -> None:
     """List workloads, newest first."""
@@ -86,11 +88,11 @@ def list_workloads(
     shown = found if most is None else found[:most]
     out.rows(shown, WORKLOADS, name=lambda row: f"{row['projectName']}/{row['name']}", empty="No workloads.")
     if len(found) > len(shown):
-        note(f"There are more than these {len(shown)}: --all or --limit N.")
+        note(f"Showing {len(shown)} workloads. Use --all or --limit N for more.")
 
 
 def describe(ctx: typer.Context, name: Workload, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """One workload: its state and why, what would let it start, its values and their sources, its pods, its history."""
+    """Show a workload: state with reason, alternatives, values with sources, pods and history."""
     held = session(ctx)
     out = held.output(output)
     found = find_workload(held.api, name, held.project(project))
@@ -113,21 +115,21 @@ def events(
     name: Workload,
     *,
     project: ProjectFlag = "",
-    limit: Annotated[int, typer.Option(min=1, max=500, help="The latest so many.")] = FEW,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Number of latest events.")] = FEW,
     output: OutputFlag = None,
 ) -> None:
-    """What happened to a workload, in Rung and on its cluster, oldest first."""
+    """List the events of a workload in Rung and in its cluster, oldest first."""
     held = session(ctx)
     out = held.output(output)
     if out.format is Format.NAME:
-        raise UsageError("Events have no names.")
+        raise UsageError("-o name is not supported for events.")
     found = find_workload(held.api, name, held.project(project))
-    out.rows(_happenings(held.api, found["id"], limit), EVENTS, name=str, empty="Nothing has happened yet.")
+    out.rows(_happenings(held.api, found["id"], limit), EVENTS, name=str, empty="No events yet.")
 
 
 def _query(conditions: list[str], sort: str, search: str) -> dict[str, str]:
     if any("," in each for each in conditions):
-        raise UsageError("A condition cannot hold a comma; give several of them.")
+        raise UsageError("A condition cannot contain a comma. Repeat the option instead.")
     query = {"filterBy": ",".join(conditions), "search": search}
     if sort:
         query |= {"sortBy": sort.lstrip("-"), "sortOrder": "desc" if sort.startswith("-") else "asc"}
@@ -161,7 +163,7 @@ def _describe(out: Output, found: Mapping[str, Any]) -> None:
     out.line(f"{found['projectName']}/{found['name']}", style="bold")
     out.pairs(_standing(found) + _values(found))
     for each in found["alternatives"]:
-        out.line(f"  Instead: {each['words']}", style="green")
+        out.line(f"  Alternative: {each['words']}", style="green")
     metadata = found["submitted"]["metadata"]
     remarks(out, metadata.get("discarded") or [], metadata.get("warnings") or [])
     if found["pods"]:
@@ -183,7 +185,7 @@ def _standing(found: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("Submitted", f"{clock(found['createdAt'])} by {found['submittedBy']}"),
         ("Ended", clock(found.get("completedAt"))),
         ("Deleted", clock(found.get("deletedAt"))),
-        ("On the cluster", sync["status"] + (f": {sync['message']}" if sync["message"] else "")),
+        ("Sync", sync["status"] + (f": {sync['message']}" if sync["message"] else "")),
         ("Id", found["id"]),
     ]
 
@@ -197,7 +199,7 @@ def _values(found: Mapping[str, Any]) -> list[tuple[str, object]]:
     return [
         ("Priority", f"{found['priorityClassName']} {found['priority']}{_from(found.get('prioritySource'))}"),
         ("Preemptibility", f"{preemptibility}{_from(found.get('preemptibilitySource'))}"),
-        ("GPUs", f"{amount(asked['gpu']['request'])} asked for, {held} held"),
+        ("GPUs", f"{amount(asked['gpu']['request'])} requested, {held} allocated"),
         ("Node pools", f"{pools} (now {at})" if at and at != pools else pools),
         ("Pods", f"{found['runningPods']} of {found['requestedPods']['number']} running"),
         ("Waited", f"{found['totalPendingTimeSeconds']} s"),

@@ -31,21 +31,23 @@ def register(app: typer.Typer) -> None:
 def login(
     ctx: typer.Context,
     *,
-    address: Annotated[str, typer.Argument(help="Of the portal, such as https://rung.example.org")] = "",
-    client_id: Annotated[str, typer.Option(help="Of your access key or service account. RUNG_CLIENT_ID.")] = "",
+    address: Annotated[str, typer.Argument(help="Address of the portal, such as https://rung.example.org.")] = "",
+    client_id: Annotated[
+        str, typer.Option(help="Client id of your access key or service account (RUNG_CLIENT_ID).")
+    ] = "",
     secret_stdin: Annotated[bool, typer.Option("--secret-stdin", help="Read the secret from stdin.")] = False,
-    project: Annotated[str, typer.Option("--project", "-p", help="Project to mean where none is named.")] = "",
+    project: Annotated[str, typer.Option("--project", "-p", help="Default project.")] = "",
     token_only: Annotated[
-        bool, typer.Option("--token-only", help="Keep the token, which ends within a day, and not the secret.")
+        bool, typer.Option("--token-only", help="Store only the token, which expires within a day, and not the secret.")
     ] = False,
 ) -> None:
-    """Sign in, and remember it for this profile.
+    """Sign in and store the credentials in this profile.
 
-    The secret is typed, piped or taken from RUNG_CLIENT_SECRET; it is never an argument.
-    What is kept stands in your keyring, if rung was installed with one, else in a file that only you can read.
+    Enter the secret when prompted, pipe it, or set RUNG_CLIENT_SECRET. It is never an argument.
+    Credentials are stored in your keyring if rung was installed with one, else in a file that only you can read.
     """
     if ctx.args:
-        raise UsageError("rung login takes an address and nothing else; secrets are never arguments.", hint=WAYS)
+        raise UsageError("rung login takes only an address. Secrets are never passed as arguments.", hint=WAYS)
     held = session(ctx)
     before = held.profile_to_be
     wire = held.wire_to(address or held.options.url or os.environ.get("RUNG_URL") or before.url)
@@ -59,14 +61,14 @@ def login(
 
 
 def logout(ctx: typer.Context) -> None:
-    """Forget the token and the secret of this profile."""
+    """Delete the token and the secret of this profile."""
     held = session(ctx)
     known = credential_store.forget(held.profile_name)
-    note(f"Signed out of the profile {held.profile_name}." if known else "Nobody was signed in.")
+    note(f"Signed out of the profile {held.profile_name}." if known else "You were not signed in.")
 
 
 def whoami(ctx: typer.Context, *, output: OutputFlag = None) -> None:
-    """Who you are to the portal, and what you may do where."""
+    """Show the current user and its roles."""
     held = session(ctx)
     out = held.output(output)
     found = held.api.get("v1/whoami")
@@ -89,7 +91,7 @@ def _scope(role: dict[str, Any]) -> str:
 
 def _narrowed(found: dict[str, Any]) -> str:
     """What the access key leaves of the roles."""
-    parts = ["only reads"] if found.get("readOnly") else []
+    parts = ["read-only"] if found.get("readOnly") else []
     parts += [f"only project {found['projectId']}"] if found.get("projectId") else []
     parts += [f"only department {found['departmentId']}"] if found.get("departmentId") else []
     return ", ".join(parts)
@@ -111,7 +113,7 @@ def _remember(held: Session, address: str, client_id: str, project: str) -> None
 
 def _asked(question: str) -> str:
     if not sys.stdin.isatty():
-        raise UsageError("Which client id? Name it with --client-id or RUNG_CLIENT_ID.")
+        raise UsageError("No client id. Set --client-id or RUNG_CLIENT_ID.")
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip()
@@ -125,7 +127,7 @@ def _secret(*, from_stdin: bool) -> str:
     elif sys.stdin.isatty():
         found = getpass.getpass("Secret (not shown): ", stream=sys.stderr).strip()
     else:
-        raise UsageError("There is nobody to ask for the secret.", hint=WAYS)
+        raise UsageError("Cannot prompt for the secret: not a terminal.", hint=WAYS)
     if not found:
         raise UsageError("The secret is empty.", hint=WAYS)
     return found

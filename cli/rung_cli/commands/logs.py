@@ -30,21 +30,23 @@ def logs(
     name: Workload,
     *,
     project: ProjectFlag = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the workload ends.")] = False,
-    pod: Annotated[str, typer.Option(help="One of its pods; the newest when absent.")] = "",
-    container: Annotated[str, typer.Option("--container", "-c", help="Of the pod; its first when absent.")] = "",
-    lines: Annotated[int, typer.Option("--tail", "-n", min=1, max=MOST, help="The last so many lines.")] = 200,
-    interval: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks of --follow.")] = 2.0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the workload ends.")] = False,
+    pod: Annotated[str, typer.Option(help="Pod name; default: the newest pod.")] = "",
+    container: Annotated[
+        str, typer.Option("--container", "-c", help="Container name; default: the first container.")
+    ] = "",
+    lines: Annotated[int, typer.Option("--tail", "-n", min=1, max=MOST, help="Number of last lines.")] = 200,
+    interval: Annotated[float, typer.Option(min=0.2, help="Seconds between polls of --follow.")] = 2.0,
     output: OutputFlag = None,
 ) -> None:
-    """Print the end of a workload's log, and with -f what it says from now on."""
+    """Print the last log lines of a workload. With -f, follow new lines."""
     held = session(ctx)
     out = held.output(output)
     found = find_workload(held.api, name, held.project(project))
     asked = {key: value for key, value in {"pod": pod, "container": container}.items() if value}
     whole = out.format in {Format.JSON, Format.YAML}
     if whole and follow:
-        raise UsageError("What is followed has no end to print whole: leave out -f, or -o.")
+        raise UsageError("-f and -o cannot be combined.")
     if whole:
         out.data(held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **asked))
     elif follow:
@@ -55,11 +57,11 @@ def logs(
 
 def _once(out: Output, answer: Mapping[str, Any]) -> None:
     if answer["pod"] is None:
-        raise not_found("It has no pod yet, so it has said nothing.")
+        raise not_found("No pods yet, so there are no logs.")
     if answer["trouble"]:
         raise ApiError(f"{answer['pod']}: {answer['trouble']}", status=409)
     if answer["cut"]:
-        note(f"Earlier lines of {answer['pod']} are left out: --tail N, up to {MOST}.")
+        note(f"Earlier lines of {answer['pod']} are not shown. Use --tail N, up to {MOST}.")
     out.names(answer["lines"])
 
 
@@ -69,7 +71,7 @@ def _follow(api: Api, out: Output, workload_id: str, asked: dict[str, str], line
     while True:
         ended = api.get(path)["phase"] in ENDED
         answer = api.get(f"{path}/logs", lines=lines if not seen else MOST, **asked)
-        trouble = answer["trouble"] or ("" if answer["pod"] else "It has no pod yet.")
+        trouble = answer["trouble"] or ("" if answer["pod"] else "No pods yet.")
         if trouble != told and trouble:
             note(trouble)
         told = trouble

@@ -54,11 +54,11 @@ def quota(
     ctx: typer.Context,
     *,
     project: ProjectFlag = "",
-    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="Every project you may see.")] = False,
-    resource: Annotated[Resource, typer.Option(help="What to count.")] = Resource.GPU,
+    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects you can see.")] = False,
+    resource: Annotated[Resource, typer.Option(help="Resource to show.")] = Resource.GPU,
     output: OutputFlag = None,
 ) -> None:
-    """What a project deserves, uses, waits for, borrows and could start now, per node pool."""
+    """Show deserved, used, requested and borrowed quota of a project, and what can start now, per node pool."""
     held = session(ctx)
     out = held.output(output)
     owner = held.project(project)
@@ -68,7 +68,7 @@ def quota(
         found = [find_project(held.api, owner)]
     lines = [line for each in found for line in quota_of(each, resource.value)]
     if out.format is Format.TABLE:
-        out.line(f"In {UNITS[resource.value]}, as last observed.", style="dim")
+        out.line(f"In {UNITS[resource.value]}, from the last observation.", style="dim")
     out.rows(lines, QUOTA, name=lambda row: f"{row['project']}/{row['pool']}", empty="No project has a node pool.")
     if out.format is Format.TABLE and not everywhere:
         for sentence in filter(None, (row["startable"] for row in lines)):

@@ -55,8 +55,8 @@ REPORTS: Final[Columns] = (
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
     TableColumn("ID", lambda row: row["id"], wide=130),
 )
-Named = Annotated[str, typer.Argument(metavar="REPORT", help="Name or id; the newest of several of one name.")]
-Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds that it may take. Forever when absent.")]
+Named = Annotated[str, typer.Argument(metavar="REPORT", help="Name or id; the newest if several have the name.")]
+Timeout = Annotated[float | None, typer.Option(min=0, help="Timeout in seconds; default: none.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -69,37 +69,35 @@ def register(app: typer.Typer) -> None:
 
 
 def reports(ctx: typer.Context, *, output: OutputFlag = None) -> None:
-    """Your usage reports, newest first; made, read and deleted with the commands below."""
+    """List your usage reports, newest first. Subcommands create, download and delete them."""
     if ctx.invoked_subcommand:
         return
     held = session(ctx)
     out = held.output(output)
-    out.rows(_all(held.api), REPORTS, name=_name, empty="You have no reports. Ask for one: rung reports make NAME")
+    out.rows(_all(held.api), REPORTS, name=_name, empty="No reports. Create one with: rung reports make NAME")
 
 
 def make(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="Of the report.")],
+    name: Annotated[str, typer.Argument(help="Report name.")],
     *,
     first: Annotated[
         datetime | None,
-        typer.Option(
-            "--from", formats=DAYS, metavar="DAY", help="First day, UTC; without it six days before the last."
-        ),
+        typer.Option("--from", formats=DAYS, metavar="DAY", help="First day (UTC); default: six days before the last."),
     ] = None,
     last: Annotated[
         datetime | None,
-        typer.Option("--to", formats=DAYS, metavar="DAY", help="Last day, which is in it; without it today."),
+        typer.Option("--to", formats=DAYS, metavar="DAY", help="Last day, included; default: today."),
     ] = None,
-    by: Annotated[ReportGrouping, typer.Option(help="What a line is of.")] = ReportGrouping.PROJECT,
-    project: Annotated[str, typer.Option("--project", "-p", help="Of this project only, by name or id.")] = "",
-    department: Annotated[str, typer.Option(help="Of this department only.")] = "",
-    cluster: Annotated[str, typer.Option(help="Of this cluster only, by name or id.")] = "",
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it is made.")] = True,
+    by: Annotated[ReportGrouping, typer.Option(help="Grouping of the rows.")] = ReportGrouping.PROJECT,
+    project: Annotated[str, typer.Option("--project", "-p", help="Only this project, by name or id.")] = "",
+    department: Annotated[str, typer.Option(help="Only this department.")] = "",
+    cluster: Annotated[str, typer.Option(help="Only this cluster, by name or id.")] = "",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the report is ready.")] = True,
     timeout: Timeout = None,
     output: OutputFlag = None,
 ) -> None:
-    """Ask for a report of some days, and wait until it is made.
+    """Create a usage report and wait until it is ready.
 
     rung reports make june --from 2026-06-01 --to 2026-06-30 && rung reports get june --file june.csv
     """
@@ -116,11 +114,11 @@ def get(
     ctx: typer.Context,
     name: Named,
     *,
-    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="Where to; stdout when absent.")] = "",
+    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="Output file; default: stdout.")] = "",
     timeout: Timeout = None,
     output: OutputFlag = None,
 ) -> None:
-    """Write the CSV file of a report, as soon as it is made. With -o what the portal says of the report instead."""
+    """Download the CSV file of a report when it is ready. With -o, print the report's metadata instead."""
     held = session(ctx)
     out = held.output(output)
     found = _found(held.api, name)
@@ -130,7 +128,7 @@ def get(
     text = held.api.text(f"{PATH}/{_made(held.api, found, timeout)['id']}/file")
     if file and file != "-":
         write_text(Path(file), text)
-        note(f"{file} is written.")
+        note(f"Wrote {file}.")
     else:
         out.names(text.removesuffix("\r\n").split("\r\n"))
     _remark(found)
@@ -140,16 +138,16 @@ def delete(
     ctx: typer.Context,
     name: Named,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Delete a report with its file; on a terminal it asks first."""
+    """Delete a report and its file. Asks for confirmation on a terminal."""
     held = session(ctx)
     out = held.output(output)
     found = _found(held.api, name)
     if not yes:
         lines = [f"  {found['name']}  {_day(found['start'])} to {_day(found['end'], last=True)}  {found['id']}"]
-        confirm(lines, "Delete it?", hint="To delete from a script: --yes", kept="Nothing was deleted.")
+        confirm(lines, "Delete this report?", hint="Use --yes to delete in scripts.", kept="Nothing was deleted.")
     held.api.delete(f"{PATH}/{found['id']}")
     out.one(found, name=found["name"], human=lambda: out.line(f"Deleted {found['name']}."))
 
@@ -165,9 +163,9 @@ def _found(api: Api, name: str) -> Report:
         return known
     named = [each for each in _all(api) if each["name"] == name]
     if not named:
-        raise not_found(f"You have no report {name}.")
+        raise not_found(f"No report {name}.")
     if len(named) > 1:
-        note(f"You have {len(named)} reports {name}; this is the newest, of {clock(named[0]['createdAt'])}.")
+        note(f"{len(named)} reports are named {name}. Using the newest, of {clock(named[0]['createdAt'])}.")
     return named[0]
 
 
@@ -184,7 +182,7 @@ def _made(api: Api, report: Report, timeout: float | None) -> Report:
         now = api.get(f"{PATH}/{report['id']}")
     progress("")
     if now["status"] == "Failed":
-        raise ApiError(f"{now['name']} has failed: {now['statusMessage']}", status=409)
+        raise ApiError(f"{now['name']} failed: {now['statusMessage']}", status=409)
     return now
 
 

@@ -14,7 +14,7 @@ COLOURS: Final[Mapping[str, str]] = {
     "waits": "yellow",
     "refused": "red",
 }
-BEGINNINGS: Final[Mapping[str, str]] = {"refused": "Never as asked", "unknown": "No forecast"}
+BEGINNINGS: Final[Mapping[str, str]] = {"refused": "Never as requested", "unknown": "No forecast"}
 VICTIMS: Final[Columns] = (
     TableColumn("  EVICTED", lambda row: f"  {row['name']}"),
     TableColumn("PROJECT", lambda row: row["projectName"]),
@@ -79,17 +79,17 @@ def effective(out: Output, priority: tuple[str, str], preemptibility: tuple[str,
 
 SOURCES: Final[Mapping[str, str]] = {
     "explicit": "chosen",
-    "label": "the manifest's label",
-    "policy": "a policy's default",
-    "type": "the type's default",
-    "threshold": "follows from the priority: 100 or more is non-preemptible",
+    "label": "manifest label",
+    "policy": "policy default",
+    "type": "type default",
+    "threshold": "by priority: 100 and above is non-preemptible",
 }
 
 
 def remarks(out: Output, discarded: Sequence[Mapping[str, Any]], warnings: Sequence[Mapping[str, Any]]) -> None:
     """What was given and not used, and what a person should know."""
     for each in discarded:
-        out.line(f"  Not used: {each['field']} {each['value']} of {each['source']}; {each['because']}.", style="yellow")
+        out.line(f"  Ignored: {each['field']} {each['value']} of {each['source']}: {each['because']}.", style="yellow")
     for each in warnings:
         out.line(f"  Note: {each['message']}", style="yellow")
 
@@ -101,9 +101,9 @@ def forecast(out: Output, found: Mapping[str, Any]) -> None:
     if found["victims"]:
         out.table(found["victims"], VICTIMS)
     for each in found["alternatives"]:
-        out.line(f"  Instead: {each['words']}", style="green")
+        out.line(f"  Alternative: {each['words']}", style="green")
     for each in found["cautions"]:
-        out.line(f"  Mind: {each}", style="yellow")
+        out.line(f"  Warning: {each}", style="yellow")
     for each in found["assurances"]:
         out.line(f"  {each}")
     out.line(f"  {_basis(found)}", style="dim")
@@ -112,9 +112,9 @@ def forecast(out: Output, found: Mapping[str, Any]) -> None:
 def _basis(found: Mapping[str, Any]) -> str:
     """An estimate names what it is one of."""
     age = found["snapshotAgeSeconds"]
-    seen = "nothing observed yet" if age is None else f"a snapshot {age:.0f} s old"
-    simulated = ", of a simulated cluster" if found["simulated"] else ""
-    return f"An estimate: the model of {found['scheduler']} on {seen}{simulated}."
+    seen = "no observed data" if age is None else f"data {age:.0f} s old"
+    simulated = " of a simulated cluster" if found["simulated"] else ""
+    return f"Estimated with the {found['scheduler']} model from {seen}{simulated}. Nothing is reserved."
 
 
 def requested(found: Mapping[str, Any]) -> str:
@@ -145,7 +145,7 @@ def show_explained(out: Output, found: Sequence[tuple[str, Mapping[str, Any]]]) 
 def _show_explanation(out: Output, where: str, found: Mapping[str, Any]) -> None:
     kind = found["kind"] if found["kind"] == found["type"] else f"{found['kind']}, type {found['type']}"
     out.line(f"{_ref(found)}  ({kind}; {where})", style="bold")
-    out.line(f"  Asks for: {requested(found['requested'])}")
+    out.line(f"  Requests: {requested(found['requested'])}")
     priority, preemptibility = found["priority"], found["preemptibility"]
     value = f"{priority['value']} {priority['number']}"
     effective(out, (value, priority["source"]), (preemptibility["value"], preemptibility["source"]))

@@ -59,7 +59,7 @@ def submit(
 
     rung submit train -i IMAGE -g 8 --priority high -- python train.py
 
-    Several manifests are all rehearsed before the first one is submitted.
+    Several manifests are all validated before the first one is submitted.
     """
     held = session(ctx)
     out, named, key = held.output(output), _one_name(called, name), _checked(idempotency_key)
@@ -79,7 +79,7 @@ def submit(
 
 def explain(
     ctx: typer.Context,
-    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help="Manifests; - is stdin.")] = None,
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help="Manifest files; - is stdin.")] = None,
     *,
     file: ManifestFlag = None,
     project: ProjectFlag = "",
@@ -87,10 +87,10 @@ def explain(
     preemptibility: submit_flags.Preemptibility = "",
     output: OutputFlag = None,
 ) -> None:
-    """Say what manifests would become and what would happen to them, without submitting.
+    """Preview manifests without submitting them.
 
-    Effective priority and preemptibility with their sources, what would not be used, who would be evicted,
-    and what would do better. Ends with 1 if any of them would be refused.
+    Shows effective priority and preemptibility with their sources, ignored values, evicted workloads
+    and alternatives. Exit code 1 if any manifest would be rejected.
     """
     held = session(ctx)
     out = held.output(output)
@@ -103,11 +103,11 @@ def explain(
 
 def _one_name(called: str, name: str) -> str:
     if called and name and called != name:
-        raise UsageError(f"Two names: {called} and {name}.")
+        raise UsageError(f"Two different names: {called} and {name}.")
     return called or name
 
 
 def _checked(key: str) -> str:
     if key and not _KEY.fullmatch(key):
-        raise UsageError("An idempotency key is 1 to 180 printable ASCII characters without spaces.")
+        raise UsageError("An idempotency key must have 1 to 180 printable ASCII characters without spaces.")
     return key

@@ -60,15 +60,17 @@ def wait(
     until: Annotated[
         str, typer.Option("--for", help="running, completed, failed, suspended, deleted, or phase=PHASE.")
     ] = "completed",
-    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds; 0 looks once. Forever when absent.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Timeout in seconds; 0 checks once; default: none.")
+    ] = None,
     project: ProjectFlag = "",
     output: OutputFlag = None,
 ) -> None:
-    """Wait until every workload named is so.
+    """Wait until all workloads meet a condition.
 
-    Ends with 0 when it has come, with 1 as soon as it can no longer come, with 5 when the time is over.
-    A workload that has completed counts as having been running. The portal tells of every change at once; where it
-    cannot, or something on the way keeps that back, it is asked every few seconds.
+    Exit code 0 when the condition is met, 1 when it can no longer be met, 5 on timeout.
+    Completed workloads count as having been running. Changes are streamed; if streaming is
+    not available, the portal is polled every few seconds.
     """
     held = session(ctx)
     out, condition = held.output(output), condition_of(until)
@@ -86,7 +88,7 @@ def condition_of(text: str) -> Condition:
     name, _, wanted = text.partition("=")
     known = {phase.lower(): phase for phase in (*PHASES, DELETED)}
     if name != "phase" or wanted.lower() not in known:
-        raise UsageError(f"--for takes {', '.join(CONDITIONS)} or phase=PHASE, one of {', '.join(PHASES)}.")
+        raise UsageError(f"--for must be {', '.join(CONDITIONS)} or phase=PHASE with one of {', '.join(PHASES)}.")
     phase = known[wanted.lower()]
     return Condition(text, frozenset({phase}), frozenset({"Completed", "Failed", DELETED}) - {phase})
 
@@ -100,7 +102,7 @@ def _found(api: Api, names: Iterable[str], project: str, condition: Condition) -
         except ApiError as refusal:
             if refusal.status != 404 or DELETED not in condition.wanted:
                 raise
-            note(f"{name} is not there.")
+            note(f"{name} was not found.")
     return watched
 
 
@@ -112,7 +114,9 @@ def _until(api: Api, found: Sequence[Row], condition: Condition, timeout: float 
     while waiting:
         now = watch.next(None if ends is None else ends - time.monotonic())
         if now is None:
-            raise TimedOut(f"After {timeout:g} s still not {condition.name}: {', '.join(map(_ref, waiting.values()))}.")
+            raise TimedOut(
+                f"Timeout after {timeout:g} s, not {condition.name}: {', '.join(map(_ref, waiting.values()))}."
+            )
         if now["id"] not in waiting:
             continue
         _print_change(now, told)
@@ -126,7 +130,7 @@ def _until(api: Api, found: Sequence[Row], condition: Condition, timeout: float 
 def _is_so(now: Mapping[str, Any], condition: Condition) -> bool:
     """ApiError where it can never be."""
     if now["phase"] in condition.never:
-        raise ApiError(f"{_ref(now)} is {now['phase']}: {condition.name} can no longer come.", status=409)
+        raise ApiError(f"{_ref(now)} is {now['phase']} and cannot become {condition.name}.", status=409)
     return now["phase"] in condition.wanted
 
 

@@ -34,17 +34,17 @@ def register(app: typer.Typer) -> None:
 
 
 def suspend(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """Stop workloads; they keep their history and can be resumed."""
+    """Stop workloads. They keep their history and can be resumed."""
     _act(session(ctx), "suspend", names, project, output)
 
 
 def resume(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """Start suspended workloads again."""
+    """Resume suspended workloads."""
     _act(session(ctx), "resume", names, project, output)
 
 
 def retry(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """Hand workloads that failed to apply to their clusters again."""
+    """Retry workloads that failed to apply."""
     _act(session(ctx), "retry", names, project, output)
 
 
@@ -53,10 +53,10 @@ def delete(
     names: Workloads,
     *,
     project: ProjectFlag = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Delete workloads; on a terminal it asks first."""
+    """Delete workloads. Asks for confirmation on a terminal."""
     _act(session(ctx), "delete", names, project, output, ask=not yes)
 
 
@@ -65,14 +65,16 @@ def clone(
     name: Workload,
     *,
     project: ProjectFlag = "",
-    new_name: Annotated[str, typer.Option("--name", help="Of the copy; a free one is made without it.")] = "",
-    to_project: Annotated[str, typer.Option(help="Project of the copy, when it is another one.")] = "",
-    priority: Annotated[str, typer.Option(help="Instead of the original's.")] = "",
-    preemptibility: Annotated[str, typer.Option(help="Instead of the original's.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made; make nothing.")] = False,
+    new_name: Annotated[str, typer.Option("--name", help="Name of the copy; default: a generated name.")] = "",
+    to_project: Annotated[str, typer.Option(help="Project of the copy; default: that of the original.")] = "",
+    priority: Annotated[str, typer.Option(help="Override that of the original.")] = "",
+    preemptibility: Annotated[str, typer.Option(help="Override that of the original.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate and show the result without creating anything.")
+    ] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Submit another workload like this one."""
+    """Submit a copy of a workload."""
     held = session(ctx)
     out = held.output(output)
     original = find_workload(held.api, name, held.project(project))
@@ -90,7 +92,7 @@ def _act(
     """1. find all, or do nothing  2. ask  3. do it in one request, and say of each what became of it"""
     out = held.output(chosen)
     if len(names) > MOST:
-        raise UsageError(f"Up to {MOST} workloads at a time; these are {len(names)}.")
+        raise UsageError(f"At most {MOST} workloads at a time, not {len(names)}.")
     found = [find_workload(held.api, name, held.project(project)) for name in dict.fromkeys(names)]
     if ask:
         _confirm(found)
@@ -102,8 +104,8 @@ def _act(
 def _confirm(found: Sequence[dict[str, Any]]) -> None:
     """On a terminal: what ends, and yes or no. A script says --yes."""
     lines = [f"  {each['projectName']}/{each['name']}  {each['phase']}{_held(each)}" for each in found]
-    question = f"Delete {'it' if len(found) == 1 else f'these {len(found)}'}?"
-    confirm(lines, question, hint="To delete from a script: --yes", kept="Nothing was deleted.")
+    question = f"Delete {'this workload' if len(found) == 1 else f'these {len(found)} workloads'}?"
+    confirm(lines, question, hint="Use --yes to delete in scripts.", kept="Nothing was deleted.")
 
 
 def _held(workload: dict[str, Any]) -> str:
@@ -113,8 +115,8 @@ def _held(workload: dict[str, Any]) -> str:
 
 def _done(action: str, phase: str) -> str:
     if phase in NOTHING_TO_DO.get(action, ()):
-        return f"Nothing to do: it is {phase}."
-    return f"{DONE[action]} it."
+        return f"No change: it is {phase}."
+    return f"{DONE[action]}."
 
 
 def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dict[str, Any]) -> None:
@@ -129,7 +131,7 @@ def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dic
         for each in found
     ]
     shown = [row for row in rows if row["accepted"]] if out.format is Format.NAME else rows
-    out.rows(shown, RESULTS, name=lambda row: str(row["workload"]), empty="Nothing was done.")
+    out.rows(shown, RESULTS, name=lambda row: str(row["workload"]), empty="Nothing was changed.")
     if refused:
         raise ApiError(
             f"{len(refused)} of {len(rows)} refused: " + plain("; ".join(refused.values())),

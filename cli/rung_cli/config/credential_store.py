@@ -48,7 +48,7 @@ def load(profile: str) -> Credentials | None:
             found |= json.loads(keyrings.take(profile, folder()))
         return Credentials(**found) if found else None
     except (TypeError, ValueError):
-        raise UsageError(f"{path_of()} is not understood.", hint="Sign in again: rung login") from None
+        raise UsageError(f"{path_of()} is invalid.", hint="Sign in again: rung login") from None
 
 
 def save(profile: str, credentials: Credentials) -> None:
@@ -74,13 +74,13 @@ def _all() -> dict[str, dict[str, Any]]:
     path = path_of()
     check_owner(path)
     if shut(path):
-        warn(f"{path} could be read by others. It is 0600 now; have the secret in it replaced in the portal.")
+        warn(f"{path} was readable by other users. Its mode is now 0600. Rotate the secret in the portal.")
     try:
         found = json.loads(read(path) or "{}")
     except json.JSONDecodeError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
-        raise UsageError(f"{path} is not understood.", hint="Remove it and sign in again: rung login")
+        raise UsageError(f"{path} is invalid.", hint="Remove it and sign in again: rung login")
     return found
 
 

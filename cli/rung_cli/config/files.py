@@ -23,7 +23,7 @@ def read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.") from None
+        raise UsageError(f"Cannot read {path}: {error}.") from None
 
 
 def write_private(path: Path, text: str) -> None:
@@ -36,7 +36,7 @@ def write_private(path: Path, text: str) -> None:
             file.write(text)
         Path(name).replace(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}.") from None
+        raise UsageError(f"Cannot write {path}: {error}.") from None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -44,7 +44,7 @@ def write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}.") from None
+        raise UsageError(f"Cannot write {path}: {error}.") from None
 
 
 def check_owner(path: Path) -> None:
@@ -53,10 +53,10 @@ def check_owner(path: Path) -> None:
     if found is None:
         return
     if found.st_uid not in {os.getuid(), 0}:
-        raise UsageError(f"{path} belongs to another user and is not read.")
+        raise UsageError(f"{path} belongs to another user and is ignored.")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
-            f"{path} can be written by others and is not read.", hint=f"Check what it says, then: chmod 600 {path}"
+            f"{path} is writable by other users and is ignored.", hint=f"Check its contents, then run: chmod 600 {path}"
         )
 
 
@@ -75,4 +75,4 @@ def _status(path: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}.") from None
+        raise UsageError(f"Cannot read {path}: {error}.") from None

@@ -22,7 +22,7 @@ def put(profile: str, folder: Path, text: str) -> bool:
     try:
         ring.set_password(SERVICE, _name(profile, folder), text)
     except ring.errors.KeyringError as error:
-        warn(f"The keyring does not take the secret ({error}): it is kept in the file.")
+        warn(f"The keyring rejected the secret ({error}). It is stored in the file instead.")
         return False
     return True
 
@@ -33,11 +33,9 @@ def take(profile: str, folder: Path) -> str:
     try:
         found = ring.get_password(SERVICE, _name(profile, folder)) if ring else None
     except ring.errors.KeyringError as error:
-        raise NotSignedIn(
-            f"The keyring does not open: {error}.", hint="Unlock it, or sign in again: rung login"
-        ) from None
+        raise NotSignedIn(f"The keyring is locked: {error}.", hint="Unlock it, or sign in again: rung login") from None
     if not isinstance(found, str):
-        text = f"The secret of the profile {profile} was kept in a keyring, and is not there."
+        text = f"The secret of profile {profile} is missing from the keyring."
         raise NotSignedIn(text, hint="Sign in again: rung login")
     return found
 
@@ -49,7 +47,7 @@ def drop(profile: str, folder: Path) -> None:
     try:
         ring.delete_password(SERVICE, _name(profile, folder))
     except ring.errors.KeyringError as error:
-        warn(f"The keyring keeps the secret of the profile {profile}: {error}.")
+        warn(f"The secret of profile {profile} could not be removed from the keyring: {error}.")
 
 
 def _ring() -> Any:

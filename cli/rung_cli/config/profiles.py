@@ -50,9 +50,9 @@ def load() -> Config:
     try:
         found = yaml.safe_load(read(path) or "") or {}
     except yaml.YAMLError as error:
-        raise UsageError(f"{path} is no YAML: {error}") from None
+        raise UsageError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("profiles", {}), dict):
-        raise UsageError(f"{path} must hold default_profile and profiles.")
+        raise UsageError(f"{path} must contain default_profile and profiles.")
     profiles = {str(name): _profile(path, str(name), each) for name, each in found.get("profiles", {}).items()}
     return Config(str(found.get("default_profile") or DEFAULT), profiles)
 
@@ -73,16 +73,16 @@ def _spoken(profile: Profile) -> dict[str, Any]:
 
 def _profile(path: Path, name: str, found: Any) -> Profile:
     if not isinstance(found, dict):
-        raise UsageError(f"{path}: the profile {name} must hold names and values.")
+        raise UsageError(f"{path}: profile {name} must be a mapping.")
     known = {field.name: type(field.default) for field in fields(Profile)}
     for key, value in found.items():
         if any(word in str(key).lower() for word in SECRETS):
             raise UsageError(
-                f"{path}: the profile {name} holds {key}. Secrets are not kept there.",
-                hint="Take it out, have it replaced in the portal, and use: rung login",
+                f"{path}: profile {name} contains {key}. Secrets are not allowed in this file.",
+                hint="Remove it, rotate it in the portal, and use: rung login",
             )
         if key not in known:
-            raise UsageError(f"{path}: the profile {name} says {key!r}; known are {', '.join(known)}.")
+            raise UsageError(f"{path}: profile {name} has the unknown key {key!r}. Known keys: {', '.join(known)}.")
         if not isinstance(value, known[key]):
-            raise UsageError(f"{path}: {key} of the profile {name} is of the wrong type.")
+            raise UsageError(f"{path}: {key} of profile {name} has the wrong type.")
     return Profile(**found)

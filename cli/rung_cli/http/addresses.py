@@ -6,8 +6,8 @@ from urllib.parse import SplitResult, urlsplit
 from rung_cli.errors import UsageError
 
 PLAIN = (
-    "Over http the secret and every token could be read on the way. Use https, or --insecure-http (in the profile: "
-    "insecure_http: true) where the network itself is private."
+    "Over http the secret and all tokens can be intercepted. Use https, or --insecure-http (in the profile: "
+    "insecure_http: true) on a private network."
 )
 
 
@@ -15,9 +15,9 @@ def validate_address(text: str, *, insecure_http: bool = False) -> str:
     """`https://host[:port][/prefix]` without a trailing slash. Misused for everything that is not safe to use."""
     parts = _split(text)
     if parts.username is not None or parts.password is not None:
-        raise UsageError("The address holds a user or a secret before the @.", hint="Give the address alone.")
+        raise UsageError("The address contains a user or a secret before the @.", hint="Pass only the address.")
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise UsageError(f"{_shortened(text)} is no address of a portal.", hint="Such as https://rung.example.org")
+        raise UsageError(f"{_shortened(text)} is not a portal address.", hint="Such as https://rung.example.org")
     if parts.scheme == "http" and not insecure_http and not is_loopback(parts.hostname):
         raise UsageError(f"{origin_of(text)} is not encrypted.", hint=PLAIN)
     return f"{origin_of(text)}{parts.path.rstrip('/')}"
@@ -48,7 +48,7 @@ def _split(text: str) -> SplitResult:
         parts = urlsplit(text.strip())
         _ = parts.port  # reading it checks it
     except ValueError:
-        raise UsageError(f"{_shortened(text)} is no address.") from None
+        raise UsageError(f"{_shortened(text)} is not an address.") from None
     return parts
 
 

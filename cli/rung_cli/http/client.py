@@ -22,10 +22,10 @@ def exchange(wire: RestTransport, client_id: str, secret: str) -> tuple[str, flo
     try:
         answer = wire.send(ApiCall("POST", "v1/token", body=body))
     except ApiError as refusal:
-        raise NotSignedIn(refusal.message, hint="Check RUNG_CLIENT_ID and the secret, or: rung login") from None
+        raise NotSignedIn(refusal.message, hint="Check RUNG_CLIENT_ID and the secret, or run: rung login") from None
     token = answer.get("accessToken") if isinstance(answer, dict) else None
     if not isinstance(token, str) or not token:
-        raise NotSignedIn("The server gave no token.", hint="Is this the address of a portal?")
+        raise NotSignedIn("The server returned no token.", hint="Is this the address of a portal?")
     return token, time.time() + float(answer.get("expiresIn") or 0)
 
 
@@ -54,18 +54,18 @@ class Signer:
         if secret := os.environ.get("RUNG_CLIENT_SECRET"):
             if client_id := os.environ.get("RUNG_CLIENT_ID"):
                 return Credentials(origin, client_id, secret)
-            raise NotSignedIn("RUNG_CLIENT_SECRET is set and RUNG_CLIENT_ID is not.")
+            raise NotSignedIn("RUNG_CLIENT_SECRET is set but RUNG_CLIENT_ID is not.")
         kept = credential_store.load(self.profile)
         if kept is None:
-            raise NotSignedIn(f"Nobody is signed in to {origin} (profile {self.profile}).", hint="Sign in: rung login")
+            raise NotSignedIn(f"Not signed in to {origin} (profile {self.profile}).", hint="Sign in: rung login")
         if kept.origin != origin:
-            text = f"The profile {self.profile} is signed in to {kept.origin}, and its token goes nowhere else."
+            text = f"Profile {self.profile} is signed in to {kept.origin}. Its token is not sent elsewhere."
             raise NotSignedIn(text, hint=f"Sign in there too: rung login {origin} --profile NAME")
         return kept
 
     def _renewed(self, known: Credentials) -> str:
         if not known.secret:
-            raise NotSignedIn("The session is over.", hint="Sign in again: rung login")
+            raise NotSignedIn("The session has expired.", hint="Sign in again: rung login")
         token, expires = exchange(self.wire, known.client_id, known.secret)
         self._now = known.with_token(token, expires)
         if not os.environ.get("RUNG_CLIENT_SECRET"):

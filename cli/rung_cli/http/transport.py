@@ -26,7 +26,7 @@ from rung_cli.output.stderr import note
 
 TURNED_AWAY: Final = frozenset({429, 503})
 GAVE_UP: Final = frozenset({502, 504})
-"""From a proxy: whether the request was carried out, nobody knows."""
+"""Statuses of proxies, after which it is unknown whether the request was executed."""
 LONGEST_PAUSE: Final = 60.0
 FIRST_PAUSE: Final = 0.2
 REPORTED_PAUSE: Final = 1.0
@@ -141,7 +141,7 @@ def _client(address: str, manner: RequestOptions) -> httpx2.Client:
     try:
         verify = httpx2.create_ssl_context(manner.ca_file) if manner.ca_file else httpx2.create_ssl_context()
     except (OSError, SSLError) as error:
-        raise UsageError(f"The certificates of {manner.ca_file or 'this machine'} cannot be read: {error}.") from None
+        raise UsageError(f"Cannot read the certificates of {manner.ca_file or 'this machine'}: {error}.") from None
     return httpx2.Client(
         base_url=address,
         timeout=manner.timeout,
@@ -158,9 +158,9 @@ def _requests_as_errors() -> Iterator[None]:
     try:
         yield
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise UsageError(f"This cannot be asked: {error}.") from None
+        raise UsageError(f"Invalid request: {error}.") from None
     except httpx2.DecodingError as error:
-        raise Unreachable(f"The answer cannot be decoded: {error}.") from None
+        raise Unreachable(f"Cannot decode the response: {error}.") from None
 
 
 def _again(call: ApiCall, error: httpx2.TransportError) -> bool:
@@ -177,7 +177,7 @@ def _lost(address: str, error: httpx2.TransportError) -> Unreachable:
     said = str(error) or type(error).__name__
     hint = ""
     if "CERTIFICATE_VERIFY_FAILED" in said:
-        hint = "Name the authority that signed its certificate: --ca-file FILE. Certificates are always checked."
+        hint = "Set the certificate authority with --ca-file FILE. Certificates are always verified."
     return Unreachable(f"{origin_of(address)} cannot be reached: {said}.", hint=hint)
 
 
@@ -190,7 +190,7 @@ def _read(response: httpx2.Response, *, text: bool = False) -> Any:
     body = _json(response)
     if response.is_success:
         if body is None and response.content.strip():
-            raise Unreachable("The answer is no JSON.", hint="Is this the address of a portal?")
+            raise Unreachable("The response is not JSON.", hint="Is this the address of a portal?")
         return body
     answer = body if isinstance(body, dict) else {}
     message = str(answer.get("message") or f"HTTP {response.status_code} {response.reason_phrase}")
@@ -203,8 +203,8 @@ def _read(response: httpx2.Response, *, text: bool = False) -> Any:
 
 def _sent_elsewhere(response: httpx2.Response) -> ApiError:
     target = response.headers.get("Location", "")
-    host = urlsplit(target).hostname or "another path of itself"
-    text = f"The server sends this request on to {host}. rung follows no redirect: a token stays where it belongs."
+    host = urlsplit(target).hostname or "another path on the same host"
+    text = f"The server redirects to {host}. rung does not follow redirects, to protect the token."
     return ApiError(text, status=response.status_code, answer={"details": "redirected"})
 
 

@@ -101,15 +101,17 @@ def _step(thing: DeclaredObject, known: ServerOrganisation) -> PlannedChange | N
     now = known.things.get(thing.key)
     if now is None:
         if thing.key.kind == TYPE and thing.key not in known.withdrawn:
-            raise UsageError(f"{thing.source}: there is no {thing.key}, and types are not made: rung types")
+            raise UsageError(
+                f"{thing.source}: unknown {thing.key}. Types cannot be created; list them with: rung types"
+            )
         return PlannedChange(PlannedAction.CREATE, thing, tuple(Difference(*each) for each in _flat(thing.spec)))
     if thing.department and thing.department != now.department:
-        text = f"{thing.source}: {thing.key} is in department {now.department}, and stays there."
+        text = f"{thing.source}: {thing.key} is in department {now.department} and cannot be moved."
         raise UsageError(text)
     found = tuple(_differences(thing, now))
     for each in found:
         if each.field in FIXED:
-            raise UsageError(f"{thing.source}: {each.field} of {thing.key} is {each.before}, and stays so.")
+            raise UsageError(f"{thing.source}: {each.field} of {thing.key} is {each.before} and cannot change.")
     return PlannedChange(PlannedAction.UPDATE, thing, found) if found else None
 
 

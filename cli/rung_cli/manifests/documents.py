@@ -37,10 +37,10 @@ class ManifestDocument:
 def read_documents(files: Sequence[str]) -> list[ManifestDocument]:
     """Every document of every file, in order. UsageError where there is none, or a file cannot be read."""
     if list(files).count("-") > 1:
-        raise UsageError("stdin can be read once.")
+        raise UsageError("stdin can be read only once.")
     found = [document for file in files for document in _cut(*_text(file))]
     if not found:
-        raise UsageError(f"There is no manifest in {', '.join(files)}.")
+        raise UsageError(f"No manifests in {', '.join(files)}.")
     return found
 
 
@@ -51,9 +51,9 @@ def _text(file: str) -> tuple[str, str]:
             raise UsageError(f"{file} is larger than {LARGEST} bytes.")
         return ("stdin" if file == "-" else file), data.decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror or error}.") from None
+        raise UsageError(f"Cannot read {file}: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 at byte {error.start}.") from None
+        raise UsageError(f"{file} is not valid UTF-8 at byte {error.start}.") from None
 
 
 def _cut(file: str, text: str) -> Iterator[ManifestDocument]:

@@ -76,7 +76,7 @@ def declared_objects(documents: Sequence[ManifestDocument]) -> list[DeclaredObje
     seen: dict[DeclaredKey, DeclaredObject] = {}
     for each in found:
         if other := seen.get(each.key):
-            raise UsageError(f"{each.source}: {each.key} stands in {other.source} already.")
+            raise UsageError(f"{each.source}: {each.key} is already in {other.source}.")
         seen[each.key] = each
     return found
 
@@ -102,10 +102,10 @@ def _declared_object(document: ManifestDocument) -> DeclaredObject:
     body, source = _body(document), str(document)
     kind, metadata, spec = body.get("kind"), body.get("metadata"), body.get("spec")
     if body.get("apiVersion") != VERSION or kind not in KINDS:
-        raise UsageError(f"{source}: apiVersion is {VERSION} and kind one of {', '.join(KINDS)}.")
+        raise UsageError(f"{source}: apiVersion must be {VERSION} and kind one of {', '.join(KINDS)}.")
     _only(source, "", body, ("apiVersion", "kind", "metadata", "spec"))
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
-        raise UsageError(f"{source}: metadata and spec are maps.")
+        raise UsageError(f"{source}: metadata and spec must be mappings.")
     _only(source, "/metadata", metadata, METADATA[kind])
     _only(source, "/spec", spec, SPEC[kind])
     for name in METADATA[kind]:
@@ -121,25 +121,25 @@ def _body(document: ManifestDocument) -> dict[str, Any]:
     try:
         body = yaml.safe_load(document.text)
     except yaml.YAMLError as error:
-        raise UsageError(f"{document}: this is no YAML: {error}") from None
+        raise UsageError(f"{document}: not valid YAML: {error}") from None
     if not isinstance(body, dict):
-        raise UsageError(f"{document}: a document is a map.")
+        raise UsageError(f"{document}: a document must be a mapping.")
     return body
 
 
 def _shape_error(spec: Mapping[str, Any]) -> Iterator[str]:
     quotas, rules = spec.get("quotas", {}), spec.get("schedulingRules", {})
     if not isinstance(quotas, dict) or not all(isinstance(each, dict) for each in quotas.values()):
-        yield "/spec/quotas is a map from node pools to quotas."
+        yield "/spec/quotas must be a mapping from node pools to quotas."
         return
     for pool, entry in quotas.items():
         at = f"/spec/quotas/{pool}"
         if unknown := [name for name in entry if name not in QUOTA]:
-            yield f"{at}/{unknown[0]}: no such field; there are {', '.join(QUOTA)}."
+            yield f"{at}/{unknown[0]}: unknown field; known fields: {', '.join(QUOTA)}."
         for name in ("gpu", "cpu", "memory"):
             yield from _part_shape_error(f"{at}/{name}", entry.get(name), units=name == "memory")
     if not isinstance(rules, dict) or any(name not in RULES for name in rules):
-        yield f"/spec/schedulingRules is a map with {', '.join(RULES)}."
+        yield f"/spec/schedulingRules must be a mapping with {', '.join(RULES)}."
 
 
 def _part_shape_error(at: str, part: Any, *, units: bool) -> Iterator[str]:
@@ -147,15 +147,15 @@ def _part_shape_error(at: str, part: Any, *, units: bool) -> Iterator[str]:
         return
     known = {"deserved", "limit"} | ({"units"} if units else set())
     if not isinstance(part, dict) or part.keys() - known:
-        yield f"{at} is a map with {', '.join(sorted(known))}."
+        yield f"{at} must be a mapping with {', '.join(sorted(known))}."
         return
     numbers = [part[name] for name in ("deserved", "limit") if part.get(name) is not None]
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers):
-        yield f"{at}: amounts are numbers; null or -1 is no limit."
+        yield f"{at}: amounts must be numbers; null or -1 means no limit."
     if units and (numbers or "units" in part) and part.get("units") not in UNITS:
-        yield f"{at}/units is one of {', '.join(UNITS)}."
+        yield f"{at}/units must be one of {', '.join(UNITS)}."
 
 
 def _only(source: str, at: str, found: Mapping[str, Any], known: Sequence[str]) -> None:
     if unknown := [str(name) for name in found if name not in known]:
-        raise UsageError(f"{source}: {at}/{unknown[0]}: no such field; there are {', '.join(known)}.")
+        raise UsageError(f"{source}: {at}/{unknown[0]}: unknown field; known fields: {', '.join(known)}.")

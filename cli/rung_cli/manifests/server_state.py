@@ -38,7 +38,7 @@ class ServerOrganisation:
     def id_of(self, key: DeclaredKey) -> str:
         """The id of a thing that another one names. Refused while there is none: it was to be made, and was not."""
         if key not in self.things:
-            raise ApiError(f"There is no {key} yet.", status=409)
+            raise ApiError(f"{key} does not exist yet.", status=409)
         return str(self.things[key].extra["id"])
 
 
@@ -72,14 +72,14 @@ def _named(
     """What it names in vain, and what it could have named."""
     (kind, _, cluster), spec = thing.key, thing.spec
     if kind == TYPE and spec.get("category") not in (None, *known.categories):
-        yield f"there is no category {spec['category']}", known.categories
+        yield f"unknown category {spec['category']}", known.categories
     levels = {key.name for key in (*known.things, *coming) if key.kind == PRIORITY}
     if kind == TYPE and spec.get("priority") not in (None, *levels):
-        yield f"there is no priority {spec['priority']}", sorted(levels)
+        yield f"unknown priority {spec['priority']}", sorted(levels)
     if kind not in UNIT_PATHS:
         return
     if cluster not in known.clusters:
-        yield f"there is no cluster {cluster}", known.clusters
+        yield f"unknown cluster {cluster}", known.clusters
     pools = known.pools.get(cluster, {})
     for pool in spec.get("quotas") or ():
         if pool not in pools:

@@ -28,7 +28,7 @@ class ManifestSubmission:
     def submit(self, *, dry_run: bool) -> list[Any]:
         """The server's answers. Refused for one document means that none was submitted."""
         if self.explicit.get("name") and len(self.documents) > 1:
-            raise UsageError(f"One name for {len(self.documents)} manifests: leave it out.")
+            raise UsageError(f"A name cannot be used with {len(self.documents)} manifests.")
         bodies = [self._body(document) for document in self.documents]
         if dry_run or len(bodies) > 1:
             rehearsed = self._each(lambda number: self._post(bodies[number], number, rehearse=True))
@@ -52,7 +52,7 @@ class ManifestSubmission:
                 refusal.where = str(self.documents[number])
                 if made:
                     progress("")
-                    note(f"Submitted before that: {', '.join(each['metadata']['name'] for each in made)}.")
+                    note(f"Already submitted: {', '.join(each['metadata']['name'] for each in made)}.")
                 raise
         progress("")
         return made
@@ -65,7 +65,7 @@ class ManifestSubmission:
         """Every document is asked about; what is refused is told of all of them."""
         answers, refusals = list[Any](), list[ApiError]()
         for number, document in enumerate(self.documents):
-            self._progress("Asking about", number)
+            self._progress("Explaining", number)
             try:
                 answers.append(ask(number))
             except ApiError as refusal:

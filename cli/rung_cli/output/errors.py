@@ -36,11 +36,11 @@ def _print_problem(problem: Mapping[str, Any], error: ApiError) -> None:
         note("    " + ", ".join(f"{name} {value}" for name, value in numbers.items()))
     allowed = problem.get("allowed") or []
     if any(str(each) not in message for each in allowed):
-        note(f"    allowed: {', '.join(map(str, allowed))}")
+        note(f"    Allowed: {', '.join(map(str, allowed))}")
 
 
 def _print_alternatives(forecast: object) -> None:
     """A refused rehearsal knows what would start."""
     if isinstance(forecast, dict):
         for each in forecast.get("alternatives") or []:
-            note(f"  Instead: {each['words']}")
+            note(f"  Alternative: {each['words']}")

@@ -40,7 +40,7 @@ def progress(text: str) -> None:
 def confirm(lines: Iterable[str], question: str, *, hint: str, kept: str) -> None:
     """Ask on a terminal what a script says with --yes. Misused where nobody is there; Kept, with `kept`, for a no."""
     if not sys.stdin.isatty():
-        raise UsageError("Nobody is there to confirm.", hint=hint)
+        raise UsageError("Cannot ask for confirmation: not a terminal.", hint=hint)
     for each in lines:
         note(each)
     sys.stderr.write(f"{question} [y/N] ")

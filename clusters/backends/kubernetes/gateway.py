@@ -145,7 +145,7 @@ class KubernetesGateway:
 
     def watch(self, kind: Kind, *, since: str, wait: float = 0.0, metadata_only: bool = False) -> Iterator[WatchEvent]:
         if not (since.isascii() and since.isdecimal()):
-            raise VersionExpired(f"Nothing can be followed from version {since[:32]!r}: list again.")
+            raise VersionExpired(f"Version {since[:32]!r} is too old for a watch: list again.")
         seconds = max(1, math.floor(wait * random.uniform(0.8, 1.0)))  # noqa: S311 - spreads the ends of watches
         path = collection_path(kind) + query_string(
             watch=1, resourceVersion=since, allowWatchBookmarks="true", timeoutSeconds=seconds
@@ -161,7 +161,7 @@ class KubernetesGateway:
                 yield from events(stream.lines(until=until, quiet=BOOKMARKS if wait else QUIET))
             except StreamIdle as silence:
                 if wait:
-                    raise ClusterUnreachable("The watch fell silent.") from silence
+                    raise ClusterUnreachable("The watch received no data.") from silence
 
     def logs(self, ref: ObjectRef, *, container: str = "", tail: int = 200) -> Sequence[str]:
         """The last lines, of at most LOG_BYTES together; what is not UTF-8 is replaced."""
@@ -179,7 +179,7 @@ class KubernetesGateway:
         system = self.get(SYSTEM)
         uid = system["metadata"].get("uid") if system else None
         if not isinstance(uid, str) or not uid:
-            raise ClusterRefused("There is no namespace kube-system: this is no Kubernetes cluster.")
+            raise ClusterRefused("Not a Kubernetes cluster: the namespace kube-system does not exist.")
         at, version = self._version
         if time.monotonic() - at > DISCOVERY_AGE:
             version = self.version()
@@ -260,7 +260,7 @@ class KubernetesGateway:
             for number in range(MOST_PAGES):
                 left -= len(answer.body)
                 if left < 0:
-                    raise ClusterUnreachable(f"The list of {kind.plural} is longer than any that Rung reads.")
+                    raise ClusterUnreachable(f"The list of {kind.plural} is too long.")
                 guess = continuation(answer.body)
                 following = ahead.submit(asked, guess) if guess else None
                 some, token, version = list_members(kind, _checked(answer))
@@ -290,7 +290,7 @@ def _ref(manifest: Manifest) -> ObjectRef:
     try:
         return ref_of(manifest)
     except KeyError as error:
-        raise ClusterRefused(f"No such kind is served: {error.args[0]}.") from error
+        raise ClusterRefused(f"Kind not served: {error.args[0]}.") from error
 
 
 def _checked(answer: Answer) -> dict[str, Any]:

@@ -53,11 +53,9 @@ def parse_object(data: bytes) -> dict[str, Any]:
         if data.count(b"{") + data.count(b"[") > DEEP:
             orjson.dumps(found)
     except (orjson.JSONDecodeError, TypeError) as error:
-        raise ClusterUnreachable(
-            "The answer cannot be read: it is no JSON, is cut off or is nested too deeply."
-        ) from error
+        raise ClusterUnreachable("Invalid response: not JSON, truncated, or nested too deeply.") from error
     if not isinstance(found, dict):
-        raise ClusterUnreachable("The answer is no JSON object.")
+        raise ClusterUnreachable("Invalid response: not a JSON object.")
     return found
 
 
@@ -70,13 +68,13 @@ def error_for(status: int, headers: Mapping[str, str], body: bytes) -> ClusterEr
 
 def error_of(said: Mapping[str, Any], *, status: int, retry_after: int | None = None) -> ClusterError:
     """The same for a `Status` object, such as a watch sends."""
-    message = _message(said) or f"The API server answered {status}."
+    message = _message(said) or f"The API server returned status {status}."
     if status in _DECIDE:
         return _DECIDE[status](said, message)
     if status in _BUSY or status >= 500:
         return ClusterBusy(message, retry_after=retry_after)
     if 300 <= status < 400:
-        return ClusterRefused("The server answers with a redirect, which is not followed.")
+        return ClusterRefused("The server redirects, which Rung does not follow.")
     return _SAYS.get(status, ClusterRefused)(message)
 
 
@@ -183,9 +181,9 @@ def without_managed_fields(found: Any) -> Manifest:
     Of what is ours our own entries stay: an update prunes by them.
     """
     if not isinstance(found, dict) or not isinstance(metadata := found.get("metadata"), dict):
-        raise ClusterUnreachable("The answer is no object.")
+        raise ClusterUnreachable("Invalid response: not an object.")
     if not (_is_map(metadata.get("labels")) and _is_map(metadata.get("annotations"))):
-        raise ClusterUnreachable("The answer holds labels that are none.")
+        raise ClusterUnreachable("Invalid response: invalid labels.")
     fields = metadata.pop("managedFields", None)
     if isinstance(fields, list) and is_managed(found):
         metadata["managedFields"] = [each for each in fields if isinstance(each, dict) and _is_ours(each)]
@@ -196,7 +194,7 @@ def list_members(kind: Kind, page: Mapping[str, Any]) -> tuple[list[Manifest], s
     """A page's objects, where the next one begins, and the list's version. Members do not say what they are."""
     items, metadata = page.get("items") or [], page.get("metadata")
     if not isinstance(items, list) or not isinstance(metadata, dict):
-        raise ClusterUnreachable("The answer is no list.")
+        raise ClusterUnreachable("Invalid response: not a list.")
     found = [without_managed_fields(item) for item in items]
     for each in found:
         each["apiVersion"], each["kind"] = kind.api_version, kind.kind
@@ -229,11 +227,11 @@ def events(lines: Iterable[bytes]) -> Iterator[WatchEvent]:
         event = parse_object(line)
         type_, manifest = event.get("type"), event.get("object")
         if not isinstance(manifest, dict):
-            raise ClusterUnreachable("A line of the watch holds no object.")
+            raise ClusterUnreachable("Invalid watch event: no object.")
         if type_ == "ERROR":
             raise error_of(manifest, status=_code(manifest))
         if type_ not in TYPES:
-            raise ClusterUnreachable("A line of the watch is no event.")
+            raise ClusterUnreachable("Invalid watch event.")
         yield WatchEvent(type_, without_managed_fields(manifest))
 
 
@@ -262,7 +260,7 @@ def object_path(ref: ObjectRef) -> str:
 def parent_path(ref: ObjectRef) -> str:
     """Path of the collection that an object is in. ClusterRefused: it names no namespace."""
     if ref.kind.namespaced and not ref.namespace:
-        raise ClusterRefused(f"{ref.kind.kind} {ref.name} names no namespace.")
+        raise ClusterRefused(f"{ref.kind.kind} {ref.name} has no namespace.")
     return collection_path(ref.kind, ref.namespace)
 
 
@@ -275,7 +273,7 @@ def query_string(**parameters: str | int) -> str:
 def _segment(name: str) -> str:
     """A name as one segment of a path: never a way out of it."""
     if not name or name in {".", ".."} or "/" in name or "%" in name:
-        raise Invalid(f"No object can be named {name[:63]!r}.")
+        raise Invalid(f"{name[:63]!r} is not a valid object name.")
     return quote(name, safe="")
 
 

@@ -50,7 +50,7 @@ class DeadlineSocket(ssl.SSLSocket):
     def _bound(self) -> None:
         left = self.until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the deadline is over")
+            raise TimeoutError("deadline exceeded")
         self.settimeout(min(self.pause, left))
 
 
@@ -140,7 +140,7 @@ class HttpTransport:
         self, connection: Connection, target: CheckedAddress, *, connections: int, limits: TransportLimits = LIMITS
     ) -> None:
         if _NOT_IN_A_HEADER.search(connection.token):
-            raise ClusterRefused("The credential holds a character that cannot be sent.")
+            raise ClusterRefused("The credential contains an invalid character.")
         self._limits = limits
         name = connection.tls_server_name or target.host
         self._connect = partial(connected, tls_context(connection), target, name, limits.connect)
@@ -191,7 +191,7 @@ class HttpTransport:
     def _request(self, method: str, path: str, body: bytes | None, accept: str) -> bytes:
         """The bytes of a request, to leave in one write. A body is JSON."""
         if _NOT_IN_A_LINE.search(path):
-            raise ClusterRefused("A path holds a character that cannot be sent.")
+            raise ClusterRefused("The path contains an invalid character.")
         head = f"{method} {self._root}{path} HTTP/1.1\r\n{self._head}Accept: {accept or 'application/json'}\r\n"
         if body is None:
             return f"{head}\r\n".encode("ascii")
@@ -282,13 +282,13 @@ def _headers(response: HTTPResponse) -> Mapping[str, str]:
 def _whole(response: HTTPResponse, cap: int) -> bytes:
     """The body of an answer. ClusterUnreachable: it is longer than `cap`, or its head cannot be meant so."""
     if response.status < 200 or len(set(response.headers.get_all("Content-Length", ()))) > 1:
-        raise ClusterUnreachable("The answer is no HTTP that Rung reads.")
+        raise ClusterUnreachable("Invalid response: not HTTP.")
     if response.length is None:
         body = response.read(cap + 1)
     elif response.length <= cap:
         return response.read()
     if response.length is not None or len(body) > cap:
-        raise ClusterUnreachable(f"The answer is longer than {cap} bytes.")
+        raise ClusterUnreachable(f"The response is longer than {cap} bytes.")
     return body
 
 
@@ -305,12 +305,12 @@ def _reason(error: BaseException) -> str:
     each: BaseException | None = error
     while each is not None:
         if isinstance(each, ssl.SSLCertVerificationError):
-            return f"The server's certificate is not accepted: {each.verify_message}."
+            return f"The server's certificate is not trusted: {each.verify_message}."
         if isinstance(each, ssl.SSLError):
-            return f"TLS fails: {(each.reason or 'unknown').replace('_', ' ').lower()}."
+            return f"TLS error: {(each.reason or 'unknown').replace('_', ' ').lower()}."
         if isinstance(each, ConnectionRefusedError):
             return "The connection was refused."
         each = each.__cause__ or each.__context__
     if isinstance(error, TimeoutError):
-        return "No answer in time."
-    return f"The connection broke ({type(error).__name__})."
+        return "Timeout: no response."
+    return f"Connection lost ({type(error).__name__})."

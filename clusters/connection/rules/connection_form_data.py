@@ -30,7 +30,7 @@ from portal.kit.errors import Problem, ValidationFailed
 LONGEST_BUNDLE: Final = 64 * 1024
 LONGEST_KEY: Final = 8 * 1024
 MOST_CERTIFICATES: Final = 20
-NO_CERTIFICATE: Final = "This is no certificate in PEM form (-----BEGIN CERTIFICATE-----)."
+NO_CERTIFICATE: Final = "Not a PEM certificate (-----BEGIN CERTIFICATE-----)."
 _BLOCK: Final = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _PRIVATE: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEYS: Final = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey, ed25519.Ed25519PrivateKey)
@@ -58,7 +58,7 @@ def authorities(text: str) -> str:
     except (ValueError, ssl.SSLError):
         raise InvalidPem("not_pem", NO_CERTIFICATE) from None
     if len(blocks) > MOST_CERTIFICATES:
-        raise InvalidPem("too_many", f"{len(blocks)} certificates; {MOST_CERTIFICATES} are read.")
+        raise InvalidPem("too_many", f"{len(blocks)} certificates; the maximum is {MOST_CERTIFICATES}.")
     return written
 
 
@@ -91,9 +91,9 @@ def belong_together(certificate: str, key: str) -> bool:
 
 def _check_text(text: str) -> None:
     if len(text) > LONGEST_BUNDLE:
-        raise InvalidPem("too_large", f"Certificates of {len(text)} characters; {LONGEST_BUNDLE} are read.")
+        raise InvalidPem("too_large", f"The certificates have {len(text)} characters; the maximum is {LONGEST_BUNDLE}.")
     if _PRIVATE.search(text):
-        raise InvalidPem("private_key", "A private key stands among the certificates: remove it here.")
+        raise InvalidPem("private_key", "The certificates contain a private key. Remove it.")
 
 
 def _certificates(text: str) -> list[x509.Certificate]:
@@ -104,21 +104,21 @@ def _certificates(text: str) -> list[x509.Certificate]:
     except (ValueError, UnsupportedAlgorithm):
         raise InvalidPem("not_pem", NO_CERTIFICATE) from None
     if len(ends) > MOST_CERTIFICATES:
-        raise InvalidPem("too_many", f"{len(found)} certificates; {MOST_CERTIFICATES} are read.")
+        raise InvalidPem("too_many", f"{len(found)} certificates; the maximum is {MOST_CERTIFICATES}.")
     return found
 
 
 def _private_key(text: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey:
     if len(text) > LONGEST_KEY:
-        raise InvalidPem("too_large", f"A key of {len(text)} characters; {LONGEST_KEY} are read.")
+        raise InvalidPem("too_large", f"The key has {len(text)} characters; the maximum is {LONGEST_KEY}.")
     if "ENCRYPTED" in text:
-        raise InvalidPem("encrypted", "The key is encrypted: Rung has no passphrase for it. Use one without.")
+        raise InvalidPem("encrypted", "The key is encrypted. Use a key without a passphrase.")
     try:
         key = load_pem_private_key(text.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise InvalidPem("not_pem", "This is no private key in PEM form (-----BEGIN PRIVATE KEY-----).") from None
+        raise InvalidPem("not_pem", "Not a PEM private key (-----BEGIN PRIVATE KEY-----).") from None
     if not isinstance(key, _KEYS):
-        raise InvalidPem("key_type", "Keys are taken of the kinds RSA, EC and Ed25519.")
+        raise InvalidPem("key_type", "Use an RSA, EC or Ed25519 key.")
     return key
 
 
@@ -226,7 +226,7 @@ def _claims(token: str) -> object:
 
 def _token(token: str, problems: ProblemCollector) -> str:
     if token and (len(token) > LONGEST_TOKEN or not TOKEN.fullmatch(token)):
-        problems.add("token", "invalid", f"A token has up to {LONGEST_TOKEN} visible characters and no space.")
+        problems.add("token", "invalid", f"A token must have at most {LONGEST_TOKEN} visible characters and no spaces.")
         return ""
     return token
 
@@ -243,26 +243,26 @@ def _trust(entered: ConnectionFormData, problems: ProblemCollector, *, allow_ins
         problems.add(
             "insecure",
             "insecure",
-            "The server's certificate must be checked: give its authority (certificate-authority-data)."
-            " Only the operator's setting RUNG_ALLOW_INSECURE_CLUSTERS allows otherwise.",
+            "Add the certificate authority (certificate-authority-data). Skipping verification requires the "
+            "setting RUNG_ALLOW_INSECURE_CLUSTERS.",
         )
     elif entered.insecure and entered.ca:
-        problems.add("insecure", "contradiction", "Give an authority or skip the check, not both.")
+        problems.add("insecure", "contradiction", "Use a certificate authority or skip verification, not both.")
 
 
 def _one_credential(entered: ConnectionFormData, problems: ProblemCollector, *, needed: bool) -> None:
     pair = (bool(entered.certificate), bool(entered.key))
     if entered.token and any(pair):
-        problems.add("credential", "two_credentials", "Give a token or a client certificate, not both.")
+        problems.add("credential", "two_credentials", "Use a token or a client certificate, not both.")
     elif any(pair) and not all(pair):
-        problems.add("credential", "half_a_pair", "A client certificate needs its key, and a key its certificate.")
+        problems.add("credential", "half_a_pair", "A client certificate and its key must be used together.")
     elif needed and not entered.token and not any(pair):
-        problems.add("credential", "required", "There is no credential: give a token or a client certificate and key.")
+        problems.add("credential", "required", "No credential. Add a token, or a client certificate and key.")
 
 
 def _living(connection: Connection, problems: ProblemCollector, now: datetime) -> None:
     if connection.certificate and not belong_together(connection.certificate, connection.key):
-        problems.add("key", "foreign_key", "The key does not belong to the client certificate.")
+        problems.add("key", "foreign_key", "The key does not match the client certificate.")
     end = expiry_of(connection)
     if end is not None and end <= now:
-        problems.add("credential", "expired", f"The credential ended on {end:%Y-%m-%d %H:%M} UTC: make a new one.")
+        problems.add("credential", "expired", f"The credential expired on {end:%Y-%m-%d %H:%M} UTC. Create a new one.")

@@ -16,10 +16,10 @@ from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseL
 from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
 
 LIMITS: Final = ParseLimits(size=8 * 1024 * 1024, depth=12, nodes=2_000, documents=1)
-MINIFY: Final = "`kubectl config view --minify --flatten --raw` writes such a file"
+MINIFY: Final = "use the output of `kubectl config view --minify --flatten --raw`"
 MOST_PROBLEMS: Final = 50
-NO_PATHS: Final = f"Files are not read: give the data itself ({MINIFY})."
-NO_AMBIENT: Final = "Rung acts only as itself: remove it."
+NO_PATHS: Final = f"File references are not supported. Include the data ({MINIFY})."
+NO_AMBIENT: Final = "Impersonation is not supported. Remove it."
 
 CLUSTER: Final = ("server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify")
 USER: Final = ("token", "client-certificate-data", "client-key-data")
@@ -30,11 +30,11 @@ REASONS: Final[Mapping[str, str]] = {
     "client-certificate": NO_PATHS,
     "client-key": NO_PATHS,
     "tokenFile": NO_PATHS,
-    "exec": "No program is run to obtain a credential: give a token of a ServiceAccount made for Rung.",
-    "auth-provider": "No provider is asked for a credential: give a token of a ServiceAccount made for Rung.",
-    "username": "API servers take no passwords: give a token.",
-    "password": "API servers take no passwords: give a token.",
-    "proxy-url": "No proxy is used: the API server must be reached directly.",
+    "exec": "Credential programs are not supported. Use a token of a ServiceAccount for Rung.",
+    "auth-provider": "Credential providers are not supported. Use a token of a ServiceAccount for Rung.",
+    "username": "Passwords are not supported. Use a token.",
+    "password": "Passwords are not supported. Use a token.",
+    "proxy-url": "Proxies are not supported. Rung must reach the API server directly.",
     "as": NO_AMBIENT,
     "as-uid": NO_AMBIENT,
     "as-groups": NO_AMBIENT,
@@ -84,9 +84,9 @@ class _KubeconfigReader:
         """The parts, as far as they could be read."""
         top = self._object(value, "", TOP)
         if top.get("apiVersion") != "v1" or top.get("kind") != "Config":
-            self._note("", "not_a_kubeconfig", "A kubeconfig begins with apiVersion: v1 and kind: Config.")
+            self._note("", "not_a_kubeconfig", "A kubeconfig must start with apiVersion: v1 and kind: Config.")
         if top.get("preferences"):
-            self._note("/preferences", "not_taken", "Preferences are not taken: remove them.")
+            self._note("/preferences", "not_taken", "Preferences are not supported. Remove them.")
         context = self._one(top, "contexts", "context", CONTEXT)
         cluster = self._one(top, "clusters", "cluster", CLUSTER)
         user = self._one(top, "users", "user", USER)
@@ -106,12 +106,12 @@ class _KubeconfigReader:
 
     def _object(self, value: Any, pointer: str, known: tuple[str, ...]) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            self._note(pointer, "wrong_type", "Expected an object with members.")
+            self._note(pointer, "wrong_type", "Expected an object.")
             return {}
         for key in value:
             if key not in known:
                 why = REASONS.get(key, "Remove it.")
-                self._note(f"{pointer}/{token(key)}", "not_taken", f"{visible(key, 40)} is not taken. {why}")
+                self._note(f"{pointer}/{token(key)}", "not_taken", f"{visible(key, 40)} is not supported. {why}")
         return value
 
     def _one(self, top: Mapping[str, Any], plural: str, name: str, known: tuple[str, ...]) -> Mapping[str, Any]:
@@ -119,9 +119,7 @@ class _KubeconfigReader:
         entries = top.get(plural)
         if not isinstance(entries, list) or len(entries) != 1:
             many = len(entries) if isinstance(entries, list) else 0
-            self._note(
-                f"/{plural}", "one_needed", f"The file must hold exactly one of its {plural}, not {many}: {MINIFY}."
-            )
+            self._note(f"/{plural}", "one_needed", f"The file must have exactly one of {plural}, not {many}: {MINIFY}.")
         contents: list[Mapping[str, Any]] = [{}]
         for index, entry in enumerate(entries if isinstance(entries, list) else []):
             place = f"/{plural}/{index}"
@@ -141,14 +139,14 @@ class _KubeconfigReader:
                 [each.get("name") for each in entries if isinstance(each, Mapping)] if isinstance(entries, list) else []
             )
             if not wanted:
-                self._note(pointer, "required", f"It is missing: {MINIFY}.")
+                self._note(pointer, "required", f"Missing: {MINIFY}.")
             elif wanted not in names:
-                self._note(pointer, "unknown", f"It names nothing in this file: {MINIFY}.")
+                self._note(pointer, "unknown", f"Not found in this file: {MINIFY}.")
 
     def _text(self, content: Mapping[str, Any], key: str, pointer: str) -> str:
         value = content.get(key)
         if value is not None and not isinstance(value, str):
-            self._note(f"{pointer}/{key}", "wrong_type", "Expected a text; write it in quotes.")
+            self._note(f"{pointer}/{key}", "wrong_type", "Expected a text. Write it in quotes.")
         return value if isinstance(value, str) else ""
 
     def _flag(self, content: Mapping[str, Any], key: str, pointer: str) -> bool:

@@ -53,7 +53,7 @@ ACCOUNT: Final = "rung"
 
 
 HEAD: Final = """\
-# The account Rung works with in a cluster with the scheduler flavour {flavour}, and its rights.{beside}
+# Service account for Rung in a cluster with the scheduler flavour {flavour}, and its rights.{beside}
 #   kubectl apply -f this-file
 # A token (for as long as the API server allows), and the authority that signed the API server's certificate:
 #   kubectl -n {namespace} create token {account} --duration=8760h
@@ -102,7 +102,7 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[RequiredAccess, 
         RequiredAccess("", EVENT.plural, READ, "why pods wait and who evicted them"),
         RequiredAccess("", POD.plural, READ + WRITE, "status of workloads; bare pods that were submitted"),
         RequiredAccess("", SERVICE.plural, ("get", *WRITE), "addresses of inferences"),
-        RequiredAccess("", POD.plural, ("get",), "logs on the workload's page", subresource="log"),
+        RequiredAccess("", POD.plural, ("get",), "logs of workloads", subresource="log"),
         *(RequiredAccess(kind.group, kind.plural, READ + WRITE, _why(kind)) for kind in owned.values() if kind != POD),
         *(RequiredAccess(kind.group, kind.plural, READ + WRITE, "gangs of workloads") for kind in traits.beside),
         *(RequiredAccess(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in _looked_at(traits)),
@@ -139,7 +139,7 @@ def _why(kind: Kind) -> str:
     if kind in WORKLOAD_KINDS:
         return "workloads that were submitted"
     if kind in {KAI_TOPOLOGY, KUEUE_TOPOLOGY, VOLCANO_HYPER_NODE}:
-        return "domains of close nodes in each pool"
+        return "topology domains of each pool"
     return "queues and their quotas" if kind.key in PARENTS else "priorities and quotas of projects"
 
 

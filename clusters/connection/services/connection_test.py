@@ -29,10 +29,10 @@ DEADLINE: Final = 20.0
 """Seconds for all questions together; what was not answered by then is not known."""
 
 EXCESS: Final = (
-    (RequiredAccess("*", "*", ("*",), "everything: this is a cluster admin"), "*"),
-    (RequiredAccess("", "secrets", ("get",), "secrets of everybody"), "get"),
-    (RequiredAccess("", "pods", ("create",), "commands inside pods", subresource="exec"), "create"),
-    (RequiredAccess("", "users", ("impersonate",), "the identity of others"), "impersonate"),
+    (RequiredAccess("*", "*", ("*",), "everything (cluster admin)"), "*"),
+    (RequiredAccess("", "secrets", ("get",), "all secrets"), "get"),
+    (RequiredAccess("", "pods", ("create",), "exec in pods", subresource="exec"), "create"),
+    (RequiredAccess("", "users", ("impersonate",), "impersonation"), "impersonate"),
 )
 
 

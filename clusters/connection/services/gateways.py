@@ -36,14 +36,14 @@ def connection_of(cluster: Cluster) -> Connection:
     """How the cluster is reached, secret included. Raises CredentialUnreadable: none is stored, or it does not open."""
     row = ClusterCredential.objects.filter(cluster=cluster).first()
     if row is None:
-        raise CredentialUnreadable(f"No credential of {cluster.name} is stored: enter one.")
+        raise CredentialUnreadable(f"No credential for {cluster.name}. Enter one.")
     return decrypted_connection(row)
 
 
 def decrypted_connection(row: ClusterCredential) -> Connection:
     """The connection a row stands for. Raises CredentialUnreadable, also for an unchecked server."""
     if row.insecure and not settings.RUNG_ALLOW_INSECURE_CLUSTERS:
-        raise CredentialUnreadable("Its server's certificate is not checked, which is not allowed: give its authority.")
+        raise CredentialUnreadable("Unverified certificates are not allowed. Add the certificate authority.")
     try:
         secret = secret_box().open(row.sealed, bound_to=row.bound_to)
     except (DecryptionFailed, NoEncryptionKey) as error:
@@ -144,7 +144,7 @@ def encrypted_models() -> list[Any]:
 def reuse_stored_secret(opens: Callable[[], Connection], *, same_place: bool) -> Connection:
     """The stored connection. ValidationFailed at the token where the secret would go elsewhere or is unreadable."""
     if not same_place:
-        text = "Enter the credential again: a stored one is never sent to another address."
+        text = "Enter the credential again: a stored credential is never sent to a new address."
         raise ValidationFailed.at("/token", "secret_needed", text)
     try:
         return opens()

@@ -78,7 +78,9 @@ def register_cluster(
             row = ClusterCredential(cluster=cluster)
             _store(row, connection)
             if report.lacking:
-                pause(cluster=cluster, reason="Its account lacks rights: apply them, then test again.", actor=actor)
+                pause(
+                    cluster=cluster, reason="Its account lacks permissions. Apply them, then test again.", actor=actor
+                )
             record(actor, "cluster.connect", cluster, detail=_as_audit(row))
     return cluster, report
 
@@ -101,7 +103,7 @@ def change_connection(
         with transaction.atomic():
             now = ClusterCredential.objects.select_for_update().get(cluster=cluster)
             if now.version != row.version:
-                raise Conflict("The connection was changed meanwhile: look at it again.", code="changed_meanwhile")
+                raise Conflict("Another user changed the connection. Reload the page.", code="changed_meanwhile")
             before = _as_audit(now)
             now.version += 1
             _store(now, connection)
@@ -142,7 +144,7 @@ def try_stored(cluster: Cluster, *, opens: OpensGateway = open_gateway) -> Conne
 
 def no_connection(cluster: Cluster) -> Conflict:
     """Why nothing can be said of the connection of a cluster that has none."""
-    return Conflict(f"{cluster.name} is simulated, and reached without a connection.", code="no_connection")
+    return Conflict(f"{cluster.name} is simulated and has no connection.", code="no_connection")
 
 
 def _with_secret(row: ClusterCredential, connection: Connection) -> Connection:
@@ -164,7 +166,9 @@ def _identify(connection: Connection, source: ConnectionSource, opens: OpensGate
 
 def _check_flavour(flavour: str) -> None:
     if flavour not in FLAVOURS:
-        raise ValidationFailed.at("/flavour", "unknown", f"{flavour[:40]!r} is no scheduler.", allowed=sorted(FLAVOURS))
+        raise ValidationFailed.at(
+            "/flavour", "unknown", f"{flavour[:40]!r} is not a scheduler.", allowed=sorted(FLAVOURS)
+        )
 
 
 def _check_identity(report: ConnectionReport, source: ConnectionSource) -> None:
@@ -172,13 +176,18 @@ def _check_identity(report: ConnectionReport, source: ConnectionSource) -> None:
     if report.error:
         raise ValidationFailed.at(place, report.code, report.error)
     if not report.uid:
-        message = "The account may not read the namespace kube-system, by which a cluster is known: apply its rights."
+        message = (
+            "The account may not read the namespace kube-system, whose UID identifies the cluster. "
+            "Apply the permissions."
+        )
         raise ValidationFailed.at(place, "identity_unknown", message)
 
 
 def _check_served(report: ConnectionReport) -> None:
     if report.unserved:
-        message = f"The cluster does not serve {', '.join(report.unserved)}: choose another scheduler, or switch it on."
+        message = (
+            f"The cluster does not serve {', '.join(report.unserved)}. Choose another scheduler or enable the feature."
+        )
         raise ValidationFailed.at("/flavour", "not_served", message, kinds=list(report.unserved))
 
 
@@ -198,7 +207,9 @@ def _store_identity(cluster: Cluster, uid: str, version: str) -> None:
 
 def _identity_conflict(uid: str) -> Conflict:
     known = Cluster.objects.filter(backend=BACKEND, uid=uid).values_list("name", flat=True).first()
-    said = f"This is the cluster {known}, which is connected already." if known else "Another cluster answers there."
+    said = (
+        f"This cluster is already connected as {known}." if known else ("A different cluster responds at this address.")
+    )
     return Conflict(said, code="cluster_known" if known else "another_cluster")
 
 
@@ -206,7 +217,7 @@ def _store(row: ClusterCredential, connection: Connection) -> None:
     try:
         encrypt_connection(row, connection, expires_at=expiry_of(connection))
     except (NoEncryptionKey, ValueError):
-        message = "There is no key to seal credentials with: the operator sets RUNG_CREDENTIAL_KEYS."
+        message = "No encryption key for credentials. The operator must set RUNG_CREDENTIAL_KEYS."
         raise Conflict(message, code="no_credential_key") from None
     row.save()
 
@@ -224,8 +235,8 @@ def _as_audit(row: ClusterCredential) -> dict[str, Any]:
     }
 
 
-SENTENCE: Final = "It was asked and did not answer as a Prometheus does: %s"
-SIMULATED: Final = "This cluster is simulated: its GPUs do no work that could be measured."
+SENTENCE: Final = "The test failed: %s"
+SIMULATED: Final = "This cluster is simulated and has no GPU metrics."
 
 
 def set_metrics_source(
@@ -303,7 +314,7 @@ def create_cluster(*, name: str, flavour: str, backend: str = "sandbox", actor: 
     check_choice("/flavour", flavour, FLAVOURS)
     check_choice("/backend", backend, BACKENDS)
     if Cluster.objects.filter(name=name).exists():
-        raise Conflict.at("/name", "name_taken", f"A cluster named {name} exists.")
+        raise Conflict.at("/name", "name_taken", f"A cluster named {name} already exists.")
     cluster = Cluster.objects.create(name=name, flavour=flavour, backend=backend, sync_due_at=timezone.now())
     record(actor, "cluster.create", cluster, detail={"flavour": flavour, "backend": backend})
     notify_sync(cluster.pk)

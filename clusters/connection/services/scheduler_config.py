@@ -24,17 +24,16 @@ SERVED: Final = "shards"
 QUOTA_GUARANTEE: Final = "quota_per_node_pool"
 MOST: Final = 500
 SHARED: Final = (
-    "One {scheduler} serves the node pools {pools}. It counts quotas and fair shares over the nodes of all of them: "
-    "work inside its quota in one pool may wait for ever behind work that is over its quota in another. Give every "
-    "pool a {kind}, and its nodes and the pool here the label {label}."
+    "One {scheduler} serves the node pools {pools} and counts quotas and fair shares over all their nodes. "
+    "Workloads within quota in one pool may wait indefinitely behind workloads over quota in another. Create a "
+    "{kind} for every pool, and set the label {label} on its nodes and on the pool in Rung."
 )
 CAUTION: Final = (
-    "One {scheduler} serves {pools} and counts shares over all of their nodes: it may leave waiting what the estimate, "
-    "which goes pool by pool, lets start or reclaim."
+    "One {scheduler} serves {pools} and counts shares over all their nodes. The estimate counts each pool "
+    "separately, so a workload may wait although the estimate says it starts or reclaims."
 )
 UNSERVED: Final = (
-    "No {kind} of {scheduler} takes the nodes of {pool}: nothing that is submitted there starts until one is made for "
-    "{what}."
+    "No {kind} of {scheduler} covers the nodes of {pool}. Workloads there do not start until one exists for {what}."
 )
 
 

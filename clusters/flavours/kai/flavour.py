@@ -108,7 +108,7 @@ class Kai:
         if preemptibility != Preemptibility.SEMI_PREEMPTIBLE:
             return ()
         taken = Preemptibility.PREEMPTIBLE if value < THRESHOLD else Preemptibility.NON_PREEMPTIBLE
-        return (f"KAI 0.17 does not know semi-preemptible: by its priority all of the workload is {taken}.",)
+        return (f"KAI 0.17 does not support semi-preemptible. By its priority, the whole workload is {taken}.",)
 
 
 def queue_manifest(spec: QueueSpec) -> Manifest:
@@ -164,88 +164,88 @@ def _shard(pool: PoolSpec | None) -> dict[str, str]:
 GUARANTEES: Final = (
     Guarantee(
         "priority_inside_project",
-        "Priority acts only inside the project",
+        "Priority applies only within the project",
         "yes",
-        "Preemption stays inside one queue. Between queues only quota and fair share count: a lower priority may "
+        "Preemption is limited to one queue. Between queues only quota and fair share count: a lower priority may "
         "reclaim from another project's higher one. The preemption policy of a class is ignored.",
     ),
     Guarantee(
         "foreign_pods_stay",
-        "Pods that are none of Rung's are left alone",
+        "Pods not managed by Rung are not evicted",
         "yes",
-        "KAI evicts only pods of its own queues; pods of other schedulers are room that is taken.",
+        "KAI evicts only pods of its own queues. Pods of other schedulers count as used capacity.",
     ),
     Guarantee(
         "never_evicts_nobody",
-        "An entry with the policy Never evicts nobody",
+        "Priorities with the policy Never do not evict",
         "no",
-        "KAI ignores preemptionPolicy: such a class preempts like any other.",
-        "Keep what should evict nobody on a low priority, or in a project of its own.",
+        "KAI ignores preemptionPolicy: the class preempts like any other.",
+        "Give workloads that should not evict others a low priority or a separate project.",
     ),
     Guarantee(
         "non_preemptible_stays",
-        "Non-preemptible work is never evicted",
+        "Non-preemptible workloads are never evicted",
         "yes",
-        "Non-preemptible pod groups are never victims of the scheduler. Node failures and drains still end them. "
-        "KAI 0.17 does not know semi-preemptible: below a priority of 100 all of such work may be evicted, from 100 on "
-        "none of it.",
+        "The scheduler never evicts non-preemptible pod groups. Node failures and drains still end them. KAI 0.17 "
+        "does not support semi-preemptible: such workloads are preemptible below priority 100 and non-preemptible "
+        "from 100.",
     ),
     Guarantee(
         "non_preemptible_in_deserved",
-        "Non-preemptible work stays inside the deserved quota",
+        "Non-preemptible workloads stay within the deserved quota",
         "yes",
-        "Refused with NonPreemptibleOverQuota at the project's and at the department's queue.",
+        "Rejected with NonPreemptibleOverQuota at the queues of the project and the department.",
     ),
     Guarantee(
         "over_quota_and_reclaim",
-        "Over-quota use is lent out and reclaimed",
+        "Over-quota capacity is lent and reclaimed",
         "yes",
-        "Surplus is shared by rank and weight and reclaimed from queues above their share. A queue may fall below its "
-        "deserved quota when one of its jobs is larger than what it had too much.",
+        "Surplus is shared by rank and weight and reclaimed from queues above their share. A queue may fall below "
+        "its deserved quota when an evicted job is larger than its excess.",
     ),
     Guarantee(
         "department_limit",
         "A department's limit caps its projects",
         "yes",
-        "The parent queue's limit is checked with every job.",
+        "The limit of the parent queue is checked for every job.",
     ),
     Guarantee(
         "rank",
-        "Rank orders projects for the surplus",
+        "Rank orders projects for surplus capacity",
         "yes",
-        "The queue's priority: surplus goes to the higher rank first; guaranteed quota is not affected.",
+        "Rank becomes the queue's priority: surplus goes to the higher rank first. Deserved quota is not affected.",
     ),
     Guarantee(
         "gang",
-        "A distributed job starts whole or not at all",
+        "Distributed jobs start all pods together",
         "yes",
-        "A pod group starts with its minimum members or waits as a whole, and its minimum goes as a whole. How many "
-        "those are KAI takes from the object: all pods of a PyTorchJob or a JobSet, of a Ray cluster its head and "
-        "minReplicas, of a LeaderWorkerSet each group of its size; of a Job, which it would start pod by pod, as many "
-        "as Rung says.",
+        "A pod group starts with its minimum members or waits, and the minimum is evicted together. KAI reads the "
+        "minimum from the object: all pods of a PyTorchJob or JobSet, head and minReplicas of a Ray cluster, each "
+        "group of a LeaderWorkerSet. For a Job, which KAI would start pod by pod, Rung sets it.",
     ),
     Guarantee(
         "topology",
-        "A gang keeps to one domain of close nodes",
+        "A gang stays in one topology domain",
         "yes",
-        "The pool's levels become a Topology of KAI's; all pods of a gang that names a level run in one of its "
-        "domains, else the gang waits, or evicts for it as for any room. Nodes without all labels of the levels "
-        "take none of such gangs. A level is not found where all nodes with room are in one domain of a narrower one: "
-        "in a pool of a single rack nobody gets a block.",
+        "The pool's levels become a KAI Topology. All pods of a gang that requires a level run in one of its "
+        "domains; otherwise the gang waits or evicts for it. Nodes without the labels of all levels are not used "
+        "for such gangs. KAI does not find a level when all nodes with room are in one domain of a narrower "
+        "level: in a pool with a single rack, no gang gets a block.",
     ),
     Guarantee(
         "quota_per_node_pool",
-        "Quotas hold per node pool",
+        "Quotas apply per node pool",
         "yes",
-        "Each pool has its own queues. Quotas and shares are counted over all nodes of a scheduler: pool by pool only "
-        "where each pool is a SchedulingShard of KAI, labelled kai.scheduler/node-pool.",
+        "Each pool has its own queues. KAI counts quotas and shares over all nodes of a scheduler, so per pool "
+        "only if each pool is a SchedulingShard with the label kai.scheduler/node-pool.",
     ),
     Guarantee(
         "min_runtime",
-        "Young work is left alone for its min guaranteed runtime",
+        "Workloads are protected for their minimum runtime",
         "partly",
-        "Neither preempt nor reclaim takes a run before its time, but for pods above a gang's minimum. Towards other "
-        "departments only the rule of the victim's department counts, not its project's. Consolidation may move it.",
-        "Set the rule at the department; switch consolidation off where a move costs the run.",
+        "Preempt and reclaim do not evict a workload inside its minimum runtime, except pods above a gang's "
+        "minimum. Against other departments only the rule of the victim's department counts. Consolidation may "
+        "still move it.",
+        "Set the rule on the department. Disable consolidation where a move would lose work.",
     ),
 )

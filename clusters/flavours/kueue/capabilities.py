@@ -51,31 +51,31 @@ OWN_NAMESPACES: Final = frozenset({"kube-system", "kueue-system"})
 HEAD: Final = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 UNREAD: Final = (
-    f"Kueue's configuration ({WHERE}) is not known: it was not read yet, is not there, or Rung's account may not get "
-    "it. Kinds whose integration is off run outside every quota, and Rung cannot refuse them."
+    f"Kueue's configuration ({WHERE}) is unknown: not read yet, missing, or not readable by Rung's account. Kinds "
+    "whose integration is disabled run outside all quotas, and Rung cannot reject them."
 )
 OFF: Final = (
-    "Kueue's configuration leaves out integrations ({integrations}): Rung refuses workloads of the kinds {kinds}. What "
-    "runs of them already is counted by no quota."
+    "Integrations are disabled in Kueue's configuration ({integrations}). Rung rejects workloads of the kinds "
+    "{kinds}. Running ones are not counted by any quota."
 )
 NARROWED: Final = (
-    "Kueue's configuration has a managedJobsNamespaceSelector of its own: projects whose namespaces it leaves out run "
-    "outside every quota. Rung does not check which these are."
+    "Kueue's configuration has a custom managedJobsNamespaceSelector. Projects whose namespaces it excludes run "
+    "outside all quotas. Rung does not check which ones."
 )
-FAIR: Final = "Kueue's fair sharing is on: it may choose other victims than the model, which compares without it."
+FAIR: Final = "Kueue's fair sharing is enabled. It may choose other victims than the estimate, which does not model it."
 IMPATIENT: Final = (
-    "Kueue's waitForPodsReady is on: what was admitted and has no ready pods in time is evicted and queued again. "
-    "Forecasts leave this out."
+    "Kueue's waitForPodsReady is enabled: admitted workloads without ready pods in time are evicted and queued "
+    "again. Forecasts do not model this."
 )
 WOULD_RUN_OUTSIDE: Final = (
     "the integration {integration} is off in Kueue's configuration, so a {kind} would run outside every quota. A "
     f"platform admin can switch it on ({WHERE})"
 )
 ASSUMED: Final = (
-    "It is assumed that Kueue manages a {kind}: its configuration is not known. Where the integration {integration} is "
-    "off, it runs at once and outside every quota."
+    "Assumption: Kueue manages {kind}, because its configuration is unknown. If the integration {integration} is "
+    "disabled, the workload runs immediately and outside all quotas."
 )
-OTHERWISE: Final = "This may come otherwise. " + FAIR
+OTHERWISE: Final = "This estimate is uncertain. " + FAIR
 
 
 def of_everything() -> Manifest:
@@ -168,7 +168,7 @@ def admin_warnings(facts: Facts) -> tuple[str, ...]:
 
 def _warnings(facts: Facts) -> Iterator[str]:
     if off := kinds_outside_quotas(facts):
-        others = ("all that Kueue does not know",) if "Pod" in off else ()
+        others = ("all kinds that Kueue does not support",) if "Pod" in off else ()
         yield OFF.format(integrations=", ".join(map(_integration, off)), kinds=", ".join((*off, *others)))
     said = {NARROWED: facts["narrowed"], FAIR: facts["fair"], IMPATIENT: facts["impatient"]}
     yield from (sentence for sentence, so in said.items() if so)
@@ -196,12 +196,13 @@ def warnings_for(*, preemptibility: str) -> Sequence[str]:
 
 
 NOT_ALL: Final = (
-    "Kinds whose integration is off in Kueue's configuration run outside every quota; Rung refuses them: {kinds}."
+    "Rung rejects kinds whose integration is disabled in Kueue's configuration, because they would run outside "
+    "all quotas: {kinds}."
 )
 NOT_KNOWN: Final = (
-    "Kueue's configuration is not known: kinds whose integration is off there run outside every quota, unnoticed."
+    "Kueue's configuration is unknown. Kinds whose integration is disabled run outside all quotas without notice."
 )
-READ: Final = "Switch the integrations on, or let Rung's account read the configuration."
+READ: Final = "Enable the integrations, or let Rung's account read the configuration."
 QUOTAS: Final = ("over_quota_and_reclaim", "department_limit", "quota_per_node_pool")
 """Promises that hold only for what Kueue manages."""
 
@@ -223,94 +224,96 @@ def _partly(promise: Guarantee, said: str) -> Guarantee:
 GUARANTEES: Final = (
     Guarantee(
         "priority_inside_project",
-        "Priority acts only inside the project",
+        "Priority applies only within the project",
         "partly",
-        "In its own queue a job evicts lower priorities. In other queues it reclaims what they have borrowed, whatever "
-        "their priority. A job that asks for more than its project deserves evicts nobody, not even in its own queue. "
-        "Pods that were admitted and find no node wait for one by priority, on the whole cluster, and evict nobody.",
-        "Keep the sum of deserved quotas within the nodes of each pool, so that what is admitted finds room.",
+        "In its own queue a job evicts lower priorities. From other queues it reclaims what they have borrowed, "
+        "regardless of priority. A job that requests more than its project deserves never evicts, not even in its "
+        "own queue. Admitted pods without a node wait in order of priority, in the whole cluster, and do not "
+        "evict.",
+        "Keep the sum of deserved quotas within the capacity of each pool, so that admitted workloads find nodes.",
     ),
     Guarantee(
         "foreign_pods_stay",
-        "Pods that are none of Rung's are left alone",
+        "Pods not managed by Rung are not evicted",
         "yes",
-        "Kueue evicts only workloads of its own queues, and Rung's PriorityClasses carry the policy Never there, so "
-        "the kube-scheduler evicts nobody for their pods. What was admitted waits where foreign pods take its room.",
-        "Give foreign pods nodes of their own, outside the pools.",
+        "Kueue evicts only workloads of its own queues. Rung's PriorityClasses have the policy Never there, so "
+        "the kube-scheduler does not evict for their pods. Admitted workloads wait if foreign pods use their "
+        "capacity.",
+        "Run foreign pods on separate nodes outside the pools.",
     ),
     Guarantee(
         "never_evicts_nobody",
-        "An entry with the policy Never evicts nobody",
+        "Priorities with the policy Never do not evict",
         "no",
-        "Kueue's priority classes have no policy: such a job preempts like any other.",
-        "Keep what should evict nobody on a low priority, or in a project of its own.",
+        "Kueue's priority classes have no preemption policy: the job preempts like any other.",
+        "Give workloads that should not evict others a low priority or a separate project.",
     ),
     Guarantee(
         "non_preemptible_stays",
-        "Non-preemptible work is never evicted",
+        "Non-preemptible workloads are never evicted",
         "no",
-        "Kueue knows no preemptibility: a higher priority in the same queue evicts it, and while its project borrows, "
-        "any of its workloads may be reclaimed.",
-        "Give work that must stay the highest priority of its project, or choose KAI.",
+        "Kueue has no preemptibility: a higher priority in the same queue may evict them, and while the project "
+        "borrows, any of its workloads may be reclaimed.",
+        "Give workloads that must not be evicted the highest priority of the project, or use KAI.",
     ),
     Guarantee(
         "non_preemptible_in_deserved",
-        "Non-preemptible work stays inside the deserved quota",
+        "Non-preemptible workloads stay within the deserved quota",
         "partly",
-        "Rung refuses a workload that alone exceeds it; beside others Kueue counts all work of a queue alike.",
-        "Choose KAI where the cluster itself has to refuse it.",
+        "Rung rejects a workload that alone exceeds it. Otherwise Kueue counts all workloads of a queue alike.",
+        "Use KAI where the cluster itself must enforce it.",
     ),
     Guarantee(
         "over_quota_and_reclaim",
-        "Over-quota use is lent out and reclaimed",
+        "Over-quota capacity is lent and reclaimed",
         "partly",
-        "What others deserve and do not use is borrowed, up to the limit, and reclaimed from borrowers of any "
-        "priority. The quotas are all there is to lend: nodes that no department deserves are never used.",
-        "Let the departments deserve all of a pool between them.",
+        "Unused deserved quota of others can be borrowed up to the limit, and is reclaimed from borrowers of any "
+        "priority. Only quota can be lent: capacity that no department deserves is never used.",
+        "Assign the whole capacity of a pool as deserved quota of departments.",
     ),
     Guarantee(
         "department_limit",
         "A department's limit caps its projects",
         "yes",
-        "The Cohort's borrowing limit ends at the department's limit, for all its projects together.",
+        "The Cohort's borrowing limit enforces the department's limit for all its projects together.",
     ),
     Guarantee(
         "rank",
-        "Rank orders projects for the surplus",
+        "Rank orders projects for surplus capacity",
         "no",
-        "Kueue has no rank of queues; with its fair sharing switched on, the over-quota weight counts.",
-        "Choose KAI where rank matters.",
+        "Kueue has no queue rank. If fair sharing is enabled, the over-quota weight counts.",
+        "Use KAI where rank matters.",
     ),
     Guarantee(
         "gang",
-        "A distributed job starts whole or not at all",
+        "Distributed jobs start all pods together",
         "partly",
-        "A job is admitted with all its pods or waits with all of them. Whether its nodes have room is the "
-        "kube-scheduler's affair, pod by pod, and kinds that Kueue does not know are queued pod by pod.",
-        "Keep the sum of deserved quotas within the nodes of each pool, or give the pool topology levels: "
-        "Kueue then admits only what finds its places on nodes.",
+        "A job is admitted with all its pods or waits. The kube-scheduler then places the pods one by one, and "
+        "kinds that Kueue does not support are queued pod by pod.",
+        "Keep the sum of deserved quotas within the capacity of each pool, or add topology levels to the pool: "
+        "Kueue then admits only what fits on nodes.",
     ),
     Guarantee(
         "topology",
-        "A gang keeps to one domain of close nodes",
+        "A gang stays in one topology domain",
         "yes",
-        "The pool's levels become a Topology of Kueue's. A gang that names a level is admitted only where one "
-        "domain has places for all its pods; with levels every other job of the pool is given places on nodes as "
-        "well. Nodes without all labels of the levels take no jobs at all. Kueue brings two roles together at "
-        "most, one of them of a single pod: others are refused.",
+        "The pool's levels become a Kueue Topology. A gang that requires a level is admitted only if one domain "
+        "fits all its pods; all other jobs of the pool are then checked against nodes too. Nodes without the "
+        "labels of all levels are not used. Kueue supports at most two roles, one of them with a single pod; "
+        "others are rejected.",
     ),
     Guarantee(
         "quota_per_node_pool",
-        "Quotas hold per node pool",
+        "Quotas apply per node pool",
         "yes",
-        "Each pool is a flavor of the project's queue, with an amount of its own. Kinds that Kueue does not manage, as "
-        "its configuration says, are refused.",
+        "Each pool is a flavor of the project's queue with its own amounts. Kinds that Kueue is not configured to "
+        "manage are rejected.",
     ),
     Guarantee(
         "min_runtime",
-        "Young work is left alone for its min guaranteed runtime",
+        "Workloads are protected for their minimum runtime",
         "partly",
-        f"Kueue evicts lower priorities and borrowers however short they have run, {HELD_BY_RUNG}",
-        "Keep work that needs its time within the deserved quota and on a high priority, or choose KAI.",
+        f"Kueue evicts lower priorities and borrowers regardless of their runtime, {HELD_BY_RUNG}",
+        "Keep such workloads within the deserved quota and at a high priority, or use KAI.",
     ),
 )

@@ -88,7 +88,7 @@ class Kueue:
         inquiries=VISIBILITY_API,
         configuration=SchedulerConfiguration(
             kueue_capabilities.CONF,
-            "which kinds Kueue manages, and how it evicts",
+            "kinds that Kueue manages, and its eviction settings",
             facts_of=kueue_capabilities.facts_of,
             warnings_of=kueue_capabilities.admin_warnings,
             cautions_of=kueue_capabilities.forecast_warnings,

@@ -76,39 +76,38 @@ SWITCHES: Final = {
 GOOD: Final = 'actions: "allocate, preempt, reclaim, backfill"'
 
 UNREAD: Final = (
-    f"Volcano's configuration (ConfigMap {CONF.namespace}/{CONF.name}, {KEY}) could not be read, so nobody knows "
-    f"whether its scheduler preempts and reclaims. As shipped it does neither; it should say {GOOD}."
+    f"Volcano's configuration (ConfigMap {CONF.namespace}/{CONF.name}, {KEY}) cannot be read, so it is unknown "
+    f"whether Volcano preempts and reclaims. By default it does neither. Recommended: {GOOD}."
 )
 NO_PREEMPT: Final = (
-    f"Volcano's configuration has no action preempt: a higher priority waits and evicts nobody. It should say {GOOD}."
+    f"Volcano's configuration lacks the action preempt: higher priorities do not evict. Recommended: {GOOD}."
 )
 NO_RECLAIM: Final = (
-    "Volcano's configuration has no action reclaim: over-quota use is lent out and never taken back. It should say "
-    f"{GOOD}."
+    "Volcano's configuration lacks the action reclaim: over-quota capacity is lent but never reclaimed. "
+    f"Recommended: {GOOD}."
 )
 ENQUEUE: Final = (
-    "Volcano's configuration has the action enqueue: a job for which nothing is free may be held outside and then "
-    "preempts and reclaims nothing."
+    "Volcano's configuration has the action enqueue: jobs may be held in the queue when nothing is free and then "
+    "neither preempt nor reclaim."
 )
 NO_PRIORITY: Final = (
-    "Volcano's configuration has no plugin priority: a higher priority neither goes first nor is it needed to evict."
+    "Volcano's configuration lacks the plugin priority: higher priorities do not go first, and evictions ignore "
+    "priority."
 )
-NO_GANG: Final = "Volcano's configuration has no plugin gang: a distributed job may start in parts."
+NO_GANG: Final = "Volcano's configuration lacks the plugin gang: distributed jobs may start partially."
 ONLY_ABOVE: Final = (
-    "Volcano's plugin gang is asked about preemption, since it lacks enablePreemptable: false: a higher priority takes "
-    "only pods above a job's minimum, and never one that stands alone."
+    "Volcano's plugin gang lacks enablePreemptable: false: a higher priority only evicts pods above a job's "
+    "minimum, and never single pods."
 )
 NO_CAPACITY: Final = (
-    "Volcano's configuration has no plugin capacity: deserved quotas count for nothing there. It takes the place of "
-    "proportion."
+    "Volcano's configuration lacks the plugin capacity: deserved quotas are ignored. Use it instead of proportion."
 )
 NO_HIERARCHY: Final = (
-    "Volcano's plugin capacity lacks enableHierarchy: true: the limits of departments are not kept by the scheduler, "
-    "only by Rung at submission."
+    "Volcano's plugin capacity lacks enableHierarchy: true: department limits are checked only by Rung at submission."
 )
 NO_DOMAINS: Final = (
-    f"Volcano's configuration has no plugin {TOPOLOGY} that keeps gangs together: one that asks for a topology domain "
-    "would be spread over any nodes, so Rung refuses it."
+    f"Volcano's configuration lacks the plugin {TOPOLOGY}: gangs that require a topology domain would be spread "
+    "over any nodes, so Rung rejects them."
 )
 NOT_SPARED: Final = (
     f"Volcano's plugin {CDP} does not keep young work from the action {{actions}}: a tier that it empties leaves the "
@@ -120,26 +119,24 @@ OPENED: Final = (
     "nobody, whoever is old enough is evicted, whatever its priority or quota. Switch it off there for that action."
 )
 
-ANYWHERE: Final = f"its configuration has no plugin {TOPOLOGY} that keeps gangs together, so the gang would be spread"
+ANYWHERE: Final = f"its configuration lacks the plugin {TOPOLOGY}, so the gang would be spread"
 ASSUMED_DOMAINS: Final = (
-    f"It may be spread over any nodes: Volcano's configuration could not be read, and as shipped it lacks the plugin "
-    f"{TOPOLOGY}, without which no gang is kept in one domain."
+    "It may be spread over any nodes: Volcano's configuration cannot be read, and by default it lacks the plugin "
+    f"{TOPOLOGY}."
 )
 ASSUMED: Final = (
-    "Nobody is evicted for it, as is assumed: Volcano's configuration could not be read, and as shipped it lacks the "
-    "actions preempt and reclaim. Where it has them, others may be evicted for it."
+    "Assumption: nothing is evicted for it. Volcano's configuration cannot be read, and by default it lacks the "
+    "actions preempt and reclaim."
 )
 WITHOUT: Final = {
-    (Cause.PREEMPT, Cause.RECLAIM): "Nobody is evicted for it: the configuration of Volcano on this cluster lacks the "
+    (Cause.PREEMPT, Cause.RECLAIM): "Nothing is evicted for it: Volcano's configuration on this cluster lacks the "
     "actions preempt and reclaim.",
-    (Cause.PREEMPT,): "No lower priority of its project is evicted for it: the configuration of Volcano on this "
+    (Cause.PREEMPT,): "No lower priority of its project is evicted for it: Volcano's configuration on this "
     "cluster lacks the action preempt.",
-    (Cause.RECLAIM,): "Nothing is taken back for it from other projects: the configuration of Volcano on this cluster "
+    (Cause.RECLAIM,): "Nothing is reclaimed for it from other projects: Volcano's configuration on this cluster "
     "lacks the action reclaim.",
 }
-STANDS: Final = (
-    "The plugin gang of Volcano is asked about preemption on this cluster: no priority evicts a pod that its job needs."
-)
+STANDS: Final = "Volcano's plugin gang limits preemption on this cluster: pods that a job needs are never evicted."
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +278,7 @@ def _doubts(conf: VolcanoConfig) -> Iterator[str]:
         NO_CAPACITY: not conf.has_deserved,
         OPENED.format(actions=" and ".join(conf.opened)): bool(conf.opened),
     }
-    return (f"This may come otherwise. {sentence}" for sentence, so in doubtful.items() if so)
+    return (f"This estimate is uncertain. {sentence}" for sentence, so in doubtful.items() if so)
 
 
 def ignores_domains(facts: Facts) -> str:

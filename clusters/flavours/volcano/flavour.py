@@ -145,7 +145,7 @@ class Volcano:
         tells={VOLCANO_POD_GROUP: volcano_status.pod_group_events},
         configuration=SchedulerConfiguration(
             CONF,
-            "whether the scheduler preempts, reclaims and keeps to domains",
+            "whether the scheduler preempts, reclaims and uses topology domains",
             facts_of=facts_of,
             warnings_of=admin_warnings,
             leaves_out=leaves_out,

@@ -14,124 +14,121 @@ from clusters.ports.flavour import HELD_BY_RUNG, Enforced, Facts, Guarantee
 from scheduling.model.decisions import Cause
 
 CONFIGURE: Final = (
-    'Give its scheduler the actions "allocate, preempt, reclaim, backfill" and the plugin capacity in place of '
-    "proportion."
+    'Configure the actions "allocate, preempt, reclaim, backfill" and the plugin capacity instead of proportion.'
 )
 
 LAST: Final = (
-    "Name the plugin cdp last in the tier with gang and, with enablePreemptable: false, last in the tier with capacity."
+    "Add the plugin cdp last in the tier with gang and, with enablePreemptable: false, last in the tier with capacity."
 )
-DOMAINS: Final = "Give its scheduler the plugin network-topology-aware."
+DOMAINS: Final = "Add the plugin network-topology-aware."
 TOPOLOGY_DRAWBACK: Final = (
-    "It asks for one topology domain: Volcano preempts nobody for such a gang, whatever its priority. It reclaims "
-    "for it without a look at domains: more may be evicted than it needs, or others for nothing."
+    "It requires one topology domain: Volcano never preempts for such gangs, regardless of priority. It reclaims "
+    "without considering domains, so more may be evicted than needed, or in vain."
 )
 
 GUARANTEES: Final = (
     Guarantee(
         "priority_inside_project",
-        "Priority acts only inside the project",
+        "Priority applies only within the project",
         "yes",
-        "The action preempt stays inside one queue; without it in the scheduler's configuration a higher priority only "
-        "goes first. Between queues deserved quotas count: priority plays no part in reclaim.",
+        "The action preempt is limited to one queue; without it a higher priority only goes first. Between queues "
+        "deserved quotas count; reclaim ignores priority.",
     ),
     Guarantee(
         "foreign_pods_stay",
-        "Pods that are none of Rung's are left alone",
+        "Pods not managed by Rung are not evicted",
         "partly",
-        "Pods of other schedulers are room that is taken. What others hand to Volcano in queues of their own, the "
-        "default queue included, is reclaimed like any other work above its deserved quota.",
-        "Give queues that are not Rung's a deserved quota, or set them to reclaimable: false.",
+        "Pods of other schedulers count as used capacity. Workloads in other Volcano queues, including the "
+        "default queue, are reclaimed like any others above their deserved quota.",
+        "Give queues not managed by Rung a deserved quota, or set reclaimable: false.",
     ),
     Guarantee(
         "never_evicts_nobody",
-        "An entry with the policy Never evicts nobody",
+        "Priorities with the policy Never do not evict",
         "yes",
-        "Preempt and reclaim both pass over a pod whose preemptionPolicy is Never.",
+        "Preempt and reclaim skip pods with preemptionPolicy Never.",
     ),
     Guarantee(
         "non_preemptible_stays",
-        "Non-preemptible work is never evicted",
+        "Non-preemptible workloads are never evicted",
         "yes",
-        "Pods with the annotation volcano.sh/preemptable: false are victims of neither preempt nor reclaim. Node "
-        "failures and drains still end them.",
+        "Preempt and reclaim never evict pods with the annotation volcano.sh/preemptable: false. Node failures "
+        "and drains still end them.",
     ),
     Guarantee(
         "non_preemptible_in_deserved",
-        "Non-preemptible work stays inside the deserved quota",
+        "Non-preemptible workloads stay within the deserved quota",
         "partly",
-        "Rung refuses a workload that alone exceeds it. Volcano itself lets non-preemptible work use what is free up "
-        "to the limit.",
-        "Submit through Rung: work that reaches the cluster another way is not checked.",
+        "Rung rejects a workload that alone exceeds it. Volcano itself allows non-preemptible workloads up to the "
+        "limit.",
+        "Submit through Rung: other workloads are not checked.",
     ),
     Guarantee(
         "over_quota_and_reclaim",
-        "Over-quota use is lent out and reclaimed",
+        "Over-quota capacity is lent and reclaimed",
         "partly",
-        "With the capacity plugin and the action reclaim a queue gets its deserved quota back from queues above "
-        "theirs; as shipped Volcano has neither. A queue may fall below its deserved quota when one of its pods is "
-        "larger than what it had too much, and one that deserves CPU or memory too may take GPUs beyond its own as "
-        "long as it is within those. The over-quota weight counts for the proportion plugin only.",
+        "With the capacity plugin and the action reclaim, a queue gets its deserved quota back from queues above "
+        "theirs. The default configuration has neither. A queue may fall below its deserved quota when an evicted "
+        "pod is larger than its excess. A queue that also deserves CPU or memory may exceed its GPUs while it is "
+        "within those. The over-quota weight only counts with the proportion plugin.",
         CONFIGURE,
     ),
     Guarantee(
         "department_limit",
         "A department's limit caps its projects",
         "partly",
-        "The parent queue's capability is checked only where the capacity plugin has enableHierarchy: true. Reclaim "
-        "does not look at it: somebody may be evicted for work that then still waits at its department's limit. Rung "
-        "checks the sums when quotas are set and work is submitted.",
-        "Set enableHierarchy: true at the capacity plugin.",
+        "The limit of the parent queue is checked only if the capacity plugin has enableHierarchy: true. Reclaim "
+        "ignores it, so it may evict for a workload that then waits at its department's limit. Rung checks the "
+        "sums when quotas are set and workloads are submitted.",
+        "Set enableHierarchy: true on the capacity plugin.",
     ),
     Guarantee(
         "rank",
-        "Rank orders projects for the surplus",
+        "Rank orders projects for surplus capacity",
         "yes",
-        "The queue's priority: a higher rank is served first, with guaranteed quota as well as surplus, and reclaimed "
-        "from last.",
+        "Rank becomes the queue's priority: a higher rank is served first, for deserved quota and surplus, and "
+        "reclaimed from last.",
     ),
     Guarantee(
         "gang",
-        "A distributed job starts whole or not at all",
+        "Distributed jobs start all pods together",
         "yes",
-        "A PodGroup starts with its minimum members or waits as a whole. A running gang is not protected: preempt and "
-        "reclaim take single pods out of it. Kinds without pod templates of their own start one by one.",
+        "A PodGroup starts with its minimum members or waits. A running gang is not protected: preempt and "
+        "reclaim may evict single pods of it. Kinds without pod templates start pods one by one.",
     ),
     Guarantee(
         "topology",
-        "A gang keeps to one domain of close nodes",
+        "A gang stays in one topology domain",
         "yes",
-        "Rung writes a HyperNode for every domain of a pool's levels and names the tier that the gang may not leave: "
-        "it runs in one domain, pods that come later too, or waits. The scheduler needs the plugin "
-        "network-topology-aware for it, which is not in the shipped configuration; where it is known to lack it, "
-        "asking for a domain is refused. Such a gang preempts nobody, whatever its priority. It does reclaim, without "
-        "a look at domains and again until one has room: more may be evicted than it needs, or others for a gang that "
-        "then still waits. Nodes without all labels of the levels take none of such gangs, and HyperNodes of others "
-        "count by their tier beside Rung's: give them tiers from 10 on. A node that joins or moves counts once Rung "
-        "has seen it; a gang that waits while levels of its pool change keeps the tier that it was given.",
+        "Rung creates a HyperNode for every domain of a pool's levels and sets the tier for the gang: it runs in "
+        "one domain or waits. This requires the plugin network-topology-aware, which the default configuration "
+        "lacks; if it is known to be missing, requests for a domain are rejected. Such a gang never preempts, "
+        "regardless of priority. It does reclaim, without considering domains and until one fits, so more may be "
+        "evicted than needed, or in vain. Nodes without the labels of all levels are not used for such gangs. "
+        "HyperNodes of others count by their tier: give them tiers from 10. New or moved nodes count when Rung "
+        "has observed them. A waiting gang keeps its tier when the levels of its pool change.",
         DOMAINS,
     ),
     Guarantee(
         "quota_per_node_pool",
-        "Quotas hold per node pool",
+        "Quotas apply per node pool",
         "yes",
-        "Each pool has its own queues, and pods carry the pool's node selector.",
+        "Each pool has its own queues, and pods have the pool's node selector.",
     ),
     Guarantee(
         "min_runtime",
-        "Young work is left alone for its min guaranteed runtime",
+        "Workloads are protected for their minimum runtime",
         "partly",
-        "Pods carry the time for the plugin cdp, which is not in the shipped configuration: before it is over neither "
-        "preempt nor reclaim takes one that runs. It counts from when the pod got its node; one that does not run yet "
-        "may be preempted. There is one time for whoever wants the room: a project's own counts against other "
-        "departments, too. Pods keep the time they were made with: a changed rule reaches what is submitted, or "
-        "stopped and resumed, after it.",
+        "Pods have the minimum runtime as an annotation for the plugin cdp, which the default configuration "
+        "lacks: until it ends, preempt and reclaim do not evict a running pod. It counts from when the pod gets "
+        "its node; a pod that is not running yet may be preempted. The project's rule also counts against other "
+        "departments. A changed rule applies to workloads submitted, or stopped and resumed, after the change.",
         LAST,
     ),
 )
 
-ASSUMED: Final = "Assumed, since its configuration could not be read on this cluster: it is as shipped. "
-READ: Final = "As its configuration on this cluster says. "
+ASSUMED: Final = "Assumption: default configuration, because it cannot be read on this cluster. "
+READ: Final = "According to its configuration on this cluster. "
 CONFIGURED: Final = (
     "priority_inside_project",
     "over_quota_and_reclaim",
@@ -165,30 +162,33 @@ def _lost(conf: VolcanoConfig) -> Iterator[tuple[str, tuple[Enforced, str]]]:
     if missing := [why for why, so in _not_taken_back(conf).items() if so]:
         yield "over_quota_and_reclaim", ("no", " ".join(missing))
     if not conf.has_departments:
-        why = "Only Rung checks the sums, when quotas are set and work is submitted: the scheduler does not."
+        why = "Only Rung checks the sums, when quotas are set and workloads are submitted."
         yield "department_limit", ("partly", why)
     if not conf.keeps_domains:
         why = (
-            "Without the plugin network-topology-aware no gang is kept in one domain; where Rung has read so, asking "
-            "for one is refused."
+            "Without the plugin network-topology-aware gangs are not kept in one domain, so requests for a domain "
+            "are rejected."
         )
         yield "topology", ("no", why)
     if found := _lost_time(conf):
         yield "min_runtime", found
     if "gang" not in conf.plugins:
-        yield "gang", ("no", "Without the plugin gang a distributed job may start in parts.")
+        yield "gang", ("no", "Without the plugin gang distributed jobs may start partially.")
 
 
 def _lost_order(conf: VolcanoConfig) -> tuple[Enforced, str] | None:
     if "priority" not in conf.plugins:
-        why = "Without the plugin priority a higher priority neither goes first nor is it needed to evict anybody."
+        why = "Without the plugin priority higher priorities do not go first, and evictions ignore priority."
         return "no", why
     if Cause.PREEMPT in conf.opened:
-        return "no", "The plugin cdp alone says in one tier who is preempted: what no priority allows, age does."
+        return "no", (
+            "The plugin cdp is the only plugin of a tier for preemption, so victims are chosen by "
+            "runtime instead of priority."
+        )
     if "preempt" not in conf.actions:
-        why = "Without the action preempt a higher priority only goes first: nobody inside the project is evicted."
+        why = "Without the action preempt a higher priority only goes first. Nothing in the project is evicted."
         return "partly", why
-    why = "The plugin gang is asked about preemption: a higher priority takes only pods above a job's minimum."
+    why = "The plugin gang limits preemption: a higher priority only evicts pods above a job's minimum."
     return ("partly", why) if conf.keeps_minimum else None
 
 
@@ -196,9 +196,9 @@ def _not_taken_back(conf: VolcanoConfig) -> dict[str, bool]:
     """Sentences about over-quota use, and whether they are true."""
     opened = Cause.RECLAIM in conf.opened
     return {
-        "Without the action reclaim over-quota use is lent out and never taken back.": "reclaim" not in conf.actions,
-        "Without the plugin capacity deserved quotas count for nothing.": not conf.has_deserved,
-        "The plugin cdp alone says in one tier who is reclaimed: what no quota allows, age does.": opened,
+        "Without the action reclaim over-quota capacity is lent but never reclaimed.": "reclaim" not in conf.actions,
+        "Without the plugin capacity deserved quotas are ignored.": not conf.has_deserved,
+        "The plugin cdp is the only plugin of a tier for reclaim, so runtime instead of quota decides.": opened,
     }
 
 
@@ -206,11 +206,12 @@ def _lost_time(conf: VolcanoConfig) -> tuple[Enforced, str] | None:
     """Of being left alone while young. What evicts nobody is not held back either."""
     actions = " and ".join(conf.unspared)
     if CDP not in conf.plugins:
-        why = "Without the plugin cdp preempt and reclaim take work however short it has run"
+        why = "Without the plugin cdp preempt and reclaim evict workloads regardless of their runtime"
         return ("partly", f"{why}, {HELD_BY_RUNG}") if actions else ("no", f"{why}.")
     if not actions:
         return None
     return (
         "partly",
-        f"Where it stands the plugin cdp does not keep young work from the action {actions}, {HELD_BY_RUNG}",
+        f"At its position the plugin cdp does not protect the minimum runtime from the action {actions}, "
+        f"{HELD_BY_RUNG}",
     )

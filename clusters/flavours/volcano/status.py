@@ -37,17 +37,17 @@ SCHEDULED: Final = "Scheduled"
 LAST: Final = "lastTransitionTime"
 SOURCE: Final = "volcano"
 STANDS: Final = {
-    PENDING: "Volcano holds it outside: its action enqueue has found no room for it yet, and evicts nobody for it.",
-    "Inqueue": "Volcano has let it in: it starts as soon as there is room for its minimum.",
-    "Running": "The minimum of its pods has room.",
-    "Unknown": "Some of its pods run, but fewer than its minimum.",
-    "Completed": "All of its pods have completed.",
+    PENDING: "Volcano holds it in the queue: its action enqueue found no free resources and does not evict.",
+    "Inqueue": "Volcano admitted it. It starts when its minimum of pods fits.",
+    "Running": "Its minimum of pods fits.",
+    "Unknown": "Fewer pods run than its minimum.",
+    "Completed": "All pods completed.",
 }
 """What a phase of a group means."""
-NOT_THERE: Final = "Not all of its pods are there yet."
-NOT_TRIED: Final = "Volcano tried no node for it: its queue, or one above it, takes no more now."
+NOT_THERE: Final = "Some of its pods do not exist yet."
+NOT_TRIED: Final = "Volcano did not try to place it: its queue, or a parent queue, is at its limit."
 NO_DOMAIN: Final = "NoDomain"
-NOT_NEAR: Final = "No one value of {level} has nodes with room for its minimum of pods, or its queue takes no more now."
+NOT_NEAR: Final = "No single {level} fits its minimum of pods, or its queue is at its limit."
 
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
@@ -75,7 +75,7 @@ def pod_group_events(group: Manifest) -> Iterator[Manifest]:
     waits = pod_status.condition(group, UNSCHEDULABLE, status="True") or {}
     said, since = str(waits.get("message", "")), waits.get(LAST)
     reason = pod_status.QUEUED if phase == PENDING else pod_status.ADMITTED
-    words = f"{STANDS[phase]} It says: {said}" if said and phase == PENDING else STANDS[phase]
+    words = f"{STANDS[phase]} Message: {said}" if said and phase == PENDING else STANDS[phase]
     at = since if phase in WAITING else (pod_status.condition(group, SCHEDULED, status="True") or {}).get(LAST)
     yield pod_status.event_of(group, about, "queue", source=SOURCE, reason=reason, message=words, at=at)
     if said and phase in WAITING - {PENDING}:
@@ -103,7 +103,7 @@ def _of_group(condition: Mapping[str, Any], level: str) -> PodStatusReason:
     text = str(condition["message"])
     found = TASKS.match(text)
     if condition.get("reason") == TOO_FEW or (found and not int(found["tasks"])):
-        return PodStatusReason(GANG_INCOMPLETE, f"{NOT_THERE} It says: {text}")
+        return PodStatusReason(GANG_INCOMPLETE, f"{NOT_THERE} Message: {text}")
     said = _in_our_words(text[found.end() :] if found else text, level)
     return said if said.reason in {OVER_LIMIT, NO_DOMAIN} else replace(said, message=text)
 
@@ -116,9 +116,9 @@ def _in_our_words(text: str, level: str) -> PodStatusReason:
         return PodStatusReason(OVER_LIMIT, text)
     not_ready = NOT_READY.match(text)
     if not_ready and not not_ready["tried"] and level:
-        return PodStatusReason(NO_DOMAIN, f"{NOT_NEAR.format(level=level)} It says: {text}")
+        return PodStatusReason(NO_DOMAIN, f"{NOT_NEAR.format(level=level)} Message: {text}")
     if not_ready and not not_ready["tried"]:
-        return PodStatusReason(OVER_LIMIT, f"{NOT_TRIED} It says: {text}")
+        return PodStatusReason(OVER_LIMIT, f"{NOT_TRIED} Message: {text}")
     return PodStatusReason(UNSCHEDULABLE, text, pod_status.node_numbers(text))
 
 

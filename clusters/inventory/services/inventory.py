@@ -31,7 +31,7 @@ def rename_cluster(*, cluster: Cluster, name: str, actor: Actor) -> None:
     """Call it otherwise here; nothing in the cluster is named after it. Raises Refused or Conflict."""
     check_match("/name", name, DNS_LABEL, "lower-case letters, digits and inner dashes, at most 63")
     if Cluster.objects.filter(name=name).exclude(pk=cluster.pk).exists():
-        raise Conflict.at("/name", "name_taken", f"A cluster named {name} exists.")
+        raise Conflict.at("/name", "name_taken", f"A cluster named {name} already exists.")
     before = cluster.name
     if Cluster.objects.filter(pk=cluster.pk).exclude(name=name).update(name=name):
         cluster.refresh_from_db()
@@ -68,7 +68,7 @@ def unpause(*, cluster: Cluster, actor: Actor, adopt: bool = False) -> None:
 
 def paused_conflict(cluster: Cluster) -> Conflict:
     """What is answered to whoever asks for something that a paused cluster does not do."""
-    said = f"{cluster.name} is paused: {cluster.paused_reason} Let Rung go on from its page Connection, then ask again."
+    said = f"{cluster.name} is paused: {cluster.paused_reason} Resume it on its Connection page, then try again."
     return Conflict(said, code="cluster_paused")
 
 
@@ -173,14 +173,14 @@ def update_node_pool(
 def delete_node_pool(*, pool: NodePool, actor: Actor) -> None:
     """Remove a pool that no quota names and that is not the default beside others. Raises Conflict."""
     if pool.is_default and pool.cluster.node_pools.exclude(pk=pool.pk).exists():
-        raise Conflict("The default pool stays while there are others.", code="default_needed")
+        raise Conflict("The default pool cannot be removed while other pools exist.", code="default_needed")
     before = NodePool(pk=pool.pk, name=pool.name)
     try:
         with transaction.atomic():
             pool.delete()
     except ProtectedError as error:
         number = len(error.protected_objects)
-        message = f"{number} quotas name the node pool {pool.name}."
+        message = f"{number} quotas use node pool {pool.name}."
         raise Conflict.at("", "pool_in_use", message, quotas=number) from error
     mark_dirty(pool.cluster)
     record(actor, "node_pool.delete", before, detail=_as_audit(pool))
@@ -200,7 +200,7 @@ def _store(pool: NodePool) -> None:
             pool.save()
     except IntegrityError as error:
         taken = "name" if others.filter(name=pool.name).exists() else "label_value"
-        message = f"Another pool of {pool.cluster.name} has this {taken.replace('_', ' ')}."
+        message = f"Another pool of {pool.cluster.name} already has this {taken.replace('_', ' ')}."
         raise Conflict.at(f"/{taken}", "taken", message) from error
     mark_dirty(pool.cluster)
 
@@ -209,7 +209,7 @@ def _check_placement(cluster: Cluster, wanted: str | None) -> None:
     """A strategy that was chosen for one pool, where the scheduler has one for the whole cluster."""
     flavour = flavour_for(cluster.flavour)
     if wanted and not flavour.traits.places_by_pool:
-        message = f"{flavour.title} on {cluster.name} fills all node pools alike: it takes no placement of one pool."
+        message = f"{flavour.title} on {cluster.name} does not support a placement strategy per node pool."
         raise ValidationFailed.at("/gpu_placement", "placement_unsupported", message, flavour=flavour.name)
 
 
@@ -217,7 +217,7 @@ def _check_levels(cluster: Cluster, wanted: Sequence[str]) -> None:
     """Levels that cannot be; or any, where the scheduler has nothing for them."""
     flavour = flavour_for(cluster.flavour)
     if wanted and not flavour.traits.knows_domains:
-        message = f"{flavour.title} on {cluster.name} is not told how close nodes are: its pools have no topology."
+        message = f"{flavour.title} on {cluster.name} does not support topology levels."
         raise ValidationFailed.at("/topology_levels", "topology_unsupported", message, flavour=flavour.name)
     if problems := list(invalid_levels(wanted, field="/topology_levels")):
         raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
@@ -237,8 +237,8 @@ def _check_idle(pool: NodePool) -> None:
     owners = live.exclude(phase__in=TERMINAL).exclude(node_name="").exclude(owner_id="").values("owner_id").distinct()
     if number := owners.count():
         message = (
-            f"{number} workloads run in {pool.name}: {flavour.title} counts them by the levels that they started with. "
-            "Change them, or its label, once these have ended."
+            f"{number} workloads are running in {pool.name}, and {flavour.title} counts them by the levels they "
+            "started with. Change the levels or the label when they have ended."
         )
         raise Conflict.at("/topology_levels", "pool_busy", message, workloads=number)
 
@@ -255,13 +255,15 @@ def _as_audit(pool: NodePool) -> dict[str, Any]:
 
 def check_match(pointer: str, value: str, pattern: re.Pattern[str], what: str) -> None:
     if not pattern.fullmatch(value):
-        raise ValidationFailed.at(pointer, "invalid", f"{value[:80]!r} is not valid: use {what}.")
+        raise ValidationFailed.at(pointer, "invalid", f"{value[:80]!r} is not valid. Use {what}.")
 
 
 def check_choice(pointer: str, value: str, allowed: Any) -> None:
     if value not in allowed:
         names = sorted(allowed)
-        raise ValidationFailed.at(pointer, "unknown", f"{value[:80]!r} is none of {', '.join(names)}.", allowed=names)
+        raise ValidationFailed.at(
+            pointer, "unknown", f"{value[:80]!r} is not one of {', '.join(names)}.", allowed=names
+        )
 
 
 @transaction.atomic
@@ -269,7 +271,7 @@ def set_pod_security(*, cluster: Cluster, level: str, actor: Actor) -> None:
     """Choose `restricted` or `baseline` for every project namespace. Pods that are there stay as they are."""
     if level not in LEVELS:
         raise ValidationFailed.at(
-            "/podSecurity", "unknown", f"{level[:40]!r} is none of {', '.join(LEVELS)}.", allowed=LEVELS
+            "/podSecurity", "unknown", f"{level[:40]!r} is not one of {', '.join(LEVELS)}.", allowed=LEVELS
         )
     before = cluster.pod_security
     if level == before:

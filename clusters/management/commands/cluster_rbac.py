@@ -22,12 +22,14 @@ class Command(BaseCommand):
             "--beside",
             choices=sorted(FLAVOURS),
             default="",
-            help="a second scheduler, while the cluster goes from one to the other",
+            help="a second scheduler, during a switch of schedulers",
         )
         parser.add_argument("--namespace", default=NAMESPACE)
         parser.add_argument("--account", default=ACCOUNT)
         parser.add_argument(
-            "--guard", action="store_true", help="also a policy that keeps the account to Rung's own objects (1.30+)"
+            "--guard",
+            action="store_true",
+            help="also a policy that limits the account to Rung's objects (Kubernetes 1.30 or later)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

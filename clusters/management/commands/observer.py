@@ -13,7 +13,7 @@ from portal.kit.messaging.gc_tuning import tune_gc
 class Command(BaseCommand):
     """Runs one observer."""
 
-    help = "Watch every active cluster and keep its nodes, pods and events as rows."
+    help = "Watch all active clusters and store their nodes, pods and events."
 
     def handle(self, *args: Any, **options: Any) -> None:
         tune_gc()

@@ -18,7 +18,7 @@ class Command(BaseCommand):
     help = "Print which guarantees each scheduler gives."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--write", action="store_true", help="into docs/schedulers.md, between its marks")
+        parser.add_argument("--write", action="store_true", help="update docs/schedulers.md")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """The flavours' own words, nothing else."""
@@ -28,4 +28,4 @@ class Command(BaseCommand):
         try:
             FILE.write_text(replace_generated_part(FILE.read_text(encoding="utf-8"), FLAVOURS), encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise CommandError(f"docs/schedulers.md cannot be written: {error}") from error
+            raise CommandError(f"docs/schedulers.md is not writable: {error}") from error

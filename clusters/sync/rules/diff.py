@@ -188,7 +188,7 @@ def _unusable(namespace: Manifest, adopted: Container[str]) -> str:
     name = namespace["metadata"]["name"]
     if not (is_managed(namespace) or namespace["metadata"].get("uid") in adopted):
         return f"The namespace {name} is not managed by Rung."
-    return f"The namespace {name} is being deleted; it is made anew once it is gone." if is_leaving(namespace) else ""
+    return f"The namespace {name} is being deleted. Rung recreates it afterwards." if is_leaving(namespace) else ""
 
 
 def field_changes(observed: Manifest, desired: Manifest) -> Changes:
@@ -204,9 +204,7 @@ def _compare(
     if not (is_managed(observed) or observed["metadata"].get("uid") in adopted):
         return conflict_with(ref, observed, desired)
     if is_leaving(observed):
-        return NameConflict(
-            ref, desired, f"{ref.kind.kind} {ref.name} is being deleted; it is made anew once it is gone."
-        )
+        return NameConflict(ref, desired, f"{ref.kind.kind} {ref.name} is being deleted. Rung recreates it afterwards.")
     if _is_unchanged(observed, desired, fence=fence):
         return None
     changes, behind = field_changes(observed, desired), _is_behind(observed, desired, fence=fence)

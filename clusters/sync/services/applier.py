@@ -84,13 +84,13 @@ class ApplyPolicy:
             case NameConflict():
                 return ObjectConflict(change.reason)
             case Fenced():
-                return LaterGeneration("The cluster holds a later generation of this object: nothing was written.")
+                return LaterGeneration("Skipped: the cluster has a newer generation of this object.")
             case Delete() if self._incomplete and is_retiring(change, self._retired):
-                return WaitsForSuccessor("Not everything that the new scheduler needs is there: this stays until then.")
+                return WaitsForSuccessor("Kept until all objects of the new scheduler exist.")
             case Delete():
                 return self._inhabited.get(owner)
             case _ if is_raising(change) and owner in self._holding:
-                return WaitsForLowering("Another quota of the same owner could not be lowered: this one waits for it.")
+                return WaitsForLowering("Waiting: another quota of the same owner could not be lowered.")
         return None
 
     def learn(self, change: Change) -> None:
@@ -219,7 +219,9 @@ class Applier:
         except ObjectConflict as error:
             found = self.gateway.get(change.ref)
             if found is None or is_managed(found):
-                return change, VersionConflict(f"{change.ref.kind.kind} {change.ref.name} came or went meanwhile.")
+                return change, VersionConflict(
+                    f"{change.ref.kind.kind} {change.ref.name} was created or deleted in the meantime."
+                )
             return conflict_with(change.ref, found, change.desired), error
         return change, None
 
@@ -244,7 +246,7 @@ def _inhabited(gateway: ClusterGateway, changes: Iterable[Change]) -> dict[str, 
 
 def _in_use(name: str, inside: Sequence[str]) -> NamespaceInUse:
     named = ", ".join(inside[:NAMED])
-    return NamespaceInUse(f"{name} still holds {len(inside)} objects ({named}); it goes once they are gone.")
+    return NamespaceInUse(f"{name} still has {len(inside)} objects ({named}). It is deleted after them.")
 
 
 def _inhabitants(gateway: ClusterGateway, namespace: str) -> Iterator[tuple[str, str]]:

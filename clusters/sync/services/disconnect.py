@@ -148,7 +148,7 @@ def disconnect_cluster(*, cluster: Cluster, actor: Actor, force: bool = False) -
             forget(row, actor)
             return True
         check_not_in_use(row)
-        pause(cluster=row, reason="It is being left.", actor=actor)
+        pause(cluster=row, reason="Being removed.", actor=actor)
         removal = removal_of(row)
         if removal is None or removal.state != SyncState.RUNNING:
             _begin(row, actor)
@@ -164,10 +164,10 @@ def _is_emptied(row: Cluster) -> bool:
 
 def _begin(row: Cluster, actor: Actor) -> SyncRun:
     if row.state != ClusterState.PAUSED:
-        raise Conflict(f"Pause {row.name} first: Rung would make everything anew.", code="not_paused")
+        raise Conflict(f"Pause {row.name} first. Otherwise Rung recreates the objects.", code="not_paused")
     run = sync_runs.claim(row, trigger=TRIGGER, dry_run=False)
     if run is None:
-        raise Conflict(f"A run is at work in {row.name}: ask again in a moment.", code="run_under_way")
+        raise Conflict(f"A sync run is active on {row.name}. Try again in a moment.", code="run_under_way")
     record(actor, "cluster.remove_traces", row, detail={"run": run.pk})
     notify_removal(row.pk)
     return run
@@ -200,7 +200,7 @@ def continue_removal(cluster: Cluster) -> SyncRun | None:
     except RunLost:
         pass  # somebody else's by now
     except Unpaused:
-        turn.close("cluster_unpaused", "The cluster was let go on: what is still there stays.")
+        turn.close("cluster_unpaused", "The cluster was resumed. The remaining objects stay.")
     except ClusterError as error:
         turn.close(error.code, error.message)
     except Exception as error:  # a fault of our own: the run must not stay open, and the fault must not stay hidden
@@ -242,7 +242,9 @@ class _RemovalTurn:
             moved = moved if ending == before else time.monotonic()
             before = ending
             if time.monotonic() - moved > STUCK:
-                return self.close("still_ending", f"{ending} objects are still ending: what holds them is not Rung's.")
+                return self.close(
+                    "still_ending", f"{ending} objects are still terminating, blocked by finalizers of others."
+                )
             time.sleep(PAUSE)
         self._hand_over()
         return None

@@ -28,8 +28,8 @@ from portal.kit.security.actors import Actor
 NAMED: Final = 20
 """How many pods are named in one sentence."""
 LATER: Final = (
-    "The cluster holds a later generation than the database, which may have been put back to an older state: "
-    "Rung does not write this object until its own generation has passed that one."
+    "The cluster has a newer generation than the database, which may have been restored from a backup. Rung does "
+    "not change this object until its own generation is newer."
 )
 
 
@@ -76,15 +76,15 @@ def keepers(cluster: Cluster, changes: Iterable[Change], *, levels: Sequence[Pri
 def _by_class(cluster: Cluster) -> str:
     """What is to be said of pods with an old number where their scheduler does not go by it."""
     flavour = flavour_for(cluster.flavour)
-    return f" {flavour.title} goes by the class, whatever its pods carry." if flavour.traits.counts_classes else ""
+    return f" {flavour.title} uses the value of the class, not of the pods." if flavour.traits.counts_classes else ""
 
 
 def _kept_by(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> str:
     if not pods:
-        return "No living pod keeps the old integer."
+        return "No pods keep the old value."
     told = ", ".join(_called(pod, names) for pod in pods[:NAMED])
     more = f" and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
-    return f"{len(pods)} living pods keep the integer they have until they are made anew: {told}{more}."
+    return f"{len(pods)} pods keep their old value until they are recreated: {told}{more}."
 
 
 def _called(pod: ObservedPod, names: Mapping[str, str]) -> str:
@@ -118,7 +118,7 @@ def _stale(cluster: Cluster, levels: Sequence[PriorityLevel], at: datetime) -> I
             kind="Pod",
             namespace=pod.namespace,
             name=pod.name,
-            message=f"Runs with {pod.priority} of class {pod.priority_class}, which is {value} for new pods."
+            message=f"Runs with value {pod.priority}; class {pod.priority_class} is {value} for new pods."
             + (f" Workload: {workload}." if workload else "")
             + _by_class(cluster),
             changes=[["/spec/priority", pod.priority, value]],
@@ -182,7 +182,7 @@ def _category(change: Change) -> tuple[DriftKind, str]:
         case Create():
             return DriftKind.MISSING, "Missing in the cluster."
         case Delete():
-            return DriftKind.EXTRA, "Carries our label, but nothing wants it."
+            return DriftKind.EXTRA, "Has Rung's label but is not part of the desired configuration."
         case NameConflict(reason=reason):
             return DriftKind.CONFLICT, reason
         case Fenced():
@@ -199,7 +199,7 @@ REPAIRABLE = (DriftKind.MISSING, DriftKind.CHANGED, DriftKind.EXTRA)
 def repair(*, drift: Drift, actor: Actor) -> None:
     """Make this object as it should be, now. Raises NameConflict where a reconcile cannot, or the cluster is paused."""
     if drift.category not in REPAIRABLE:
-        raise StateConflict(f"{drift.kind} {drift.name} is not Rung's to repair: {drift.message}", code="not_ours")
+        raise StateConflict(f"Rung cannot repair {drift.kind} {drift.name}: {drift.message}", code="not_ours")
     if not workload_hooks.apply_again(drift.owner):
         _ask_for(drift)
     record(actor, "cluster.repair", drift.cluster, detail={**_named(drift), "changes": drift.changes})
@@ -212,7 +212,7 @@ def adopt(*, drift: Drift, uid: str, actor: Actor) -> None:
     Conflict when nothing foreign is there, another object is there by now, or the cluster is paused.
     """
     if drift.category != DriftKind.CONFLICT or not drift.object_uid or drift.object_uid != uid:
-        raise StateConflict(f"{drift.kind} {drift.name} is not the object that was shown.", code="not_adoptable")
+        raise StateConflict(f"{drift.kind} {drift.name} was replaced since this page was loaded.", code="not_adoptable")
     _ask_for(drift)
     Adoption.objects.get_or_create(
         cluster=drift.cluster,

@@ -126,7 +126,7 @@ def generation_of(cluster: Cluster) -> int:
     """Of the scheduler that is looked at: what is wanted for another one must never pass for this generation."""
     generation, flavour = Cluster.objects.values_list("generation", "flavour").get(pk=cluster.pk)
     if flavour != cluster.flavour:
-        raise FlavourSwitched(f"{cluster.name} has been switched to another scheduler meanwhile.")
+        raise FlavourSwitched(f"The scheduler of {cluster.name} was changed in the meantime.")
     return generation
 
 

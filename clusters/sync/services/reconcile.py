@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 LONGEST_UID: Final = 64
 LONGEST_VERSION: Final = 40
 CHANGED: Final = (
-    "Another cluster answers at this address: its kube-system namespace has another uid. Adopt it to go on."
+    "A different cluster responds at this address: its kube-system namespace has another UID. Adopt it to continue."
 )
 
 
@@ -132,7 +132,7 @@ def _recognize(cluster: Cluster, asked: ClusterGateway | Preflight) -> None:
     except ClusterRefused as error:
         if work_limits.is_cluster_failure(error):
             raise
-        pause(cluster=cluster, reason=f"The cluster refuses Rung: {error.message}"[:500], actor=SYSTEM)
+        pause(cluster=cluster, reason=f"The cluster rejected the request: {error.message}"[:500], actor=SYSTEM)
         raise
     if cluster.uid and uid != cluster.uid:
         _leave_alone(cluster, CHANGED)
@@ -143,14 +143,14 @@ def _recognize(cluster: Cluster, asked: ClusterGateway | Preflight) -> None:
 def _take(cluster: Cluster, uid: str, version: str) -> None:
     """Believe an identity only if it can be one, and if no other row is that cluster: two would write against each."""
     if not uid or len(uid) > LONGEST_UID:
-        _leave_alone(cluster, "The uid of its kube-system namespace is none: no Kubernetes API server answers so.")
+        _leave_alone(cluster, "Invalid UID of the kube-system namespace: not a Kubernetes API server.")
     version = version[:LONGEST_VERSION]
     try:
         with transaction.atomic():
             Cluster.objects.filter(pk=cluster.pk).update(uid=uid, version=version)
     except IntegrityError:
         known = Cluster.objects.filter(uid=uid).exclude(pk=cluster.pk).values_list("name", flat=True).first()
-        _leave_alone(cluster, f"This is the cluster {known}, which is connected already. Leave one of the two.")
+        _leave_alone(cluster, f"This cluster is already connected as {known}. Leave one of the two.")
     cluster.uid, cluster.version = uid, version
 
 

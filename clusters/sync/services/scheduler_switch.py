@@ -156,7 +156,7 @@ def switch_flavour(*, cluster: Cluster, flavour: str, generation: int, actor: Ac
             row = Cluster.objects.select_for_update().get(pk=cluster.pk)
             _check_choice(row, flavour)
             if row.generation != generation:
-                message = f"What {row.name} should hold has changed since this was planned: look at the plan again."
+                message = f"The configuration of {row.name} changed after this plan was created. Review the plan again."
                 raise StateConflict(message, code="plan_outdated")
             detail = {"before": row.flavour, "after": flavour, "left_behind": _leave(row, flavour)}
             record(actor, "cluster.switch", row, detail=detail)
@@ -182,9 +182,11 @@ def _leave(row: Cluster, flavour: str) -> int:
 
 def _check_choice(cluster: Cluster, flavour: str) -> None:
     if flavour not in FLAVOURS:
-        raise ValidationFailed.at("/flavour", "unknown", f"{flavour[:40]!r} is no scheduler.", allowed=list(FLAVOURS))
+        raise ValidationFailed.at(
+            "/flavour", "unknown", f"{flavour[:40]!r} is not a scheduler.", allowed=list(FLAVOURS)
+        )
     if flavour == cluster.flavour:
-        raise ValidationFailed.at("/flavour", "same", f"{cluster.name} has this scheduler already.")
+        raise ValidationFailed.at("/flavour", "same", f"{cluster.name} already has this scheduler.")
     if cluster.state != ClusterState.ACTIVE:
         raise paused_conflict(cluster)
 

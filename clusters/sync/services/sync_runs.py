@@ -76,7 +76,7 @@ def close_dead_runs(runs: QuerySet[SyncRun]) -> None:
         state=SyncState.FAILED,
         finished_at=Now(),
         error_code=ABANDONED,
-        error="Its worker ended or stopped before it was done.",
+        error="The worker stopped before the run finished.",
     )
 
 

@@ -152,13 +152,13 @@ def _read_back(gateway: ClusterGateway, manifest: Manifest, conflict: ObjectConf
     observed = gateway.get(ref)
     if observed is not None:
         _check_owner(observed, manifest, ref)
-    raise VersionConflict(f"{ref.kind.kind} {ref.name} came or went meanwhile.") from conflict
+    raise VersionConflict(f"{ref.kind.kind} {ref.name} was created or deleted in the meantime.") from conflict
 
 
 def _check_owner(observed: Manifest, manifest: Manifest, ref: ObjectRef) -> None:
     """Raise ObjectConflict unless the object carries this workload's owner label, which holds its uuid."""
     if not is_managed(observed) or owner_of(observed) != owner_of(manifest):
-        message = f"{ref.kind.kind} {ref.namespace}/{ref.name} exists and is not this workload's."
+        message = f"{ref.kind.kind} {ref.namespace}/{ref.name} exists and does not belong to this workload."
         raise ObjectConflict(message, pointer="/metadata/name")
 
 
@@ -172,7 +172,7 @@ def _replace(gateway: ClusterGateway, ref: ObjectRef, observed: Manifest, manife
 
 def _check_not_leaving(observed: Manifest, ref: ObjectRef) -> None:
     if observed["metadata"].get("deletionTimestamp"):
-        raise NotSynced(f"{ref.kind.kind} {ref.name} is still ending; it is made anew once it is gone.")
+        raise NotSynced(f"{ref.kind.kind} {ref.name} is terminating. Rung recreates it afterwards.")
 
 
 def _delete(gateway: ClusterGateway, ref: ObjectRef, job: JobSpec) -> None:
@@ -192,9 +192,9 @@ def _delete_of_former(gateway: ClusterGateway, ref: ObjectRef, job: JobSpec) -> 
 def _check_namespace(gateway: ClusterGateway, name: str) -> None:
     found = gateway.get(ObjectRef(NAMESPACE, name))
     if found is None:
-        raise NotSynced(f"The namespace {name} is not in the cluster yet.")
+        raise NotSynced(f"The namespace {name} does not exist in the cluster yet.")
     if not is_managed(found):
-        raise NotSynced(f"The namespace {name} is not managed by Rung: an admin sees it as a conflict.")
+        raise NotSynced(f"The namespace {name} is not managed by Rung. Admins see it as a conflict.")
 
 
 MOST_DROPPED: Final = ("schedulingGroup", "schedulerName", "priorityClassName")

@@ -162,7 +162,7 @@ def _store_rejection(cluster: Cluster, shut: str, at: datetime) -> None:
     elif rows.delete()[0]:
         log.info("observer.jobs_taken", cluster=cluster.name)
         told = ClusterEvent(
-            cluster=cluster, uid=JOBS_ACCEPTED, **_rejection_event(JOBS_ACCEPTED, "Jobs are taken again.", at)
+            cluster=cluster, uid=JOBS_ACCEPTED, **_rejection_event(JOBS_ACCEPTED, "The webhook responds again.", at)
         )
         for handler in handlers():
             handler(cluster, Observation(at, events=(told,)))

@@ -76,7 +76,7 @@ class Syncs(Route):
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """A worker makes the cluster equal to the database; 409 while it is paused."""
         request_reconcile(managed_cluster(request, cluster_id), actor_of(request))
-        return _accepted(_("A worker reconciles the cluster; its run appears among the syncs."))
+        return _accepted(_("Reconcile started. The run appears in the list of syncs."))
 
 
 class DryRuns(Route):
@@ -84,11 +84,11 @@ class DryRuns(Route):
 
     access = {"POST": ADMIN}
 
-    @operation("rehearse_cluster_sync", "Find out what a reconcile would do", AcceptedSchema, 202)
+    @operation("rehearse_cluster_sync", "Start a dry run of a reconcile", AcceptedSchema, 202)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """A worker finds out and writes nothing; 409 while the cluster is paused."""
         request_dry_run(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))
-        return _accepted(_("A worker finds out what a reconcile would do; its dry run appears among the syncs."))
+        return _accepted(_("Dry run started. It appears in the list of syncs."))
 
 
 class Differences(Route):
@@ -96,7 +96,7 @@ class Differences(Route):
 
     access = {"GET": READ}
 
-    @operation("get_cluster_differences", "List what differs in a cluster", DifferencesSchema, parameters=PAGES)
+    @operation("get_cluster_differences", "List a cluster's drift", DifferencesSchema, parameters=PAGES)
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """By name, as the last look found them."""
         page = part_of(drifts_of(cluster_by_id(cluster_id)), request, order="name")
@@ -113,7 +113,7 @@ class Repairs(Route):
         """The next run makes it as wanted; 404 where it does not differ, 409 where it is not Rung's to repair."""
         cluster = managed_cluster(request, cluster_id)
         repair(drift=_named(cluster, validated_body(NamedObject, request.data)), actor=actor_of(request))
-        return _accepted(_("The next run repairs it."))
+        return _accepted(_("The next sync run repairs it."))
 
 
 class Adoptions(Route):
@@ -121,13 +121,13 @@ class Adoptions(Route):
 
     access = {"POST": ADMIN}
 
-    @operation("adopt_object", "Take a foreign object over", AcceptedSchema, 202, request=NamedObjectWithUid)
+    @operation("adopt_object", "Take over a foreign object", AcceptedSchema, 202, request=NamedObjectWithUid)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """The next run marks it as Rung's own and makes it as wanted; 409 where another object is there by now."""
         cluster = managed_cluster(request, cluster_id)
         body = validated_body(NamedObjectWithUid, request.data)
         adopt(drift=_named(cluster, body), uid=body["uid"], actor=actor_of(request))
-        return _accepted(_("The next run takes it over."))
+        return _accepted(_("The next sync run takes it over."))
 
 
 class ClusterPodSecurity(Route):
@@ -168,7 +168,7 @@ class Pause(Route):
 
     access = {"POST": ADMIN}
 
-    @operation("pause_cluster", "Leave a cluster alone", status=204, request=PauseChange)
+    @operation("pause_cluster", "Pause a cluster", status=204, request=PauseChange)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Nothing is written to it until it is unpaused; what runs there goes on. Paused already changes nothing."""
         cluster, actor = managed_cluster(request, cluster_id), actor_of(request)
@@ -181,7 +181,7 @@ class Unpause(Route):
 
     access = {"POST": ADMIN}
 
-    @operation("unpause_cluster", "Work with a cluster again", status=204, request=UnpauseChange)
+    @operation("unpause_cluster", "Resume a cluster", status=204, request=UnpauseChange)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Due at once. `adopt` takes over another cluster that answers at its address by now."""
         cluster = managed_cluster(request, cluster_id)
@@ -220,9 +220,7 @@ class SchedulerPlans(Route):
 
     access = {"POST": RoutePermission(Permission.MANAGE_CLUSTERS, "cluster", reads=True)}
 
-    @operation(
-        "plan_cluster_scheduler", "Plan another scheduler for a cluster", SchedulerPlanSchema, request=SchedulerChoice
-    )
+    @operation("plan_cluster_scheduler", "Preview a change of scheduler", SchedulerPlanSchema, request=SchedulerChoice)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """Asks the cluster and writes nothing: an estimate, true for its `generation`."""
         cluster = managed_cluster(request, cluster_id)
@@ -241,7 +239,7 @@ class Scheduler(Route):
 
     access = {"PUT": ADMIN}
 
-    @operation("set_cluster_scheduler", "Give a cluster another scheduler", status=204, request=SchedulerChange)
+    @operation("set_cluster_scheduler", "Change a cluster's scheduler", status=204, request=SchedulerChange)
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """A reconcile makes the new objects, then takes the old ones away. Running workloads keep their objects.
 
@@ -257,4 +255,4 @@ class Scheduler(Route):
 
 
 def _unanswered(error: ClusterError) -> Conflict:
-    return Conflict(f"The cluster could not be asked: {error.message}", code=error.code)
+    return Conflict(f"The cluster did not respond: {error.message}", code=error.code)

@@ -77,7 +77,9 @@ def source_in(body: Mapping[str, Any]) -> ConnectionSource | None:
     """What a body says of a connection; None where it says nothing. Raises Refused for two ways at once."""
     kubeconfig, server = body.get("kubeconfig", ""), body.get("server", "")
     if kubeconfig and server:
-        raise ValidationFailed.at("/server", "two_ways", "Give a kubeconfig or the parts of a connection, not both.")
+        raise ValidationFailed.at(
+            "/server", "two_ways", "Send a kubeconfig or the separate connection fields, not both."
+        )
     if kubeconfig:
         return str(kubeconfig).encode("utf-8", "replace")
     if not server:
@@ -100,12 +102,12 @@ class ClusterConnection(Route):
 
     access = {"GET": READ, "PUT": ADMIN}
 
-    @operation("get_cluster_connection", "Read how a cluster is reached", ConnectionSchema, also=(409,))
+    @operation("get_cluster_connection", "Read a cluster's connection", ConnectionSchema, also=(409,))
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """Without any secret; 409 for a simulated cluster, which is reached without."""
         return Response(_connection_json(_stored(managed_cluster(request, cluster_id))))
 
-    @operation("set_cluster_connection", "Reach a cluster another way", ConnectionSchema, request=ConnectionUpdate)
+    @operation("set_cluster_connection", "Change a cluster's connection", ConnectionSchema, request=ConnectionUpdate)
     def put(self, request: Request, cluster_id: UUID) -> Response:
         """The cluster is asked who it is before anything is kept; 409 where another one answers."""
         cluster = managed_cluster(request, cluster_id)
@@ -113,7 +115,7 @@ class ClusterConnection(Route):
         _stored(cluster)
         source = source_in(body)
         if source is None:
-            raise ValidationFailed.at("/server", "required", "A kubeconfig or the address of the API server is needed.")
+            raise ValidationFailed.at("/server", "required", "Send a kubeconfig or the address of the API server.")
         with pointing_at_connection(source):
             row = change_connection(cluster=cluster, source=source, actor=actor_of(request), adopt=body["adopt"])
         return Response(_connection_json(row))
@@ -124,7 +126,7 @@ class ClusterMetricsSource(Route):
 
     access = {"GET": READ, "PUT": ADMIN, "DELETE": ADMIN}
 
-    @operation("get_cluster_metrics_source", "Read where a cluster's Prometheus is", MetricsSourceSchema)
+    @operation("get_cluster_metrics_source", "Read a cluster's Prometheus settings", MetricsSourceSchema)
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """404 where none is named."""
         row = MetricsSource.objects.filter(cluster=managed_cluster(request, cluster_id)).first()
@@ -134,7 +136,7 @@ class ClusterMetricsSource(Route):
 
     @operation(
         "set_cluster_metrics_source",
-        "Say where a cluster's Prometheus is",
+        "Set a cluster's Prometheus",
         MetricsSourceSchema,
         request=MetricsSourceChange,
     )
@@ -144,7 +146,7 @@ class ClusterMetricsSource(Route):
         body = {"metric": METRIC, **validated_body(MetricsSourceChange, request.data)}
         return Response(_metrics_json(set_metrics_source(cluster=cluster, actor=actor_of(request), **body)))
 
-    @operation("delete_cluster_metrics_source", "Ask a cluster's Prometheus no more", status=204)
+    @operation("delete_cluster_metrics_source", "Remove a cluster's Prometheus", status=204)
     def delete(self, request: Request, cluster_id: UUID) -> Response:
         """Idle limits do not act on this cluster from now on; without one nothing happens."""
         remove_metrics_source(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))
@@ -166,10 +168,7 @@ def _stored(cluster: Cluster) -> ClusterCredential:
     return row
 
 
-NEEDED: Final = (
-    "Rung reaches a cluster itself and needs its address and a credential: a kubeconfig, or server, ca and token, "
-    "here or on the page Clusters."
-)
+NEEDED: Final = "Rung connects to clusters directly. Send a kubeconfig, or server, ca and token."
 VERBOSITIES: Final = ("full", "metadata")
 VERBOSITY: Final = OpenApiParameter("verbosity", str, enum=VERBOSITIES)
 
@@ -233,7 +232,11 @@ class ClusterDetail(Route):
         "delete_cluster",
         "Leave a cluster",
         {202: AcceptedSchema, 204: None},
-        parameters=[OpenApiParameter("force", bool, description="Forget it and leave there what Rung made.")],
+        parameters=[
+            OpenApiParameter(
+                "force", bool, description="Remove the cluster without deleting the objects that Rung created."
+            )
+        ],
     )
     def delete(self, request: Request, cluster_id: UUID) -> Response:
         """First a worker deletes what Rung made there (202); asked again after that, the cluster is forgotten (204),
@@ -249,7 +252,7 @@ class ClusterDetail(Route):
 
 
 def _accepted(cluster: Cluster) -> dict[str, Any]:
-    text = _("A worker deletes what Rung made in %(name)s; delete it again when that is done to forget it.")
+    text = _("Deleting Rung's objects in %(name)s. Delete the cluster again when this has finished.")
     return {"code": 202, "message": text % {"name": cluster.name}}
 
 
@@ -257,5 +260,5 @@ def _is_full(request: Request) -> bool:
     """Their client sends an enum's member by its name."""
     plain = request.query_params.get("verbosity", "").rpartition(".")[2].lower()
     if plain not in {"", *VERBOSITIES}:
-        raise BadRequest.at("/verbosity", "out_of_range", "verbosity is full or metadata.", allowed=VERBOSITIES)
+        raise BadRequest.at("/verbosity", "out_of_range", "verbosity must be full or metadata.", allowed=VERBOSITIES)
     return plain != "metadata"

@@ -94,7 +94,7 @@ _PER_NODE: Final = (
 OF_NODES: Final[Types] = dict.fromkeys((*_PER_NODE, *(f"{name}_PER_GPU" for name in _PER_GPU)))
 """What an exporter on the node would measure; Rung reads none."""
 GROUPS: Final = ("Category", "Nodepool", "Project", "Department")
-GROUPED: Final = OpenApiParameter("groupBy", str, enum=GROUPS, description="By Category nothing was sampled.")
+GROUPED: Final = OpenApiParameter("groupBy", str, enum=GROUPS, description="No data by category.")
 
 
 class ClusterMetrics(Route):

@@ -64,7 +64,7 @@ class NodePools(Route):
         page = without_cursor(rows, request).rows
         return Response({"nodepools": [pool_json(each) for each in page]})
 
-    @operation("create_nodepool", "Make a node pool", PoolSchema, 201, request=NodePoolCreate)
+    @operation("create_nodepool", "Create a node pool", PoolSchema, 201, request=NodePoolCreate)
     def post(self, request: Request) -> Response:
         """The nodes that carry one label, from now on scheduled apart."""
         actor, body = actor_of(request), validated_body(NodePoolCreate, request.data)
@@ -100,7 +100,7 @@ class NodePoolDetail(Route):
         """What is absent stays: every field is optional here too."""
         return _change(request, pool_id)
 
-    @operation("patch_nodepool", "Change parts of a node pool", PoolSchema, request=NodePoolUpdate)
+    @operation("patch_nodepool", "Update a node pool", PoolSchema, request=NodePoolUpdate)
     def patch(self, request: Request, pool_id: int) -> Response:
         """What is absent stays."""
         return _change(request, pool_id)
@@ -178,8 +178,8 @@ def pool_json(pool: NodePool) -> dict[str, Any]:
 
 
 PHASES: Final[Mapping[str, str]] = {
-    "Empty": "No node carries its label.",
-    "Unschedulable": "None of its nodes takes pods now.",
+    "Empty": "No node has its label.",
+    "Unschedulable": "None of its nodes is schedulable.",
     "Ready": "",
 }
 
@@ -195,11 +195,13 @@ def _placement(body: Mapping[str, Any]) -> str | None:
     said = {pointer: way for pointer, way in ways.items() if way}
     for pointer, way in said.items():
         if way.get("cpu") == "spread":
-            text = _("Rung places by GPUs only; leave the strategy of CPUs empty.")
+            text = _("The placement strategy for CPUs is not supported. Leave it empty.")
             raise ValidationFailed.at(f"{pointer}/cpu", "unsupported", text)
     found = {str(way["gpu"]) for way in said.values() if way.get("gpu")}
     if len(found) > 1:
-        raise ValidationFailed.at("/placementStrategy/gpu", "contradiction", _("The two strategies for GPUs differ."))
+        raise ValidationFailed.at(
+            "/placementStrategy/gpu", "contradiction", _("The two placement strategies for GPUs must be the same.")
+        )
     return found.pop() if found else None
 
 
@@ -215,10 +217,10 @@ def refuse_unsupported(body: Mapping[str, Any]) -> None:
         "/gpuResourceOptimization/nodeLevelSchedulerEnabled": bool(optimization.get("nodeLevelSchedulerEnabled")),
     }
     for pointer in (name for name, wrong in bad.items() if wrong):
-        raise ValidationFailed.at(pointer, "unsupported", _("Rung does not do this; leave it out."))
+        raise ValidationFailed.at(pointer, "unsupported", _("Not supported. Remove this field."))
     if body.get("networkTopologyId"):
-        text = _("A node pool says the levels of its topology itself: in topologyLevels.")
+        text = _("Set the topology levels in topologyLevels.")
         raise ValidationFailed.at("/networkTopologyId", "unsupported", text)
     if told not in NO_TIME:
-        text = _("A guaranteed run time is set for a department or a project, not for a node pool.")
+        text = _("Minimum runtimes are set for departments and projects, not for node pools.")
         raise ValidationFailed.at("/schedulingConfiguration/minGuaranteedRuntime", "unsupported", text)

@@ -71,7 +71,7 @@ class ClusterNodes(Route):
         "List a cluster's nodes",
         NodesSchema,
         deprecated=True,
-        parameters=[OpenApiParameter("nodeName", str, description="The whole name."), *PAGES, *FILTERS, SEARCH],
+        parameters=[OpenApiParameter("nodeName", str, description="Exact name."), *PAGES, *FILTERS, SEARCH],
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
@@ -182,7 +182,7 @@ class NodeTelemetry(Route):
 
     @operation(
         "get_node_telemetry",
-        "Read nodes in numbers",
+        "Read node telemetry",
         TelemetrySchema,
         parameters=telemetry_parameters(OF_NODES, NODE_GROUPS, CLUSTER, POOL),
     )

@@ -23,12 +23,12 @@ class SecretField(serializers.CharField):
 class ConnectionChange(serializers.Serializer[Any]):
     """How a cluster is reached: a kubeconfig, or its parts."""
 
-    kubeconfig = SecretField(help_text="With one context and its data inside; instead of all parts.")
+    kubeconfig = SecretField(help_text="With one context and embedded data; instead of the separate fields.")
     server = serializers.CharField(required=False, max_length=500)
     ca = serializers.CharField(
         required=False, allow_blank=True, trim_whitespace=False, max_length=LONGEST_TEXT, help_text="PEM."
     )
-    token = SecretField(help_text="Without it the stored credential stays, as long as the address does.")
+    token = SecretField(help_text="Without it the stored credential is kept, unless the address changes.")
     tlsServerName = serializers.CharField(required=False, allow_blank=True, max_length=253)
     insecure = serializers.BooleanField(required=False, help_text="Only where the operator allows it.")
 
@@ -37,7 +37,7 @@ class ConnectionUpdate(ConnectionChange):
     """Another way to a known cluster."""
 
     adopt = serializers.BooleanField(
-        required=False, default=False, help_text="Another cluster, made anew in its place, is taken for it."
+        required=False, default=False, help_text="Accept a new cluster at this address in place of the old one."
     )
 
 
@@ -68,7 +68,7 @@ class MetricsSourceChange(serializers.Serializer[Any]):
     ca = serializers.CharField(
         required=False, default="", allow_blank=True, trim_whitespace=False, max_length=LONGEST_TEXT, help_text="PEM."
     )
-    token = SecretField(help_text="Without it the stored one stays, as long as the address does.")
+    token = SecretField(help_text="Without it the stored one is kept, unless the address changes.")
     metric = serializers.CharField(max_length=128, required=False, help_text="Percent per GPU, labelled with its pod.")
 
 
@@ -80,7 +80,7 @@ class MetricsSourceSchema(serializers.Serializer[Any]):
     metric = serializers.CharField()
     hasToken = serializers.BooleanField()
     readAt = serializers.DateTimeField(allow_null=True)
-    pods = serializers.IntegerField(help_text="For how many pods it knew GPUs then.")
+    pods = serializers.IntegerField(help_text="Number of pods with GPU metrics at the last reading.")
     error = serializers.CharField(allow_blank=True)
 
 
@@ -103,7 +103,7 @@ class SyncSchema(serializers.Serializer[Any]):
     state = serializers.CharField(help_text="running, succeeded, partial or failed.")
     trigger = serializers.CharField()
     dryRun = serializers.BooleanField()
-    owners = serializers.ListField(child=serializers.CharField(), help_text="Whose objects; empty: everybody's.")
+    owners = serializers.ListField(child=serializers.CharField(), help_text="Owner of the objects; empty: all.")
     generation = serializers.IntegerField()
     startedAt = serializers.DateTimeField()
     finishedAt = serializers.DateTimeField(allow_null=True)
@@ -129,7 +129,7 @@ class DifferenceSchema(serializers.Serializer[Any]):
     message = serializers.CharField(allow_blank=True)
     changes = serializers.ListField(child=serializers.JSONField())
     uid = serializers.CharField(
-        source="object_uid", allow_blank=True, help_text="Of the foreign object that may be taken over."
+        source="object_uid", allow_blank=True, help_text="UID of the foreign object that can be taken over."
     )
     seenAt = serializers.DateTimeField()
 
@@ -211,7 +211,9 @@ class SchedulerChange(SchedulerChoice):
     """Another scheduler, as planned."""
 
     generation = serializers.IntegerField(
-        min_value=0, max_value=2**63 - 1, help_text="Of the plan: refused where the cluster has moved on since."
+        min_value=0,
+        max_value=2**63 - 1,
+        help_text="Generation of the plan. Rejected if the configuration has changed since.",
     )
 
 
@@ -223,7 +225,7 @@ class KindPlanSchema(serializers.Serializer[Any]):
     updated = serializers.IntegerField(source="update")
     replaced = serializers.IntegerField(source="replace")
     deleted = serializers.IntegerField(source="delete")
-    kept = serializers.IntegerField(help_text="They go once the last workload made for them has ended.")
+    kept = serializers.IntegerField(help_text="Deleted when the last workload created for them has ended.")
     inConflict = serializers.IntegerField(source="conflict")
     samples = serializers.ListField(child=serializers.CharField())
 
@@ -252,12 +254,12 @@ class SwitchEffectSchema(serializers.Serializer[Any]):
     stays = WorkloadSampleSchema()
     anew = WorkloadSampleSchema()
     unexpressed = WorkloadSampleSchema()
-    unmanaged = WorkloadSampleSchema(help_text="Of kinds that the new scheduler is configured to leave alone.")
+    unmanaged = WorkloadSampleSchema(help_text="Workloads of kinds that the new scheduler is configured to ignore.")
     evicted = WorkloadSampleSchema(
         allow_null=True,
-        help_text="Of what stays, what the new scheduler's model evicts for others; null: no model.",
+        help_text="Running workloads that the new scheduler is estimated to evict; null: no model.",
     )
-    uncountedGpus = serializers.FloatField(help_text="GPUs of what stays, which the new quotas do not count.")
+    uncountedGpus = serializers.FloatField(help_text="GPUs of running workloads that the new quotas do not count.")
 
 
 class SchedulerPlanSchema(serializers.Serializer[Any]):
@@ -269,12 +271,14 @@ class SchedulerPlanSchema(serializers.Serializer[Any]):
     askedAt = serializers.DateTimeField()
     observedAt = serializers.DateTimeField(allow_null=True)
     possible = serializers.BooleanField()
-    hindered = serializers.CharField(source="hindrances.sentence", allow_blank=True, help_text="What forbids it.")
+    hindered = serializers.CharField(
+        source="hindrances.sentence", allow_blank=True, help_text="Reasons that prevent the change."
+    )
     rights = serializers.CharField(
-        allow_blank=True, help_text="Where rights are missing: YAML that grants those of both schedulers."
+        allow_blank=True, help_text="YAML with the permissions for both schedulers, if permissions are missing."
     )
     uncompared = serializers.ListField(
-        child=serializers.CharField(), help_text="Kinds that could not be listed: what is needed of them counts as new."
+        child=serializers.CharField(), help_text="Kinds that cannot be listed; their objects count as new."
     )
     warnings = serializers.ListField(source="hindrances.warnings", child=serializers.CharField())
     conflicts = serializers.ListField(child=serializers.CharField())

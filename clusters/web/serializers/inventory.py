@@ -106,17 +106,17 @@ class NodePoolUpdate(serializers.Serializer[Any]):
     )
     gpuNetworkAccelerationLabelKey = serializers.CharField(max_length=317, required=False, allow_null=True)
     networkTopologyId = serializers.CharField(
-        max_length=64, required=False, allow_null=True, help_text="A pool says its levels itself: `topologyLevels`."
+        max_length=64, required=False, allow_null=True, help_text="Not supported: use `topologyLevels`."
     )
     topologyLevels = serializers.ListField(
         child=serializers.CharField(max_length=317),
         max_length=100,
         required=False,
         allow_null=True,
-        help_text="Beyond Run:ai: keys of node labels, widest first; a gang may ask for one value. [] takes them away.",
+        help_text="Beyond Run:ai: node label keys, widest first; [] removes them.",
     )
     isDefault = serializers.BooleanField(
-        required=False, allow_null=True, help_text="Beyond Run:ai: it is used where nobody names a pool."
+        required=False, allow_null=True, help_text="Beyond Run:ai: default node pool of the cluster."
     )
 
 
@@ -156,7 +156,7 @@ class PoolSchema(serializers.Serializer[Any]):
 PoolsSchema = schema("PoolsSchema", "One page.", nodepools=PoolSchema(many=True))
 
 
-LACKS_RIGHTS: Final = "Its account lacks rights"
+LACKS_RIGHTS: Final = "Its account lacks permissions"
 
 
 def clusters_json(clusters: Iterable[Cluster], *, full: bool) -> list[dict[str, Any]]:
@@ -217,14 +217,14 @@ def _observed(cluster: Cluster) -> dict[str, Any]:
     """Since when is not kept: its time is the last moment that is on record."""
     seen = _is_seen(cluster)
     at = cluster.observed_at or cluster.created_at
-    text = "" if seen else "Nobody has seen it since." if cluster.observed_at else "It was not seen yet."
+    text = "" if seen else "Not observed since." if cluster.observed_at else "Not observed yet."
     return _condition("Observed", "Seen" if seen else "NotSeen", text, at, is_true=seen)
 
 
 def _synced(cluster: Cluster) -> dict[str, Any]:
     """Unknown where the last complete comparison says nothing of now. Its time is that comparison's."""
     compared = comparison_of(cluster)
-    text = f"{cluster.failures} runs in a row did not succeed." if cluster.failures else compared.why
+    text = f"The last {cluster.failures} sync runs failed." if cluster.failures else compared.why
     at = compared.at or cluster.created_at
     if compared.state == "unknown":
         return _condition("Synced", "NotCompared", text, at, is_true=None)

@@ -65,7 +65,7 @@ TABS: Final = {
     "nodes": gettext_lazy("Nodes"),
     "sync": gettext_lazy("Sync runs"),
     "drift": gettext_lazy("Drift"),
-    "promises": gettext_lazy("What it enforces"),
+    "promises": gettext_lazy("Scheduler support"),
 }
 
 
@@ -118,7 +118,7 @@ def pod_security(request: HttpRequest, name: str) -> HttpResponse:
     ):
         return copied
     set_pod_security(cluster=cluster, level=level, actor=actor)
-    messages.success(request, _("Project namespaces of %(name)s are brought to this level.") % {"name": cluster.name})
+    messages.success(request, _("The Pod Security level of %(name)s is being changed.") % {"name": cluster.name})
     return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=promises")
 
 
@@ -148,7 +148,7 @@ def reconcile_now(request: HttpRequest, name: str) -> HttpResponse:
     if copied := action_snippet(request, cluster_action_request(cluster, "syncs")):
         return copied
     request_reconcile(cluster, actor)
-    messages.success(request, _("Asked for a reconcile of %(name)s. Its run appears below.") % {"name": cluster.name})
+    messages.success(request, _("Reconcile of %(name)s started. The run appears below.") % {"name": cluster.name})
     return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=sync")
 
 
@@ -172,10 +172,10 @@ def show_difference(request: HttpRequest, name: str) -> HttpResponse:
         return copied
     if adopted is not None:
         adopt(drift=drift, uid=adopted, actor=actor)
-        messages.success(request, _("Asked to take over %(name)s. The next run does it.") % {"name": drift.name})
+        messages.success(request, _("The next sync run takes over %(name)s.") % {"name": drift.name})
     else:
         repair(drift=drift, actor=actor)
-        messages.success(request, _("Asked to repair %(name)s. The next run does it.") % {"name": drift.name})
+        messages.success(request, _("The next sync run repairs %(name)s.") % {"name": drift.name})
     return redirect(f"{reverse('clusters:detail', args=[name])}?tab=drift")
 
 
@@ -189,7 +189,7 @@ def start_dry_run(request: HttpRequest, name: str) -> HttpResponse:
     if copied := action_snippet(request, cluster_action_request(cluster, "sync-rehearsals")):
         return copied
     request_dry_run(cluster=cluster, actor=actor)
-    messages.success(request, _("Asked what a reconcile would do. The dry run appears below within seconds."))
+    messages.success(request, _("Dry run started. It appears below within seconds."))
     return redirect(f"{reverse('clusters:detail', args=[name])}?tab=sync")
 
 
@@ -260,7 +260,7 @@ def _generation_in(request: HttpRequest) -> int:
 
 
 def _switched(request: HttpRequest, cluster: Cluster) -> HttpResponse:
-    text = _("%(name)s has another scheduler: %(title)s. The next run makes its objects, then takes the old ones away.")
+    text = _("%(name)s now uses %(title)s. The next sync runs create its objects, then delete the old ones.")
     messages.success(request, text % {"name": cluster.name, "title": flavour_for(cluster.flavour).title})
     return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=sync")
 
@@ -280,7 +280,7 @@ def node_pools(request: HttpRequest, name: str) -> HttpResponse:
         except RungError as error:
             form.show(error, LEVELS)
         else:
-            messages.success(request, _("The node pool %(name)s is there.") % {"name": pool.name})
+            messages.success(request, _("Node pool %(name)s added.") % {"name": pool.name})
             return redirect("clusters:pools", name=cluster.name)
     rows = list(cluster.node_pools.all())
     levels = level_rows(rows)
@@ -305,7 +305,7 @@ def change_node_pool(request: HttpRequest, name: str, pool: str) -> HttpResponse
         except RungError as error:
             form.show(error, LEVELS)
         else:
-            messages.success(request, _("The node pool %(name)s is changed.") % {"name": row.name})
+            messages.success(request, _("Node pool %(name)s saved.") % {"name": row.name})
             return redirect("clusters:pools", name=name)
     context = {"cluster": row.cluster, "pool": pool, "form": form, "levels": levels}
     return render(request, "clusters/inventory/node_pool.html", context, status=422 if form.errors else 200)
@@ -321,5 +321,5 @@ def remove_node_pool(request: HttpRequest, name: str, pool: str) -> HttpResponse
     if copied := action_snippet(request, delete_pool_request(row)):
         return copied
     delete_node_pool(pool=row, actor=actor)
-    messages.success(request, _("The node pool %(name)s is removed.") % {"name": pool})
+    messages.success(request, _("Node pool %(name)s removed.") % {"name": pool})
     return redirect("clusters:pools", name=name)

@@ -100,7 +100,7 @@ def connection(request: HttpRequest, name: str) -> HttpResponse:
         except RungError as error:
             form.show(error)
         else:
-            messages.success(request, _("Saved. %(name)s was reached that way.") % {"name": cluster.name})
+            messages.success(request, _("Saved. %(name)s is reachable.") % {"name": cluster.name})
             return redirect("clusters:connection", name=cluster.name)
     context = {
         "cluster": cluster,
@@ -136,10 +136,10 @@ def pause_or_resume(request: HttpRequest, name: str) -> HttpResponse:
         return copied
     if paused:
         unpause(cluster=cluster, actor=actor, adopt=takes_over)
-        messages.success(request, _("Rung works with %(name)s again.") % {"name": cluster.name})
+        messages.success(request, _("%(name)s resumed.") % {"name": cluster.name})
     else:
         pause(cluster=cluster, actor=actor)
-        messages.success(request, _("%(name)s is left alone until it is unpaused.") % {"name": cluster.name})
+        messages.success(request, _("%(name)s paused.") % {"name": cluster.name})
     return redirect("clusters:connection", name=cluster.name)
 
 
@@ -200,20 +200,20 @@ def _report(request: HttpRequest, report: ConnectionReport, flavour: str) -> Htt
 
 def _say_connected(request: HttpRequest, cluster: Cluster, report: ConnectionReport) -> None:
     if report.lacking:
-        text = _("%(name)s is connected and paused: its account lacks rights. Apply them and test again.")
+        text = _("%(name)s is connected but paused: its account lacks permissions. Apply them and test again.")
         messages.warning(request, text % {"name": cluster.name})
     else:
-        text = _("%(name)s is connected; its first sync runs now. Say next which nodes make its pools.")
+        text = _("%(name)s connected. The first sync is running. Next, add its node pools.")
         messages.success(request, text % {"name": cluster.name})
 
 
 def _disconnect(request: HttpRequest, cluster: Cluster, actor: Actor, *, forget: bool) -> HttpResponse:
     if forget:
         forget_cluster(cluster=cluster, actor=actor)
-        messages.success(request, _("%(name)s is forgotten.") % {"name": cluster.name})
+        messages.success(request, _("%(name)s removed.") % {"name": cluster.name})
         return redirect("clusters:list")
     request_removal(cluster=cluster, actor=actor)
-    messages.success(request, _("A worker deletes what Rung made there; how far it is stands below."))
+    messages.success(request, _("Deleting objects. The progress appears below."))
     return redirect("clusters:leave", name=cluster.name)
 
 
@@ -239,7 +239,7 @@ def edit_metrics_source(request: HttpRequest, name: str) -> HttpResponse:
         except RungError as error:
             form.show(error)
         else:
-            messages.success(request, _("Saved. It answered as a Prometheus does."))
+            messages.success(request, _("Saved. The connection test succeeded."))
             return redirect("clusters:metrics", name=cluster.name)
     context = {"cluster": cluster, "row": row, "form": form}
     return render(request, "clusters/connection/metrics_source.html", context, status=422 if form.errors else 200)
@@ -253,5 +253,5 @@ def drop_metrics_source(request: HttpRequest, name: str) -> HttpResponse:
     if copied := action_snippet(request, cluster_action_request(cluster, "metrics-source", verb="DELETE")):
         return copied
     remove_metrics_source(cluster=cluster, actor=actor)
-    messages.success(request, _("Removed. Idle limits do not act on %(name)s now.") % {"name": cluster.name})
+    messages.success(request, _("Removed. Idle limits no longer have an effect on %(name)s.") % {"name": cluster.name})
     return redirect("clusters:metrics", name=cluster.name)

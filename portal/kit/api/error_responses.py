@@ -58,13 +58,9 @@ _FOREIGN: Mapping[type[Exception], Callable[[Exception], RungError]] = {
     Http404: lambda _: NotFound(),
     PermissionDenied: lambda _: Forbidden("Not allowed."),
     exceptions.APIException: _from_drf,
-    IntegrityError: lambda _: Conflict("Somebody else changed this at the same moment; nothing was stored."),
-    OperationalError: lambda _: ServiceUnavailable(
-        "The database cannot take this now; nothing was stored.", retry_after=2
-    ),
-    InterfaceError: lambda _: ServiceUnavailable(
-        "The database cannot take this now; nothing was stored.", retry_after=2
-    ),
+    IntegrityError: lambda _: Conflict("Another user changed this at the same time. Nothing was saved."),
+    OperationalError: lambda _: ServiceUnavailable("The database is not available. Nothing was saved.", retry_after=2),
+    InterfaceError: lambda _: ServiceUnavailable("The database is not available. Nothing was saved.", retry_after=2),
 }
 
 
@@ -86,7 +82,7 @@ def database_unavailable_response(request: HttpRequest, error: OperationalError 
     """The response where the database is away, full or read-only."""
     log.error("database.unavailable", error=str(error))
     return error_response(
-        request, ServiceUnavailable("The database cannot take this now; nothing was stored.", retry_after=2)
+        request, ServiceUnavailable("The database is not available. Nothing was saved.", retry_after=2)
     )
 
 
@@ -111,17 +107,17 @@ def error_as_page(request: HttpRequest, error: RungError) -> HttpResponse:
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """400: a forged host, too many fields."""
-    return error_response(request, BadRequest("The request cannot be read."))
+    return error_response(request, BadRequest("Invalid request."))
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """403: identity known, action not allowed."""
-    return error_response(request, Forbidden("You may not do this."))
+    return error_response(request, Forbidden("Permission denied."))
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     """403: a form that this portal did not give out, or that is too old."""
-    error = Forbidden("This form is too old, or came from another site. Go back, reload and try again.", code="csrf")
+    error = Forbidden("This form has expired or came from another site. Reload the page and try again.", code="csrf")
     return error_response(request, error)
 
 
@@ -138,4 +134,4 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exception()
     if isinstance(error, DATABASE_UNAVAILABLE):
         return database_unavailable_response(request, error)
-    return error_response(request, RungError("Something broke on our side. It has been logged.", code="internal"))
+    return error_response(request, RungError("Internal error. It has been logged.", code="internal"))

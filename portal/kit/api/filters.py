@@ -131,9 +131,9 @@ def _condition(clause: str, columns: Columns, actor: Actor) -> Q:
     try:
         value = column.read(match["value"])
     except ValueError:
-        raise _bad("filterBy", f"{match['value'][:80]!r} is no value of {match['field']}.", columns) from None
+        raise _bad("filterBy", f"{match['value'][:80]!r} is not a valid {match['field']}.", columns) from None
     if lookup.startswith("__i") and not isinstance(value, str):
-        raise _bad("filterBy", f"{match['operator']} looks into texts, and {match['field']} is none.", columns)
+        raise _bad("filterBy", f"{match['operator']} works on texts only, and {match['field']} is not a text.", columns)
     if not lookup and column.known and not column.known.has(actor, value):
         raise _unknown(match["field"], match["value"], column.known.names(actor))
     condition = Q(**{column.path + lookup: value})
@@ -144,7 +144,7 @@ def descending(query: Mapping[str, str], *, default: bool = True) -> bool:
     """`sortOrder` of a list with one order. Enum names such as `Order.DESC` are understood."""
     asked = query.get("sortOrder", "").rpartition(".")[2].lower()
     if asked not in {"", "asc", "desc"}:
-        raise BadRequest.at("/sortOrder", "out_of_range", "sortOrder is asc or desc.", allowed=("asc", "desc"))
+        raise BadRequest.at("/sortOrder", "out_of_range", "sortOrder must be asc or desc.", allowed=("asc", "desc"))
     return asked == "desc" if asked else default
 
 
@@ -166,7 +166,7 @@ def number_in(query: Mapping[str, str], name: str, default: int, lowest: int, hi
     if not text:
         return default
     if not text.isascii() or not text.isdigit() or len(text) > 10 or not lowest <= int(text) <= highest:
-        message = f"{name} is a whole number from {lowest} to {highest}."
+        message = f"{name} must be a whole number from {lowest} to {highest}."
         raise BadRequest.at(f"/{name}", "out_of_range", message)
     return int(text)
 
@@ -181,24 +181,24 @@ def time_in(query: Mapping[str, str], name: str) -> datetime:
     try:
         return as_time(query.get(name, ""))
     except ValueError:
-        raise BadRequest.at(f"/{name}", "not_a_time", f"{name} is a time as ISO 8601 writes it.") from None
+        raise BadRequest.at(f"/{name}", "not_a_time", f"{name} must be an ISO 8601 time.") from None
 
 
 def flag_in(query: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     """`true` or `false` of the query string."""
     text = query.get(name, "").lower()
     if text not in {"", "true", "false"}:
-        raise BadRequest.at(f"/{name}", "not_a_boolean", f"{name} is true or false.", allowed=("true", "false"))
+        raise BadRequest.at(f"/{name}", "not_a_boolean", f"{name} must be true or false.", allowed=("true", "false"))
     return text == "true" if text else default
 
 
 def _unknown(field: str, value: str, names: Collection[str]) -> RungError:
     close = closest_name(value, names)
-    hint = f" The nearest is {close!r}." if close else ""
+    hint = f" Did you mean {close!r}?" if close else ""
     return BadRequest.at(
         "/filterBy",
         "unknown_name",
-        f"There is no {field} {value[:80]!r} that you may see.{hint}",
+        f"No {field} {value[:80]!r} found.{hint}",
         allowed=[close] if close else [],
     )
 

@@ -28,7 +28,7 @@ StatusAndBody = tuple[int, Any]
 def validate_key(key: str) -> str:
     """The key itself. BadRequest when it is empty, longer than 200 characters or not printable ASCII."""
     if not (0 < len(key) <= LONGEST and key.isascii() and key.isprintable()):
-        text = _("An Idempotency-Key is 1 to %(most)s printable ASCII characters.") % {"most": LONGEST}
+        text = _("An Idempotency-Key must have 1 to %(most)s printable ASCII characters.") % {"most": LONGEST}
         raise BadRequest(text, code="bad_idempotency_key")
     return key
 
@@ -82,6 +82,6 @@ def _replay(subject: str, key: str, fingerprint: str) -> StatusAndBody | None:
     if row is None:
         return None
     if row.fingerprint != fingerprint:
-        text = _("This Idempotency-Key was used with another request.")
+        text = _("This Idempotency-Key was already used with a different request.")
         raise ValidationFailed.at("", "idempotency_mismatch", text, key=key)
     return row.status, row.body

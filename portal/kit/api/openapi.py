@@ -11,19 +11,20 @@ from portal.kit.api.serializers import AcceptedSchema, ErrorSchema
 
 WRITING: Final = ("400", "409", "413", "422")
 DRY_RUN: Final = OpenApiParameter(
-    "dryRun", bool, description="Beyond Run:ai: do it, answer with 200 what it would have been, and take it back."
+    "dryRun", bool, description="Beyond Run:ai: validate and return the result with 200 without saving."
 )
 KEY: Final = OpenApiParameter(
     "Idempotency-Key",
     str,
     OpenApiParameter.HEADER,
-    description="Beyond Run:ai: up to 200 printable ASCII characters. The same request is answered, not done, again.",
+    description="Beyond Run:ai: up to 200 printable ASCII characters. A repeated request gets the stored response "
+    "and is not executed again.",
 )
 KNOWN: Final = OpenApiParameter(
     "If-None-Match",
     str,
     OpenApiParameter.HEADER,
-    description="Beyond Run:ai: the `ETag` of the answer you have; if it is still the same, 304 comes without a body.",
+    description="Beyond Run:ai: the `ETag` of a previous response. Answers 304 without a body if nothing changed.",
 )
 
 
@@ -34,7 +35,7 @@ class RouteSchema(AutoSchema):
         """A GET may say 304."""
         operation = super().get_operation(*args, **kwargs)
         if operation and self.method == "GET":
-            operation["responses"].setdefault("304", {"description": "You have this answer already."})
+            operation["responses"].setdefault("304", {"description": "Not modified."})
         return operation
 
     def get_override_parameters(self) -> list[Any]:
@@ -60,7 +61,7 @@ class RouteSchema(AutoSchema):
     def _rehearsed(self, bodies: Mapping[str, Any]) -> dict[str, Any]:
         done = next((body for status, body in bodies.items() if status[0] == "2" and "content" in body), None)
         found = done or self._body(AcceptedSchema, "200")
-        return {**found, "description": "With `dryRun`: what it would have been answered; nothing was changed."}
+        return {**found, "description": "With `dryRun`: the response without saving."}
 
     def _body(self, schema: type[Any], status: str) -> dict[str, Any]:
         found = self._get_response_for_code(schema, status)  # type: ignore[no-untyped-call]  # the library leaves it so

@@ -24,8 +24,8 @@ M = TypeVar("M", bound=Model)
 AFTER: Final = OpenApiParameter(
     "after",
     str,
-    description="Beyond Run:ai: `nextAfter` of the page before, instead of an offset; a deep page costs as the first. "
-    "It holds for the same caller, order and filter only.",
+    description="Beyond Run:ai: `nextAfter` of the previous page, instead of an offset. Valid for the same "
+    "caller, order and filter only.",
 )
 PAGES: Final = [*api_serializers.PAGES, AFTER]
 _PLACE: Final = frozenset({"after", "offset", "limit"})
@@ -34,9 +34,11 @@ _PLACE: Final = frozenset({"after", "offset", "limit"})
 class ListSchema(serializers.Serializer[Any]):
     """The two ways on that every list names."""
 
-    next = serializers.IntegerField(allow_null=True, help_text="Offset of the next page; null: the last, or by cursor.")
+    next = serializers.IntegerField(
+        allow_null=True, help_text="Offset of the next page; null on the last page and with cursors."
+    )
     nextAfter = serializers.CharField(  # the wire's name
-        allow_null=True, required=False, help_text="Beyond Run:ai: the cursor of the next page; null on the last."
+        allow_null=True, required=False, help_text="Beyond Run:ai: cursor of the next page; null on the last page."
     )
 
 
@@ -75,7 +77,7 @@ def without_cursor(rows: QuerySet[M], request: Request, *, size: int | None = No
     """A page of rows in an order that no cursor can name: one of figures. Raises BadRequest when one is sent."""
     query = request.query_params
     if query.get("after", ""):
-        raise BadRequest.at("/after", "no_cursor", "This order has no cursors: send offset.")
+        raise BadRequest.at("/after", "no_cursor", "This order does not support cursors. Send offset.")
     size = number_in(query, "limit", PAGE, 1, LARGEST_PAGE) if size is None else size
     offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
     found = list(rows[offset : offset + size + 1]) if size else []  # none wanted, nothing follows

@@ -34,7 +34,7 @@ class StrictJSONParser(BaseParser):
         """The body as plain values. Raises PayloadTooLarge, BadRequest or ValidationFailed."""
         body = stream.read(LARGEST_BODY + 1)
         if len(body) > LARGEST_BODY:
-            raise PayloadTooLarge(f"Up to {LARGEST_BODY} bytes are read.")
+            raise PayloadTooLarge(f"The body must be at most {LARGEST_BODY} bytes.")
         return strict_json(body) if body.strip() else {}
 
 
@@ -49,7 +49,7 @@ class StrictFormParser(BaseParser):
         """The fields as text; of what cannot be read nothing."""
         body = stream.read(LARGEST_BODY + 1)
         if len(body) > LARGEST_BODY:
-            raise PayloadTooLarge(f"Up to {LARGEST_BODY} bytes are read.")
+            raise PayloadTooLarge(f"The body must be at most {LARGEST_BODY} bytes.")
         try:
             pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=20, errors="strict")
         except ValueError:
@@ -80,19 +80,17 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValidationFailed.at(f"/{twice[:100]}", "repeated_key", "This key stands twice in one object.")
+        raise ValidationFailed.at(f"/{twice[:100]}", "repeated_key", "Duplicate key in one object.")
     return members
 
 
 def _no_constant(written: str) -> Any:
-    raise ValidationFailed.at("", "not_a_number", f"{written} is no JSON number.")
+    raise ValidationFailed.at("", "not_a_number", f"{written} is not a JSON number.")
 
 
 def _whole(written: str) -> int:
     if len(written) > 19:
-        raise ValidationFailed.at(
-            "", "number_too_large", f"An integer of {len(written)} digits is more than any field takes."
-        )
+        raise ValidationFailed.at("", "number_too_large", f"An integer of {len(written)} digits is too large.")
     return int(written)
 
 

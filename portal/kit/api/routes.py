@@ -70,7 +70,7 @@ class Route(APIView):
         super().initial(request, *args, **kwargs)
         check_parameters(request.query_params, documented_parameters(self, str(request.method)))
         if self._writes(request) and getattr(request.auth, "read_only", False):
-            raise Forbidden(_("This access key only reads."), code="read_only_key")
+            raise Forbidden(_("This access key is read-only."), code="read_only_key")
 
     def handle_exception(self, exc: Exception) -> Response:
         """Whatever a service refuses, for a whole request, comes by here, outside of every transaction."""
@@ -124,8 +124,8 @@ def check_parameters(query: Mapping[str, str], known: Collection[str]) -> None:
     for name in query:
         if name not in known:
             close = closest_name(name, known)
-            hint = _(" The nearest is %(name)s.") % {"name": close} if close else ""
-            message = _("This request has no parameter %(name)s.") % {"name": name[:80]} + hint
+            hint = _(" Did you mean %(name)s?") % {"name": close} if close else ""
+            message = _("Unknown parameter %(name)s.") % {"name": name[:80]} + hint
             raise BadRequest.at(f"/{name[:80]}", "unknown_parameter", message, allowed=sorted(known))
 
 
@@ -167,7 +167,7 @@ def _dry_run(work: Callable[[], Response]) -> Response:
         transaction.set_rollback(True)
     body = response.data
     if body is None:
-        body = {"code": 200, "message": _("This would be done; nothing was changed.")}
+        body = {"code": 200, "message": _("Dry run: nothing was changed.")}
     return Response(body, status=200, headers={DRY_RUN_HEADER: "true"})
 
 

@@ -33,7 +33,7 @@ class ErrorSchema(serializers.Serializer[Any]):
 
     code = serializers.IntegerField(help_text="The HTTP status.")
     message = serializers.CharField()
-    details = serializers.CharField(help_text="A code for programs.", allow_blank=True)
+    details = serializers.CharField(help_text="Machine-readable code.", allow_blank=True)
 
     def get_fields(self) -> dict[str, Any]:
         """With `errors`, a name the class itself uses."""
@@ -57,7 +57,7 @@ class EncodedText(serializers.CharField):
 
 def ignored_parameters(*names: str) -> list[OpenApiParameter]:
     """Parameters that Run:ai's clients may send, and that ask for nothing Rung has."""
-    told = "Taken for Run:ai's clients; the answer is the same without it."
+    told = "Accepted for Run:ai's clients, without effect."
     return [OpenApiParameter(name, str, description=told) for name in names]
 
 
@@ -96,7 +96,9 @@ def operation(
 
 
 FILTERS: Final = [
-    OpenApiParameter("filterBy", str, description="Comma list of field, operator, value: name=@high,value>=80."),
+    OpenApiParameter(
+        "filterBy", str, description="Comma-separated conditions of field, operator and value: name=@high,value>=80."
+    ),
     OpenApiParameter("sortBy", str),
     OpenApiParameter("sortOrder", str, enum=["asc", "desc"]),
 ]
@@ -178,7 +180,7 @@ def _unknown(pointer: str, serializer: serializers.Serializer[Any], body: object
         return []
     known = serializer.fields
     found = [
-        Problem(f"{pointer}/{str(key)[:100]}", "unknown_field", "No such field here.", allowed=tuple(known))
+        Problem(f"{pointer}/{str(key)[:100]}", "unknown_field", "Unknown field.", allowed=tuple(known))
         for key in body
         if key not in known
     ]

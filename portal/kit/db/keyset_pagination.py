@@ -104,5 +104,5 @@ def _read(order: Order, cursor: str, signer: Signer) -> tuple[Any, Any]:
         value, key = json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
         return None if value is None else order.field.to_python(value), order.key.to_python(key)
     except (BadSignature, ValueError, TypeError, ValidationError):
-        message = "This place in the list is not known here: start at the first page."
+        message = "Unknown position in the list. Start at the first page."
         raise BadRequest.at("/after", "bad_cursor", message) from None

@@ -36,7 +36,7 @@ class Probe(Generic[Value]):
         try:
             return running.result(DEADLINE_SECONDS)
         except TimeoutError:
-            raise OperationalError(f"The database did not answer within {DEADLINE_SECONDS} s.") from None
+            raise OperationalError(f"The database did not respond within {DEADLINE_SECONDS} s.") from None
 
     def _read_beside(self) -> Value:
         """Over the connection of the last read; over another one where that has ended meanwhile."""

@@ -58,7 +58,7 @@ def unique_or_conflict(pointer: str) -> Iterator[None]:
         with transaction.atomic():
             yield
     except IntegrityError:
-        text = _("Somebody else has just taken or changed this. Look again.")
+        text = _("Another user changed this at the same time. Reload the page.")
         raise Conflict(text, code="taken", problems=[Problem(pointer, "taken", text)]) from None
 
 
@@ -69,14 +69,14 @@ def validate_text(pointer: str, text: str, *, longest: int = LONGEST_TEXT) -> st
             pointer, "too_long", _("At most %(most)s characters.") % {"most": longest}, longest=longest
         )
     if not all(letter.isprintable() or letter in "\n\r\t" for letter in text):
-        raise ValidationFailed.at(pointer, "control_characters", _("Control characters are not taken here."))
+        raise ValidationFailed.at(pointer, "control_characters", _("Control characters are not allowed."))
     return text.strip()
 
 
 def validate_future(pointer: str, moment: datetime | None) -> datetime | None:
     """When something runs out, None for never. ValidationFailed unless it lies ahead."""
     if moment is not None and moment <= timezone.now():
-        raise ValidationFailed.at(pointer, "in_the_past", _("This must lie in the future."))
+        raise ValidationFailed.at(pointer, "in_the_past", _("Must be in the future."))
     return moment
 
 

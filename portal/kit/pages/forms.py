@@ -18,6 +18,7 @@ CLASSES: Final[Mapping[type[forms.Widget], str]] = {
     forms.Select: "form-select",
 }
 NOTHING: Final[Mapping[str, str]] = {}
+REQUIRED: Final = "required"
 
 
 class PageRenderer(DjangoTemplates):
@@ -43,6 +44,25 @@ class PageForm(forms.Form):
         for field in self.fields.values():
             kind = next((css for widget, css in CLASSES.items() if isinstance(field.widget, widget)), "form-control")
             field.widget.attrs["class"] = f"{kind} {field.widget.attrs.get('class', '')}".strip()
+
+    @property
+    def missing(self) -> list[str]:
+        """Labels of the required fields that are empty."""
+        return [str(self[name].label) for name, error in self._field_errors() if error.code == REQUIRED]
+
+    @property
+    def invalid(self) -> list[tuple[str, str]]:
+        """Label and message of every other error at a field."""
+        return [
+            (str(self[name].label), message)
+            for name, error in self._field_errors()
+            if error.code != REQUIRED
+            for message in error.messages
+        ]
+
+    def _field_errors(self) -> list[tuple[str, forms.ValidationError]]:
+        found = self.errors.as_data()
+        return [(name, error) for name in self.fields for error in found.get(name, [])]
 
     def show(self, error: RungError, fields: Mapping[str, str] = NOTHING) -> None:
         """Put each problem at its field; `fields` maps pointers to field names, the rest stands above the form."""

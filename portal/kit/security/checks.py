@@ -20,8 +20,8 @@ def secret_key_is_set(**_kwargs: Any) -> list[CheckMessage]:
         present = False
     if present:
         return []
-    hint = "Set RUNG_SECRET_KEY to a long random text; `make demo` makes one and keeps it in RUNG_DATA/secret-key."
-    return [Error("The secret key is empty.", hint=hint, id="core.E001")]
+    hint = "Set RUNG_SECRET_KEY to a long random text. `make demo` creates one in RUNG_DATA/secret-key."
+    return [Error("RUNG_SECRET_KEY is empty.", hint=hint, id="core.E001")]
 
 
 def data_folder_is_writable(**_kwargs: Any) -> list[CheckMessage]:
@@ -29,7 +29,7 @@ def data_folder_is_writable(**_kwargs: Any) -> list[CheckMessage]:
     folder = Path(settings.DATA_DIR)
     if folder.is_dir() and os.access(folder, os.W_OK):
         return []
-    return [Error(f"The data folder {folder} cannot be written.", hint="Set RUNG_DATA.", id="core.E002")]
+    return [Error(f"The data folder {folder} is not writable.", hint="Set RUNG_DATA.", id="core.E002")]
 
 
 def debug_stays_at_home(**_kwargs: Any) -> list[CheckMessage]:
@@ -37,14 +37,16 @@ def debug_stays_at_home(**_kwargs: Any) -> list[CheckMessage]:
     foreign = sorted(set(settings.ALLOWED_HOSTS) - LOCAL_HOSTS)
     if not (settings.DEBUG and foreign):
         return []
-    return [Error(f"RUNG_DEBUG is on while {', '.join(foreign)} may be asked.", hint="Turn it off.", id="core.E003")]
+    return [
+        Error(f"RUNG_DEBUG is on while RUNG_HOSTS contains {', '.join(foreign)}.", hint="Turn it off.", id="core.E003")
+    ]
 
 
 def hosts_are_named(**_kwargs: Any) -> list[CheckMessage]:
     """A wildcard lets a client choose the host in links."""
     if "*" not in settings.ALLOWED_HOSTS:
         return []
-    return [Caution("RUNG_HOSTS holds a wildcard.", hint="Name the hosts.", id="core.W004")]
+    return [Caution("RUNG_HOSTS contains a wildcard.", hint="List the host names.", id="core.W004")]
 
 
 ALL = (secret_key_is_set, data_folder_is_writable, debug_stays_at_home, hosts_are_named)

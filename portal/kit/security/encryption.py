@@ -26,7 +26,7 @@ class SecretBox:
 
     def __init__(self, keys: Sequence[str]) -> None:
         if not keys:
-            raise NoEncryptionKey("No key for credentials is set.")
+            raise NoEncryptionKey("No encryption key for credentials is set.")
         self.key_id: Final = key_id(keys[0])
         self._keys: Final = MultiFernet([Fernet(key) for key in keys])
 
@@ -39,9 +39,11 @@ class SecretBox:
         try:
             belongs, secret = json.loads(self._keys.decrypt(sealed.encode()))
         except (InvalidToken, ValueError):
-            raise DecryptionFailed("The credential does not open: its key is gone or the row was changed.") from None
+            raise DecryptionFailed(
+                "The credential cannot be decrypted: its key is missing or the row was changed."
+            ) from None
         if belongs != list(bound_to):
-            raise DecryptionFailed("The credential was sealed for another cluster or address.")
+            raise DecryptionFailed("The credential was encrypted for another cluster or address.")
         return {str(name): str(value) for name, value in secret.items()}
 
     def renewed(self, sealed: str) -> str:
@@ -49,7 +51,9 @@ class SecretBox:
         try:
             return self._keys.rotate(sealed.encode()).decode()
         except (InvalidToken, ValueError):
-            raise DecryptionFailed("The credential does not open: its key is gone or the row was changed.") from None
+            raise DecryptionFailed(
+                "The credential cannot be decrypted: its key is missing or the row was changed."
+            ) from None
 
 
 def key_id(key: str) -> str:

@@ -34,7 +34,7 @@ def hit(scope: str, key: str, *, limit: int, per: int) -> None:
     bucket = LimiterBucket.objects.filter(key=name)
     bucket.filter(ends_at__lte=now).update(started_at=now, ends_at=now + timedelta(seconds=per), count=0)
     if not bucket.filter(count__lt=limit).update(count=F("count") + 1):
-        raise TooManyRequests("Too many tries. Wait a while.", retry_after=_seconds_left(name))
+        raise TooManyRequests("Too many attempts. Wait and try again.", retry_after=_seconds_left(name))
 
 
 def refund(scope: str, key: str) -> None:

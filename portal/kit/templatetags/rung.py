@@ -32,13 +32,12 @@ PHASES: Final = {
     "Degraded": ("warn", "Degraded"),
     "Failed": ("bad", "Failed"),
 }
+THRESHOLD: Final = 100
 # where an effective value came from
 SOURCES: Final = {
-    "explicit": "explicit choice",
-    "label": "label of the manifest",
-    "policy": "policy",
-    "type": "default of the type",
-    "threshold": "the line at 100",
+    "explicit": "set explicitly",
+    "label": "set by a label of the manifest",
+    "policy": "set by policy",
 }
 
 register.filter("gpu", formatting.gpu_text)
@@ -98,9 +97,13 @@ def phase(name: str) -> SafeString:
     return format_html('<span class="mark mark-{}">{}</span>', tone, word)
 
 
-@register.filter
-def source(code: str) -> str:
-    """Where an effective value came from, in words."""
+@register.simple_tag
+def source(code: str, type_title: str, value: int) -> str:
+    """Say where an effective priority or preemptibility came from; `value` is the priority's."""
+    if code == "type":
+        return f"default for {type_title}"
+    if code == "threshold":
+        return "because the priority is 100 or higher" if value >= THRESHOLD else "because the priority is below 100"
     return SOURCES.get(code, code)
 
 

@@ -29,9 +29,9 @@ from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access, access_for
 
-FROM_CONSOLE = "Removed in the admin console"
+FROM_CONSOLE = "Deleted in the admin console"
 ACCEPTED = "accepted"
-NOT_SAVED = _("Nothing is saved yet. Save again to accept this.")
+NOT_SAVED = _("Not saved yet. Save again to confirm.")
 
 
 @dataclass(frozen=True, slots=True)

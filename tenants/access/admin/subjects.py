@@ -46,12 +46,12 @@ class SignInResetActions(admin.ModelAdmin):
         said = ngettext("%(count)s second factor was reset.", "%(count)s second factors were reset.", done)
         self.message_user(request, said % {"count": done}, messages.SUCCESS)
 
-    @admin.action(description=gettext_lazy("Disconnect from the single sign-on"), permissions=["change"])
+    @admin.action(description=gettext_lazy("Disconnect from single sign-on"), permissions=["change"])
     def disconnect(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         """The next sign-in from there is not them any more, whatever address it names."""
         for user in queryset:
             sso_accounts.unlink_identity(user=user, actor=admin_actor(request))
-        self.message_user(request, _("They are disconnected."), messages.SUCCESS)
+        self.message_user(request, _("Disconnected."), messages.SUCCESS)
 
 
 @admin.register(User)
@@ -120,7 +120,7 @@ class MembershipCreateForm(ServiceForm):
         label=gettext_lazy("Group"),
         required=False,
         max_length=access_rules.LONGEST_GROUP,
-        help_text=gettext_lazy("By its name; it may be one of the identity provider's that nobody has come with yet."),
+        help_text=gettext_lazy("Group name. It may be a group of the identity provider that no user has yet."),
     )
     field_at = {"/role": "role", "/group": "group_name"}
 
@@ -128,9 +128,11 @@ class MembershipCreateForm(ServiceForm):
         model = Membership
         fields = ["user", "service_account", "role", "project", "department", "cluster"]
         help_texts = {
-            "user": gettext_lazy("Name one: a user, a service account or a group."),
-            "project": gettext_lazy("Name at most one scope; without any it is the whole installation."),
-            "department": gettext_lazy("Reaches its projects."),
+            "user": gettext_lazy("Choose a user, a service account or a group."),
+            "project": gettext_lazy(
+                "Choose at most one scope. Without a scope, the role applies to the whole installation."
+            ),
+            "department": gettext_lazy("Includes its projects."),
         }
 
     def subject(self) -> access_rules.Subject:
@@ -138,7 +140,7 @@ class MembershipCreateForm(ServiceForm):
         data = self.cleaned_data
         named = [each for each in (data["user"], data["service_account"], data["group_name"]) if each]
         if len(named) != 1:
-            raise ValidationFailed.at("", "one_subject", _("Name either a user, a service account or a group."))
+            raise ValidationFailed.at("", "one_subject", _("Choose a user, a service account or a group."))
         return access_rules.get_or_create_group(named[0]) if isinstance(named[0], str) else named[0]
 
 
@@ -237,7 +239,7 @@ class ServiceAccountAdmin(ServiceAdmin):
     def response_add(self, request: HttpRequest, obj: ServiceAccount, post_url_continue: str | None = None) -> Any:
         return self._show_secret(request, ServiceAccount.objects.get(pk=obj.pk), vars(request)["_secret"])
 
-    @admin.action(description="Give a new secret; the old one and its tokens stop working")
+    @admin.action(description="Create a new secret (the old secret and its tokens stop working)")
     def rotate(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> HttpResponse | None:
         """One at a time, since the page shows one secret."""
         if len(queryset) != 1:

@@ -46,7 +46,7 @@ class AccessKeys(Route):
         rows = [rendered(AccessKeySchema, each) for each in access_keys.keys_of(actor_of(request))]
         return Response({self.listed_as: rows} if self.listed_as else rows)
 
-    @operation("create_access_key", "Make an access key", AccessKeyCreated, 201, request=AccessKeyCreate)
+    @operation("create_access_key", "Create an access key", AccessKeyCreated, 201, request=AccessKeyCreate)
     def post(self, request: Request) -> Response:
         """The key with its secret, shown this once."""
         key, secret = _created_json(actor_of(request), validated_body(AccessKeyCreate, request.data))
@@ -77,7 +77,7 @@ class AccessKeySecret(Route):
     access = {"POST": RoutePermission(at="self")}
     shown_once = ("clientSecret",)
 
-    @operation("regenerate_access_key_secret", "Give an access key another secret", SecretCreated)
+    @operation("regenerate_access_key_secret", "Rotate the secret of an access key", SecretCreated)
     def post(self, request: Request, key_id: UUID) -> Response:
         """The new secret, shown this once; the old one and its tokens stop working."""
         actor = actor_of(request)
@@ -92,7 +92,7 @@ class AdministeredKeys(Route):
 
     @operation(
         "get_access_keys_administration",
-        "List everybody's access keys",
+        "List all access keys",
         KeysOfAll,
         parameters=[OpenApiParameter("clientId", str), OpenApiParameter("createdBy", str)],
     )
@@ -110,7 +110,7 @@ class AdministeredKeyDetail(Route):
 
     access = {"DELETE": RoutePermission("manage_access", "installation")}
 
-    @operation("delete_access_key_administration", "Revoke somebody's access key", status=204)
+    @operation("delete_access_key_administration", "Revoke another user's access key", status=204)
     def delete(self, request: Request, key_id: UUID) -> Response:
         """Gone, and every token with it."""
         actor = actor_of(request)
@@ -138,7 +138,7 @@ def _seen(rows: QuerySet[Unit], pointer: str, key: str | None) -> Unit | None:
     number = id_number(key)
     found = rows.filter(pk=number).first() if number is not None else None
     if found is None:
-        raise ValidationFailed.at(pointer, "unknown_id", _("There is no such project or department."))
+        raise ValidationFailed.at(pointer, "unknown_id", _("Project or department not found."))
     return found
 
 

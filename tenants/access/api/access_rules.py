@@ -62,15 +62,15 @@ COLUMNS: Final = {
     "createdBy": Column("created_by"),
     "phase": Column("phase"),
 }
-SEARCH: Final = OpenApiParameter("search", str, description="Part of the subject, the role's or the scope's name.")
-DELETED: Final = OpenApiParameter("includeDeleted", bool, description="Deleted rules are not kept: there are none.")
+SEARCH: Final = OpenApiParameter("search", str, description="Part of the subject, role or scope name.")
+DELETED: Final = OpenApiParameter("includeDeleted", bool, description="Always empty: deleted rules are not stored.")
 COUNTED: Final = [DELETED, FILTERS[0], SEARCH]
 LISTED: Final = [
     OpenApiParameter("subjectType", str, enum=SUBJECT_TYPES),
     OpenApiParameter("subjectIdFilter", str, description="Part of the subject's id."),
-    OpenApiParameter("subjectIds", str, description="Comma list of ids."),
-    OpenApiParameter("lastUpdated", str, description="Not before this time, ISO 8601."),
-    OpenApiParameter("clusterId", str, description="Of a cluster, its departments and its projects."),
+    OpenApiParameter("subjectIds", str, description="Comma-separated ids."),
+    OpenApiParameter("lastUpdated", str, description="Not before this time (ISO 8601)."),
+    OpenApiParameter("clusterId", str, description="Rules of the cluster, its departments and its projects."),
     OpenApiParameter("scopeType", str, enum=SCOPE_TYPES),
     OpenApiParameter("scopeId", str),
     OpenApiParameter("roleId", int),
@@ -96,14 +96,14 @@ def selected_by_parameters(query: Mapping[str, str]) -> Q:
             try:
                 found &= condition(text)
             except ValueError:
-                raise BadRequest.at(f"/{name}", "out_of_range", f"This is no {name}.") from None
+                raise BadRequest.at(f"/{name}", "out_of_range", f"Not a valid {name}.") from None
     return found
 
 
 def _text(query: Mapping[str, str], name: str) -> str:
     text = query.get(name, "")
     if "\x00" in text:
-        raise BadRequest.at(f"/{name}", "control_characters", f"This is no {name}.")
+        raise BadRequest.at(f"/{name}", "control_characters", f"Not a valid {name}.")
     return text
 
 
@@ -138,8 +138,8 @@ class AccessRules(Route):
         "get_access_rules",
         "List access rules",
         access_schemas.RulesSchema,
-        description="Those of the places where you may look at access; your own are under `me`. Deleted rules are not "
-        "kept as rules, whatever `includeDeleted` says: the audit log tells of them.",
+        description="Rules in the scopes where you may view access; your own are under `me`. Deleted rules are "
+        "only in the audit log, regardless of `includeDeleted`.",
         parameters=LISTED,
     )
     def get(self, request: Request) -> Response:
@@ -158,10 +158,11 @@ class AccessRules(Route):
 
     @operation(
         "create_access_rule",
-        "Make an access rule",
+        "Create an access rule",
         access_schemas.RuleSchema,
         201,
-        description="Beside other roles held there; the same again is 409. Nobody gives more than they hold.",
+        description="Adds to other roles held in the scope; a duplicate answers 409. You cannot grant more than "
+        "you have.",
         request=access_schemas.RuleCreate,
     )
     def post(self, request: Request) -> Response:
@@ -235,7 +236,7 @@ class AccessRuleBatchCreate(Route):
 
     @operation(
         "access_rules_batch_create",
-        "Make several access rules",
+        "Create several access rules",
         access_schemas.RulesCreated,
         request=access_schemas.RulesCreation,
     )

@@ -56,7 +56,7 @@ class BearerAuthentication(BaseAuthentication):
         with cached_reads(reads):
             subject = subject_of_token(parts[1].decode("latin-1")) if len(parts) == 2 else None
         if subject is None:
-            raise AuthenticationFailed("This token is not valid, or no longer.", code="bad_token")
+            raise AuthenticationFailed("Invalid or expired token.", code="bad_token")
         actor = subject.actor(request_origin(request))
         return Caller(subject), Credential(actor, reads)
 

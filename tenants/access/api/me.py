@@ -34,7 +34,7 @@ class OwnRules(Route):
         "get_me_access_rules",
         "List your own access rules",
         NestedMeRules,
-        description="What an access key leaves of them is under `/api/v1/whoami`.",
+        description="`/api/v1/whoami` shows them restricted by the access key.",
         parameters=[*PAGES, SEARCH],
     )
     def get(self, request: Request) -> Response:
@@ -106,8 +106,8 @@ class WhoAmI(Route):
 
     @extend_schema(
         operation_id="whoami",
-        summary="Read who you are",
-        description="Beyond Run:ai. The subject of the token, its roles, and what its access key leaves of them.",
+        summary="Read the current subject",
+        description="Beyond Run:ai. The subject of the token, its roles, and the limits of its access key.",
         responses={200: WhoSchema, 400: ErrorSchema, 401: ErrorSchema},
     )
     def get(self, request: Request) -> Response:

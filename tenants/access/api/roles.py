@@ -40,9 +40,9 @@ class OwnPermissions(Route):
 
     @operation(
         "get_permissions",
-        "List what you may do",
+        "List your permissions",
         PERMISSIONS,
-        description="Resource types and actions that you may somewhere; for a platform admin all that Rung has.",
+        description="Resource types and actions permitted in at least one scope; all of them for a platform admin.",
     )
     def get(self, request: Request) -> Response:
         """A summary of the caller's permissions."""
@@ -86,10 +86,10 @@ class PermittedScopes(Route):
 
     @operation(
         "get_permitted_scopes",
-        "Ask where you may do something",
+        "List the scopes where an action is permitted",
         PermittedScopesSchema,
-        description="For all four actions, whichever is asked about. A scope includes what is below it. What Rung does "
-        "not have is permitted nowhere.",
+        description="Covers all four actions. A scope includes everything below it. Resource types that Rung does "
+        "not have are permitted nowhere.",
         request=ScopesQuery,
     )
     def post(self, request: Request) -> Response:
@@ -147,11 +147,11 @@ class RolesV2(Route):
 
     @operation(
         "create_role_v2",
-        "Make a custom role",
+        "Create a custom role",
         RoleV2Schema,
         201,
-        description="Run:ai's since 2.24; its Python client has no method for it. Nobody makes a role of more than "
-        "they hold everywhere.",
+        description="Run:ai's since 2.24; its Python client has no method for it. A role cannot have more "
+        "permissions than its creator has in the whole installation.",
         request=RoleCreate,
     )
     def post(self, request: Request) -> Response:
@@ -177,7 +177,7 @@ class RoleDetailV2(Route):
         "update_role_v2",
         "Change a custom role",
         RoleV2Schema,
-        description="The whole role anew. Whoever has it has the new rights from their next request on.",
+        description="Replaces the whole role. Takes effect at the next request of its holders.",
         request=RoleCreate,
     )
     def put(self, request: Request, role_id: int) -> Response:
@@ -202,7 +202,7 @@ def _role(role_id: int) -> AccessRole:
 def _role_fields(request: Request) -> dict[str, Any]:
     body = validated_body(RoleCreate, request.data)
     if body.get("kubernetesPermissions"):
-        text = _("Roles give no rights inside of a cluster; leave this out.")
+        text = _("Roles do not grant permissions inside clusters. Remove this field.")
         raise ValidationFailed.at("/kubernetesPermissions", "unsupported", text)
     return {
         "name": body["name"],

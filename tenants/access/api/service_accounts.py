@@ -40,7 +40,7 @@ class ServiceAccounts(Route):
         require(actor_of(request), Permission.VIEW_ACCESS)
         return Response([_account_json(each) for each in ServiceAccount.objects.all()])
 
-    @operation("create_service_account", "Make a service account", AccountCreated, 201, request=SubjectCreate)
+    @operation("create_service_account", "Create a service account", AccountCreated, 201, request=SubjectCreate)
     def post(self, request: Request) -> Response:
         """Without roles; its secret is shown this once."""
         actor = actor_of(request)
@@ -61,7 +61,7 @@ class ServiceAccountDetail(Route):
         """The account without its secret."""
         return Response(_account_json(_account(actor_of(request), account_id, Permission.VIEW_ACCESS)))
 
-    @operation("update_service_account", "Let a service account in or shut it out", request=AccountChange)
+    @operation("update_service_account", "Enable or disable a service account", request=AccountChange)
     def patch(self, request: Request, account_id: UUID) -> Response:
         """It counts from its next request on."""
         actor = actor_of(request)
@@ -84,7 +84,7 @@ class ServiceAccountSecret(Route):
     access = {"POST": ADMINS}
     shown_once = ("clientSecret",)
 
-    @operation("regenerate_service_account_secret", "Give a service account another secret", SecretCreated)
+    @operation("regenerate_service_account_secret", "Rotate the secret of a service account", SecretCreated)
     def post(self, request: Request, account_id: UUID) -> Response:
         """The new secret, shown this once; the old one and its tokens stop working."""
         actor = actor_of(request)

@@ -111,7 +111,7 @@ def read_credentials(body: object) -> tuple[str, str]:
         raise BadRequest(_("Send a JSON object."), code="invalid_request")
     given = {str(key).lower(): value for key, value in body.items()}
     if len(given) != len(body):
-        raise BadRequest(_("A key stands twice in different spellings."), code="invalid_request")
+        raise BadRequest(_("Duplicate key in different spellings."), code="invalid_request")
     if given.get("granttype", given.get("grant_type")) not in GRANTS:
         text = _("grantType must be one of %(grants)s.") % {"grants": ", ".join(GRANTS)}
         raise BadRequest(text, code="unsupported_grant_type")
@@ -122,5 +122,5 @@ def _only(given: Mapping[str, object], names: tuple[str, ...]) -> str:
     found = [given[name] for name in names if given.get(name) is not None]
     if len(found) == 1 and isinstance(found[0], str) and 0 < len(found[0]) <= LONGEST:
         return found[0]
-    text = _("Give exactly one of %(names)s, a text of at most %(most)s characters.")
+    text = _("Send exactly one of %(names)s, with at most %(most)s characters.")
     raise BadRequest(text % {"names": ", ".join(names), "most": LONGEST}, code="invalid_request")

@@ -62,11 +62,11 @@ class Users(Route):
 
     @operation(
         "get_users",
-        "List people",
+        "List users",
         UserSchema(many=True),
         parameters=[
             OpenApiParameter("offset", int),
-            OpenApiParameter("limit", int, description="1 to 500, 500 by default."),
+            OpenApiParameter("limit", int, description="1 to 500; default: 500."),
             *FILTERS,
             SEARCH,
         ],
@@ -79,7 +79,7 @@ class Users(Route):
         limit = number_in(query, "limit", LARGEST_PAGE, 1, LARGEST_PAGE)
         return Response([user_json(each) for each in rows[offset : offset + limit]])
 
-    @operation("create_user", "Make a person", UserCreated, 201, request=UserCreate)
+    @operation("create_user", "Create a user", UserCreated, 201, request=UserCreate)
     def post(self, request: Request) -> Response:
         """Without roles; the temporary password is shown this once."""
         actor = actor_of(request)
@@ -95,12 +95,12 @@ class UserDetail(Route):
 
     access = {"GET": LOOKING, "DELETE": ADMINS}
 
-    @operation("get_user", "Read a person", UserSchema)
+    @operation("get_user", "Read a user", UserSchema)
     def get(self, request: Request, user_id: int) -> Response:
         """The person."""
         return Response(user_json(_user(actor_of(request), user_id, Permission.VIEW_ACCESS)))
 
-    @operation("delete_user", "Remove a person", status=204)
+    @operation("delete_user", "Delete a user", status=204)
     def delete(self, request: Request, user_id: int) -> Response:
         """Gone with roles and keys; 409 for the last platform admin."""
         actor = actor_of(request)
@@ -114,7 +114,7 @@ class UserPassword(Route):
     access = {"POST": ADMINS}
     shown_once = ("tempPassword",)
 
-    @operation("reset_user_password", "Give a person a temporary password", TemporaryPassword)
+    @operation("reset_user_password", "Reset a user's password to a temporary one", TemporaryPassword)
     def post(self, request: Request, user_id: int) -> Response:
         """Shown this once; the old password and all sessions end."""
         actor = actor_of(request)
@@ -126,7 +126,7 @@ class UserLogout(Route):
 
     access = {"POST": ADMINS}
 
-    @operation("logout_user", "Sign a person out")
+    @operation("logout_user", "Sign a user out")
     def post(self, request: Request, user_id: int) -> Response:
         """Out of every browser; access keys go on until they are revoked."""
         actor = actor_of(request)
@@ -165,10 +165,12 @@ def _check_supported(body: Mapping[str, Any]) -> None:
     """What would be lost without a word."""
     if body.get("notify"):
         raise ValidationFailed.at(
-            "/notify", "unsupported", _("Rung mails no passwords: hand the temporary one over yourself.")
+            "/notify",
+            "unsupported",
+            _("Rung does not e-mail passwords. Give the temporary password to the user yourself."),
         )
     if body.get("resetPassword"):
-        text = _("Rung cannot enforce another password at the first sign-in; leave this out.")
+        text = _("Rung cannot enforce a password change at the first sign-in. Remove this field.")
         raise ValidationFailed.at("/resetPassword", "unsupported", text)
 
 

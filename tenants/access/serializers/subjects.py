@@ -7,7 +7,7 @@ from rest_framework import serializers
 from portal.kit.api.serializers import schema
 from tenants.access.models import ACCOUNT_NAME
 
-EXPIRES: Final = "Beyond Run:ai: when it stops working; never without."
+EXPIRES: Final = "Beyond Run:ai: expiry time. Without it, the key does not expire."
 
 
 class SubjectCreate(serializers.Serializer[Any]):
@@ -20,12 +20,12 @@ class SubjectCreate(serializers.Serializer[Any]):
 class AccessKeyCreate(SubjectCreate):
     """A key of the caller's own."""
 
-    readOnly = serializers.BooleanField(required=False, default=False, help_text="Beyond Run:ai: it changes nothing.")
+    readOnly = serializers.BooleanField(required=False, default=False, help_text="Beyond Run:ai: read-only.")
     projectId = serializers.CharField(
-        required=False, allow_null=True, max_length=20, help_text="Beyond Run:ai: it works in this project only."
+        required=False, allow_null=True, max_length=20, help_text="Beyond Run:ai: restrict to this project."
     )
     departmentId = serializers.CharField(
-        required=False, allow_null=True, max_length=20, help_text="Beyond Run:ai: it works in this department only."
+        required=False, allow_null=True, max_length=20, help_text="Beyond Run:ai: restrict to this department."
     )
 
 
@@ -36,7 +36,7 @@ class AccessKeySchema(serializers.Serializer[Any]):
     name = serializers.CharField()
     clientId = serializers.CharField()
     createdAt = serializers.DateTimeField()
-    lastLogin = serializers.DateTimeField(allow_null=True, help_text="When a token was last asked for.")
+    lastLogin = serializers.DateTimeField(allow_null=True, help_text="When a token was last requested.")
     expiresAt = serializers.DateTimeField(allow_null=True, help_text=EXPIRES)
     readOnly = serializers.BooleanField()
     projectId = serializers.CharField(allow_null=True)
@@ -46,7 +46,7 @@ class AccessKeySchema(serializers.Serializer[Any]):
 class AccessKeyCreated(AccessKeySchema):
     """A new key: the only time that its secret is seen."""
 
-    clientSecret = serializers.CharField(required=False, help_text="Absent when a repeated request is answered again.")
+    clientSecret = serializers.CharField(required=False, help_text="Absent in the response to a repeated request.")
 
 
 class AdministeredKeySchema(AccessKeySchema):
@@ -62,7 +62,7 @@ AdministeredKeyList = schema("AdministeredKeyList", "Everybody's keys.", accessK
 class SecretCreated(serializers.Serializer[Any]):
     """A new secret: the only time that it is seen."""
 
-    clientSecret = serializers.CharField(required=False, help_text="Absent when a repeated request is answered again.")
+    clientSecret = serializers.CharField(required=False, help_text="Absent in the response to a repeated request.")
 
 
 AccountChange = schema("AccountChange", "Let it in or shut it out.", enabled=serializers.BooleanField())
@@ -78,7 +78,7 @@ class AccountSchema(serializers.Serializer[Any]):
     enabled = serializers.BooleanField()
     createdAt = serializers.DateTimeField()
     updatedAt = serializers.DateTimeField()
-    lastLogin = serializers.DateTimeField(allow_null=True, help_text="When a token was last asked for.")
+    lastLogin = serializers.DateTimeField(allow_null=True, help_text="When a token was last requested.")
     expiresAt = serializers.DateTimeField(allow_null=True, help_text=EXPIRES)
     tenantId = serializers.CharField()
 
@@ -89,7 +89,7 @@ class AccountCreated(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     clientId = serializers.CharField()
-    clientSecret = serializers.CharField(required=False, help_text="Absent when a repeated request is answered again.")
+    clientSecret = serializers.CharField(required=False, help_text="Absent in the response to a repeated request.")
 
 
 class ApplicationSecretCreated(serializers.Serializer[Any]):
@@ -117,7 +117,7 @@ class UserSchema(serializers.Serializer[Any]):
     createdAt = serializers.DateTimeField()
     updatedAt = serializers.DateTimeField(allow_null=True)
     lastLogin = serializers.DateTimeField(allow_null=True)
-    isLocal = serializers.BooleanField(help_text="False for people who sign in elsewhere, without a password here.")
+    isLocal = serializers.BooleanField(help_text="False for users without a local password.")
     groups = serializers.ListField(child=serializers.CharField())
 
 
@@ -126,9 +126,9 @@ class UserCreate(serializers.Serializer[Any]):
 
     email = serializers.EmailField(max_length=150)
     resetPassword = serializers.BooleanField(
-        required=False, allow_null=True, help_text="Not enforced, so true is refused."
+        required=False, allow_null=True, help_text="Not supported: true is rejected."
     )
-    notify = serializers.BooleanField(required=False, allow_null=True, help_text="No mail is sent; true is refused.")
+    notify = serializers.BooleanField(required=False, allow_null=True, help_text="Not supported: true is rejected.")
 
 
 class UserCreated(serializers.Serializer[Any]):

@@ -53,7 +53,7 @@ def create(
     Through another key, no more can be made than that key itself reaches, and nothing that outlives it.
     """
     if actor.kind is not ActorKind.USER or not actor.id:
-        raise Forbidden(_("Access keys are for people; a program has its own account."), code="only_people")
+        raise Forbidden(_("Only users can have access keys. Scripts can use a service account."), code="only_people")
     _check_visible(actor, project, department)
     shown = secret_hashing.generate()
     key = AccessKey(
@@ -70,7 +70,9 @@ def create(
     validate_instance(key, exclude=["client_id"])
     _check_not_wider(actor, key)
     if AccessKey.objects.filter(owner=key.owner).count() >= MOST:
-        raise Conflict(_("You have %(most)s keys already; revoke some.") % {"most": MOST}, code="too_many_keys")
+        raise Conflict(
+            _("You have the maximum of %(most)s keys. Revoke one first.") % {"most": MOST}, code="too_many_keys"
+        )
     with unique_or_conflict("/name"):
         key.save()
     record(actor, "access-key.create", key, detail=_audit_detail(key))
@@ -132,7 +134,7 @@ def _check_not_wider(actor: Actor, key: AccessKey) -> None:
     outlives = own.expires_at is not None and (key.expires_at is None or key.expires_at > own.expires_at)
     if outlives or (own.read_only and not key.read_only) or not _covers(own, key):
         raise Forbidden(
-            _("The key that you ask with reaches less far than this one, or ends sooner."), code="wider_key"
+            _("Your current access key has a narrower scope or expires sooner than this one."), code="wider_key"
         )
 
 

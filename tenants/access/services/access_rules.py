@@ -129,7 +129,7 @@ def require_outranks(actor: Actor, subject: User | ServiceAccount) -> None:
     """Raise Denied unless the actor manages access and is over the subject: else its new secret would be a way up."""
     require(actor, Permission.MANAGE_ACCESS)
     if not outranks(actor, subject):
-        raise Forbidden(_("They may do more than you."))
+        raise Forbidden(_("The subject has more permissions than you."))
 
 
 @contextmanager
@@ -141,14 +141,14 @@ def require_remaining_admin(*, taken: bool = False) -> Iterator[None]:
     led = taken or has_platform_admin()
     yield
     if led and not has_platform_admin():
-        raise Conflict.at("", "last_platform_admin", _("This would leave the installation without a platform admin."))
+        raise Conflict.at("", "last_platform_admin", _("The installation needs at least one platform admin."))
 
 
 def get_or_create_group(name: str) -> Group:
     """The group of that name. It may be one that nobody has come with yet: then it is made, empty."""
     said = validate_text("/group", name, longest=LONGEST_GROUP)
     if not said or "\n" in said or "\t" in said:
-        raise ValidationFailed.at("/group", "invalid", _("Name a group in one line."))
+        raise ValidationFailed.at("/group", "invalid", _("The group name must be one line."))
     return Group.objects.get_or_create(name=said)[0]
 
 
@@ -162,7 +162,7 @@ def _known(role: AccessRole | str) -> AccessRole:
     found = AccessRole.objects.filter(key=role).first()
     if found is None:
         allowed = AccessRole.objects.values_list("key", flat=True)
-        raise ValidationFailed.at("/role", "unknown_role", _("There is no such role."), allowed=allowed)
+        raise ValidationFailed.at("/role", "unknown_role", _("Role not found."), allowed=allowed)
     return found
 
 
@@ -173,7 +173,7 @@ def _check_not_stronger(actor: Actor, membership: Membership) -> None:
         project=membership.project, department=membership.department, cluster=membership.cluster
     )
     if not role.verbs <= own:
-        raise Forbidden(_("You hold a weaker role here than this one."))
+        raise Forbidden(_("You cannot grant a role with more permissions than you have here."))
 
 
 def _record(actor: Actor, action: str, membership: Membership, detail: dict[str, str]) -> None:
@@ -215,7 +215,7 @@ def create_rule(*, asked: AccessRuleRequest, actor: Actor) -> Membership:
     require_may_grant(actor, **place)  # before anything is looked up: who may not, learns of nobody
     role = AccessRole.objects.filter(pk=asked.role_id).first()
     if role is None:
-        raise NotFound.at("/roleId", "unknown_role", _("There is no such role."))
+        raise NotFound.at("/roleId", "unknown_role", _("Role not found."))
     return grant(subject=_subject(asked), role=role, actor=actor, **place)
 
 
@@ -242,7 +242,7 @@ def check_revoke(*, membership: Membership, actor: Actor) -> None:
 def _subject(asked: AccessRuleRequest) -> Subject:
     found = _SUBJECTS[asked.subject_type](asked.subject_id)
     if found is None:
-        raise NotFound.at("/subjectId", "unknown_subject", _("There is no such subject."))
+        raise NotFound.at("/subjectId", "unknown_subject", _("Subject not found."))
     return found
 
 
@@ -287,7 +287,7 @@ def _place(asked: AccessRuleRequest, actor: Actor) -> dict[str, Any]:
     """The scope as a keyword of `grant`: what the actor may not see is as absent as what is not there."""
     if asked.scope_type in WHOLE:
         if asked.scope_id not in {"", str(TENANT_ID)} or asked.cluster_id:
-            raise NotFound.at("/scopeId", "unknown_scope", _("There is no such scope."))
+            raise NotFound.at("/scopeId", "unknown_scope", _("Scope not found."))
         return {}
     rows = {
         "project": lambda key: _by_number(visible_projects(actor), key),
@@ -296,9 +296,9 @@ def _place(asked: AccessRuleRequest, actor: Actor) -> dict[str, Any]:
     }[asked.scope_type](asked.scope_id)
     found = rows.first()
     if found is None:
-        raise NotFound.at("/scopeId", "unknown_scope", _("There is no such scope."))
+        raise NotFound.at("/scopeId", "unknown_scope", _("Scope not found."))
     if asked.cluster_id not in {"", str(found.pk if isinstance(found, Cluster) else found.cluster_id)}:
-        raise NotFound.at("/clusterId", "unknown_cluster", _("The scope is not in this cluster."))
+        raise NotFound.at("/clusterId", "unknown_cluster", _("The scope does not belong to this cluster."))
     return {asked.scope_type: found}
 
 

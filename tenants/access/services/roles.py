@@ -56,7 +56,7 @@ def delete_role(*, role: AccessRole, actor: Actor) -> None:
     row = _locked(role)
     _check_not_stronger(actor, row)
     if held := Membership.objects.filter(role=row).count():
-        text = _("%(held)s access rules give this role; delete these first.") % {"held": held}
+        text = _("%(held)s access rules use this role. Delete them first.") % {"held": held}
         raise Conflict.at("", "role_in_use", text, accessRules=held)
     record(actor, "role.delete", row, detail=_as_audit(row))
     row.delete()
@@ -65,14 +65,14 @@ def delete_role(*, role: AccessRole, actor: Actor) -> None:
 def _locked(role: AccessRole) -> AccessRole:
     row = AccessRole.objects.select_for_update().get(pk=role.pk)
     if not row.custom:
-        raise Conflict.at("", "predefined_role", _("A role that comes with Rung stays as it is; make a custom one."))
+        raise Conflict.at("", "predefined_role", _("Built-in roles cannot be changed. Create a custom role."))
     return row
 
 
 def _fill(role: AccessRole, name: str, description: str, sets: Sequence[str], *, enabled: bool) -> None:
     raise_problems(
         Problem(
-            f"/permissionSets/{place}/id", "unknown_permission_set", _("There is no such set."), allowed=tuple(SETS)
+            f"/permissionSets/{place}/id", "unknown_permission_set", _("Permission set not found."), allowed=tuple(SETS)
         )
         for place, each in enumerate(sets)
         if each not in SETS
@@ -96,7 +96,7 @@ def _store(role: AccessRole) -> None:
 def _check_not_stronger(actor: Actor, role: AccessRole) -> None:
     """A role can be given anywhere, so what is in it must be held everywhere."""
     if not role.verbs <= access_for(actor).verbs_in():
-        raise Forbidden(_("This role allows what you may not do yourself."))
+        raise Forbidden(_("The role has permissions that you do not have."))
 
 
 def _as_audit(role: AccessRole) -> dict[str, object]:
@@ -109,11 +109,11 @@ def _as_audit(role: AccessRole) -> dict[str, object]:
 
 
 PREDEFINED: Final = (
-    ("viewer", "Viewer", "Sees departments, projects and their workloads."),
-    ("member", "L1 researcher", "Submits workloads, and changes, stops and deletes their own."),
-    ("owner", "Project administrator", "Manages everybody's workloads and who is in a project."),
+    ("viewer", "Viewer", "Views departments, projects and their workloads."),
+    ("member", "L1 researcher", "Submits workloads; changes, stops and deletes their own."),
+    ("owner", "Project administrator", "Manages all workloads and the members of a project."),
     ("department-admin", "Department administrator", "Manages projects of a department, their quotas and members."),
-    ("platform-admin", "System administrator", "May do everything, everywhere."),
+    ("platform-admin", "System administrator", "Full access."),
 )
 
 

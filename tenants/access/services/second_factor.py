@@ -86,10 +86,10 @@ def enable(*, user: User, secret: str, code: str, actor: Actor) -> list[str]:
     """
     User.objects.select_for_update().get(pk=user.pk)
     if is_enabled(user):
-        raise Conflict(_("There is an authenticator app already. Remove it first."), code="exists")
+        raise Conflict(_("An authenticator app is already set up. Remove it first."), code="exists")
     period = _period_of(secret, code)
     if period is None:
-        raise ValidationFailed.at("/code", "wrong_code", _("This is not the code that the app shows now."))
+        raise ValidationFailed.at("/code", "wrong_code", _("Wrong code. Enter the current code of the app."))
     sealed = {"secret": encrypt(secret), "period": period}
     Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data=sealed)
     codes = _new_codes(user)
@@ -121,7 +121,7 @@ def reauthenticate(*, user: User, proof: str, actor: Actor) -> None:
 def renew_codes(*, user: User, actor: Actor) -> list[str]:
     """New recovery codes; the old ones stop working."""
     if not is_enabled(user):
-        raise Conflict(_("There is no authenticator app to recover."), code="absent")
+        raise Conflict(_("No authenticator app is set up."), code="absent")
     codes = _new_codes(user)
     record(actor, "second_factor.recovery_codes", user, entity_type="user")
     return codes

@@ -49,10 +49,13 @@ def account_for(*, identity: Identity, actor: Actor) -> User:
 def link_identity(*, user: User, identity: Identity, actor: Actor) -> None:
     """Join an identity to the account of who is signed in. One account has one identity, and the other way round."""
     if is_linked(user):
-        raise Conflict(_("This account is connected already."), code="connected")
+        raise Conflict(_("This account is already connected."), code="connected")
     owner = _linked_account(identity)
     if owner is not None:
-        raise Conflict(_("You are another account there already: “%(name)s”.") % {"name": owner.username}, code="taken")
+        raise Conflict(
+            _("Your identity there is already connected to account “%(name)s”.") % {"name": owner.username},
+            code="taken",
+        )
     _link(user, identity)
     record(actor, "user.connect", user, entity_type="user", detail={"issuer": identity.issuer})
     _update_groups(user, identity, actor)
@@ -66,7 +69,7 @@ def unlink_identity(*, user: User, actor: Actor) -> None:
     if actor.id != str(user.pk):
         require_outranks(actor, user)
     elif not user.has_usable_password():
-        raise Conflict(_("Without a password this is the only way in."), code="only_way_in")
+        raise Conflict(_("You have no password, so you cannot disconnect single sign-on."), code="only_way_in")
     if SocialAccount.objects.filter(user=user).delete()[0]:
         left = sorted(user.groups.values_list("name", flat=True))
         with require_remaining_admin():
@@ -110,9 +113,9 @@ def _prepared_account(identity: Identity, actor: Actor) -> User | None:
 def _create_account(identity: Identity, actor: Actor) -> User:
     name = re.sub(r"[^\w.@+-]", "-", User.normalize_username(identity.username))[:150]
     if User.objects.filter(username__iexact=name).exists():
-        raise _taken(_("There is an account “%(name)s” already.") % {"name": name}, "name_taken")
+        raise _taken(_("Account “%(name)s” already exists.") % {"name": name}, "name_taken")
     if identity.email and User.objects.filter(email__iexact=identity.email).exists():
-        raise _taken(_("There is an account with your e-mail address already."), "email_taken")
+        raise _taken(_("An account with your e-mail address already exists."), "email_taken")
     user = User(username=name, email=identity.email, created_by=identity.issuer[:254])
     user.set_unusable_password()
     with unique_or_conflict("/username"):
@@ -123,7 +126,7 @@ def _create_account(identity: Identity, actor: Actor) -> User:
 
 
 def _taken(text: str, code: str) -> Conflict:
-    advice = _("If it is yours, sign in with its password and connect it under “Sign-in and security”.")
+    advice = _("If it is yours, sign in with its password and connect single sign-on under “Sign-in and security”.")
     return Conflict(f"{text} {advice}", code=code)
 
 

@@ -73,7 +73,7 @@ def exchange(client_id: str, secret: str, *, arrival: RequestOrigin = OVER_REST)
     genuine = secret_hashing.matches(secret, row.secret_hash if row else UNKNOWN_CLIENT)
     subject = subject_of(row) if row and genuine else None
     if row is None or subject is None or _over(subject):
-        refusal = BadRequest(_("The client id or the secret is wrong."), code="invalid_client")
+        refusal = BadRequest(_("Wrong client id or secret."), code="invalid_client")
         stranger = Actor(ActorKind.SERVICE_ACCOUNT, "", "unknown", **arrival)
         record_refusal(stranger, "session.start", refusal, entity=row, entity_type="" if row else "serviceaccount")
         raise refusal

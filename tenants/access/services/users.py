@@ -47,7 +47,7 @@ def create_user(*, email: str, actor: Actor) -> tuple[User, str]:
     """A new person without roles, their e-mail address being their name, with a temporary password, shown once."""
     require(actor, Permission.MANAGE_ACCESS)
     if User.objects.filter(username__iexact=email).exists():
-        raise Conflict.at("/email", "taken", _("There is a person of this name already."))
+        raise Conflict.at("/email", "taken", _("A user with this name already exists."))
     password = get_random_string(TEMPORARY)
     user = User(username=email, email=email)
     user.set_password(password)
@@ -58,7 +58,7 @@ def create_user(*, email: str, actor: Actor) -> tuple[User, str]:
 def reset_password(*, user: User, actor: Actor) -> str:
     """A temporary password for somebody else, shown once; the old one and all their sessions end."""
     if actor.kind is ActorKind.USER and actor.id == str(user.pk):  # else a short-lived key would get a lasting password
-        raise Forbidden(_("Change your own password with the one you have."), code="own_password")
+        raise Forbidden(_("To change your own password, enter the current one."), code="own_password")
     require_outranks(actor, user)
     password = get_random_string(TEMPORARY)
     user.set_password(password)
@@ -71,10 +71,10 @@ def change_own_password(*, current: str, new: str, actor: Actor) -> None:
     """Another password for oneself, for whoever knows the old one; all sessions end. Wrong guesses are counted."""
     user = User.objects.filter(pk=int(actor.id)).first() if actor.kind is ActorKind.USER and actor.id else None
     if user is None:
-        raise Forbidden(_("Only people have passwords."), code="only_people")
+        raise Forbidden(_("Only users have passwords."), code="only_people")
     with throttle_guess("password", name=actor.id, address=actor.source_ip or ""):
         if not user.check_password(current):
-            wrong = ValidationFailed.at("/currentPassword", "wrong_password", _("This is not your password."))
+            wrong = ValidationFailed.at("/currentPassword", "wrong_password", _("Wrong password."))
             record_refusal(actor, "user.password", wrong, entity=user)
             raise wrong
     _validate_password(new, user)

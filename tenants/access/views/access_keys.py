@@ -116,7 +116,7 @@ def revoke(request: HttpRequest, key_id: UUID) -> HttpResponse:
     if copied := action_snippet(request, revoke_key_request(key)):
         return copied
     access_keys.revoke(key=key, actor=actor_of(request))
-    messages.success(request, _("%(name)s is revoked: what used it is refused from now on.") % {"name": key.name})
+    messages.success(request, _("Revoked %(name)s. It no longer works.") % {"name": key.name})
     return redirect("tenants:access-keys")
 
 

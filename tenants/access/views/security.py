@@ -107,7 +107,7 @@ def _reauthenticate(request: HttpRequest, user: User, form: ProofForm) -> None:
 def _remove(request: HttpRequest, user: User) -> HttpResponse:
     second_factor.remove(user=user, actor=actor_of(request))
     request.session.pop(SECOND_FACTOR_KEY, None)
-    messages.success(request, _("The second factor is off."))
+    messages.success(request, _("Second factor disabled."))
     return redirect(HOME)
 
 
@@ -127,7 +127,7 @@ def _connect(request: HttpRequest, user: User) -> HttpResponse:
 
 def _disconnect(request: HttpRequest, user: User) -> HttpResponse:
     sso_accounts.unlink_identity(user=user, actor=actor_of(request))
-    messages.success(request, _("Disconnected. You sign in with your password."))
+    messages.success(request, _("Disconnected. Sign in with your password from now on."))
     return redirect(HOME)
 
 
@@ -145,28 +145,28 @@ class SecurityAction:
 
 SECURITY_ACTIONS: Final[Mapping[str, SecurityAction]] = {
     "remove-app": SecurityAction(
-        gettext_lazy("Turn the second factor off"),
-        gettext_lazy("App and recovery codes stop working; after that the first factor alone opens your account."),
+        gettext_lazy("Disable second factor"),
+        gettext_lazy("The app and the recovery codes stop working. Sign-in then needs only the first factor."),
         gettext_lazy("Turn it off"),
         _remove,
         css="btn-risky",
     ),
     "recovery-codes": SecurityAction(
         gettext_lazy("New recovery codes"),
-        gettext_lazy("The old ones stop working at once. The new ones are shown one time."),
-        gettext_lazy("Make new codes"),
+        gettext_lazy("The old codes stop working immediately. The new codes are shown once."),
+        gettext_lazy("Create new codes"),
         _renew,
     ),
     "connect": SecurityAction(
-        gettext_lazy("Connect the single sign-on"),
-        gettext_lazy("After that you can come in either way. Your groups are the provider's from then on."),
+        gettext_lazy("Connect single sign-on"),
+        gettext_lazy("You can then sign in either way. Your groups come from the provider."),
         gettext_lazy("Go on"),
         _connect,
         needs_provider=True,
     ),
     "disconnect": SecurityAction(
-        gettext_lazy("Disconnect the single sign-on"),
-        gettext_lazy("You sign in with your password then, and lose the groups that the provider named."),
+        gettext_lazy("Disconnect single sign-on"),
+        gettext_lazy("You then sign in with your password and lose the groups from the provider."),
         gettext_lazy("Disconnect"),
         _disconnect,
         css="btn-risky",

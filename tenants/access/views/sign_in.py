@@ -122,9 +122,7 @@ def take_attempt(request: HttpRequest) -> tuple[LoginAttempt, dict[str, Any]]:
     pending: dict[str, Any] = request.session.get(SESSION_KEY, {})
     kept = pending.pop(request.GET.get("state", ""), None)
     if kept is None:
-        raise UntrustedResponse(
-            _("This answer belongs to no attempt of this browser. Start again."), code="wrong_state"
-        )
+        raise UntrustedResponse(_("This sign-in was not started in this browser. Start again."), code="wrong_state")
     request.session[SESSION_KEY] = pending
     request.session.save()
     return LoginAttempt(**kept["attempt"]), kept
@@ -162,7 +160,7 @@ def second_factor_step(request: HttpRequest) -> HttpResponse:
     kind = second_factor.accept_code(user=user, code=form.cleaned_data["code"])
     if not kind:
         record(pending_actor(request, user), "session.start", user, result=Result.DENIED, detail={"code": "wrong_code"})
-        form.add_error("code", _("This code is wrong, too old, or was used before."))
+        form.add_error("code", _("This code is wrong, expired or already used."))
         return _code_page(request, form)
     give_back(keys)
     if kind == "recovery":
@@ -213,9 +211,11 @@ def from_provider(request: HttpRequest) -> HttpResponse:
 def _link(request: HttpRequest, identity: Identity, user_id: int) -> HttpResponse:
     user = request.user
     if not isinstance(user, User) or user.pk != user_id:
-        raise UntrustedResponse(_("You are not signed in as who wanted to connect."), code="wrong_state")
+        raise UntrustedResponse(
+            _("You signed in as a different user than the one who started connecting."), code="wrong_state"
+        )
     sso_accounts.link_identity(user=user, identity=identity, actor=actor_of(request))
-    messages.success(request, _("Connected. From now on you can sign in that way, too."))
+    messages.success(request, _("Connected. You can now sign in with single sign-on."))
     return redirect("tenants:security")
 
 

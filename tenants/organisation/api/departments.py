@@ -56,7 +56,7 @@ class Departments(Route):
         part = page(_wanted(request), request, COLUMNS)
         return Response({"departments": departments_json(part.rows), **part.ways_on})
 
-    @operation("create_department", "Make a department", OrgUnitSchema, 201, request=DepartmentCreate)
+    @operation("create_department", "Create a department", OrgUnitSchema, 201, request=DepartmentCreate)
     def post(self, request: Request) -> Response:
         """The department with its quotas and rules: all of it or nothing."""
         actor, body = actor_of(request), validated_body(DepartmentCreate, request.data)

@@ -125,7 +125,7 @@ def cluster_of(key: UUID) -> Cluster:
     """The cluster of a new department or project. Raises ValidationFailed."""
     found = Cluster.objects.filter(pk=key).first()
     if found is None:
-        raise ValidationFailed.at("/clusterId", "unknown_cluster", _("There is no such cluster."))
+        raise ValidationFailed.at("/clusterId", "unknown_cluster", _("Cluster not found."))
     return found
 
 
@@ -142,9 +142,9 @@ def set_quotas_and_limits(
 def check_supported(body: Mapping[str, Any], *, pools: bool = True) -> None:
     """What would be lost without a word."""
     if body.get("nodeTypes"):
-        raise ValidationFailed.at("/nodeTypes", "unsupported", _("Rung chooses nodes by node pools; leave this empty."))
+        raise ValidationFailed.at("/nodeTypes", "unsupported", _("Rung selects nodes by node pool. Leave this empty."))
     if body.get("enforceRunaiScheduler") is False:
-        text = _("Every workload runs under the scheduler of its cluster; this is always true.")
+        text = _("Workloads always use the scheduler of their cluster. Only true is accepted.")
         raise ValidationFailed.at("/enforceRunaiScheduler", "unsupported", text)
     if not pools and body.get("defaultNodePools"):
-        raise ValidationFailed.at("/defaultNodePools", "unsupported", _("Set default node pools at the projects."))
+        raise ValidationFailed.at("/defaultNodePools", "unsupported", _("Set default node pools on the projects."))

@@ -54,7 +54,7 @@ class Projects(Route):
         part = page(_wanted(request), request, COLUMNS)
         return Response({"projects": projects_json(part.rows), **part.ways_on})
 
-    @operation("create_project", "Make a project", OrgUnitSchema, 201, request=ProjectCreate)
+    @operation("create_project", "Create a project", OrgUnitSchema, 201, request=ProjectCreate)
     def post(self, request: Request) -> Response:
         """The project with its quotas and rules: all of it or nothing."""
         actor, body = actor_of(request), validated_body(ProjectCreate, request.data)
@@ -164,6 +164,6 @@ def _parent(actor: Actor, body: Mapping[str, Any]) -> Department:
     found = list(rows.filter(pk=said) if said and said.isascii() and said.isdecimal() else [] if said else rows[:2])
     if len(found) == 1:
         return found[0]
-    text = _("Name one of the departments of %(cluster)s by its id.") % {"cluster": cluster.name}
+    text = _("Send the id of a department in %(cluster)s.") % {"cluster": cluster.name}
     allowed = [str(pk) for pk in rows.values_list("pk", flat=True)[:50]]
     raise ValidationFailed.at("/parentId", "unknown_department", text, allowed=allowed)

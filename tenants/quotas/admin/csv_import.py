@@ -61,13 +61,13 @@ class WholeImportMixin(ImportExportMixin):
         try:
             answer: HttpResponse = super().process_import(request, **kwargs)
         except OSError:
-            return self._again(request, _("The uploaded file is gone. Upload it again."))
+            return self._again(request, _("The uploaded file has expired. Upload it again."))
         return answer
 
     def process_result(self, result: Any, request: HttpRequest) -> HttpResponse:
         """Say so when something moved since the dry run: then nothing was imported."""
         if result.has_errors() or result.has_validation_errors():
-            return self._again(request, _("Nothing was imported: things have changed since the dry run."))
+            return self._again(request, _("Nothing was imported: the configuration changed after the dry run."))
         answer: HttpResponse = super().process_result(result, request)
         return answer
 
@@ -139,7 +139,7 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
         if not reason:
             raise ValidationError(_("Give a reason in the column “reason”."))
         if self.actor is None:
-            raise ValidationError(_("Nobody has signed in."))
+            raise ValidationError(_("You are not signed in."))
         try:
             change = self.set_quota(instance, QuotaValues.of(instance), actor=self.actor, reason=reason)
         except RungError as error:

@@ -81,7 +81,7 @@ class AmountField(forms.CharField):
     def clean(self, value: Any) -> Any:
         """Bound the text before anything reads it."""
         if isinstance(value, str) and len(value) > 50:
-            raise forms.ValidationError(_("This is too long for an amount."), code="max_length")
+            raise forms.ValidationError(_("Too long for an amount."), code="max_length")
         return super().clean(value)
 
     def prepare_value(self, value: Any) -> Any:

@@ -45,9 +45,9 @@ class HeadroomContext:
 def headroom_sentence(found: Headroom | None, place: HeadroomContext) -> str:
     """How much, within quota and over it, what binds it, and what others could have to give back."""
     if place.stopped:
-        return _("Nothing starts in %(pool)s now: %(why)s") % {"pool": place.pool, "why": place.stopped}
+        return _("Nothing can start in %(pool)s: %(why)s") % {"pool": place.pool, "why": place.stopped}
     if found is None:
-        return _("What can start in %(pool)s is unknown: no node of it has been seen.") % {"pool": place.pool}
+        return _("Unknown what can start in %(pool)s: no nodes observed yet.") % {"pool": place.pool}
     return " ".join(_parts(found, place))
 
 
@@ -59,30 +59,30 @@ def _parts(found: Headroom, place: HeadroomContext) -> Iterator[str]:
         "pool": place.pool,
     }
     if found.largest < found.now:
-        yield _("One pod gets at most %(largest)s.") % {"largest": gpus_text(found.largest)}
+        yield _("Largest pod: %(largest)s.") % {"largest": gpus_text(found.largest)}
     yield _bound(found, place)
     for scarce in found.scarce:
         yield _beside(scarce, place)
     if found.back:
-        text = _("Within quota, up to %(back)s more can be taken back from others that are over theirs.")
+        text = _("Up to %(back)s more can be reclaimed from projects over their quota.")
         yield text % {"back": gpus_text(found.back)}
 
 
 def _amount(found: Headroom) -> str:
     if not found.now:
-        return _("You can start nothing now in %(pool)s without an eviction.")
+        return _("Nothing can start in %(pool)s without evictions.")
     if not found.inside:
-        return _("You can start %(all)s now in %(pool)s, all over quota: preemptible only.")
+        return _("No quota left in %(pool)s. %(all)s can start over quota (preemptible only).")
     if found.over:
-        return _("You can start %(inside)s now in %(pool)s within quota; %(over)s more over quota, preemptible only.")
-    return _("You can start %(inside)s now in %(pool)s within quota.")
+        return _("%(inside)s can start in %(pool)s within quota, %(over)s more over quota (preemptible only).")
+    return _("%(inside)s can start in %(pool)s within quota.")
 
 
 def _bound(found: Headroom, place: HeadroomContext) -> str:
     if found.bound is Bound.FREE:
-        return _("No more GPUs are free.") if found.now else _("No GPU is free.")
+        return _("No other GPU in the pool is free.") if found.now else _("No free GPU in the pool.")
     if found.bound is Bound.LENDABLE:
-        return _("No more quota is left to borrow.") if found.now else _("No quota is left, nor any to borrow.")
+        return _("No more quota to borrow.") if found.now else _("No quota left, and none to borrow.")
     limit = _limit(found, found.resource, place)
     return f"{limit[0].upper()}{limit[1:]}."
 
@@ -95,22 +95,22 @@ def _limit(found: Headroom | ScarceResource, resource: str, place: HeadroomConte
         "pools": _(" over all node pools") if place.all_pools else "",
     }
     if found.bound is Bound.DEPARTMENT_LIMIT:
-        return _("the limit of department %(department)s is %(limit)s, %(used)s in use") % words
-    return _("the project's limit is %(limit)s%(pools)s, %(used)s in use") % words
+        return _("limit of department %(department)s: %(limit)s (%(used)s in use)") % words
+    return _("project limit%(pools)s: %(limit)s (%(used)s in use)") % words
 
 
 def _beside(scarce: ScarceResource, place: HeadroomContext) -> str:
     """How much CPU or memory there is for all of these GPUs together, and why no more."""
     if scarce.bound is Bound.FREE:
-        why = _("no more is free on the nodes of these GPUs")
+        why = _("no more free on the nodes of these GPUs")
     elif scarce.bound is Bound.LENDABLE:
-        why = _("no more quota is left to borrow")
+        why = _("no more quota to borrow")
     else:
         why = _limit(scarce, scarce.name, place)
     if scarce.left:
         words = {"left": _text(scarce.name, scarce.left), "why": why}
-        return _("Together these pods get at most %(left)s: %(why)s.") % words
-    return _("Only pods that ask for no %(name)s start: %(why)s.") % {"name": NAMES[scarce.name], "why": why}
+        return _("At most %(left)s in total for these pods: %(why)s.") % words
+    return _("Only pods without %(name)s requests can start: %(why)s.") % {"name": NAMES[scarce.name], "why": why}
 
 
 NAMES: Final = {"cpu": "CPU", "memory": "memory"}

@@ -73,7 +73,7 @@ def _stopped(cluster: Cluster) -> str:
     """Why the cluster is handed no work now."""
     if cluster.state == ClusterState.PAUSED:
         return _("%(cluster)s is paused.") % {"cluster": cluster.name}
-    return _("%(cluster)s takes no work now.") % {"cluster": cluster.name} if cluster.breaker_reason else ""
+    return _("%(cluster)s does not accept work now.") % {"cluster": cluster.name} if cluster.breaker_reason else ""
 
 
 def _by_owner_and_pool(quotas: Iterable[ProjectQuota | DepartmentQuota]) -> Mapping[tuple[int, int], Quota]:
@@ -215,7 +215,7 @@ def _entry(now: Any, before: Any | None, fields: tuple[str, ...]) -> QuotaEntry:
     )
     pool = getattr(now, "node_pool", None)
     what = f"{_('Quota in')} {pool}" if pool else f"{_('Cap of')} {now.priority}"
-    who = now.history_user.get_username() if now.history_user else _("a program")
+    who = now.history_user.get_username() if now.history_user else _("demo setup")
     gone = ((_("row"), _("present"), _("removed")),) if now.history_type == "-" else ()
     return QuotaEntry(now.history_date, what, who, now.history_change_reason or "", gone or changes)
 

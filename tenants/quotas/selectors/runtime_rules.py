@@ -102,7 +102,7 @@ class MinRuntimeGuarantee:
         """How long, as the rest of a sentence about a run that is left alone."""
         if self.inside == self.across:
             return _lasting(self.inside)
-        return f"{_lasting(self.inside)} by its own department and {_lasting(self.across)} by other departments"
+        return f"{_lasting(self.inside)} within its department and {_lasting(self.across)} from other departments"
 
 
 def min_runtimes_of(cluster: Cluster) -> MinRuntimes:

@@ -92,11 +92,13 @@ def _amount(
         return 0 if (dimension, kind) == ("gpu", "deserved") else None
     size = {"gpu": 1000, "cpu": 1, "memory": UNITS.get(part.get("units", ""), 0)}[dimension]
     if not size:
-        problems.append(Problem(f"{pointer}/memory/units", "unknown_unit", _("Say the unit."), allowed=tuple(UNITS)))
+        problems.append(Problem(f"{pointer}/memory/units", "unknown_unit", _("Enter the unit."), allowed=tuple(UNITS)))
         return None
     exact = _whole(said, size)
     if exact is None:
-        problems.append(Problem(at, "not_exact", _("A number from 0, at most in thousandths; -1 is no limit.")))
+        problems.append(
+            Problem(at, "not_exact", _("Enter a number from 0 with at most 3 decimals; -1 means no limit."))
+        )
     return exact
 
 
@@ -118,7 +120,7 @@ def _weight(entry: Mapping[str, Any], kept: int, pointer: str, problems: list[Pr
     wanted = said.pop()
     exact = _whole(wanted, 1)
     if said or exact is None:
-        text = _("One whole number for the pool: GPU, CPU and memory share it.")
+        text = _("Enter one whole number for the pool. GPU, CPU and memory share it.")
         problems.append(Problem(f"{pointer}/gpu/overQuotaWeight", "one_weight", text))
         return kept
     return exact
@@ -133,7 +135,7 @@ def _rank(entry: Mapping[str, Any], kept: str, pointer: str, problems: list[Prob
     found = {by_word.get(_word(value)) for _name, value in said}
     rank = found.pop()
     if found or rank is None:
-        text = _("There is no such rank.")
+        text = _("Unknown rank.")
         problems.append(Problem(f"{pointer}/{said[0][0]}", "unknown_rank", text, allowed=tuple(RANKS.values())))
         return kept
     return rank
@@ -146,7 +148,7 @@ def _word(text: object) -> str:
 def shape_problems(entries: object) -> Iterator[Problem]:
     """What is wrong with the shape of a list of entries, before any of them is read."""
     if not isinstance(entries, list):
-        yield Problem("/resources", "not_a_list", _("A list with one entry per node pool."))
+        yield Problem("/resources", "not_a_list", _("Must be a list with one entry per node pool."))
         return
     for number, entry in enumerate(entries):
         yield from _entry_shape_problems(f"/resources/{number}", entry)
@@ -154,20 +156,22 @@ def shape_problems(entries: object) -> Iterator[Problem]:
 
 def _entry_shape_problems(at: str, entry: object) -> Iterator[Problem]:
     if not isinstance(entry, dict):
-        yield Problem(at, "not_an_object", _("An object with nodePool, gpu, cpu and memory."))
+        yield Problem(at, "not_an_object", _("Must be an object with nodePool, gpu, cpu and memory."))
         return
     pool = entry.get("nodePool")
     if not isinstance(pool, dict) or not isinstance(pool.get("id"), str):
-        yield Problem(f"{at}/nodePool/id", "required", _("Name the node pool by its id."))
+        yield Problem(f"{at}/nodePool/id", "required", _("Send the id of the node pool."))
     known = {"nodePool", "priority", "rank", "warnings", *DIMENSIONS}  # what an answer says may be sent back
     for name in entry.keys() - known:
-        yield Problem(f"{at}/{name[:100]}", "unknown_field", _("No such field here."), allowed=tuple(sorted(known)))
+        yield Problem(f"{at}/{name[:100]}", "unknown_field", _("Unknown field."), allowed=tuple(sorted(known)))
     for name in DIMENSIONS:
         part = entry.get(name)
         if part is None:
             continue
         if not isinstance(part, dict) or part.keys() - WAYS - ({"units"} if name == "memory" else set()):
-            yield Problem(f"{at}/{name}", "malformed", _("deserved, limit, overQuotaWeight; for memory also units."))
+            yield Problem(
+                f"{at}/{name}", "malformed", _("Allowed: deserved, limit, overQuotaWeight; for memory also units.")
+            )
 
 
 @transaction.atomic
@@ -221,7 +225,7 @@ def _pool(cluster: Cluster, said: str, pointer: str, seen: set[int]) -> NodePool
         text = _("%(cluster)s has no such node pool.") % {"cluster": cluster.name}
         raise ValidationFailed.at(pointer, "unknown_node_pool", text, allowed=tuple(pools))
     if found.pk in seen:
-        raise ValidationFailed.at(pointer, "repeated", _("This node pool stands here twice."))
+        raise ValidationFailed.at(pointer, "repeated", _("Duplicate node pool."))
     seen.add(found.pk)
     return found
 

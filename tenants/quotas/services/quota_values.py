@@ -51,17 +51,17 @@ def amount_text(dimension: str, amount: int) -> str:
 def value_problems(values: QuotaValues) -> Iterator[Problem]:
     """What is wrong with the values themselves."""
     if values.deserved.gpu is None:
-        yield Problem("/gpu/deserved", "required", _("Say how many GPUs are deserved; 0 guarantees nothing."))
+        yield Problem("/gpu/deserved", "required", _("Enter the deserved GPUs; 0 means no guarantee."))
     for kind in ("deserved", "limit"):
         for dimension in DIMENSIONS:
             amount = getattr(getattr(values, kind), dimension)
             if amount is not None and not 0 <= amount <= LARGEST:
-                yield Problem(f"/{dimension}/{kind}", "out_of_range", _("This amount is out of range."))
+                yield Problem(f"/{dimension}/{kind}", "out_of_range", _("Amount out of range."))
     if not 0 <= values.over_quota_weight <= HEAVIEST:
-        text = _("The weight is a whole number from 0 to %(most)s.") % {"most": HEAVIEST}
+        text = _("The weight must be a whole number from 0 to %(most)s.") % {"most": HEAVIEST}
         yield Problem("/overQuotaWeight", "out_of_range", text)
     if values.rank not in Rank.values:
-        yield Problem("/rank", "unknown_rank", _("There is no such rank."), allowed=tuple(Rank.values))
+        yield Problem("/rank", "unknown_rank", _("Unknown rank."), allowed=tuple(Rank.values))
     yield from _limits_below_deserved(values)
 
 
@@ -72,7 +72,7 @@ def _limits_below_deserved(values: QuotaValues) -> Iterator[Problem]:
             yield _compare(
                 f"/{dimension}/limit",
                 "limit_below_deserved",
-                _("The limit of %(limit)s is below the deserved %(deserved)s."),
+                _("The limit of %(limit)s is lower than the deserved quota of %(deserved)s."),
                 dimension,
                 limit=limit,
                 deserved=deserved,
@@ -88,7 +88,7 @@ def held_beyond(values: QuotaValues, held: Resources) -> Iterator[Problem]:
                 yield _compare(
                     f"/{dimension}/{kind}",
                     "below_non_preemptible_use",
-                    _("Non-preemptible workloads hold %(held)s now; %(asked)s would be less. Stop some of them first."),
+                    _("Non-preemptible workloads use %(held)s, more than %(asked)s. Stop some of them first."),
                     dimension,
                     asked=bound,
                     held=now,
@@ -104,7 +104,7 @@ def sum_beyond(total: Resources, parent: Limit, *, department: str, pool: str) -
             yield _compare(
                 f"/{dimension}/deserved",
                 "sum_over_department",
-                _("In %(pool)s the projects of %(department)s deserve %(sum)s together, the department %(own)s."),
+                _("In %(pool)s the projects of %(department)s deserve %(sum)s in total, but the department %(own)s."),
                 dimension,
                 words={"department": department, "pool": pool},
                 sum=together,
@@ -120,7 +120,7 @@ def over_parent_limit(values: QuotaValues, parent: Limit) -> Iterator[Problem]:
             yield _compare(
                 f"/{dimension}/deserved",
                 "over_department_limit",
-                _("The department's limit is %(limit)s: %(deserved)s can never be used."),
+                _("The department's limit is %(limit)s, so %(deserved)s cannot be used."),
                 dimension,
                 limit=bound,
                 deserved=deserved,
@@ -133,7 +133,7 @@ def over_physical(promised: int, physical: int | None, *, pool: str) -> Iterator
         yield _compare(
             "/gpu/deserved",
             "over_physical",
-            _("Deserved quotas in %(pool)s add up to %(promised)s; it has %(physical)s."),
+            _("Deserved quotas in %(pool)s add up to %(promised)s, but it has %(physical)s."),
             "gpu",
             words={"pool": pool},
             promised=promised,
@@ -149,7 +149,7 @@ def limit_below_use(values: QuotaValues, allocated: Resources) -> Iterator[Probl
             yield _compare(
                 f"/{dimension}/limit",
                 "limit_below_use",
-                _("%(used)s are in use; with a limit of %(limit)s nothing is evicted, but nothing more starts."),
+                _("%(used)s are in use. With a limit of %(limit)s nothing is evicted, but nothing else starts."),
                 dimension,
                 used=now,
                 limit=bound,

@@ -157,10 +157,10 @@ def set_priority_cap(
 
 def _check_cap(priority: str, gpu_limit: int | None) -> None:
     if gpu_limit is not None and not 0 <= gpu_limit <= LARGEST:
-        raise ValidationFailed.at("/gpuLimit", "out_of_range", _("This amount is out of range."))
+        raise ValidationFailed.at("/gpuLimit", "out_of_range", _("Amount out of range."))
     known = priority_names()
     if known and priority not in known:
-        text = _("The dictionary has no such priority.")
+        text = _("Unknown priority.")
         raise ValidationFailed.at("/priority", "unknown_priority", text, allowed=sorted(known))
 
 
@@ -321,10 +321,8 @@ def _problem(
         f"{each.label} ({amount_text(dimension, getattr(each.held, dimension))})" for each in work[:NAMED]
     )
     more = _(" and %(count)d more") % {"count": len(work) - NAMED} if len(work) > NAMED else ""
-    whom = _(" Lowest priority and youngest first: %(named)s%(more)s.") % {"named": named, "more": more} if work else ""
-    text = _(
-        "In %(pool)s %(over)s of what is in use would be above the deserved %(deserved)s: others may take it back."
-    )
+    whom = _(" Lowest priority and newest first: %(named)s%(more)s.") % {"named": named, "more": more} if work else ""
+    text = _("In %(pool)s %(over)s in use would exceed the deserved %(deserved)s. Others can reclaim them.")
     message = text % {**numbers, "pool": node_pool.name} + whom
     pointer = f"/{dimension}/deserved"
     return QuotaWarning(pointer, "becomes_reclaimable", message, numbers=numbers, work=tuple(work))

@@ -88,9 +88,7 @@ def remove_limit(*, limit: RuntimeLimit, actor: Actor, reason: str = "") -> None
 def _check_range(category: str, minutes: int, notice_minutes: int) -> None:
     known = category_names()
     if known and category not in known:
-        raise ValidationFailed.at(
-            "/category", "unknown_category", _("There is no such category."), allowed=sorted(known)
-        )
+        raise ValidationFailed.at("/category", "unknown_category", _("Unknown category."), allowed=sorted(known))
     if not 1 <= minutes <= LONGEST_MINUTES:
         text = _("Between 1 minute and %(most)s minutes (366 days).") % {"most": LONGEST_MINUTES}
         raise ValidationFailed.at("/minutes", "out_of_range", text, least=1, most=LONGEST_MINUTES)
@@ -102,7 +100,7 @@ def _check_range(category: str, minutes: int, notice_minutes: int) -> None:
 def _check_not_looser(kind: type[RuntimeLimit], project: Project, category: str, minutes: int) -> None:
     above = kind._default_manager.filter(department=project.department_id, category=category).first()
     if above and minutes > above.minutes:
-        text = _("%(department)s allows %(most)s minutes for %(category)s; a project may only tighten that.")
+        text = _("%(department)s allows %(most)s minutes for %(category)s. A project can only lower this.")
         values = {"department": project.department.name, "most": above.minutes, "category": category}
         raise Conflict.at("/minutes", "looser_than_department", text % values, asked=minutes, most=above.minutes)
 
@@ -155,7 +153,7 @@ def remove_min_runtime(*, rule: MinRuntime, actor: Actor, reason: str = "") -> N
 def _check_not_longer(project: Project, minutes: int) -> None:
     above = MinRuntime.objects.filter(department=project.department_id).first()
     if above and minutes > above.minutes:
-        text = _("%(department)s guarantees %(most)s minutes; a project may only shorten that, for others wait for it.")
+        text = _("%(department)s guarantees %(most)s minutes. A project can only lower this.")
         values = {"department": project.department.name, "most": above.minutes}
         raise Conflict.at("/minutes", "looser_than_department", text % values, asked=minutes, most=above.minutes)
 
@@ -203,7 +201,7 @@ def set_scheduling_rules(*, owner: Department | Project, rules: Mapping[str, Any
 
 def _unknown(said: Mapping[str, Any]) -> list[Problem]:
     known = (*RULES, PREEMPT_IDLE)
-    text = _("No such field here.")
+    text = _("Unknown field.")
     return [
         Problem(f"/schedulingRules/{name[:100]}", "unknown_field", text, allowed=known)
         for name in said
@@ -214,7 +212,7 @@ def _unknown(said: Mapping[str, Any]) -> list[Problem]:
 def _unsupported(said: Mapping[str, Any]) -> list[Problem]:
     if said.get(PREEMPT_IDLE) is None:
         return []
-    text = _("Rung stops what is idle for too long and does not make it preemptible; leave this empty.")
+    text = _("Rung stops idle workloads instead of making them preemptible. Leave this empty.")
     return [Problem(f"/schedulingRules/{PREEMPT_IDLE}", "unsupported", text)]
 
 

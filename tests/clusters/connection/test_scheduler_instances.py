@@ -85,10 +85,10 @@ def test_a_pool_that_no_scheduler_takes_is_named(kai: Cluster) -> None:
     pool(kai, "a100")
     after = seen(kai, "h100-new")
     assert [each.partition(":")[0] for each in shard_warnings(after)] == [
-        "No SchedulingShard of KAI Scheduler takes the nodes of a100",
-        "No SchedulingShard of KAI Scheduler takes the nodes of h100",
+        "No SchedulingShard of KAI Scheduler covers the nodes of a100",
+        "No SchedulingShard of KAI Scheduler covers the nodes of h100",
     ]
-    assert unserved_because(after, "h100").endswith("until one is made for kai.scheduler/node-pool=h100.")
+    assert unserved_because(after, "h100").endswith("until one exists for kai.scheduler/node-pool=h100.")
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["without the operator", "without the right"])
@@ -122,4 +122,4 @@ def test_a_connection_test_reads_them_anew() -> None:
     assert try_stored(cluster, opens=answering).warnings == ()
     answering.shards = shards("h200")
     (warning,) = try_stored(cluster, opens=answering).warnings
-    assert warning.startswith("No SchedulingShard of KAI Scheduler takes the nodes of h100")
+    assert warning.startswith("No SchedulingShard of KAI Scheduler covers the nodes of h100")

@@ -168,7 +168,7 @@ def test_t44_an_unchecked_server_is_left_when_the_operator_takes_the_word_back(s
     cluster = registered(insecure=True, ca="")
     assert connection_of(cluster).insecure
     settings.RUNG_ALLOW_INSECURE_CLUSTERS = False
-    with pytest.raises(CredentialUnreadable, match="give its authority"):
+    with pytest.raises(CredentialUnreadable, match="Add the certificate authority"):
         connection_of(cluster)
 
 
@@ -189,8 +189,8 @@ def test_keys_rotate_without_changing_the_connection(settings: Settings) -> None
     call_command("rotate_credentials", stdout=said)
     call_command("rotate_credentials", stdout=said)
     assert said.getvalue().splitlines() == [
-        "1 sealed anew, 0 were already, 0 do not open.",
-        "0 sealed anew, 1 were already, 0 do not open.",
+        "1 re-encrypted, 0 already current, 0 cannot be decrypted.",
+        "0 re-encrypted, 1 already current, 0 cannot be decrypted.",
     ]
     settings.RUNG_CREDENTIAL_KEYS = settings.RUNG_CREDENTIAL_KEYS[:1]
     assert connection_of(cluster).token == TOKEN

@@ -48,8 +48,9 @@ def test_a_kind_whose_integration_is_off_would_run_outside_every_quota() -> None
     jobs = configured("batch/job", "jobset.x-k8s.io/jobset")
     assert [kind for kind in ("Job", "CronJob", "JobSet") if unmanaged(jobs, kind)] == []
     assert unmanaged(jobs, "Deployment") == (
-        "the integration deployment is off in Kueue's configuration, so a Deployment would run outside every quota. A "
-        "platform admin can switch it on (ConfigMap kueue-system/kueue-manager-config, controller_manager_config.yaml)"
+        "the integration deployment is disabled in Kueue's configuration, so a Deployment would run outside all "
+        "quotas. A platform admin can enable it (ConfigMap kueue-system/kueue-manager-config, "
+        "controller_manager_config.yaml)"
     )
     assert "the integration pod is off" in unmanaged(jobs, "Workflow"), "its pods would have to be queued one by one"
 
@@ -80,9 +81,9 @@ def test_where_it_names_nothing_it_manages_jobs_alone(integrations: object) -> N
 
 def test_admins_are_warned_of_what_is_off() -> None:
     (said,) = admin_warnings(configured(*(each for each in INTEGRATIONS if each != "deployment")))
-    assert "leaves out integrations (deployment): Rung refuses workloads of the kinds Deployment." in said
+    assert "(deployment). Rung rejects workloads of the kinds Deployment." in said
     (said,) = admin_warnings(configured(*(each for each in INTEGRATIONS if each != "pod")))
-    assert "Pod, all that Kueue does not know" in said
+    assert "Pod, all kinds that Kueue does not support" in said
     assert admin_warnings(configured(*INTEGRATIONS)) == ()
 
 
@@ -135,7 +136,7 @@ def test_what_cannot_be_read_is_not_known_and_nothing_is_refused(found: Manifest
     facts = facts_of(found)
     assert (facts, unmanaged(facts, "Deployment"), admin_warnings(facts)) == ({}, "", (UNREAD,))
     (said,) = kind_warnings(facts, "Deployment")
-    assert said.startswith("It is assumed that Kueue manages a Deployment: its configuration is not known.")
+    assert said.startswith("Assumption: Kueue manages Deployment, because its configuration is unknown.")
     kept = {each.code: each for each in guarantees_of(facts)}
     assert kept["quota_per_node_pool"].enforced == "partly"
     assert "is not known" in kept["quota_per_node_pool"].explanation

@@ -229,8 +229,8 @@ def test_only_queues_keep_non_preemptible_work_running() -> None:
     ("value", "preemptibility", "words"),
     [
         (40, "preemptible", ()),
-        (125, "preemptible", ("counts as deserved",)),
-        (40, "non-preemptible", ("may evict it", "does not count this")),
+        (125, "preemptible", ("counts against the deserved quota",)),
+        (40, "non-preemptible", ("may evict it", "does not count the workload")),
         (125, "non-preemptible", ("may evict it",)),
     ],
 )

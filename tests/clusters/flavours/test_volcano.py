@@ -236,7 +236,7 @@ class TestReadings:
         text = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
         found = VOLCANO.interpret(pod(condition("PodScheduled", "False", "Unschedulable", text)))
         assert found.reason == "OverLimit"
-        assert found.message == f"{NOT_TRIED} It says: {text}"
+        assert found.message == f"{NOT_TRIED} Message: {text}"
 
     def test_a_full_queue_is_a_limit(self) -> None:
         text = "queue resource quota insufficient: insufficient nvidia.com/gpu"

@@ -84,7 +84,9 @@ def test_one_that_does_not_spare_is_warned_of_and_leaves_it_to_rung(found: Facts
     assert NOT_SPARED.format(actions=actions) in admin_warnings(found)
     told = promised(found)
     assert (told.enforced, told.remedy) == ("partly", LAST)
-    assert f"does not keep young work from the action {actions}, so Rung holds back what would" in told.explanation
+    assert (
+        f"does not keep young work from the action {actions}, so Rung defers workloads that would" in told.explanation
+    )
 
 
 def test_an_action_that_is_not_there_takes_nobody_young() -> None:
@@ -99,7 +101,7 @@ def test_one_that_decides_alone_is_warned_of_since_priority_and_quota_count_no_m
     assert promised(found, "priority_inside_project").enforced == "no"
     assert promised(found).enforced == "partly"
     assert forecast_warnings(found, OutcomeKind.PREEMPTS) == (
-        f"This may come otherwise. {OPENED.format(actions='preempt')}",
+        f"This estimate is uncertain. {OPENED.format(actions='preempt')}",
     )
     across = facts((*FIRST, "cdp"), SECOND, ("cdp, enablePreemptable: false",))
     assert promised(across, "over_quota_and_reclaim").enforced == "no"
@@ -109,9 +111,9 @@ def test_one_that_decides_alone_is_warned_of_since_priority_and_quota_count_no_m
     ("found", "source", "enforced"),
     [
         pytest.param(
-            facts(FIRST, SECOND), "As its configuration on this cluster says.", "partly", id="Rung holds back"
+            facts(FIRST, SECOND), "According to its configuration on this cluster.", "partly", id="Rung defers"
         ),
-        pytest.param({}, "Assumed, since", "no", id="nobody knows whom it evicts"),
+        pytest.param({}, "Assumption: default configuration", "no", id="nobody knows whom it evicts"),
     ],
 )
 def test_without_it_young_work_is_taken_and_nobody_is_warned_who_has_no_rule(
@@ -120,7 +122,7 @@ def test_without_it_young_work_is_taken_and_nobody_is_warned_who_has_no_rule(
     told = promised(found)
     assert (told.enforced, told.remedy) == (enforced, LAST)
     assert told.explanation.startswith(source)
-    assert ("so Rung holds back" in told.explanation) == (enforced == "partly")
+    assert ("so Rung defers" in told.explanation) == (enforced == "partly")
     assert "Without the plugin cdp" in told.explanation
     assert not [each for each in admin_warnings(found) if "cdp" in each]
     assert not leaves_out(found) & set(INSIDE_MIN_RUNTIME.values())

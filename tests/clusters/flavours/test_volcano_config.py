@@ -123,7 +123,7 @@ def test_without_the_plugins_that_an_estimate_counts_on_it_is_said_to_be_doubtfu
     assert admin_warnings(bare) == (ENQUEUE, NO_PRIORITY, NO_GANG, NO_CAPACITY, NO_DOMAINS)
     assert leaves_out(bare) == frozenset()
     doubts = forecast_warnings(bare, OutcomeKind.RECLAIMS)
-    assert [each.removeprefix("This may come otherwise. ") for each in doubts] == [ENQUEUE, NO_PRIORITY, NO_CAPACITY]
+    assert [each.removeprefix("This estimate is uncertain. ") for each in doubts] == [ENQUEUE, NO_PRIORITY, NO_CAPACITY]
     assert kept(bare)["gang"] == kept(bare)["priority_inside_project"] == "no"
 
 
@@ -155,7 +155,7 @@ def test_t25_what_cannot_be_read_is_assumed_to_be_as_shipped_and_says_so(found: 
     assert (forecast_warnings(read, OutcomeKind.PENDING), domain_warnings(read)) == ((ASSUMED,), (ASSUMED_DOMAINS,))
     assert ignores_domains(read) == "", "nobody is refused for what nobody knows"
     said = {each.code: each.explanation for each in guarantees_of(read)}
-    assert said["over_quota_and_reclaim"].startswith("Assumed, since its configuration could not be read")
+    assert said["over_quota_and_reclaim"].startswith("Assumption: default configuration, because it cannot be read")
 
 
 @pytest.mark.parametrize(

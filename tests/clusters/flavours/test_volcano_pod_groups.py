@@ -43,7 +43,7 @@ def told(found: Manifest) -> list[tuple[str, str, str]]:
 def test_a_group_in_phase_pending_is_held_outside_in_its_own_words() -> None:
     [(reason, message, at)] = told(group("Pending", waiting(NOT_READY)))
     assert (reason, at) == ("Queued", EARLY)
-    assert message == f"{STANDS['Pending']} It says: 2/2 tasks in gang unschedulable: {NOT_READY}"
+    assert message == f"{STANDS['Pending']} Message: 2/2 tasks in gang unschedulable: {NOT_READY}"
     found = flavour_for("volcano").interpret({}, [{"reason": reason, "message": message}])
     assert (found.reason, found.message) == ("Queued", message)
 

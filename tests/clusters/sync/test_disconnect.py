@@ -164,7 +164,7 @@ def test_what_somebodys_finalizer_holds_is_left_and_told(
     run = continue_removal(left)
     assert run is not None
     assert (run.state, run.error_code) == ("partial", "still_ending")
-    assert "1 objects are still ending" in run.error
+    assert "1 objects are still terminating" in run.error
 
 
 def test_a_dead_workers_removal_is_found_by_the_sweep_and_the_late_one_stops(
@@ -210,12 +210,12 @@ def test_a_cluster_that_goes_away_meanwhile_ends_it_with_the_reason(
     left: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(self: MemoryGateway, *_asked: object, **_options: object) -> None:
-        raise ClusterUnreachable("No answer in time.")
+        raise ClusterUnreachable("Timeout: no response.")
 
     request_removal(cluster=left, actor=SYSTEM)
     monkeypatch.setattr(MemoryGateway, "list", away)
     started = time.monotonic()
     run = continue_removal(left)
     assert run is not None
-    assert (run.state, run.error_code, run.error) == ("failed", "cluster_unreachable", "No answer in time.")
+    assert (run.state, run.error_code, run.error) == ("failed", "cluster_unreachable", "Timeout: no response.")
     assert time.monotonic() - started < 5

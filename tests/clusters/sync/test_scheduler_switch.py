@@ -202,13 +202,13 @@ def test_objects_of_others_are_never_touched(synced: Cluster, store: MemoryStore
 def test_a_plan_that_is_no_longer_true_is_refused(synced: Cluster) -> None:
     plan = plan_switch(cluster=synced, flavour="kube")
     mark_dirty(synced)
-    with pytest.raises(Conflict, match="has changed since this was planned"):
+    with pytest.raises(Conflict, match="changed after this plan was created"):
         switch_flavour(cluster=synced, flavour="kube", generation=plan.generation, actor=SYSTEM)
     assert Cluster.objects.get().flavour == "kai"
     assert AuditRecord.objects.get(action="cluster.switch").result == "Denied"
 
 
-@pytest.mark.parametrize(("flavour", "said"), [("slurm", "is no scheduler"), ("kai", "has this scheduler already")])
+@pytest.mark.parametrize(("flavour", "said"), [("slurm", "is not a scheduler"), ("kai", "already has this scheduler")])
 def test_what_is_no_other_scheduler_is_refused(synced: Cluster, flavour: str, said: str) -> None:
     with pytest.raises(ValidationFailed, match=said):
         plan_switch(cluster=synced, flavour=flavour)
@@ -251,7 +251,7 @@ def test_it_is_audited_and_everything_is_looked_at_again(synced: Cluster) -> Non
 def test_a_run_that_began_before_the_switch_settles_nothing_after_it(synced: Cluster, store: MemoryStore) -> None:
     late = Cluster.objects.get()
     switch(synced, "kube")
-    with pytest.raises(ClusterError, match="switched to another scheduler meanwhile"):
+    with pytest.raises(ClusterError, match="changed in the meantime"):
         reconcile(late)
     synced.refresh_from_db()
     assert synced.synced_generation < synced.generation

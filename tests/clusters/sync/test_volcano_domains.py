@@ -136,8 +136,8 @@ class TestReadings:
         notes = {"annotations": {"rung.dev/topology-key": RACK}}
         found = VOLCANO.interpret({"kind": "Pod", "metadata": notes, "status": {"conditions": [said]}})
         assert found.reason == "NoDomain"
-        assert found.message.startswith(f"No one value of {RACK} has nodes with room")
-        assert found.message.endswith(f"It says: {NOT_READY}")
+        assert found.message.startswith(f"No single {RACK} fits")
+        assert found.message.endswith(f"Message: {NOT_READY}")
 
     def test_so_does_its_group(self) -> None:
         message = f"2/2 tasks in gang unschedulable: {NOT_READY}"
@@ -151,7 +151,7 @@ class TestReadings:
             "status": {"phase": "Inqueue", "conditions": [waits]},
         }
         _, told = pod_group_events(group)
-        assert (told["reason"], told["message"].partition(" has ")[0]) == ("NoDomain", f"No one value of {RACK}")
+        assert (told["reason"], told["message"].partition(" has ")[0]) == ("NoDomain", f"No single {RACK}")
 
 
 class Estate:

@@ -113,7 +113,7 @@ def test_f13_a_watch_that_falls_silent_makes_the_cluster_stale(
     plain: Cluster, gateway: Misbehaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def silent(_events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        raise ClusterUnreachable("The watch fell silent.")
+        raise ClusterUnreachable("The watch received no data.")
         yield
 
     monkeypatch.setattr(informers, "LIFE_EVERY", 0.05)

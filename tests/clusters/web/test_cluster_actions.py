@@ -37,10 +37,10 @@ def test_a_sync_is_asked_for_and_recorded(robot: Robot, cluster: Cluster) -> Non
 
 @pytest.mark.parametrize("what", ["syncs", "sync-rehearsals"])
 def test_a_paused_cluster_is_409_with_its_reason(robot: Robot, cluster: Cluster, what: str) -> None:
-    Cluster.objects.update(state=ClusterState.PAUSED, paused_reason="Another cluster answers there.")
+    Cluster.objects.update(state=ClusterState.PAUSED, paused_reason="A different cluster responds at this address.")
     answer = robot.send("POST", path(cluster, what))
     assert answer.status_code == 409
-    assert "Another cluster answers there." in answer.json()["message"]
+    assert "A different cluster responds at this address." in answer.json()["message"]
 
 
 def test_syncs_are_listed_newest_first_with_what_happened_to_each_object(robot: Robot, cluster: Cluster) -> None:

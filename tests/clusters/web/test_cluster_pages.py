@@ -66,13 +66,13 @@ def test_free_gpus_and_the_largest_pod_per_pool(client_of: Clients, alice: User,
     ObservedPodFactory(workload=WorkloadFactory(project=llm_team), node_name=node.name, gpu_milli=3000)
     text = words(client_of(alice), "/clusters/lab/")
     assert "13 of 16 GPUs free on 2 nodes." in text
-    assert "The largest pod that can start now: 8 GPUs." in text
+    assert "Largest pod that can start now: 8 GPUs." in text
     assert text.count('class="cell cell-used" x="') - 1 == 3  # one more stands in the legend
 
 
 def test_a_run_tells_what_happened_to_each_object(client_of: Clients, alice: User, run: SyncRun) -> None:
     text = words(client_of(alice), "/clusters/lab/?tab=sync")
-    assert "objects: 9 listed, 1 written, 1 failed" in text
+    assert "9 objects, 1 changed, 1 failed" in text
     assert "/spec/priority: 100 → 60" in text
     assert "object_conflict" in text
 
@@ -105,7 +105,7 @@ def test_reconcile_now_makes_it_due_and_is_audited(client_of: Clients, admin: Us
     cluster.refresh_from_db()
     assert cluster.sync_due_at is not None
     assert AuditRecord.objects.filter(action="cluster.reconcile", actor_name="admin").exists()
-    assert "Asked for a reconcile of lab." in words(client, "/clusters/lab/")
+    assert "Reconcile of lab started." in words(client, "/clusters/lab/")
 
 
 def test_others_may_look_but_not_reconcile(client_of: Clients, alice: User, cluster: Cluster) -> None:
@@ -116,10 +116,10 @@ def test_others_may_look_but_not_reconcile(client_of: Clients, alice: User, clus
 
 
 def test_a_paused_cluster_refuses_with_its_reason(client_of: Clients, admin: User, cluster: Cluster) -> None:
-    Cluster.objects.update(state="paused", paused_reason="Another cluster answers there.")
+    Cluster.objects.update(state="paused", paused_reason="A different cluster responds at this address.")
     answer = client_of(admin).post("/clusters/lab/reconcile/")
     assert answer.status_code == 409
-    assert "Another cluster answers there." in answer.content.decode()
+    assert "A different cluster responds at this address." in answer.content.decode()
 
 
 @pytest.mark.parametrize("tab", ["nodes", "sync", "drift", "promises"])
@@ -172,7 +172,7 @@ def test_an_admin_chooses_the_pod_security_of_a_cluster(
     cluster.refresh_from_db()
     assert (cluster.pod_security, cluster.generation) == ("baseline", before + 1)
     assert AuditRecord.objects.get(action="cluster.pod_security").detail["after"] == "baseline"
-    assert "Images may start as root" in words(client_of(alice), "/clusters/lab/?tab=promises")
+    assert "Images may run as root" in words(client_of(alice), "/clusters/lab/?tab=promises")
 
 
 def test_an_admin_lets_rung_defer_preemptors_on_a_cluster(
@@ -186,7 +186,7 @@ def test_an_admin_lets_rung_defer_preemptors_on_a_cluster(
     assert Cluster.objects.get().defer_preemptors
     record = AuditRecord.objects.get(action="cluster.defer_preemptors")
     assert record.detail == {"before": False, "after": True}
-    assert "so Rung holds back what would evict a run before its time" in words(client_of(alice), promises)
+    assert "so Rung defers what would evict a run before its time" in words(client_of(alice), promises)
     client_of(admin).post(where, {"enabled": ""})
     assert not Cluster.objects.get().defer_preemptors
 
@@ -194,20 +194,24 @@ def test_an_admin_lets_rung_defer_preemptors_on_a_cluster(
 def test_what_each_scheduler_does_not_enforce_is_told_where_one_is_chosen(client_of: Clients, admin: User) -> None:
     text = words(client_of(admin), "/connect-cluster/")
     assert "What kube-scheduler does not enforce" in text
-    assert "even very-low (25) evicts it, in any namespace" in text
+    assert "even very-low (25) evicts them, in any namespace" in text
 
 
 @pytest.mark.parametrize(
     ("configured", "said", "not_said"),
     [
-        ({}, ("say what they assume", "Assumed, since its configuration could not be read"), "has all that"),
+        (
+            {},
+            ("state their assumptions", "Assumption: default configuration, because it cannot be read"),
+            "supports everything",
+        ),
         (
             {"actions": ["allocate"], "plugins": {"priority": {}, "gang": {"enablePreemptable": False}}},
             (
-                "go by what it said last",
-                "has no action reclaim",
+                "use the configuration read last",
+                "lacks the action reclaim",
                 "Without the action preempt",
-                "has no plugin capacity",
+                "lacks the plugin capacity",
             ),
             "Assumed",
         ),
@@ -221,7 +225,7 @@ def test_what_each_scheduler_does_not_enforce_is_told_where_one_is_chosen(client
                     "network-topology-aware": {},
                 },
             },
-            ("It has all that Rung's words need.",),
+            ("The configuration supports everything Rung needs.",),
             "Without the action",
         ),
     ],

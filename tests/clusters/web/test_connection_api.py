@@ -64,17 +64,17 @@ def test_lacking_rights_it_starts_paused(robot: Robot, answers: Answering) -> No
 @pytest.mark.parametrize(
     ("body", "pointer", "said"),
     [
-        ({}, "/kubeconfig", "needs its address and a credential"),
+        ({}, "/kubeconfig", "Send a kubeconfig, or server, ca and token"),
         ({**PARTS, "kubeconfig": "x"}, "/server", "not both"),
         ({**PARTS, "server": "http://x"}, "/server", "https://host:port"),
         ({**PARTS, "ca": "nonsense"}, "/ca", "PEM"),
         ({**PARTS, "token": ""}, "/token", ""),
         ({**PARTS, "tlsServerName": "a b"}, "/tlsServerName", "plain host name"),
         ({**PARTS, "insecure": True}, "/insecure", "RUNG_ALLOW_INSECURE_CLUSTERS"),
-        ({**PARTS, "flavour": "slurm"}, "/flavour", "is no scheduler"),
+        ({**PARTS, "flavour": "slurm"}, "/flavour", "is not a scheduler"),
         ({"kubeconfig": "{"}, "/kubeconfig", ""),
         ({"kubeconfig": text(kubeconfig(cluster={"server": "http://x"})).decode()}, "/kubeconfig", "/server: "),
-        ({**PARTS, "tls_server_name": "x"}, "/tls_server_name", "No such field"),
+        ({**PARTS, "tls_server_name": "x"}, "/tls_server_name", "Unknown field"),
     ],
 )
 def test_what_is_wrong_is_refused_at_its_field_and_nothing_is_kept(
@@ -99,7 +99,7 @@ def test_a_cluster_is_connected_once(robot: Robot, real: Cluster) -> None:
     answer = robot.send("POST", "v1/clusters", {"name": "again", **PARTS})
     assert (answer.status_code, answer.json()["details"]) == (409, "cluster_known")
     assert not Cluster.objects.filter(name="again").exists()
-    assert answer.json()["message"] == f"This is the cluster {real.name}, which is connected already."
+    assert answer.json()["message"] == f"This cluster is already connected as {real.name}."
 
 
 def test_the_same_key_connects_it_once(robot: Robot, answers: Answering) -> None:

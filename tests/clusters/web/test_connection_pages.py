@@ -82,7 +82,7 @@ def test_connecting_leads_to_the_connection(client_of: Clients, admin: User, ans
     answer = client_of(admin).post("/connect-cluster/", PARTS, follow=True)
     assert answer.redirect_chain == [("/clusters/real/connection/", 302)]
     said = words(answer.content)
-    assert "real is connected; its first sync runs now." in said
+    assert "real connected. The first sync is running." in said
     assert SERVER in said
     assert AuditRecord.objects.get(action="cluster.connect").actor_name == "admin"
 
@@ -105,7 +105,7 @@ def test_a_test_stores_nothing_and_needs_no_name(client_of: Clients, admin: User
 def test_missing_rights_are_listed_with_what_to_apply(client_of: Clients, admin: User, answers: Answering) -> None:
     answers.forbidden = frozenset({("nodes", "watch"), ("events", "watch")})
     answer = client_of(admin).post("/connect-cluster/", PARTS, follow=True)
-    assert "connected and paused" in words(answer.content)
+    assert "connected but paused" in words(answer.content)
     said = words(client_of(admin).post("/clusters/real/connection/test/").content)
     for resource in ("nodes", "events"):
         assert f'<strong>Missing:</strong> watch on <span class="mono text-break">{resource}</span>' in said
@@ -165,9 +165,9 @@ def test_pausing_and_going_on(client_of: Clients, admin: User, cluster: Cluster)
 def test_a_credential_that_ends_soon_is_marked(client_of: Clients, admin: User, answers: Answering) -> None:
     client_of(admin).post("/connect-cluster/", PARTS)
     page = "/clusters/real/connection/"
-    assert "enter a new one" not in words(client_of(admin).get(page).content)
+    assert "replace soon" not in words(client_of(admin).get(page).content)
     ClusterCredential.objects.update(expires_at=timezone.now() + timedelta(days=3))
-    assert "enter a new one" in words(client_of(admin).get(page).content)
+    assert "replace soon" in words(client_of(admin).get(page).content)
 
 
 def test_another_cluster_at_the_address_is_taken_over_only_when_told(
@@ -178,7 +178,7 @@ def test_another_cluster_at_the_address_is_taken_over_only_when_told(
     with suppress(ClusterError):
         reconcile(cluster)
     page = client_of(admin).get("/clusters/lab/connection/")
-    assert "Take over the cluster that answers now" in words(page.content)
+    assert "Adopt the cluster at this address" in words(page.content)
     client_of(admin).post("/clusters/lab/hold/", {"adopt": "yes"})
     cluster.refresh_from_db()
     assert (cluster.state, cluster.uid) == ("active", "")
@@ -186,7 +186,7 @@ def test_another_cluster_at_the_address_is_taken_over_only_when_told(
 
 def test_leaving_says_what_it_takes_along(client_of: Clients, admin: User, cluster: Cluster, llm_team: Project) -> None:
     said = words(client_of(admin).get("/clusters/lab/leave/").content)
-    assert "It cannot be forgotten while these name it" in said
+    assert "Still in use by" in said
     assert "llm-team" in said
     answer = client_of(admin).post("/clusters/lab/leave/", {"confirm": "lab", "act": "forget"})
     assert answer.status_code == 422
@@ -221,10 +221,10 @@ def test_a_pools_label_and_topology_are_changed_and_its_levels_shown_as_its_node
     assert (h100.label_key, h100.topology_levels, h100.is_default) == ("gpu", ["zone", "rack"], True)
     for where in (page, "/clusters/lab/pools/"):
         said = words(client.get(where).content)
-        assert "zone</code> on no node yet" in said
+        assert "zone</code> no node has this label yet" in said
         assert "rack</code> in 2 domains" in said
     answer = client.post(page, {**wanted, "topology_levels": "rack, rack, a b/c"})
-    assert (answer.status_code, "rack is a level above already." in words(answer.content)) == (422, True)
+    assert (answer.status_code, "Duplicate level rack." in words(answer.content)) == (422, True)
     h100.refresh_from_db()
     assert h100.topology_levels == ["zone", "rack"]
 

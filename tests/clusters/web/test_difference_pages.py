@@ -43,21 +43,21 @@ def foreign(drift: Drift) -> Drift:
 
 def test_a_difference_leads_to_its_repair(client_of: Clients, admin: User, drift: Drift) -> None:
     client = client_of(admin)
-    assert "Repair this…" in words(client, "/clusters/lab/?tab=drift")
+    assert "Repair…" in words(client, "/clusters/lab/?tab=drift")
     text = words(client, QUEUE)
     assert "99</pre>" in text
-    assert "Repair it" in text
+    assert "Repair" in text
     assert client.post(QUEUE, {"act": "repair"})["Location"] == "/clusters/lab/?tab=drift"
     assert DirtyOwner.objects.filter(owner="project.1").exists()
     assert AuditRecord.objects.filter(action="cluster.repair", actor_name="admin").exists()
-    assert "Asked to repair a." in words(client, "/clusters/lab/")
+    assert "The next sync run repairs a." in words(client, "/clusters/lab/")
 
 
 def test_a_foreign_object_is_taken_over_after_its_difference_was_seen(
     client_of: Clients, admin: User, foreign: Drift
 ) -> None:
     client = client_of(admin)
-    assert "Take this object over…" in words(client, "/clusters/lab/?tab=drift")
+    assert "Take over object…" in words(client, "/clusters/lab/?tab=drift")
     assert 'name="uid" value="u-1"' in words(client, QUEUE)
     assert client.post(QUEUE, {"act": "adopt", "uid": "another"}).status_code == 409
     assert client.post(QUEUE, {"act": "adopt", "uid": "u-1"}).status_code == 302
@@ -66,7 +66,7 @@ def test_a_foreign_object_is_taken_over_after_its_difference_was_seen(
 
 def test_others_see_the_difference_and_may_do_nothing(client_of: Clients, alice: User, foreign: Drift) -> None:
     client = client_of(alice)
-    assert "Take it over" not in words(client, QUEUE)
+    assert "Take over" not in words(client, QUEUE)
     assert "Take this" not in words(client, "/clusters/lab/?tab=drift")
     for act in ("adopt", "repair"):
         assert client.post(QUEUE, {"act": act, "uid": "u-1"}).status_code == 403
@@ -117,7 +117,7 @@ def test_a_run_of_thousands_is_read_page_by_page(client_of: Clients, alice: User
     assert "q140" in text  # what failed comes first
     assert "q030" not in text
     first = client.get(f"/clusters/lab/runs/{run.pk}/")
-    assert "would be done" in first.content.decode()
+    assert "planned" in first.content.decode()
     assert "project.7" in first.content.decode()
     following = client.get(f"/clusters/lab/runs/{run.pk}/?after={first.context['page'].next}")
     assert following.content.decode().count('class="mono">q') == 50
@@ -126,7 +126,7 @@ def test_a_run_of_thousands_is_read_page_by_page(client_of: Clients, alice: User
 
 def test_a_cluster_that_fails_says_when_it_is_tried_again(client_of: Clients, alice: User, cluster: Cluster) -> None:
     Cluster.objects.update(failures=4, sync_due_at=timezone.now())
-    assert "The last 4 runs did not succeed." in words(client_of(alice), "/clusters/lab/")
+    assert "The last 4 sync runs failed." in words(client_of(alice), "/clusters/lab/")
 
 
 def test_a_paused_cluster_offers_nothing_and_says_where_it_goes_on(
@@ -135,22 +135,22 @@ def test_a_paused_cluster_offers_nothing_and_says_where_it_goes_on(
     Cluster.objects.update(state="paused", paused_reason="Paused by admin.")
     client = client_of(admin)
     text = words(client, QUEUE)
-    assert "Repair it" not in text
+    assert "Repair" not in text
     assert "Paused by admin." in text
     assert "/clusters/lab/connection/" in text
     for address, sent in ((QUEUE, {"act": "repair"}), ("/clusters/lab/dry-run/", {}), ("/clusters/lab/reconcile/", {})):
         refused = client.post(address, sent)
         assert refused.status_code == 409
-        assert "Let Rung go on from its page Connection" in refused.content.decode()
+        assert "Resume it on its Connection page" in refused.content.decode()
     assert "/clusters/lab/connection/" not in words(client_of(alice), "/clusters/lab/")
 
 
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("running", "Nothing has been changed so far."),
-        ("failed", "It ended before it came to any object."),
-        ("succeeded", "Every object was already right."),
+        ("running", "No changes so far."),
+        ("failed", "The run failed before it reached any object."),
+        ("succeeded", "No changes needed."),
     ],
 )
 def test_a_run_without_objects_says_why(
@@ -175,20 +175,20 @@ def test_a_dry_run_that_found_a_conflict_has_not_failed(client_of: Clients, alic
 
 def test_nothing_is_called_equal_before_it_was_compared(client_of: Clients, alice: User, cluster: Cluster) -> None:
     client = client_of(alice)
-    assert "No sync run has compared it to the end yet." in words(client, "/clusters/lab/?tab=drift")
+    assert "Not compared yet: no sync run has finished." in words(client, "/clusters/lab/?tab=drift")
     Cluster.objects.update(synced_at=timezone.now() - timedelta(seconds=20), synced_generation=1)
     text = words(client, "/clusters/lab/?tab=drift")
-    assert "No difference at the last comparison. Configuration up to date, compared <time" in text
+    assert "No drift at the last check. Configuration up to date, compared <time" in text
     assert ">20 s ago</time>" in text
 
 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        pytest.param({"state": "paused"}, "Rung compares nothing on a paused cluster.", id="paused"),
-        pytest.param({"breaker_reason": "401"}, "The cluster takes no work now.", id="its work is stopped"),
-        pytest.param({"failures": 3}, "The last sync run did not succeed.", id="runs fail"),
-        pytest.param({"observed_at": None}, "No sync run has compared it to the end since.", id="nothing looks"),
+        pytest.param({"state": "paused"}, "The cluster is paused.", id="paused"),
+        pytest.param({"breaker_reason": "401"}, "The cluster does not accept work now.", id="its work is stopped"),
+        pytest.param({"failures": 3}, "The last sync run failed.", id="runs fail"),
+        pytest.param({"observed_at": None}, "No sync run has finished since.", id="nothing looks"),
     ],
 )
 def test_nothing_is_called_equal_while_nothing_looks(
@@ -209,5 +209,5 @@ def test_a_pod_with_an_old_number_is_told_how_it_gets_the_new_one(
 ) -> None:
     Drift.objects.update(category="stale", kind="Pod")
     text = words(client_of(admin), "/clusters/lab/?tab=drift")
-    assert "Stop and resume its workload" in text
+    assert "Stop and resume the workload" in text
     assert "Repair this" not in text

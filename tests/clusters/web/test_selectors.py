@@ -57,12 +57,12 @@ def test_a_cluster_without_nodes_has_no_room(cluster: Cluster) -> None:
         pytest.param({"synced_at": None}, "never", "", id="never compared"),
         pytest.param({}, "synced", "", id="compared a minute ago"),
         pytest.param({"generation": 2}, "changing", "", id="decided since"),
-        pytest.param({"state": "paused"}, "unknown", "Rung compares nothing on a paused cluster.", id="paused"),
-        pytest.param({"breaker_reason": "401"}, "unknown", "The cluster takes no work now.", id="work is stopped"),
-        pytest.param({"failures": 1}, "unknown", "The last sync run did not succeed.", id="the last run failed"),
+        pytest.param({"state": "paused"}, "unknown", "The cluster is paused.", id="paused"),
         pytest.param(
-            {"synced_at": timedelta(minutes=4)}, "unknown", "No sync run has compared it to the end since.", id="old"
+            {"breaker_reason": "401"}, "unknown", "The cluster does not accept work now.", id="work is stopped"
         ),
+        pytest.param({"failures": 1}, "unknown", "The last sync run failed.", id="the last run failed"),
+        pytest.param({"synced_at": timedelta(minutes=4)}, "unknown", "No sync run has finished since.", id="old"),
     ],
 )
 def test_what_a_comparison_says_stops_holding(cluster: Cluster, fields: dict[str, Any], state: str, why: str) -> None:

@@ -173,6 +173,6 @@ def test_a_higher_training_evicts_a_lower_one_of_its_project_and_both_are_told(
     assert (cause, preemptor, gpus) == ("preempt", "urgent", 8000)
     assert 0 < lost <= (ran + 1) * 8
     assert "Preempted by urgent (high 125)" in words
-    assert re.search(r"about [0-9.]+ GPU-(hours|minutes) are lost", words)
-    assert "s of grace" in words
+    assert re.search(r"about [0-9.]+ GPU-(hours|minutes) lost", words)
+    assert "grace period" in words
     assert gave_way[0]["phase"] in WAITS

@@ -260,6 +260,6 @@ def test_a_provider_that_is_away_is_said_and_passwords_still_work(
         settings.RUNG_OIDC_ISSUER = f"http://127.0.0.1:{visits.port}"
         answer = client.get(reverse("single-sign-on"))
     assert answer.status_code == 503
-    assert "does not answer" in answer.content.decode()
+    assert "does not respond" in answer.content.decode()
     UserFactory.create(username="alice")
     assert client.post("/login/", {"username": "alice", "password": PASSWORD}).status_code == 302

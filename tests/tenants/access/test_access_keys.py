@@ -71,7 +71,7 @@ class TestWhatIsKept:
         "actor",
         [
             pytest.param(SYSTEM, id="the system"),
-            pytest.param(Actor(ActorKind.SERVICE_ACCOUNT, "7", "robot", SYSTEM.channel), id="a program"),
+            pytest.param(Actor(ActorKind.SERVICE_ACCOUNT, "7", "robot", SYSTEM.channel), id="demo setup"),
         ],
     )
     def test_keys_are_for_people(self, db: None, actor: Actor) -> None:

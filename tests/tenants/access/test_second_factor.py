@@ -76,7 +76,7 @@ def test_setting_it_up_gives_ten_recovery_codes(client_of: Clients, alice: User)
     assert len(set(codes)) == 10
     assert ("alice", "second_factor.create", "Succeeded") in story()
     page = client.get(reverse("tenants:security")).content.decode()
-    assert "10 recovery codes are left" in page
+    assert "10 recovery codes left" in page
     assert codes[0] not in page
 
 

@@ -94,7 +94,7 @@ def test_everything_else_is_refused_in_the_same_words(
 ) -> None:
     with pytest.raises(BadRequest) as refusal:
         exchange(client_id, secret)
-    assert (refusal.value.code, refusal.value.message) == ("invalid_client", "The client id or the secret is wrong.")
+    assert (refusal.value.code, refusal.value.message) == ("invalid_client", "Wrong client id or secret.")
     assert AuditRecord.objects.get(action="session.start").result == "Denied"
 
 

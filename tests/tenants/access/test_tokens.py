@@ -66,7 +66,7 @@ def test_other_text_is_no_token(token: str) -> None:
         pytest.param({"stamp": None}, id="under no secret"),
         pytest.param({"sort": None}, id="of no sort"),
         pytest.param({"stamp": 7}, id="stamp of another type"),
-        pytest.param({"iat": int(time.time()) + 3600}, id="from the future"),
+        pytest.param({"iat": int(time.time()) + 3600}, id="dated in the future"),
     ],
 )
 def test_claims_must_all_be_right(changes: dict[str, object]) -> None:

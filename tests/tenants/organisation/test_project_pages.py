@@ -29,7 +29,7 @@ def words(client: Client, page: str = PAGE) -> str:
 
 def test_the_bar_and_its_text_say_the_same(client_of: Clients, alice: User) -> None:
     text = words(client_of(alice))
-    assert "You can start 4 GPUs now in h100 within quota" in text
+    assert "4 GPUs can start in h100 within quota" in text
     assert "0 GPUs in use, 4 deserved" in text
     assert "limit 12" in text
 
@@ -88,8 +88,8 @@ def test_the_list_holds_what_one_may_see(client_of: Clients, alice: User, vision
 
 def test_nobody_without_a_project_is_left_without_a_word(client_of: Clients, db: None) -> None:
     stranger = User.objects.create_user("stranger")
-    assert "You are in no project yet" in words(client_of(stranger), "/projects/")
-    assert "You are in no project yet" in words(client_of(stranger), "/")
+    assert "You are not in any project yet" in words(client_of(stranger), "/projects/")
+    assert "You are not in any project yet" in words(client_of(stranger), "/")
 
 
 @pytest.mark.parametrize("page", ["/", "/projects/"])

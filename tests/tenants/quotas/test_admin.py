@@ -147,7 +147,7 @@ class TestWhatASaveBringsWithIt:
     def test_a_warning_waits_for_a_second_save(self, console: Client, quota: ProjectQuota) -> None:
         said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="9")))
         assert "deserve 9 GPUs together" in said[0]
-        assert said[-1] == "Nothing is saved yet. Save again to accept this."
+        assert said[-1] == "Not saved yet. Save again to confirm."
         quota.refresh_from_db()
         assert quota.gpu_deserved == 4000
         assert not AuditRecord.objects.filter(action="quota.set").exists()
@@ -165,8 +165,8 @@ class TestWhatASaveBringsWithIt:
     def test_who_becomes_reclaimable_is_named(self, console: Client, quota: ProjectQuota, train: None) -> None:
         said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="3")))
         assert said[0] == (
-            "In h100 1 GPU of what is in use would be above the deserved 3 GPUs: others may take it back. Lowest "
-            "priority and youngest first: llm-team/young, low 40 (2 GPUs)."
+            "In h100 1 GPU in use would exceed the deserved 3 GPUs. Others can reclaim them. Lowest priority and "
+            "newest first: llm-team/young, low 40 (2 GPUs)."
         )
         assert console.post(page_of(quota), typed(gpu_deserved="3", accepted=accepted)).status_code == 302
 
@@ -248,7 +248,7 @@ class TestDeleting:
         ledger.holds(quota.project, h100, Usage(Resources.of(gpu=1), Resources.of(gpu=1), Resources.of(gpu=1)))
         url = reverse("admin:tenants_projectquota_delete", args=[quota.pk])
         answer = console.post(url, {"post": "yes"}, follow=True)
-        assert "hold 1 GPU now" in answer.content.decode()
+        assert "use 1 GPU" in answer.content.decode()
         assert ProjectQuota.objects.filter(pk=quota.pk).exists()
         assert AuditRecord.objects.filter(result="Denied").count() == 1
 
@@ -262,7 +262,7 @@ class TestDeleting:
             "post": "yes",
         }
         answer = console.post(reverse("admin:tenants_projectquota_changelist"), form, follow=True)
-        assert "hold 1 GPU now" in answer.content.decode()
+        assert "use 1 GPU" in answer.content.decode()
         assert ProjectQuota.objects.count() == 2
 
     def test_a_free_one_goes_with_its_history_kept(self, console: Client, quota: ProjectQuota, admin: User) -> None:

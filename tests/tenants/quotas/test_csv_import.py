@@ -95,7 +95,7 @@ def test_what_was_exported_changes_nothing_when_it_comes_back(console: Client, l
         pytest.param("llm-team,h100,5,12,,,,,2,medium-low,", "Give a reason", id="no reason"),
         pytest.param("llm-team,h100,2,12,,,,,2,medium-low,Q4", "hold 3 GPUs now", id="below non-preemptible use"),
         pytest.param("llm-team,h100,9,12,,,,,2,medium-low,Q4", "deserve 9 GPUs together", id="over the department"),
-        pytest.param("llm-team,h100,5,4,,,,,2,medium-low,Q4", "below the deserved", id="limit below deserved"),
+        pytest.param("llm-team,h100,5,4,,,,,2,medium-low,Q4", "lower than the deserved", id="limit below deserved"),
         pytest.param("llm-team,h100,-5,4,,,,,2,medium-low,Q4", "out of range", id="negative"),
         pytest.param("llm-team,h100,x,4,,,,,2,medium-low,Q4", "not a quantity", id="no number"),
         pytest.param("llm-team,h100,5,12,,,,,2,urgent,Q4", "very-low, low", id="unknown rank"),

@@ -133,9 +133,9 @@ def test_the_console_sets_one_and_keeps_its_history(
 @pytest.mark.parametrize(
     ("flavour", "deferring", "kept"),
     [
-        pytest.param("kai", False, "Kept under KAI Scheduler: partly.", id="kai"),
-        pytest.param("kube", True, "Kept under kube-scheduler: partly.", id="kube"),
-        pytest.param("kube", False, "Kept under kube-scheduler: no.", id="kube without the option"),
+        pytest.param("kai", False, "Enforced by KAI Scheduler: partly.", id="kai"),
+        pytest.param("kube", True, "Enforced by kube-scheduler: partly.", id="kube"),
+        pytest.param("kube", False, "Enforced by kube-scheduler: no.", id="kube without the option"),
     ],
 )
 def test_the_project_page_says_it_and_whether_it_is_kept(
@@ -151,21 +151,24 @@ def test_the_project_page_says_it_and_whether_it_is_kept(
     guarantee(research, 60)
     guarantee(llm_team, 30)
     text = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())
-    assert "left alone for 30 m by its own department and for 1 h by other departments (rule of project llm-" in text
+    assert "for 30 m within its department and for 1 h from other departments after they start (rule of " in text
     assert kept in text
 
 
 @pytest.mark.parametrize(
     ("actions", "plugins", "kept"),
     [
-        pytest.param("preempt", "{name: priority}, {name: cdp}", "partly. Pods carry the time", id="kept"),
+        pytest.param("preempt", "{name: priority}, {name: cdp}", "partly. Pods have the minimum runtime", id="kept"),
         pytest.param(
-            "preempt", "{name: cdp}, {name: gang}, {name: priority}", "partly. As its configuration", id="not last"
+            "preempt",
+            "{name: cdp}, {name: gang}, {name: priority}",
+            "partly. According to its configuration",
+            id="not last",
         ),
         pytest.param(
-            "preempt", "{name: priority}", "partly. As its configuration on this cluster says. Without", id="none"
+            "preempt", "{name: priority}", "partly. According to its configuration on this cluster. Without", id="none"
         ),
-        pytest.param("", "", "no. Assumed, since its configuration could not be read", id="unread"),
+        pytest.param("", "", "no. Assumption: default configuration, because it cannot be read", id="unread"),
     ],
 )
 def test_on_volcano_its_configuration_says_whether_it_is_kept_and_there_is_one_time_for_everybody(
@@ -182,8 +185,10 @@ def test_on_volcano_its_configuration_says_whether_it_is_kept_and_there_is_one_t
     guarantee(research, 60)
     guarantee(llm_team, 30)
     page = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())
-    assert "a preemptible run is left alone for 30 m (rule of project llm-team)" in page
-    assert f"Kept under Volcano: {kept}" in page
+    assert (
+        "preemptible workloads are protected from eviction for 30 m after they start (rule of project llm-team)" in page
+    )
+    assert f"Enforced by Volcano: {kept}" in page
 
 
 @pytest.mark.parametrize(

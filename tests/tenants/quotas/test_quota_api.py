@@ -38,7 +38,7 @@ def test_who_becomes_reclaimable_stands_in_the_pools_entry(
     entries = {each["nodePool"]["name"]: each for each in answer.json()}
     (warning,) = entries["h100"]["warnings"]
     assert warning["code"] == "becomes_reclaimable"
-    assert "3 GPUs of what is in use would be above the deserved 1 GPU" in warning["message"]
+    assert "3 GPUs in use would exceed the deserved 1 GPU" in warning["message"]
     assert (warning["pointer"], warning["nodePool"]["name"]) == ("/gpu/deserved", "h100")
     assert warning["numbers"] == {"over": "3 GPUs", "deserved": "1 GPU"}
     held = {"gpu": 4.0, "cpu": 0, "memory": 0.0}

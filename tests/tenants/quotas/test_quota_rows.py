@@ -56,14 +56,15 @@ class TestWhatCanStartNow:
 
     def test_nothing_is_used_yet(self, llm_team: Project, h100: NodePool) -> None:
         assert row(llm_team, h100).sentence == (
-            "You can start 4 GPUs now in h100 within quota; 8 more over quota, preemptible only. One pod gets at most "
-            "8 GPUs. The project's limit is 12 GPUs, 0 in use."
+            "4 GPUs can start in h100 within quota, 8 more over quota (preemptible only). Largest pod: 8 GPUs. "
+            "Project limit: 12 GPUs (0 in use)."
         )
 
     def test_free_gpus_bind(self, llm_team: Project, vision_team: Project, h100: NodePool) -> None:
         runs(vision_team, h100, 10)
         assert row(llm_team, h100).sentence == (
-            "You can start 4 GPUs now in h100 within quota; 2 more over quota, preemptible only. No more GPUs are free."
+            "4 GPUs can start in h100 within quota, 2 more over quota (preemptible only). No other GPU in the "
+            "pool is free."
         )
 
     def test_the_largest_free_node_bounds_one_pod(
@@ -72,21 +73,21 @@ class TestWhatCanStartNow:
         for node in h100.nodes.all():
             where = {"cluster": h100.cluster, "pool_name": "h100", "node_name": node.name}
             ObservedPodFactory(**where, namespace=vision_team.namespace, gpu_milli=6 * GPU)
-        assert "One pod gets at most 2 GPUs." in row(llm_team, h100).sentence
+        assert "Largest pod: 2 GPUs." in row(llm_team, h100).sentence
 
     def test_a_projects_limit_binds_while_gpus_are_free(self, llm_team: Project, h100: NodePool) -> None:
         ProjectQuota.objects.update(gpu_limit=6 * GPU)
         runs(llm_team, h100, 6)
         assert row(llm_team, h100).sentence == (
-            "You can start nothing now in h100 without an eviction. The project's limit is 6 GPUs, 6 in use."
+            "Nothing can start in h100 without evictions. Project limit: 6 GPUs (6 in use)."
         )
 
     def test_a_departments_limit_counts_what_siblings_use(self, llm_team: Project, h100: NodePool) -> None:
         DepartmentQuota.objects.update(gpu_limit=8 * GPU)
         runs(ProjectFactory(department=llm_team.department), h100, 5)
         assert row(llm_team, h100).sentence == (
-            "You can start 3 GPUs now in h100 within quota. The limit of department research is 8 GPUs, 5 in use. "
-            "Within quota, up to 1 GPU more can be taken back from others that are over theirs."
+            "3 GPUs can start in h100 within quota. Limit of department research: 8 GPUs (5 in use). Up to 1 GPU "
+            "more can be reclaimed from projects over their quota."
         )
 
     def test_a_full_pool_says_what_may_be_taken_back(
@@ -94,27 +95,25 @@ class TestWhatCanStartNow:
     ) -> None:
         runs(vision_team, h100, 16)
         assert row(llm_team, h100).sentence == (
-            "You can start nothing now in h100 without an eviction. No GPU is free. Within quota, up to 4 GPUs more "
-            "can be taken back from others that are over theirs."
+            "Nothing can start in h100 without evictions. No free GPU in the pool. Up to 4 GPUs more can be "
+            "reclaimed from projects over their quota."
         )
 
     def test_what_is_never_evicted_stays(self, llm_team: Project, vision_team: Project, h100: NodePool) -> None:
         runs(vision_team, h100, 16, preemptible=False)
-        assert row(llm_team, h100).sentence.endswith("No GPU is free.")
+        assert row(llm_team, h100).sentence.endswith("No free GPU in the pool.")
 
     def test_kube_scheduler_takes_nothing_back(self, llm_team: Project, vision_team: Project, h100: NodePool) -> None:
         Cluster.objects.update(flavour="kube")
         runs(vision_team, h100, 16)
-        assert row(llm_team, h100).sentence == (
-            "You can start nothing now in h100 without an eviction. No GPU is free."
-        )
+        assert row(llm_team, h100).sentence == ("Nothing can start in h100 without evictions. No free GPU in the pool.")
 
     def test_volcano_without_the_action_reclaim_takes_nothing_back(
         self, llm_team: Project, vision_team: Project, h100: NodePool
     ) -> None:
         Cluster.objects.update(flavour="volcano", configured={"actions": ["allocate", "preempt"], "plugins": {}})
         runs(vision_team, h100, 16)
-        assert row(llm_team, h100).sentence.endswith("No GPU is free.")
+        assert row(llm_team, h100).sentence.endswith("No free GPU in the pool.")
 
     def test_kube_counts_limits_over_all_pools_and_pods_that_wait(
         self, llm_team: Project, h100: NodePool, a100: NodePool
@@ -125,7 +124,7 @@ class TestWhatCanStartNow:
         waits = {"cluster": h100.cluster, "phase": "Pending", "node_name": "", "pool_name": "", "started_at": None}
         ObservedPodFactory(**waits, namespace=llm_team.namespace, gpu_milli=4 * GPU)
         answer = row(llm_team, h100)
-        assert "The project's limit is 14 GPUs over all node pools, 12 in use." in answer.sentence
+        assert "Project limit over all node pools: 14 GPUs (12 in use)." in answer.sentence
         assert answer.headroom
         assert answer.headroom.now == 2 * GPU
 
@@ -136,8 +135,7 @@ class TestWhatCanStartNow:
         DepartmentQuota.objects.update(gpu_deserved=4 * GPU)
         runs(vision_team, h100, 3)
         assert row(llm_team, h100).sentence == (
-            "You can start 4 GPUs now in h100 within quota; 1 more over quota, preemptible only. No more quota is left "
-            "to borrow."
+            "4 GPUs can start in h100 within quota, 1 more over quota (preemptible only). No more quota to borrow."
         )
 
     def test_room_that_others_are_evicted_for_is_not_free(
@@ -147,7 +145,7 @@ class TestWhatCanStartNow:
         nominated = h100.nodes.order_by("name")[1].name
         waits = {"phase": "Pending", "node_name": "", "started_at": None, "nominated_node": nominated}
         ObservedPodFactory(cluster=h100.cluster, **waits, gpu_milli=7 * GPU)
-        assert row(llm_team, h100).sentence.startswith("You can start 1 GPU now")
+        assert row(llm_team, h100).sentence.startswith("1 GPU can start")
 
     @pytest.mark.parametrize(
         "fields",
@@ -162,7 +160,7 @@ class TestWhatCanStartNow:
         self, llm_team: Project, h100: NodePool, fields: dict[str, object]
     ) -> None:
         Node.objects.filter(pool=h100).update(**fields)
-        assert row(llm_team, h100).sentence.endswith("No GPU is free.")
+        assert row(llm_team, h100).sentence.endswith("No free GPU in the pool.")
 
     @pytest.mark.parametrize(
         ("flavour", "fields", "said"),
@@ -170,19 +168,19 @@ class TestWhatCanStartNow:
             pytest.param(
                 "kai",
                 {},
-                "Together these pods get at most 2 CPUs: no more is free on the nodes of these GPUs.",
+                "At most 2 CPUs in total for these pods: no more free on the nodes of these GPUs.",
                 id="nodes",
             ),
             pytest.param(
                 "kai",
                 {"cpu_limit": 1000},
-                "Together these pods get at most 1 CPU: the project's limit is 1 CPU, 0 CPUs in use.",
+                "At most 1 CPU in total for these pods: project limit: 1 CPU (0 CPUs in use).",
                 id="project",
             ),
             pytest.param(
                 "kueue",
                 {"cpu_deserved": 0, "cpu_limit": 0},
-                "Only pods that ask for no CPU start: the project's limit is 0 CPUs, 0 CPUs in use.",
+                "Only pods without CPU requests can start: project limit: 0 CPUs (0 CPUs in use).",
                 id="kueue",
             ),
         ],
@@ -197,7 +195,7 @@ class TestWhatCanStartNow:
             where = {"cluster": h100.cluster, "pool_name": "h100", "node_name": node.name}
             ObservedPodFactory(**where, namespace=vision_team.namespace, gpu_milli=0, cpu_milli=node.cpu_milli - 1000)
         sentence = row(llm_team, h100).sentence
-        assert sentence.startswith("You can start 4 GPUs now in h100 within quota")
+        assert sentence.startswith("4 GPUs can start in h100 within quota")
         assert said in sentence
 
     def test_on_kube_an_exhausted_memory_limit_stops_every_pod(
@@ -208,31 +206,30 @@ class TestWhatCanStartNow:
         ProjectQuotaFactory(project=llm_team, node_pool=a100, memory_limit=0)
         runs(llm_team, h100, 1, memory_bytes=2**30)
         assert row(llm_team, h100).sentence == (
-            "You can start nothing now in h100 without an eviction. The project's limit is 1 GiB over all node pools, "
-            "1 GiB in use."
+            "Nothing can start in h100 without evictions. Project limit over all node pools: 1 GiB (1 GiB in use)."
         )
 
     def test_without_a_node_nothing_is_claimed(self, vision_team: Project, h100: NodePool) -> None:
         Node.objects.all().delete()
-        assert row(vision_team, h100).sentence == ("What can start in h100 is unknown: no node of it has been seen.")
+        assert row(vision_team, h100).sentence == ("Unknown what can start in h100: no nodes observed yet.")
 
     @pytest.mark.parametrize(
         ("fields", "why"),
         [
             pytest.param({"state": "paused"}, "lab is paused.", id="paused"),
-            pytest.param({"breaker_reason": "401"}, "lab takes no work now.", id="its work is stopped"),
+            pytest.param({"breaker_reason": "401"}, "lab does not accept work now.", id="its work is stopped"),
         ],
     )
     def test_nothing_starts_where_no_work_goes(
         self, llm_team: Project, h100: NodePool, fields: dict[str, object], why: str
     ) -> None:
         Cluster.objects.update(**fields)
-        assert row(llm_team, h100).sentence == f"Nothing starts in h100 now: {why}"
+        assert row(llm_team, h100).sentence == f"Nothing can start in h100: {why}"
 
 
 def test_a_fraction_is_said_exactly(llm_team: Project, h100: NodePool) -> None:
     runs(llm_team, h100, 3.5)
-    assert row(llm_team, h100).sentence.startswith("You can start 0.5 GPUs now")
+    assert row(llm_team, h100).sentence.startswith("0.5 GPUs can start")
 
 
 @pytest.mark.parametrize("projects", [1, 12])

@@ -114,7 +114,7 @@ def test_the_console_sets_one_and_says_what_is_wrong(
     for wrong, said in (
         ({"notice_minutes": 60}, "The notice must be shorter"),
         ({"project": ""}, "Choose a department or a project."),
-        ({"category": "Dream"}, "There is no such category."),
+        ({"category": "Dream"}, "Unknown category."),
     ):
         answer = console.post(page, {**form, "notice_minutes": 15, **wrong})
         assert said in str(answer.context["adminform"].form.errors)
@@ -123,4 +123,4 @@ def test_the_console_sets_one_and_says_what_is_wrong(
     listed = console.get(reverse("admin:tenants_timelimit_changelist")).content.decode()
     assert "project llm-team" in listed
     shown = client_of(admin).get(f"/projects/{llm_team.name}/").content.decode()
-    assert "a run of category Train is stopped after" in " ".join(shown.split())
+    assert "Train workloads are stopped after" in " ".join(shown.split())

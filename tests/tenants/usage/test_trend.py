@@ -54,7 +54,7 @@ def test_the_page_shows_the_line_and_the_same_numbers_as_a_table(
     at = timezone.now() - HOUR
     Sample.objects.create(cluster=llm_team.cluster, kind="project", owner=str(llm_team.pk), at=at, figures=figures)
     page = client_of(bob).get(f"/projects/{llm_team.name}/?span=7d").content.decode()
-    assert "2.5 GPUs held on average, 2.5 GPUs at most" in page
+    assert "2.5 GPUs allocated on average, 2.5 GPUs at most" in page
     assert '<polyline class="held"' in page
     assert "<td>2.5 GPUs</td>" in page
     assert 'href="?span=24h#use"' in page
@@ -64,4 +64,4 @@ def test_a_project_that_was_not_measured_says_so(
     client_of: Callable[[User], Client], bob: User, llm_team: Project
 ) -> None:
     page = client_of(bob).get(f"/projects/{llm_team.name}/?span=nonsense").content.decode()
-    assert "Nothing was measured in this time" in page
+    assert "No data for this period" in page

@@ -38,7 +38,7 @@ def test_a_changed_value_says_that_the_class_is_made_anew(robot: Robot) -> None:
     answer = robot.send("PATCH", of("medium"), {"value": 85})
     assert answer.status_code == 200
     assert answer.json()["value"] == 85
-    assert any("created anew" in each for each in answer.json()["plan"]["warnings"])
+    assert any("is replaced" in each for each in answer.json()["plan"]["warnings"])
 
 
 def test_a_rename_is_an_entry_of_its_own_and_leaves_an_alias(robot: Robot) -> None:
@@ -71,7 +71,9 @@ def test_an_unused_entry_is_retired_and_gone(robot: Robot) -> None:
     assert "very-low" not in names(robot)
 
 
-@pytest.mark.parametrize(("name", "user"), [("high", "type Job"), ("very-low", "training policy of the installation")])
+@pytest.mark.parametrize(
+    ("name", "user"), [("high", "type Job"), ("very-low", "training policy of the whole installation")]
+)
 def test_t40_an_entry_in_use_is_a_conflict_with_the_list(robot: Robot, name: str, user: str) -> None:
     PolicyFactory(document={"rules": {"priorityClass": {"options": [{"value": "very-low"}]}}})
     answer = robot.send("DELETE", of(name))

@@ -49,7 +49,7 @@ def test_the_ladder_stands_on_its_values_with_the_line_at_100(client_of: Clients
         "25",
         "100",
     ]
-    assert "from here up: non-preemptible unless set" in axis
+    assert "100 and above: non-preemptible unless set otherwise" in axis
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_an_edit_opens_a_plan_and_changes_nothing(client_of: Clients, admin: Use
     plan = plan_of(client, "/priorities/medium/", medium(value="85"))
     page = client.get(f"/plans/{plan.pk}/").content.decode()
     assert "1 object replaced on 1 cluster" in page
-    assert "deleted and created anew on every cluster" in page
+    assert "replaced on every cluster" in page
     assert Priority.objects.get(name="medium").value == 80
 
 
@@ -157,12 +157,12 @@ def test_a_discarded_plan_stays_undone(client_of: Clients, admin: User, cluster:
 @pytest.mark.parametrize(
     ("sent", "field", "words"),
     [
-        pytest.param({"value": "90"}, "value", "90 is the value of medium-high", id="a value that is taken"),
+        pytest.param({"value": "90"}, "value", "90 is already used by medium-high", id="a value that is taken"),
         pytest.param({"value": "1000000001"}, "value", "less than or equal", id="beyond the users' range"),
         pytest.param({"value": "ten"}, "value", "whole number", id="no number"),
-        pytest.param({"name": "high"}, "name", "There is a high already", id="a name that is taken"),
-        pytest.param({"name": "system-x"}, "name", "belongs to the cluster", id="the cluster's own prefix"),
-        pytest.param({"name": "new", "value": "81"}, "name", "Rename alone", id="a rename with something else"),
+        pytest.param({"name": "high"}, "name", "high already exists", id="a name that is taken"),
+        pytest.param({"name": "system-x"}, "name", "reserved by Kubernetes", id="the cluster's own prefix"),
+        pytest.param({"name": "new", "value": "81"}, "name", "Rename in a separate", id="a rename with something else"),
         pytest.param({"preemption_policy": "Sometimes"}, "preemption_policy", "not one of", id="no such policy"),
     ],
 )
@@ -203,7 +203,7 @@ def test_an_unused_entry_is_retired_by_plan(client_of: Clients, admin: User, clu
 def test_a_preset_asks_what_its_values_would_get_wrong(client_of: Clients, admin: User) -> None:
     answer = client_of(admin).post(PRESET, {})
     assert answer.status_code == 422
-    assert "Say whether" in answer.content.decode()
+    assert "Choose whether" in answer.content.decode()
 
 
 def test_a_preset_is_planned_with_the_answers(client_of: Clients, admin: User, cluster: Cluster) -> None:

@@ -239,7 +239,7 @@ def test_a_type_default_that_cannot_be_is_refused_at_its_field(
 def test_a_default_against_the_threshold_is_warned_about(as_admin: Actor) -> None:
     type_ = WorkloadType.objects.get(name="PyTorchJob")
     plan = plan_type_change(type=type_, change={"preemptibility": "non-preemptible"}, actor=as_admin)
-    assert "choosing low outright makes it preemptible" in plan.effect["warnings"][0]
+    assert "choosing low explicitly makes it preemptible" in plan.effect["warnings"][0]
 
 
 def test_the_four_tiers_ask_whether_each_type_may_be_evicted(as_admin: Actor) -> None:
@@ -270,7 +270,7 @@ def test_the_three_tiers_become_aliases_beside_the_seven_levels(as_admin: Actor)
 
 def test_loading_what_is_there_changes_nothing(as_admin: Actor, cluster: Cluster) -> None:
     plan = plan_preset(preset="runai", actor=as_admin)
-    assert plan.effect["sentence"] == "No object changes."
+    assert plan.effect["sentence"] == "No objects change."
     with pytest.raises(ValidationFailed):
         plan_preset(preset="nonsense", actor=as_admin)
 
@@ -280,8 +280,8 @@ def test_a_changed_value_says_that_new_pods_only_get_it(llm_team: Project, as_ad
     running = WorkloadFactory(project=llm_team, phase=Phase.RUNNING, running_pods=1)
     ObservedPodFactory(workload=running)
     plan = plan_priority_change(change=change("low", value=41), actor=as_admin)
-    assert "1 running workload keeps the old number" in plan.effect["sentence"]
-    assert any("deleted and created anew" in warning for warning in plan.effect["warnings"])
+    assert "1 running workload keeps the old value" in plan.effect["sentence"]
+    assert any("replaced" in warning for warning in plan.effect["warnings"])
 
 
 class TestWhoKeepsTheOldNumber:
@@ -303,7 +303,7 @@ class TestWhoKeepsTheOldNumber:
         Cluster.objects.update(flavour="kube")
         plan = plan_priority_change(change=change("low", value=41), actor=as_admin)
         assert self._names(plan, "wait_with_old_value") == ["waits"]
-        assert "1 waiting workload keeps the old number until recreated" in plan.effect["sentence"]
+        assert "1 waiting workload keeps the old value until recreated" in plan.effect["sentence"]
 
     def test_a_job_that_kueue_queues_keeps_it_before_it_has_a_pod(self, waiting: Workload, as_admin: Actor) -> None:
         Cluster.objects.update(flavour="kueue")
@@ -319,7 +319,7 @@ class TestWhoKeepsTheOldNumber:
         plan = plan_priority_change(change=change("low", value=41), actor=as_admin)
         assert sorted(self._names(plan, "take_new_value")) == ["runs", "waits"]
         assert self._names(plan, "keep_old_value") == self._names(plan, "wait_with_old_value") == []
-        assert "2 workloads take the new number at once" in plan.effect["sentence"]
+        assert "2 workloads take the new value immediately" in plan.effect["sentence"]
 
     def test_what_turns_with_the_threshold_is_recreated_and_keeps_nothing(
         self, llm_team: Project, as_admin: Actor
@@ -335,13 +335,15 @@ class TestWhoKeepsTheOldNumber:
 @pytest.mark.parametrize(
     ("flavour", "reach", "foreign"),
     [
-        pytest.param("kube", "on the whole cluster, in any project, non-preemptible work included", True, id="kube"),
         pytest.param(
-            "kube-gangs", "on the whole cluster, in any project, non-preemptible work included", True, id="gangs"
+            "kube", "in the whole cluster, in any project, including non-preemptible workloads", True, id="kube"
         ),
-        pytest.param("kai", "inside one queue, preemptible work only", False, id="kai"),
-        pytest.param("kueue", "inside one queue, non-preemptible work included", False, id="kueue"),
-        pytest.param("volcano", "inside one queue, preemptible work only", False, id="volcano"),
+        pytest.param(
+            "kube-gangs", "in the whole cluster, in any project, including non-preemptible workloads", True, id="gangs"
+        ),
+        pytest.param("kai", "within one queue, preemptible workloads only", False, id="kai"),
+        pytest.param("kueue", "within one queue, including non-preemptible workloads", False, id="kueue"),
+        pytest.param("volcano", "within one queue, preemptible workloads only", False, id="volcano"),
     ],
 )
 def test_how_far_a_priority_evicts_is_said_for_each_clusters_scheduler(
@@ -376,9 +378,9 @@ def test_a_value_across_the_threshold_says_what_naming_it_means_and_for_which_ty
     WorkloadType.objects.filter(name="PyTorchJob").update(priority=medium, preemptibility="preemptible")
     up = plan_priority_change(change=change("medium", value=110), actor=as_admin)
     assert up.effect["warnings"][1:] == [
-        "From now on submissions that name medium and no preemptibility become non-preemptible: counted against the "
-        "deserved quota. So do submissions of Job that name no priority.",
-        "PyTorchJob is preemptible by default, but choosing medium outright makes it non-preemptible: at least 100.",
+        "New submissions with medium and no preemptibility become non-preemptible: counted against the deserved "
+        "quota. The same applies to Job submitted without a priority.",
+        "PyTorchJob is preemptible by default, but choosing medium explicitly makes it non-preemptible: at least 100.",
     ]
     within = plan_priority_change(change=change("medium", value=81), actor=as_admin)
     assert not any("From now on" in each for each in within.effect["warnings"])

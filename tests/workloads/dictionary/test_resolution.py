@@ -144,10 +144,10 @@ def test_an_unknown_name_is_answered_with_the_allowed_ones() -> None:
 
 def test_what_lost_is_listed_with_the_value_that_won() -> None:
     assert effective(ask("low", "very-high"), PYTORCH).discarded == (
-        Discarded("priority", "label", "very-high", "the explicit said low"),
+        Discarded("priority", "label", "very-high", "the explicit value low applies"),
     )
     assert effective(ask(None, None, PRE, NON), JOB).discarded == (
-        Discarded("preemptibility", "label", "non-preemptible", "the explicit said preemptible"),
+        Discarded("preemptibility", "label", "non-preemptible", "the explicit value preemptible applies"),
     )
 
 
@@ -161,7 +161,7 @@ def test_a_pod_templates_class_is_never_a_source() -> None:
     other = effective(Request(pod_priority_class=((pointer, "low"),)), JOB)
     assert same.discarded == ()
     assert (other.priority.name, other.priority_source) == ("high", TYPE)
-    assert other.discarded == (Discarded("priority", pointer, "low", "the type said high"),)
+    assert other.discarded == (Discarded("priority", pointer, "low", "the type value high applies"),)
 
 
 @pytest.mark.parametrize("name", ["system-node-critical", "unheard-of"])

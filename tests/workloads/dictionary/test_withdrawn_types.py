@@ -50,7 +50,7 @@ def test_a_withdrawal_is_planned_with_what_there_is_of_the_type(
     WorkloadFactory(project=llm_team, type=pytorch, running_pods=2)
     plan = planned(client, f"/types/{pytorch.pk}/withdraw/")
     page = client.get(f"/plans/{plan.pk}/").content.decode()
-    assert "PyTorchJob is no longer submitted; 2 workloads of it go on, 1 with running pods." in page
+    assert "PyTorchJob is disabled; 2 workloads of it go on, 1 with running pods." in page
     assert "workload_properties.delete_workload_type" in page
     pytorch.refresh_from_db()
     assert pytorch.withdrawn_at is None
@@ -63,10 +63,10 @@ def test_a_withdrawn_type_stands_in_a_section_of_its_own_and_comes_back_from_the
     assert "Withdrawn" not in client.get("/types/").content.decode()
     applied(client, f"/types/{pytorch.pk}/withdraw/")
     page = client.get("/types/").content.decode()
-    assert page.index("Withdrawn workload types") < page.rindex("PyTorchJob")
+    assert page.index("Disabled workload types") < page.rindex("PyTorchJob")
     assert client.get(f"/types/{pytorch.pk}/").status_code == 404
     offering = f"/types/{pytorch.pk}/offer/"
-    assert "Offer PyTorch training again" in client.get(offering).content.decode()
+    assert "Enable PyTorch training" in client.get(offering).content.decode()
     applied(client, offering, {"category": "Train", "priority": "medium", "preemptibility": "preemptible"})
     pytorch.refresh_from_db()
     assert (pytorch.withdrawn_at, pytorch.priority.name if pytorch.priority else "") == (None, "medium")

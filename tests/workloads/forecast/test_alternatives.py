@@ -98,7 +98,7 @@ def test_rest_names_what_the_page_offers_to_who_may_change_it(admin: User) -> No
 
 def test_less_of_what_is_short_takes_its_place_and_starts(admin: User, client_of: Clients) -> None:
     lab, _team, mine = waiting(ahead={"cpu": "100"}, mine={"gpus": 2, "cpu": "64"})
-    assert "Ask for 16 CPUs per pod instead of 64: it starts now." in offered(mine, acting(admin))
+    assert "Request 16 CPUs per pod instead of 64: it starts now." in offered(mine, acting(admin))
     answer = client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"cpu": "16"})
     made = Workload.objects.get(name__startswith="mine-")
     assert answer.headers["Location"] == f"/workloads/{made.pk}/"
@@ -121,14 +121,14 @@ def test_another_pool_takes_its_place_there(admin: User, client_of: Clients) -> 
     ProjectQuotaFactory(project=team, node_pool=other, gpu_deserved=8 * GPU)
     lab.node("a100-0", **{"rung.dev/node-pool": "a100"})
     lab.settle()
-    assert "Use the node pool a100: it starts there now." in offered(mine, acting(admin))
+    assert "Use node pool a100: it starts now." in offered(mine, acting(admin))
     client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"node_pool": "a100"})
     assert Workload.objects.get(name__startswith="mine-").pool_name == "a100"
 
 
 def test_preemptible_takes_its_place(admin: User, client_of: Clients) -> None:
     _lab, _team, mine = waiting(ahead={"gpus": 4}, mine={"gpus": 4}, preemptibility="non-preemptible")
-    assert "Make it preemptible: it starts now, and may be evicted." in offered(mine, acting(admin))
+    assert "Make it preemptible: it starts now and may be evicted." in offered(mine, acting(admin))
     client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"preemptibility": "preemptible"})
     assert Workload.objects.get(name__startswith="mine-").preemptibility == "preemptible"
 
@@ -142,7 +142,7 @@ def test_nothing_is_offered_to_who_may_not_change_it() -> None:
 def test_what_no_longer_waits_is_not_replaced(admin: User) -> None:
     _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
     Workload.objects.filter(pk=mine.pk).update(phase=Phase.RUNNING, running_pods=1)
-    with pytest.raises(Conflict, match="no longer waits"):
+    with pytest.raises(Conflict, match="no longer waiting"):
         replace_waiting(workload=fresh(mine), way=Alternative("", gpus_per_pod=4), actor=acting(admin))
     assert not Workload.objects.filter(name__startswith="mine-").exists()
 

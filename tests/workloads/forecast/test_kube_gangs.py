@@ -43,7 +43,7 @@ def test_a_stronger_gang_takes_a_weaker_one_whole_as_it_was_foretold(lab: Lab) -
     foretold = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
     assert foretold.verdict is Verdict.EVICTS
     assert [(victim.workload, victim.gpu_milli) for victim in foretold.victims] == [(weak, 16_000)]
-    assert not any("out of a running gang" in caution for caution in foretold.cautions)
+    assert not any("single pods of a running gang" in caution for caution in foretold.cautions)
     strong = lab.submit(team, "strong", manifest=wanted, priority="high")
     lab.settle(rounds=8, seconds=20)
     assert fresh(strong).phase == Phase.RUNNING
@@ -59,7 +59,7 @@ def test_a_single_pod_breaks_a_gang(lab: Lab) -> None:
     lab.settle()
     wanted = bare_pod("single", gpus=8)
     foretold = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
-    assert any("out of a running gang" in caution for caution in foretold.cautions)
+    assert any("single pods of a running gang" in caution for caution in foretold.cautions)
     lab.submit(team, "single", manifest=wanted, priority="high")
     lab.settle()
     assert PreemptionRecord.objects.filter(victim=weak).count() == 1
@@ -106,7 +106,7 @@ def test_a_gang_of_one_rack_lands_in_one_and_evicts_nobody_for_it(racks: Lab) ->
 @pytest.mark.parametrize(
     ("flavour", "asked", "code"),
     [
-        pytest.param("kube", {}, "topology_unsupported", id="a scheduler that is not told"),
+        pytest.param("kube", {}, "topology_unsupported", id="a scheduler that does not support"),
         pytest.param("kube-gangs", {"workers": 0}, "topology_of_one", id="a workload of one pod"),
         pytest.param("kube-gangs", {"key": "nowhere/rack"}, "topology_unknown", id="a key that no node carries"),
     ],

@@ -27,8 +27,8 @@ LACKING = ("gpu",)
                 Resources.of(gpu=6),
                 Resources.of(gpu=6),
             ),
-            "needs 8 GPUs in h100; 2 of the 8 GPUs that project llm-team deserves are free, "
-            "and non-preemptible work may not go over quota",
+            "needs 8 GPUs in h100; 2 of the 8 GPUs that project llm-team deserves are free, and non-preemptible "
+            "workloads cannot go over quota",
             id="deserved GPUs",
         ),
         pytest.param(
@@ -40,8 +40,8 @@ LACKING = ("gpu",)
                 Resources.of(cpu=3),
                 Resources.of(cpu="500m"),
             ),
-            "needs 2 CPUs in h100; 1 of the 4 CPUs that project llm-team deserves is free, "
-            "and non-preemptible work may not go over quota",
+            "needs 2 CPUs in h100; 1 of the 4 CPUs that project llm-team deserves is free, and non-preemptible "
+            "workloads cannot go over quota",
             id="deserved CPU",
         ),
         pytest.param(
@@ -53,18 +53,18 @@ LACKING = ("gpu",)
                 Resources.of(memory="6Gi"),
                 Resources.of(memory="2Gi"),
             ),
-            "needs 4 GiB in h100; 2 GiB of the 8 GiB that project llm-team deserves are free, "
-            "and non-preemptible work may not go over quota",
+            "needs 4 GiB in h100; 2 GiB of the 8 GiB that project llm-team deserves are free, and non-preemptible "
+            "workloads cannot go over quota",
             id="deserved memory",
         ),
         pytest.param(
             PendingReason(Reason.OVER_LIMIT, EIGHT, "q", Limit.of(gpu=12), EIGHT, Resources.of(gpu=4)),
-            "needs 8 GPUs in h100; project llm-team holds 8 GPUs of its limit of 12 GPUs",
+            "needs 8 GPUs in h100; project llm-team uses 8 GPUs of its limit of 12 GPUs",
             id="the limit",
         ),
         pytest.param(
             PendingReason(Reason.NO_ROOM, EIGHT, pool="h100", free=EIGHT, largest_free=FOUR, lacking=("gpu",)),
-            "needs 8 GPUs in h100; 8 GPUs free, at most 4 on one node, and nothing there may be evicted for it",
+            "needs 8 GPUs in h100; 8 GPUs free, at most 4 on one node, and no workload there may be evicted for it",
             id="no room",
         ),
         pytest.param(
@@ -76,7 +76,7 @@ LACKING = ("gpu",)
                 largest_free=Resources.of(gpu=4, cpu=14),
                 lacking=("cpu",),
             ),
-            "needs 64 CPUs in h100; 28 CPUs free, at most 14 on one node, and nothing there may be evicted for it",
+            "needs 64 CPUs in h100; 28 CPUs free, at most 14 on one node, and no workload there may be evicted for it",
             id="CPUs beside free GPUs",
         ),
         pytest.param(
@@ -89,8 +89,8 @@ LACKING = ("gpu",)
                 lacking=("memory",),
                 beside=True,
             ),
-            "needs 600.1 GiB in h100; 900 GiB free, at most 599.9 GiB on a node with room for the rest of what it asks "
-            "for, and nothing there may be evicted for it",
+            "needs 600.1 GiB in h100; 900 GiB free, at most 599.9 GiB on a node that fits its other requests, and "
+            "no workload there may be evicted for it",
             id="memory on a node with GPUs",
         ),
         pytest.param(
@@ -102,35 +102,35 @@ LACKING = ("gpu",)
                 largest_free=Resources.of(gpu=1, cpu=2),
                 lacking=("cpu", "gpu"),
             ),
-            "needs 2 GPUs and 4 CPUs in h100; 1 GPU and 2 CPUs free, at most 1 GPU and 2 CPUs on one node, "
-            "and nothing there may be evicted for it",
+            "needs 2 GPUs and 4 CPUs in h100; 1 GPU and 2 CPUs free, at most 1 GPU and 2 CPUs on one node, and no "
+            "workload there may be evicted for it",
             id="both",
         ),
         pytest.param(
             PendingReason(Reason.NO_ROOM, EIGHT, pool="h100", free=EIGHT, largest_free=EIGHT, lacking=("pods",)),
-            "needs 8 GPUs in h100; the nodes with room for it run as many pods as they may, "
-            "and nothing there may be evicted for it",
+            "needs 8 GPUs in h100; the nodes with enough free GPUs are at their pod limit, and no workload there "
+            "may be evicted for it",
             id="nodes full of pods",
         ),
         pytest.param(
             PendingReason(Reason.NO_ROOM, EIGHT, pool="h100", free=FOUR, largest_free=FOUR, lacking=("gpu", "pods")),
-            "needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node; other nodes run as many pods as they may, "
-            "and nothing there may be evicted for it",
+            "needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node; other nodes are at their pod limit, and no "
+            "workload there may be evicted for it",
             id="some nodes full of pods",
         ),
         pytest.param(
             PendingReason(Reason.NO_ROOM, EIGHT, pool="h100"),
-            "needs 8 GPUs in h100, of which no node is ready that it may use",
+            "needs 8 GPUs in h100, where no node that it may use is ready",
             id="no node that is ready",
         ),
         pytest.param(
             PendingReason(Reason.NEVER_FITS, EIGHT, pool="h100", free=EIGHT, lacking=("pods",)),
-            "needs 8 GPUs in h100, and more pods than its nodes may run",
+            "needs 8 GPUs in h100, and more pods than its nodes allow",
             id="more pods than the nodes may run",
         ),
         pytest.param(
             PendingReason(Reason.NEVER_FITS, EIGHT, pool="h100"),
-            "needs 8 GPUs in h100, and a node with labels and taints that none there has",
+            "needs 8 GPUs in h100, and a node with labels and taints that do not exist there",
             id="no node for it",
         ),
         pytest.param(
@@ -143,8 +143,7 @@ LACKING = ("gpu",)
                 lacking=("cpu",),
                 beside=True,
             ),
-            "needs 128 CPUs, more than h100 could ever give: 320 CPUs in all, 64 on a node with room for the rest of "
-            "what it asks for",
+            "needs 128 CPUs, more than h100 has: 320 CPUs in total, 64 on a node that fits its other requests",
             id="never for want of CPUs",
         ),
         pytest.param(
@@ -156,14 +155,14 @@ LACKING = ("gpu",)
                 Resources.of(gpu=1, cpu=28),
                 Resources.of(cpu=12),
             ),
-            "needs 64 CPUs in h100; project llm-team holds 28 CPUs of its limit of 80 CPUs",
+            "needs 64 CPUs in h100; project llm-team uses 28 CPUs of its limit of 80 CPUs",
             id="the limit of CPUs",
         ),
         pytest.param(
             PendingReason(
                 Reason.PREEMPTION_NEVER, Resources.of(cpu=2), pool="h100", free=ONE, largest_free=ONE, lacking=("cpu",)
             ),
-            "needs 2 CPUs in h100; 1 CPU free, at most 1 on one node, and its priority evicts nobody",
+            "needs 2 CPUs in h100; 1 CPU free, at most 1 on one node, and its priority never evicts others",
             id="a priority that evicts nobody",
         ),
         pytest.param(
@@ -177,8 +176,8 @@ LACKING = ("gpu",)
                 domain="r1",
                 largest_domain=FOUR,
             ),
-            "needs 8 GPUs on nodes of h100 with one value of rack; 8 GPUs free, at most 4 GPUs with one value (r1), "
-            "and nobody is evicted for it",
+            "needs 8 GPUs in h100 on nodes with the same rack; 8 GPUs free, at most 4 GPUs in one domain (r1), "
+            "and nothing is evicted for it",
             id="a topology key",
         ),
         pytest.param(
@@ -191,25 +190,26 @@ LACKING = ("gpu",)
                 domain="r1",
                 also=(Reason.NEVER_FITS,),
             ),
-            "needs 8 GPUs on nodes of h100 with one value of rack; 0 GPUs free, at most 0 GPUs with one value (r1), "
-            "and no value has so much even when all of its nodes are empty",
+            "needs 8 GPUs in h100 on nodes with the same rack; 0 GPUs free, at most 0 GPUs in one domain (r1), "
+            "and no domain is large enough even when empty",
             id="more than any domain",
         ),
         pytest.param(
             PendingReason(Reason.NO_DOMAIN, EIGHT, pool="h100", free=EIGHT, topology="rack", also=(Reason.NEVER_FITS,)),
-            "needs 8 GPUs on nodes of h100 with one value of rack; no ready node carries it",
+            "needs 8 GPUs in h100 on nodes with the same rack; no ready node has this label",
             id="no domain",
         ),
         pytest.param(
             PendingReason(
                 Reason.NEVER_FITS, Resources.of(gpu=16), pool="h100", free=EIGHT, largest_free=EIGHT, lacking=LACKING
             ),
-            "needs 16 GPUs, more than h100 could ever give: 8 GPUs in all, 8 on its largest node",
+            "needs 16 GPUs, more than h100 has: 8 GPUs in total, 8 on its largest node",
             id="never",
         ),
         pytest.param(
             PendingReason(Reason.WAITING_FOR_QUOTA, EIGHT, "q", Limit.of(gpu=8), EIGHT, Resources.of(gpu=6)),
-            "needs 8 GPUs in h100; of quota project llm-team has 2 GPUs free, and nobody there may be evicted for it",
+            "needs 8 GPUs in h100; project llm-team has 2 GPUs of quota free, and no workload there may be "
+            "evicted for it",
             id="unused quota",
         ),
         pytest.param(
@@ -222,18 +222,18 @@ LACKING = ("gpu",)
                 EIGHT,
                 also=(Reason.LARGER_THAN_DESERVED,),
             ),
-            "needs 8 GPUs in h100; of quota project llm-team has 0 GPUs free, "
-            "and nobody is evicted for a request above the 4 GPUs that it deserves",
+            "needs 8 GPUs in h100; project llm-team has 0 GPUs of quota free, and requests above the 4 GPUs that "
+            "it deserves never evict others",
             id="more than its whole quota",
         ),
         pytest.param(
             PendingReason(Reason.EXCEEDS_MAX_QUOTA, EIGHT, "q", Limit.of(gpu=6), missing=Resources.of(gpu=2)),
-            "needs 8 GPUs in h100; project llm-team can have at most 6 GPUs there, borrowed ones included",
+            "needs 8 GPUs in h100; project llm-team can use at most 6 GPUs there, including borrowed quota",
             id="more than all it may borrow",
         ),
         pytest.param(
             PendingReason(Reason.EVICTING, EIGHT),
-            "has its place in h100: it waits for the evicted to leave",
+            "has its place in h100: and waits for evicted pods to stop",
             id="evicting",
         ),
         pytest.param(
@@ -243,7 +243,7 @@ LACKING = ("gpu",)
         ),
         pytest.param(
             PendingReason(Reason.QUEUE_MISSING, EIGHT),
-            "waits for its queue in h100, which is not in the cluster yet",
+            "waits for its queue in h100, which does not exist in the cluster yet",
             id="no queue yet",
         ),
     ],

@@ -127,9 +127,9 @@ def test_it_waits_as_foretold_and_evicts_once_the_time_is_over(world: World) -> 
     foretold = ask(world.team)
     strong = world.strong()
     until = f"{world.over:%Y-%m-%d %H:%M} UTC at the latest"
-    sentence = f"Rung holds it back until {until}: it would evict 1 workload inside its min"
+    sentence = f"Rung defers it until {until}: it would evict 1 workload inside its minimum"
     assert foretold.verdict is Verdict.WAITS
-    assert foretold.sentence == f"Waits: {sentence} guaranteed runtime."
+    assert foretold.sentence == f"Waits: {sentence} runtime."
     assert (foretold.reason, foretold.numbers["workloads"]) == ("HeldBack", "1")
     assert foretold.victims == ()
     assert state(strong) == HELD
@@ -148,7 +148,7 @@ def test_without_the_option_nobody_is_held_and_nothing_is_promised(world: World)
     foretold = ask(world.team)
     assert foretold.verdict in {Verdict.EVICTS, Verdict.RECLAIMS}
     [said] = ask(world.team, priority="low").assurances
-    assert said == "The min guaranteed runtime of project llm-team is not kept on lab."
+    assert said == "The minimum runtime of project llm-team is not enforced on lab."
     assert protection_of(fresh(world.young)) is None
     world.strong()
     assert fresh(world.young).preempted_count == 1
@@ -328,7 +328,7 @@ def test_another_pool_that_lets_it_start_is_foretold_and_taken() -> None:
     pools.look()
     foretold = ask(world.team, node_pools=BOTH)
     assert (foretold.verdict, foretold.pool) == (Verdict.STARTS, "a100")
-    assert "Rung holds it back until" in foretold.sentence
+    assert "Rung defers it until" in foretold.sentence
     assert try_next_pools() == 1
     world.turns()
     assert (fresh(both).phase, fresh(both).pool_name) == (Phase.RUNNING, "a100")
@@ -344,20 +344,18 @@ def test_pages_say_who_holds_it_and_until_when(client_of: Callable[..., Client],
     assert (headline.source, headline.reason) == ("rung", "HeldBack")
     client = client_of(UserFactory(is_superuser=True))
     text = " ".join(client.get(f"/workloads/{strong.pk}/").content.decode().split())
-    assert f"Rung holds it back until {kube.over:%Y-%m-%d %H:%M} UTC" in text
+    assert f"Rung defers it until {kube.over:%Y-%m-%d %H:%M} UTC" in text
     protected = protection_of(fresh(kube.young))
     assert protected is not None
     assert (protected.inside, protected.by_rung) == (kube.over, True)
     text = " ".join(client.get(f"/workloads/{kube.young.pk}/").content.decode().split())
-    assert "min guaranteed runtime of project llm-team (as far as Rung can hold back who would evict it)" in text
+    assert "minimum runtime of project llm-team (if Rung can defer the workloads that would evict it)" in text
 
 
 def test_who_submits_is_told_how_far_it_holds(world: World) -> None:
     [said] = ask(world.team, priority="low").assurances
-    assert said.startswith("From its start it is left alone for 30 m")
-    assert said.endswith(
-        ", as far as Rung can hold back who would evict it: the min guaranteed runtime of project llm-team."
-    )
+    assert said.startswith("After the start it is protected from eviction for 30 m")
+    assert said.endswith(", if Rung can defer the workloads that would evict it: minimum runtime of project llm-team.")
 
 
 def test_it_is_looked_at_again_soon_and_at_the_end_of_the_time_at_the_latest(kube: World) -> None:

@@ -53,7 +53,7 @@ def test_the_forecast_waits_where_the_sandbox_waits_and_evicts_where_it_evicts(f
     answer = ask(team, priority="medium")
     ends = (fresh(young).started_at or timezone.now()) + timedelta(minutes=30)
     assert answer.verdict is Verdict.WAITS
-    assert "It may evict 1 workload once" in answer.assurances[-1]
+    assert "It may evict 1 workload when" in answer.assurances[-1]
     assert answer.assurances[-1].endswith(f"at {ends:%Y-%m-%d %H:%M} UTC.")
     strong = lab.submit(team, "strong", gpus=8, priority="medium")
     lab.settle(4)
@@ -69,9 +69,17 @@ def test_the_forecast_waits_where_the_sandbox_waits_and_evicts_where_it_evicts(f
 @pytest.mark.parametrize(
     ("flavour", "preemptibility", "said"),
     [
-        ("kai", "preemptible", ["From its start it is left alone for 30 m by its own department and for no time by "]),
+        (
+            "kai",
+            "preemptible",
+            ["After the start it is protected from eviction for 30 m within its department and for no time from "],
+        ),
         ("kai", "non-preemptible", []),
-        ("volcano", "preemptible", ["From its start it is left alone for 30 m: the min guaranteed runtime of project"]),
+        (
+            "volcano",
+            "preemptible",
+            ["After the start it is protected from eviction for 30 m: minimum runtime of project"],
+        ),
         ("volcano", "non-preemptible", []),
     ],
 )
@@ -130,7 +138,7 @@ def test_the_page_says_until_when(client_of: Callable[..., Client], flavour: str
     assert found.inside == (fresh(young).started_at or timezone.now()) + timedelta(minutes=30)
     text = client_of(UserFactory(is_superuser=True)).get(f"/workloads/{young.pk}/").content.decode()
     assert f'"{found.inside:%Y-%m-%dT%H:%M}' in text
-    assert "min guaranteed runtime of project llm-team" in " ".join(text.split())
+    assert "minimum runtime of project llm-team" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

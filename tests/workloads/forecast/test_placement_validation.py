@@ -72,8 +72,10 @@ def test_a_pool_is_filled_as_it_says_where_the_scheduler_has_a_strategy_per_pool
             "a RayCluster has none",
             id="by its own field",
         ),
-        pytest.param("volcano", noted(job(), placement="spread"), "placement", "is not told", id="no placement"),
-        pytest.param("kube", noted(pytorch_job(), topology_key="rack"), "topology-key", "told", id="no domain"),
+        pytest.param("volcano", noted(job(), placement="spread"), "placement", "does not support", id="no placement"),
+        pytest.param(
+            "kube", noted(pytorch_job(), topology_key="rack"), "topology-key", "does not support", id="no domain"
+        ),
     ],
 )
 def test_what_a_scheduler_has_nothing_for_is_refused_with_its_name(
@@ -104,7 +106,7 @@ def test_a_share_of_a_gpu_is_refused_where_pods_would_get_none(flavour: str) -> 
     team = lab.project("llm-team", deserved=64)
     with pytest.raises(ValidationFailed) as refusal:
         lab.submit(team, "train", manifest=half(job("train", gpus=0)))
-    with pytest.raises(ValidationFailed, match="gives whole GPUs only"):
+    with pytest.raises(ValidationFailed, match="supports whole GPUs only"):
         forecast(spec=spec_of(half(job("train", gpus=0)), namespace=team.namespace), project=team, actor=SYSTEM)
     [problem] = refusal.value.problems
     assert (problem.pointer, problem.code) == (
@@ -112,8 +114,8 @@ def test_a_share_of_a_gpu_is_refused_where_pods_would_get_none(flavour: str) -> 
         "gpu_share_unsupported",
     )
     assert problem.message == (
-        f"A pod asks for 0.5 of a GPU: {flavour_for(flavour).title} on lab gives whole GPUs only, KAI Scheduler "
-        "shares them."
+        f"A pod requests 0.5 of a GPU. {flavour_for(flavour).title} on lab supports whole GPUs only; KAI Scheduler "
+        "supports GPU sharing."
     )
     assert not Workload.objects.exists()
 
@@ -130,7 +132,7 @@ def test_what_stopped_with_a_share_of_a_gpu_is_not_resumed_under_a_scheduler_tha
     lab.settle()
     stop(workload=fresh(workload), actor=SYSTEM)
     Cluster.objects.update(flavour="kube")
-    with pytest.raises(ValidationFailed, match="gives whole GPUs only"):
+    with pytest.raises(ValidationFailed, match="supports whole GPUs only"):
         resume(workload=fresh(workload), actor=SYSTEM)
     assert fresh(workload).desired_phase == DesiredPhase.STOPPED
 
@@ -149,7 +151,7 @@ def test_a_kind_that_leaves_its_pods_to_an_operator_takes_no_placement() -> None
     team = lab.project("llm-team", deserved=64)
     with pytest.raises(ValidationFailed) as refusal:
         lab.submit(team, "served", manifest=noted(VALID["NIMServices"](), placement="spread"))
-    assert "A NIMService leaves its pods to its operator" in refusal.value.problems[0].message
+    assert "The operator of NIMService creates the pods" in refusal.value.problems[0].message
 
 
 def test_a_gang_starts_with_its_minimum_where_all_of_it_has_no_room() -> None:

@@ -88,12 +88,12 @@ def test_what_fits_starts_and_the_forecast_says_on_what_it_was_made(lab: Lab) ->
     [
         pytest.param(
             {"breaker_reason": "Unauthorized"},
-            "lab takes no work now; Rung tries again by itself. Unauthorized",
+            "lab does not accept work now. Rung retries automatically. Unauthorized",
             id="the cluster refuses Rung",
         ),
         pytest.param(
             {"state": "paused", "paused_reason": "Paused by admin."},
-            "lab is paused: nothing is handed to it until an admin lets Rung go on. Paused by admin.",
+            "lab is paused. No workloads are sent until an admin resumes it. Paused by admin.",
             id="an admin paused it",
         ),
     ],
@@ -120,7 +120,7 @@ def test_what_is_safe_itself_is_not_told_that_it_may_be_evicted(kai: Lab) -> Non
     kai.settle()
     answer = ask(team, gpus=2, preemptibility="non-preemptible")
     assert (answer.verdict, answer.over_quota) == (Verdict.STARTS, True)
-    assert "preemptible workloads beside it may be evicted" in answer.sentence
+    assert "Other preemptible workloads of the project may be evicted" in answer.sentence
 
 
 def test_the_forecast_of_an_eviction_comes_true(lab: Lab) -> None:
@@ -196,7 +196,7 @@ def test_a_job_whose_pod_was_evicted_does_not_come_first_on_kai_while_its_contro
     ObservedPodFactory(workload=fresh(pauses), gone_at=datetime(2026, 1, 2, tzinfo=UTC), node_name="")
     answer = ask(team, gpus=8, priority="low")
     assert answer.verdict is Verdict.STARTS
-    assert any("its controller pauses before the next try" in each for each in answer.cautions)
+    assert any("its controller waits before it retries" in each for each in answer.cautions)
 
 
 def test_a_replica_of_a_leader_worker_set_on_kai_starts_as_one() -> None:
@@ -211,7 +211,7 @@ def test_where_others_wait_a_forecast_of_an_eviction_on_kai_says_that_they_may_c
     team = kai.project("llm-team", deserved=16)
     kai.submit(team, "weak", gpus=8)
     kai.settle()
-    doubt = "decides again while the evicted end"
+    doubt = "decides again while evicted pods stop"
     assert not [each for each in ask(team, gpus=8, priority="high").cautions if doubt in each]
     kai.submit(team, "waits", gpus=8)
     kai.settle()
@@ -239,10 +239,10 @@ def test_who_takes_room_that_is_made_for_a_workload_is_named_as_far_as_the_actor
     monkeypatch.setattr("workloads.forecast.selectors.preview.preview", lambda *_args, **_more: outcome)
     answer = ask(team, gpus=8, actor=acting(MembershipFactory(project=team).user), priority="high")
     assert answer.verdict is (Verdict.EVICTS if placed else Verdict.WAITS)
-    assert ("Waits in h100, though it evicts 1 workload (8 GPUs)" in answer.sentence) is not placed
+    assert ("Waits in h100, although it evicts 1 workload (8 GPUs)" in answer.sentence) is not placed
     assert [each.label for each in answer.victims] == ["weak"]
     assert any(
-        each.startswith("mine and 1 workload of others take room that is made for it") for each in answer.cautions
+        each.startswith("mine and 1 workload of others take the GPUs that are freed for it") for each in answer.cautions
     )
 
 
@@ -319,7 +319,7 @@ def test_more_than_any_node_has_never_fits(kai: Lab) -> None:
     kai.settle()
     answer = ask(team, gpus=16)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
-    assert "8 GPUs in all, 8 on its largest node" in answer.sentence
+    assert "8 GPUs in total, 8 on its largest node" in answer.sentence
 
 
 def test_others_who_wait_with_more_right_are_counted_in(kai: Lab) -> None:
@@ -369,7 +369,7 @@ def test_a_pool_that_no_kai_scheduler_takes_lets_nothing_start(kai: Lab) -> None
     Cluster.objects.filter(pk=kai.cluster.pk).update(backend="memory", configured={"shards": ["a100"]})
     answer = ask(team, gpus=4)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoSuchPool")
-    assert answer.sentence.startswith("Waits: No SchedulingShard of KAI Scheduler takes the nodes of h100")
+    assert answer.sentence.startswith("Waits: No SchedulingShard of KAI Scheduler covers the nodes of h100")
 
 
 def test_who_waits_though_the_model_lets_it_start_is_told_that_pools_share_a_scheduler(kai: Lab) -> None:
@@ -391,5 +391,5 @@ def test_what_waits_on_kai_beside_weaker_work_of_its_project_may_start_all_the_s
     kai.settle()
     answer = ask(team, gpus=8, priority="medium")
     assert answer.verdict is Verdict.WAITS
-    assert any("in one step, which the model tries one after the other" in each for each in answer.cautions)
+    assert any("in one step, which the model tries separately" in each for each in answer.cautions)
     assert not any("in one step" in each for each in ask(team, gpus=8, priority="very-low").cautions)

@@ -202,8 +202,8 @@ def test_of_several_pods_as_many_start_as_have_room_and_the_numbers_are_from_bef
     answer = kube.ask_for(replicas(3, gpus=8))
     assert (answer.verdict, answer.starting, answer.coming, answer.waiting) == (Verdict.STARTS, 2, 0, 1)
     assert answer.sentence == (
-        "Starts 2 of 3 pods now in h100, within quota. 1 pod waits: the workload needs 24 GPUs in h100; 16 GPUs free, "
-        "at most 8 on one node, and nothing there may be evicted for it."
+        "Starts 2 of 3 pods now in h100, within quota. 1 pod waits: the workload needs 24 GPUs in h100; 16 GPUs "
+        "free, at most 8 on one node, and no workload there may be evicted for it."
     )
     assert answer.numbers["free"].startswith("16 GPU")
     assert answer.alternatives, "fewer GPUs a pod would start all of them"
@@ -268,9 +268,9 @@ def test_a_stronger_job_between_two_pods_is_not_taken_as_first_and_the_doubt_has
     between_pods(kube, "weaker", "very-low")
     answer = kube.ask()
     assert answer.verdict is Verdict.STARTS
-    [doubt] = [each for each in answer.cautions if "has no pod now" in each]
+    [doubt] = [each for each in answer.cautions if "has no pods now" in each]
     assert doubt == (
-        "again (a higher priority) has no pod now: its controller pauses before the next try. Should that come first, "
+        "again (higher priority) has no pods now: its controller waits before it retries. If that starts first, "
         "this workload would wait."
     )
     member = MembershipFactory(project=kube.team, user=UserFactory()).user
@@ -280,7 +280,7 @@ def test_a_stronger_job_between_two_pods_is_not_taken_as_first_and_the_doubt_has
 def test_where_it_makes_no_difference_no_doubt_is_named(kube: Kube) -> None:
     kube.node("a", 2)
     between_pods(kube, "again", "high")
-    assert not [each for each in kube.ask().cautions if "no pod now" in each]
+    assert not [each for each in kube.ask().cautions if "no pods now" in each]
 
 
 def test_who_was_refused_by_a_quota_comes_when_its_controller_tries_again(kube: Kube) -> None:
@@ -289,8 +289,8 @@ def test_who_was_refused_by_a_quota_comes_when_its_controller_tries_again(kube: 
     for name in ("one", "two", "three", "four"):
         WorkloadFactory(project=kube.team, name=name, priority=high, phase_reason="OverLimit")
     answer = kube.ask()
-    [doubt] = [each for each in answer.cautions if "have no pod now" in each]
-    assert (answer.verdict, doubt.count(" and 1 more (of higher priorities) ")) == (Verdict.STARTS, 1)
+    [doubt] = [each for each in answer.cautions if "have no pods now" in each]
+    assert (answer.verdict, doubt.count(" and 1 more (higher priorities) ")) == (Verdict.STARTS, 1)
 
 
 def test_a_stronger_one_whose_pods_are_about_to_come_is_first(kube: Kube) -> None:
@@ -308,7 +308,7 @@ def test_a_stronger_one_that_waits_in_another_pool_and_may_be_tried_here_next_is
     answer = kube.ask()
     assert answer.verdict is Verdict.STARTS
     assert (
-        "roams waits in another node pool and may be tried in h100 next. Should that come first, this workload would "
+        "roams waits in another node pool and may be tried in h100 next. If that starts first, this workload would "
         "wait."
     ) in answer.cautions
     Workload.objects.filter(pk=row.pk).update(allocated_gpu_milli=GPU)
@@ -321,4 +321,4 @@ def test_while_its_last_pod_is_ending_a_job_is_between_two_pods_already(kube: Ku
     kube.pod("failed", "a", gpus=1, owner_id=str(workload.pk), phase="Failed", namespace=kube.team.namespace)
     kube.pod("ends", "a", gpus=1, owner_id=str(workload.pk), deletion_at=NOON, namespace=kube.team.namespace)
     kube.node("b", 1)
-    assert any(each.startswith("again (a higher priority) has no pod now") for each in kube.ask().cautions)
+    assert any(each.startswith("again (higher priority) has no pods now") for each in kube.ask().cautions)

@@ -124,7 +124,7 @@ def test_what_was_admitted_counts_before_it_has_a_node(kueue: Kueue) -> None:
     answer = kueue.ask(gpus=6)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "WaitingForQuota")
     assert answer.numbers["queue"] == "project llm-team"
-    assert "of quota project llm-team has 4 GPUs free, and nobody there may be evicted for it" in answer.sentence
+    assert "project llm-team has 4 GPUs of quota free, and no workload there may be evicted for it" in answer.sentence
 
 
 def test_pods_outside_its_queues_count_for_nothing(kueue: Kueue) -> None:
@@ -141,10 +141,10 @@ def test_free_quota_in_pieces_too_small_for_a_pod_is_no_start(kueue: Kueue) -> N
     answer = kueue.ask(gpus=8)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
     assert answer.sentence == (
-        "Admitted at once: its quota is free. Its pod may find no node: each needs 8 GPUs on one node of h100, where "
-        "8 GPUs are free, at most 4 GPUs on one node."
+        "Admitted immediately: its quota is free. Its pod may find no node: each needs 8 GPUs on one node of "
+        "h100; 8 GPUs free, at most 4 GPUs on one node."
     )
-    assert any("holds its quota while it waits" in each for each in answer.cautions)
+    assert any("keeps its quota while it waits" in each for each in answer.cautions)
     pair = kueue.ask(gpus=4, pods=3)
     assert (pair.verdict, pair.starting, pair.waiting) == (Verdict.WAITS, 2, 1)
     assert "1 of its 3 pods may find no node" in pair.sentence
@@ -157,8 +157,8 @@ def test_room_that_pods_are_about_to_leave_is_no_start_now(kueue: Kueue) -> None
     answer = kueue.ask(gpus=4)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "Evicting")
     assert answer.sentence == (
-        "Admitted at once: its quota is free. It has its place in h100 and starts once pods that are ending there have "
-        "left."
+        "Admitted immediately: its quota is free. It has its place in h100 and starts when terminating pods there "
+        "have stopped."
     )
 
 
@@ -186,9 +186,10 @@ def test_where_kueue_knows_the_nodes_it_admits_nothing_that_has_no_place_on_them
     answer = kueue.ask(gpus=8)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
     assert answer.sentence == (
-        "Waits: it needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node, and nothing there may be evicted for it."
+        "Waits: it needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node, and no workload there may be evicted "
+        "for it."
     )
-    assert not any("holds its quota" in each for each in answer.cautions)
+    assert not any("keeps its quota" in each for each in answer.cautions)
     assert kueue.ask(gpus=4).nodes == ("one",)
     Node.objects.update(labels={})
     assert kueue.ask(gpus=4).reason == "NoRoom", "a node that lacks the label of a level takes nothing"
@@ -197,8 +198,8 @@ def test_where_kueue_knows_the_nodes_it_admits_nothing_that_has_no_place_on_them
 @pytest.mark.parametrize(
     ("levels", "workers", "said"),
     [
-        pytest.param([], 1, "h100 names no topology levels, which an admin sets", id="no topology"),
-        pytest.param(["x/block"], 1, "example.com/rack is no topology level of the node pool h100", id="no such level"),
+        pytest.param([], 1, "h100 has no topology levels; an admin can add them", id="no topology"),
+        pytest.param(["x/block"], 1, "example.com/rack is not a topology level of node pool h100", id="no such level"),
         pytest.param(["example.com/rack"], 2, "", id="a leader and its workers"),
     ],
 )
@@ -230,8 +231,8 @@ def test_a_gang_of_one_domain_waits_with_what_the_emptiest_domain_has(kueue: Kue
     answer = kueue.ask(gpus=4, pods=3, near="example.com/rack")
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoDomain")
     assert answer.sentence == (
-        "Waits: it needs 12 GPUs on nodes of h100 with one value of example.com/rack; 12 GPUs free, at most 8 GPUs "
-        "with one value (r0), and nobody is evicted for it."
+        "Waits: it needs 12 GPUs in h100 on nodes with the same example.com/rack; 12 GPUs free, at most 8 GPUs in "
+        "one domain (r0), and nothing is evicted for it."
     )
     assert answer.numbers["domain"] == "r0"
     assert answer.numbers["largest_domain"].startswith("8 GPU,")
@@ -266,9 +267,9 @@ def test_the_pods_of_a_deployment_are_admitted_one_by_one(kueue: Kueue) -> None:
     answer = kueue.ask_for(kueue.serve("asked", gpus=4, replicas=3))
     assert (answer.verdict, answer.starting, answer.waiting) == (Verdict.STARTS, 2, 1)
     assert answer.sentence == (
-        "Starts 2 of 3 pods now in h100, over quota: it may be evicted when others want their share. 1 pod waits: the "
-        "workload needs 12 GPUs in h100; of quota project llm-team has 8 GPUs free, and nobody there may be evicted "
-        "for it."
+        "Starts 2 of 3 pods now in h100, over quota: it may be evicted when others reclaim their share. 1 pod "
+        "waits: the workload needs 12 GPUs in h100; project llm-team has 8 GPUs of quota free, and no workload "
+        "there may be evicted for it."
     )
 
 
@@ -384,7 +385,7 @@ def test_a_request_above_what_the_project_deserves_is_warned_that_it_evicts_nobo
     kueue.runs(kueue.team, "weak", gpus=8, priority=25)
     answer = kueue.ask(gpus=12, priority="high")
     assert answer.verdict is Verdict.WAITS
-    assert "nobody is evicted for a request above the 8 GPUs that it deserves" in answer.sentence
+    assert "requests above the 8 GPUs that it deserves never evict others" in answer.sentence
 
 
 def test_who_waits_is_told_what_its_quota_lacks(kueue: Kueue) -> None:

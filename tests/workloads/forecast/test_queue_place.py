@@ -51,13 +51,14 @@ def text_of(client: Client, where: str) -> str:
 
 
 def test_the_page_says_what_the_scheduler_counts(client_of: Clients, alice: User, waiting: Workload) -> None:
-    assert "Place 1 among what waits" in text_of(client_of(alice), f"/workloads/{waiting.pk}/")
+    assert "First in its queue" in text_of(client_of(alice), f"/workloads/{waiting.pk}/")
     told(waiting, "3 of 7 in queue project.1.a100")
     text = text_of(client_of(alice), f"/workloads/{waiting.pk}/")
     assert (
-        f"Place 3 of 7 in the queue of {waiting.project.name} in {waiting.pool_name}, as its scheduler counts" in text
+        f"Position 3 of 7 in the queue of {waiting.project.name} in {waiting.pool_name}, reported by the scheduler"
+        in text
     )
-    assert "Place 1 among what waits" not in text
+    assert "First in its queue" not in text
 
 
 @pytest.mark.parametrize(
@@ -85,14 +86,14 @@ def test_a_shut_door_stands_on_the_clusters_page_until_it_opens(
 ) -> None:
     cluster = waiting.project.cluster
     where = f"/clusters/{cluster.name}/"
-    assert "no new job can be made" not in text_of(client_of(admin), where)
+    assert "no new job can be created" not in text_of(client_of(admin), where)
     store_visibility(cluster, VisibilityResult(shut=SHUT), at=timezone.now())
     text = text_of(client_of(admin), where)
-    assert "Kueue does not answer: no new job can be made on this cluster." in text
+    assert "Kueue does not respond: no new job can be created on this cluster." in text
     assert "mjob.kb.io" in text
     assert "kubectl -n kueue-system" in text
     store_visibility(cluster, VisibilityResult(shut=""), at=timezone.now())
-    assert "no new job can be made" not in text_of(client_of(admin), where)
+    assert "no new job can be created" not in text_of(client_of(admin), where)
 
 
 def test_when_it_opens_only_who_was_refused_is_tried_at_once(waiting: Workload) -> None:

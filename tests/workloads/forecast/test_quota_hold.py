@@ -22,7 +22,7 @@ from workloads.lifecycle.services.changes import WorkloadChange, change
 from workloads.state.models import Phase, Workload
 
 SAYS = (
-    "Rung holds it back: it needs 2 GPU in h100 and is non-preemptible; of the 4 GPU that project llm-team deserves "
+    "Rung defers it: it needs 2 GPU in h100 and is non-preemptible; of the 4 GPU that project llm-team deserves "
     "there, workloads that run or are older (1) need 4 GPU"
 )
 
@@ -167,7 +167,7 @@ def test_what_exceeds_the_departments_deserved_quota_waits_as_foretold_until_it_
     third = world.submit("third", gpus=2)
     world.turns()
     said = (
-        "Rung holds it back: it needs 4 GPU in h100 and is non-preemptible; of the 6 GPU that department research "
+        "Rung defers it: it needs 4 GPU in h100 and is non-preemptible; of the 6 GPU that department research "
         "deserves there, workloads that run or are older (1) need 4 GPU"
     )
     assert (foretold.reason, foretold.sentence) == ("HeldForQuota", f"Waits: {said}.")
@@ -202,7 +202,7 @@ def test_growing_over_the_deserved_quota_is_refused(world: World) -> None:
     row = world.submit("serve", gpus=2, manifest=serving(1))
     world.turns()
     larger = spec_of(serving(2), namespace=world.team.namespace, priority="high")
-    with pytest.raises(ValidationFailed, match="Of this size it needs 4 GPU in h100"):
+    with pytest.raises(ValidationFailed, match="With this size, it needs 4 GPU in h100"):
         change(workload=fresh(row), wanted=WorkloadChange(spec=larger), actor=SYSTEM)
 
 

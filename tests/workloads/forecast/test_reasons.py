@@ -92,21 +92,21 @@ def test_every_code_that_can_be_given_has_words() -> None:
             "kai",
             "OverLimit: project.5.h100 quota has reached the allowable limit of GPUs. Limit is 12 GPUs, currently "
             "8 GPUs allocated and workload requested 8 GPUs.",
-            "Needs 8 GPUs in h100; project llm-team holds 8 of its limit of 12 GPUs",
+            "Needs 8 GPUs in h100; project llm-team uses 8 of its limit of 12 GPUs",
             id="KAI's limit",
         ),
         pytest.param(
             "kai",
             "NonPreemptibleOverQuota: Non-preemptible workload is over quota. Workload requested 8 GPUs, but "
             "project.5.h100 quota is 6 GPUs, while 4 GPUs are already allocated for non-preemptible pods.",
-            "Needs 8 GPUs in h100; project llm-team deserves 6 GPUs, its non-preemptible work holds 4, and "
-            "non-preemptible work may not go over quota",
+            "Needs 8 GPUs in h100; project llm-team deserves 6 GPUs, its non-preemptible workloads use 4, and "
+            "non-preemptible workloads cannot go over quota",
             id="KAI's deserved quota",
         ),
         pytest.param(
             "kai",
             "Pod runai-a/train-0 was pipelined to node h100-06",
-            "It has its place, and waits for the evicted work to end its grace",
+            "It waits for evicted pods to stop",
             id="KAI's victims",
         ),
         pytest.param(
@@ -120,20 +120,20 @@ def test_every_code_that_can_be_given_has_words() -> None:
             "kueue",
             "couldn't assign flavors to pod set main: insufficient unused quota. Pending the preemption of 1 "
             "workload(s)",
-            "Has its quota as soon as 1 evicted workload has ended",
+            "Is admitted when 1 evicted workload has stopped",
             id="Kueue's victims",
         ),
         pytest.param(
             "kueue",
             "ClusterQueue project.5.h100 is inactive",
-            "Its queue is missing, stopped or inactive on the cluster: ClusterQueue project llm-team is inactive",
+            "Its queue is missing, stopped or inactive in the cluster: ClusterQueue project llm-team is inactive",
             id="Kueue's inactive queue",
         ),
         pytest.param(
             "kube",
             'pods "a-0" is forbidden: exceeded quota: rung-limit, requested: requests.nvidia.com/gpu=8, '
             "used: requests.nvidia.com/gpu=6, limited: requests.nvidia.com/gpu=12",
-            "Needs 8 GPUs; 6 GPUs of the 12 GPUs that its project may have in all of its pools are in use",
+            "Needs 8 GPUs; 6 GPUs of the project limit of 12 GPUs in all pools are in use",
             id="a ResourceQuota",
         ),
     ],
@@ -152,7 +152,7 @@ def condition(message: str, **status: str) -> dict[str, object]:
 def test_nodes_are_counted_by_what_they_lack() -> None:
     text = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient nvidia.com/gpu. preemption: none."
     reading = flavour_for("kube").interpret(condition(text), [])
-    words = "None of 3 nodes can take it: 1 is cordoned, 2 have too few free GPUs"
+    words = "None of 3 nodes fits it: 1 is cordoned, 2 have too few free GPUs"
     assert sentence(reading, pool="h100", names={}) == words
 
 
@@ -161,7 +161,7 @@ def test_a_pod_with_a_nominated_node_waits_for_the_grace_of_its_victims(flavour:
     pod = condition("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", nominatedNodeName="node-0")
     reading = flavour_for(flavour).interpret(pod, [])
     assert reading.reason == Reason.EVICTING
-    assert sentence(reading, pool="h100", names={}).endswith("waits for the evicted work to end its grace")
+    assert sentence(reading, pool="h100", names={}).endswith("waits for evicted pods to stop")
 
 
 def test_a_foreign_queue_is_not_named_and_an_unknown_code_is_split_into_words() -> None:

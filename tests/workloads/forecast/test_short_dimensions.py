@@ -46,12 +46,12 @@ def test_cpus_that_are_short_are_named_and_fewer_cpus_are_offered(flavour: str) 
     answer = ask(team, cpu="64")
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
     assert answer.sentence == (
-        "Waits: it needs 64 CPUs in h100; 28 CPUs free, at most 28 on one node, "
-        "and nothing there may be evicted for it."
+        "Waits: it needs 64 CPUs in h100; 28 CPUs free, at most 28 on one node, and no workload there may be "
+        "evicted for it."
     )
     assert answer.numbers["short"] == "cpu"
     assert [(each.words, each.cpus_per_pod, each.gpus_per_pod) for each in answer.alternatives if each.resizes] == [
-        ("Ask for 16 CPUs per pod instead of 64: it starts now.", 16, None)
+        ("Request 16 CPUs per pod instead of 64: it starts now.", 16, None)
     ]
     second = lab.submit(team, "second", manifest=asking("second", cpu="64"), preemptibility="preemptible")
     lab.settle()
@@ -67,7 +67,7 @@ def test_memory_that_is_short_is_named_and_less_memory_is_offered(flavour: str) 
     answer = ask(team, memory="500Gi")
     assert "it needs 500 GiB in h100; 124 GiB free, at most 124 GiB on one node" in answer.sentence
     assert [(each.words, each.gib_per_pod) for each in answer.alternatives if each.resizes] == [
-        ("Ask for 62 GiB per pod instead of 500 GiB: it starts now.", 62)
+        ("Request 62 GiB per pod instead of 500 GiB: it starts now.", 62)
     ]
 
 
@@ -76,7 +76,7 @@ def test_more_cpus_than_any_node_has_is_said_of_cpus(flavour: str) -> None:
     _lab, team = busy(flavour)
     answer = ask(team, cpu="256")
     assert answer.reason == "NeverFits"
-    assert "needs 256 CPUs, more than h100 could ever give: 128 CPUs in all, 128 on its largest node" in answer.sentence
+    assert "needs 256 CPUs, more than h100 has: 128 CPUs in total, 128 on its largest node" in answer.sentence
 
 
 def test_both_are_named_and_less_of_both_is_offered() -> None:
@@ -84,7 +84,7 @@ def test_both_are_named_and_less_of_both_is_offered() -> None:
     answer = ask(team, gpus=4, cpu="64")
     assert "needs 4 GPUs and 64 CPUs in h100; 2 GPUs and 28 CPUs free" in answer.sentence
     assert [(each.words, each.gpus_per_pod, each.cpus_per_pod) for each in answer.alternatives if each.resizes] == [
-        ("Ask for 1 GPU and 16 CPUs per pod instead of 4 GPUs and 64 CPUs: it starts now.", 1, 16)
+        ("Request 1 GPU and 16 CPUs per pod instead of 4 GPUs and 64 CPUs: it starts now.", 1, 16)
     ]
 
 

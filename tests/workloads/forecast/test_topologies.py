@@ -75,8 +75,8 @@ def test_one_that_fits_no_domain_waits_with_what_the_emptiest_has(flavour: str) 
     foretold = asked(team, racked("second"))
     assert (foretold.verdict, foretold.reason) == (Verdict.WAITS, "NoDomain")
     assert foretold.sentence == (
-        "Waits: it needs 16 GPUs on nodes of h100 with one value of rack; 16 GPUs free, at most 8 GPUs with one value "
-        "(large), and nobody is evicted for it."
+        "Waits: it needs 16 GPUs in h100 on nodes with the same rack; 16 GPUs free, at most 8 GPUs in one domain "
+        "(large), and nothing is evicted for it."
     )
     second = lab.submit(team, "second", manifest=racked("second"), priority="low")
     lab.settle()
@@ -93,7 +93,7 @@ def test_one_that_no_domain_could_ever_hold_is_told_so(flavour: str) -> None:
     lab.settle()
     foretold = asked(team, racked("train", workers=3))
     assert foretold.verdict is Verdict.WAITS
-    assert "no value has so much even when all of its nodes are empty" in foretold.sentence
+    assert "no domain is large enough even when empty" in foretold.sentence
 
 
 def test_racks_of_one_name_in_two_blocks_are_two_to_kai_and_foretold_so() -> None:
@@ -135,7 +135,7 @@ def test_on_kueue_what_waits_for_a_domain_says_so_and_what_asks_for_none_has_its
     lab.settle()
     held = fresh(second)
     assert (held.phase, held.phase_reason) == (Phase.PENDING, "NoDomain")
-    assert held.phase_message == "No one topology domain of h100 has room: 1 of 2 pods would fit."
+    assert held.phase_message == "No single topology domain of h100 fits it: 1 of 2 pods would fit."
     stop(workload=fresh(first), actor=SYSTEM)
     lab.settle(rounds=4, seconds=20)
     assert (fresh(second).phase, racks_of(second)) == (Phase.RUNNING, {"large"})
@@ -154,7 +154,7 @@ def test_volcano_preempts_nobody_for_a_gang_of_one_domain_as_its_preview_says() 
     lab.settle()
     foretold = asked(team, racked("strong"), priority="high")
     assert (foretold.verdict, foretold.reason) == (Verdict.WAITS, "NoDomain")
-    assert any("preempts nobody for such a gang" in said for said in foretold.cautions)
+    assert any("never preempts for such gangs" in said for said in foretold.cautions)
     strong = lab.submit(team, "strong", manifest=racked("strong"), priority="high")
     lab.settle()
     assert (fresh(strong).phase, fresh(weak).phase) == (Phase.PENDING, Phase.RUNNING)
@@ -183,7 +183,7 @@ def test_where_volcanos_configuration_keeps_no_gang_together_asking_for_a_domain
     assert ASSUMED_DOMAINS in asked(team, racked("train")).cautions, "nobody could read it: said, not refused"
     configure(lab, KEEPS.replace("network-topology-aware", "binpack"))
     lab.settle()
-    with pytest.raises(ValidationFailed, match="no plugin network-topology-aware") as error:
+    with pytest.raises(ValidationFailed, match="lacks the plugin network-topology-aware") as error:
         asked(team, racked("train"))
     [problem] = error.value.problems
     assert (problem.pointer, problem.code, problem.numbers["flavour"]) == (NOTE, "topology_unsupported", "volcano")
@@ -195,12 +195,12 @@ def test_where_volcanos_configuration_keeps_no_gang_together_asking_for_a_domain
     [
         pytest.param("kai", ["zone", "rack"], "row", "topology_not_a_level", "zone, rack", id="another label"),
         pytest.param(
-            "kube-gangs", ["zone"], "rack", "topology_not_a_level", "no topology level", id="where any would do"
+            "kube-gangs", ["zone"], "rack", "topology_not_a_level", "not a topology level", id="where any would do"
         ),
-        pytest.param("kai", [], "rack", "topology_not_a_level", "names no topology levels", id="no levels"),
-        pytest.param("kai", ["zone"], "zone", "topology_unknown", "no node of h100 carries zone", id="no node"),
+        pytest.param("kai", [], "rack", "topology_not_a_level", "has no topology levels", id="no levels"),
+        pytest.param("kai", ["zone"], "zone", "topology_unknown", "no node of h100 has the label zone", id="no node"),
         pytest.param("kube", [], "rack", "topology_unsupported", "kube-scheduler on", id="plain pods"),
-        pytest.param("volcano", ["zone"], "rack", "topology_not_a_level", "is no topology level", id="hyper nodes"),
+        pytest.param("volcano", ["zone"], "rack", "topology_not_a_level", "is not a topology level", id="hyper nodes"),
     ],
 )
 def test_a_key_that_cannot_be_shared_is_refused_at_its_field_with_the_levels_there_are(
@@ -224,5 +224,5 @@ def test_every_pool_that_it_may_go_to_has_the_level() -> None:
     lab.settle()
     pool = NodePool.objects.get()
     NodePool.objects.create(cluster=Cluster.objects.get(), name="a100", label_key=pool.label_key, label_value="a100")
-    with pytest.raises(ValidationFailed, match="the node pool a100 names no topology levels"):
+    with pytest.raises(ValidationFailed, match="node pool a100 has no topology levels"):
         lab.submit(team, "train", manifest=racked("train"), node_pools=("h100", "a100"))

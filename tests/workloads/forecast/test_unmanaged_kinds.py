@@ -75,7 +75,7 @@ def test_a_stopped_one_is_not_resumed_outside_every_quota(lab: Lab, team: Projec
 
 def test_where_nothing_is_known_nothing_is_refused_and_the_forecast_says_so(team: Project) -> None:
     answer = ask(team, deployment())
-    assert any("It is assumed that Kueue manages a Deployment" in each for each in answer.cautions)
+    assert any("Assumption: Kueue manages Deployment" in each for each in answer.cautions)
     configure(*INTEGRATIONS)
     assert not any("assumed" in each for each in ask(team, deployment()).cautions)
 
@@ -95,8 +95,8 @@ def test_a_cluster_that_lost_its_schedulers_kinds_is_named_in_the_forecast(
     Cluster.objects.update(resync_due_at=None)
     reconcile(Cluster.objects.get(pk=lab.cluster.pk))
     assert ask(team, job()).cautions == (
-        "Kueue lacks parts on lab, so that its quotas may not hold there. The cluster does not serve ClusterQueue of "
-        "kueue.x-k8s.io/v1beta2.",
+        "Kueue is incomplete on lab, so its quotas may not be enforced. The cluster does not serve ClusterQueue "
+        "of kueue.x-k8s.io/v1beta2.",
     )
     monkeypatch.undo()
     lab.settle()
@@ -117,4 +117,4 @@ def test_the_clusters_page_says_what_is_off_and_what_is_not_known(lab: Lab, clie
     assert UNREAD.split("(")[0] in page.replace("&#x27;", "'")
     configure("batch/job")
     page = client.get(f"/clusters/{lab.cluster.name}/?tab=promises").content.decode().replace("&#x27;", "'")
-    assert "Rung refuses workloads of the kinds JobSet, PyTorchJob" in page
+    assert "Rung rejects workloads of the kinds JobSet, PyTorchJob" in page

@@ -95,7 +95,7 @@ def test_another_priority_leaves_the_preemptibility_and_says_what_pods_keep(runn
     assert (running.priority.name, running.priority_value, running.priority_source) == ("high", 125, "explicit")
     assert (running.preemptibility, running.preemptibility_source) == ("preemptible", "type")
     assert {warning["code"] for warning in running.warnings} == {"threshold_disagrees", "new_pods_only"}
-    assert running.warnings[1]["message"].startswith("From 40 to 125: Running pods keep the old number")
+    assert running.warnings[1]["message"].startswith("From 40 to 125: Takes effect when the workload restarts")
 
 
 def test_an_unknown_priority_is_refused_naming_the_allowed(running: Workload, as_bob: Actor) -> None:

@@ -150,9 +150,9 @@ def test_a_rehearsed_batch_says_what_each_would_lose_and_changes_nothing(robot: 
     first, second = sorted(answer["effects"], key=lambda each: str(each["name"]), reverse=True)
     assert (first["name"], first["ends"], first["gpus"], first["projectName"]) == ("runs", True, 8.0, "llm-team")
     assert 7.9 < first["gpuHoursLost"] < 8.1
-    assert first["message"] == "It has run on 8 GPUs for 1 h and declares no checkpoint."
+    assert first["message"] == "It has run on 8 GPUs for 1 h without a reported checkpoint."
     assert (second["name"], second["ends"], second["gpuHoursLost"]) == ("ended", False, 0.0)
-    assert second["message"] == "It has ended already: nothing changes."
+    assert second["message"] == "Already ended."
     runs.refresh_from_db()
     assert runs.desired_phase == "Running"
     assert "effects" not in robot.send("POST", BATCH, {**body, "action": "resume"}).json()

@@ -73,7 +73,7 @@ def test_a_foreign_edit_of_its_queue_is_shown_as_drift_and_repaired(
     assert found.held == "changed"
     assert [(each.path, each.observed, each.desired) for each in found.changes] == [(POINTER, "other", queue)]
     page = client_of(admin).get(f"/workloads/{runs.pk}/?tab=yaml").content.decode()
-    assert "Something else changed it on the cluster after Rung wrote it" in page
+    assert "Changed in the cluster after Rung wrote it" in page
     assert f"<code>{POINTER}</code>" in page
     lab.settle(1)
     drift = Drift.objects.get(owner=f"workload.{runs.pk}")
@@ -116,8 +116,8 @@ def test_after_a_switch_it_is_what_was_made_for_the_former_scheduler_until_it_is
     assert (found.held, found.former) == ("same", "kube-scheduler")
     assert "kueue.x-k8s.io/queue-name" not in found.manifests[-1]["metadata"]["labels"]
     page = client_of(admin).get(f"/workloads/{runs.pk}/?tab=yaml").content.decode()
-    assert "Made for kube-scheduler, which the cluster had before." in page
-    assert "The cluster holds this version, seen" in page
+    assert "Created for kube-scheduler, the cluster's previous scheduler." in page
+    assert "The cluster has this version, checked" in page
     stop(workload=fresh(runs), actor=SYSTEM)
     lab.settle()
     assert applied_objects(fresh(runs)).manifests == []

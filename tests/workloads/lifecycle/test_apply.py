@@ -203,7 +203,7 @@ def test_a_refused_change_never_fails_what_the_cluster_holds(workload: Workload,
     "error",
     [
         pytest.param(NotAuthorized('User "rung" cannot create resource "jobs"'), id="403 of authorization"),
-        pytest.param(ClusterRefused("The API server answered 405."), id="a refusal that blames no object"),
+        pytest.param(ClusterRefused("The API server returned status 405."), id="a refusal that blames no object"),
         pytest.param(NotServed("The cluster does not serve this kind."), id="a kind that is not served yet"),
         pytest.param(QuotaExceeded("exceeded quota: somebody-elses"), id="a quota without room"),
     ],

@@ -106,18 +106,18 @@ def test_a_waiting_one_says_why_and_offers_what_would_help(
 
 def test_deleting_asks_with_what_would_be_lost(client_of: Clients, workload: Workload, alice: User) -> None:
     text = page(client_of(alice), address(workload))
-    lost = "It is running on 2 GPUs; by what it declares, its last checkpoint was 2 h 1 m ago."
+    lost = "It is running on 2 GPUs. Last reported checkpoint: 2 h 1 m ago."
     assert f"Delete “llm-finetune”? {lost}" in text
-    assert f"Stop “llm-finetune”? It can be resumed. {lost}" in text
+    assert f"Stop “llm-finetune”? You can resume it. {lost}" in text
 
 
 def test_stopping_says_when_a_declared_rhythm_saved_last(client_of: Clients, workload: Workload, alice: User) -> None:
     workload.spec["annotations"] = {"rung.dev/checkpoint-interval": "50m"}
     workload.save()
-    assert "its last checkpoint was 30 m ago" in page(client_of(alice), address(workload))
+    assert "Last reported checkpoint: 30 m ago" in page(client_of(alice), address(workload))
     workload.spec["annotations"] = {}
     workload.save()
-    assert "It has run on 2 GPUs for 3 h and declares no checkpoint." in page(client_of(alice), address(workload))
+    assert "It has run on 2 GPUs for 3 h without a reported checkpoint." in page(client_of(alice), address(workload))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_one_that_failed_to_apply_says_why_and_is_retried(client_of: Clients, ll
 def test_stopping_what_has_ended_says_that_it_has(client_of: Clients, workload: Workload, alice: User) -> None:
     Workload.objects.update(phase=Phase.COMPLETED, completed_at=timezone.now())
     answer = client_of(alice).post(address(workload, "stop/"), follow=True)
-    assert "llm-finetune has ended already." in answer.content.decode()
+    assert "llm-finetune has already ended." in answer.content.decode()
 
 
 @pytest.mark.parametrize("verb", ["stop", "resume", "retry", "delete", "priority"])
@@ -192,7 +192,9 @@ def test_another_priority_leaves_the_preemptibility(client_of: Clients, workload
     client.post(address(workload, "priority/"), {"priority": "high"})
     workload.refresh_from_db()
     assert (workload.priority.name, workload.preemptibility) == ("high", "preemptible")
-    assert "It stays preemptible, though high (125) alone means non-preemptible." in page(client, address(workload))
+    assert "Preemptibility stays preemptible, although high (125) alone means non-preemptible." in page(
+        client, address(workload)
+    )
 
 
 def test_an_unknown_priority_is_refused_with_the_allowed_ones(
@@ -312,16 +314,16 @@ def test_what_its_scheduler_does_not_keep_is_told_beside_its_priority(
     client_of: Clients, workload: Workload, alice: User
 ) -> None:
     text = page(client_of(alice), address(workload))
-    assert "counts as deserved" not in text
+    assert "counts against the deserved quota" not in text
     Cluster.objects.update(flavour="kube")
     Workload.objects.update(priority_value=125, preemptibility="preemptible")
-    assert "counts as deserved" in page(client_of(alice), address(workload))
+    assert "counts against the deserved quota" in page(client_of(alice), address(workload))
 
 
 def test_before_a_priority_is_changed_its_page_says_when_pods_get_it(
     client_of: Clients, workload: Workload, alice: User
 ) -> None:
-    assert "Running pods keep the old number" in page(client_of(alice), address(workload))
+    assert "Takes effect when the workload restarts" in page(client_of(alice), address(workload))
 
 
 @pytest.mark.parametrize(("flavour", "by_class"), [("kai", True), ("kube", False)])
@@ -331,8 +333,8 @@ def test_a_pod_with_an_old_number_says_so_and_whether_its_scheduler_goes_by_it(
     Cluster.objects.update(flavour=flavour)
     ObservedPodFactory(workload=workload, priority=workload.priority_value + 1)
     text = page(client_of(alice), f"{address(workload)}?tab=pods")
-    assert "old number" in text
-    assert ("KAI Scheduler goes by the class, not by this number." in text) is by_class
+    assert "old value" in text
+    assert ("KAI Scheduler uses the value of the class instead." in text) is by_class
 
 
 def test_a_log_beyond_the_cap_is_asked_for_later_and_its_cluster_not_at_all(

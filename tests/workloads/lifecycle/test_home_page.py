@@ -49,7 +49,7 @@ def test_somebody_elses_wait_is_theirs(client_of: Clients, bob: User, mine: dict
     WorkloadFactory(name="one", preempted_count=1, **mine)
     client = client_of(bob)
     assert needs(client) == {}
-    assert "You have submitted nothing yet." in client.get("/").content.decode()
+    assert "No workloads yet." in client.get("/").content.decode()
 
 
 def test_admins_are_led_to_what_failed_to_apply(client_of: Clients, llm_team: Project, admin: User, bob: User) -> None:

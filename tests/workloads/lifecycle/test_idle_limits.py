@@ -70,7 +70,7 @@ def test_it_is_told_and_then_stopped(half_an_hour: None, run: Workload) -> None:
     run.refresh_from_db()
     assert run.desired_phase == DesiredPhase.STOPPED
     message = run.timeline.get(reason="IdleLimitReached").message
-    assert "do nothing for 30 m" in message
+    assert "may be idle for at most 30 m" in message
     assert "department research" in message
 
 
@@ -104,7 +104,7 @@ def test_its_page_says_since_when_and_by_whose_rule(
     assert end is not None
     assert end.idle
     page = client_of(alice).get(f"/workloads/{run.pk}/").content.decode()
-    assert "its GPUs do nothing since" in page
+    assert "GPUs idle since" in page
     assert "idle limit of department research" in page
 
 
@@ -118,7 +118,7 @@ def test_who_submits_is_told_whether_it_acts(half_an_hour: None, llm_team: Proje
     def cautions() -> str:
         return " ".join(forecast(spec=spec_of(pytorch_job()), project=llm_team, actor=as_alice).cautions)
 
-    assert "nothing measures GPUs on this cluster" in cautions()
+    assert "this cluster has no GPU metrics" in cautions()
     MetricsSource.objects.create(cluster=llm_team.cluster, server="https://p.example", read_at=timezone.now())
-    assert "do nothing for 30 m at most" in cautions()
-    assert "nothing measures" not in cautions()
+    assert "may be idle for at most 30 m" in cautions()
+    assert "no GPU metrics" not in cautions()

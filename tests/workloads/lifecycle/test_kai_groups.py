@@ -86,7 +86,7 @@ def test_page_home_timeline_and_rest_say_it_in_the_same_words_with_whose_queue_i
     )
     see(gang, said.format(flavour_for("kai").queue_name(gang.project.owner, gang.pool_name)), version="1")
     held, project = fresh(gang), gang.project.name
-    words = f"Needs 8 GPUs in {gang.pool_name}; project {project} holds 4 of its limit of 8 GPUs."
+    words = f"Needs 8 GPUs in {gang.pool_name}; project {project} uses 4 of its limit of 8 GPUs."
     headline = why_waiting(held)
     assert headline is not None
     assert headline.sentence.partition(": ")[2].lower().startswith(words.rstrip(".").lower())
@@ -121,7 +121,7 @@ def test_a_gang_of_which_pods_are_missing_says_so_with_how_many_there_are(gang: 
     missing(gang, version="1", at=EARLY)
     held = fresh(gang)
     assert (held.phase, held.phase_reason) == (Phase.PENDING, "GangIncomplete")
-    assert held.phase_message == "Waits until 2 of its pods exist: 1 do now."
+    assert held.phase_message == "Waits for 2 of its pods; 1 exist now."
     told = [each.detail for each in WorkloadEvent.objects.filter(workload=gang, reason="GangIncomplete")]
     [numbers] = told
     assert numbers.pop("said").endswith("Waiting for 2 pods, currently 1 exist, 0 are gated")

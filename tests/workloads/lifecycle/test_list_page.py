@@ -89,7 +89,7 @@ def test_a_filter_that_names_nothing_the_reader_may_see_is_shown_over_an_empty_t
     page = client_of(alice).get(f"/workloads/{query}").content.decode()
     assert chip in page
     assert names(page) == []
-    assert "No workload matches these filters." in page
+    assert "No workloads match these filters." in page
 
 
 def test_t51_a_forged_page_is_400(client_of: Clients, rows: None, alice: User) -> None:
@@ -98,8 +98,8 @@ def test_t51_a_forged_page_is_400(client_of: Clients, rows: None, alice: User) -
 
 def test_an_empty_filter_offers_the_way_back(client_of: Clients, rows: None, alice: User) -> None:
     page = client_of(alice).get("/workloads/?q=nothing-like-it").content.decode()
-    assert "No workload matches these filters." in page
-    assert "Remove the filters" in page
+    assert "No workloads match these filters." in page
+    assert "Clear filters" in page
 
 
 def test_an_admin_sees_what_failed_to_apply_in_every_project(
@@ -112,7 +112,9 @@ def test_an_admin_sees_what_failed_to_apply_in_every_project(
 
 
 def test_where_nothing_failed_to_apply_it_says_so(client_of: Clients, llm_team: Project, admin: User) -> None:
-    assert "No workload failed to apply." in client_of(admin).get("/workloads/?result=failed-to-apply").content.decode()
+    assert (
+        "No workloads failed to apply." in client_of(admin).get("/workloads/?result=failed-to-apply").content.decode()
+    )
 
 
 def test_each_filter_is_a_chip_that_removes_it(client_of: Clients, rows: None, alice: User) -> None:
@@ -243,9 +245,9 @@ class TestAskingBeforeWorkEnds:
             ("refused", "", verb == "delete"),
             ("train-a", "2.0 GPU-hours", True),
         ]
-        assert "its last checkpoint was 30 m" in page
+        assert "Last reported checkpoint: 30 m" in page
         assert "2 h" in page
-        assert ("It has ended already: nothing changes." in page) == (verb == "stop")
+        assert ("Already ended." in page) == (verb == "stop")
         assert set(Workload.objects.filter(project=running.project).values_list("desired_phase", flat=True)) <= {
             "Running",
             notebook.desired_phase,
@@ -261,7 +263,7 @@ class TestAskingBeforeWorkEnds:
             ("refused", False),
         ]
         page = done.content.decode()
-        assert "nothing changed, it is Failed" in page
+        assert "no change, it is Failed" in page
         assert "Resume it" in page
         assert page.count(f'name="id" value="{running.pk}"') == 1
         assert f'name="id" value="{refused.pk}"' not in page
@@ -279,12 +281,12 @@ class TestAskingBeforeWorkEnds:
     def test_a_row_of_somebody_else_is_named_as_refused(self, client_of: Clients, running: Workload, bob: User) -> None:
         answer = self.send(client_of(bob), "stop", running)
         assert [(each.said, each.ends) for each in answer.context["endings"]] == [
-            ("You may not change it: it will be refused.", False)
+            ("No permission to change it.", False)
         ]
-        assert "Nothing of these would change." in answer.content.decode()
+        assert "No changes: none of these workloads would be affected." in answer.content.decode()
 
     def test_rows_that_are_not_found_are_counted(self, client_of: Clients, running: Workload, alice: User) -> None:
         foreign = Workload.objects.get(name="segment")
         page = self.send(client_of(alice), "delete", running, foreign).content.decode()
-        assert "1 ticked workload was not found." in page
+        assert "1 selected workload was not found." in page
         assert "segment" not in page

@@ -46,7 +46,7 @@ class Handed:
         self.workload: Workload = WorkloadFactory(
             project=project,
             phase="Pending",
-            phase_message="Handed to the scheduler.",
+            phase_message="Queued in the cluster.",
             generation=1,
             applied_generation=1,
         )
@@ -89,7 +89,7 @@ def ask(project: Project) -> Forecast:
 def test_what_nothing_answers_within_a_minute_says_so_everywhere(handed: Handed, client: Client, admin: User) -> None:
     assert handed.check(SOON) == ""
     assert handed.check(LATE) == "NoController"
-    said = f"no controller of PyTorchJob seems to run in {handed.cluster.name}"
+    said = f"no controller for PyTorchJob seems to run in {handed.cluster.name}"
     assert said in fresh(handed.workload).phase_message
     headline = why_waiting(fresh(handed.workload))
     assert headline is not None
@@ -102,7 +102,7 @@ def test_what_nothing_answers_within_a_minute_says_so_everywhere(handed: Handed,
     assert said in answer.sentence
     client.force_login(admin)
     page = " ".join(client.get(f"/clusters/{handed.cluster.name}/").content.decode().split())
-    assert "No controller of PyTorchJob seems to run here" in page
+    assert "No controller for PyTorchJob seems to run here" in page
 
 
 @pytest.mark.parametrize("by", ["a status", "a pod"])
@@ -136,7 +136,7 @@ def test_what_was_answered_before_it_waits_for_room_is_left_alone(handed: Handed
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"phase_reason": "ExceededQuota"}, id="its pods are refused"),
+        pytest.param({"phase_reason": "ExceededQuota"}, id="its pods are rejected"),
         pytest.param({"desired_phase": "Stopped"}, id="it is to stop"),
         pytest.param({"phase": "Running"}, id="it runs"),
     ],

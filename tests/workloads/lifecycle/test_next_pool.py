@@ -77,12 +77,12 @@ def test_the_next_pool_takes_it_after_a_while_as_foretold(lab: Pools) -> None:
     Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())  # once what waited in h100 has gone
     lab.settle(rounds=4)
     assert (foretold.verdict, foretold.pool) == (Verdict.STARTS, "a100")
-    assert "h100, its first choice, does not" in foretold.sentence
+    assert "In h100, its first choice, it" in foretold.sentence
     assert (fresh(workload).phase, fresh(workload).pool_name, nodes_of(workload)) == (Phase.RUNNING, "a100", ["other"])
     [event] = workload.timeline.filter(reason="NextPool")
     assert (event.detail["from"], event.detail["to"]) == ("h100", "a100")
     assert "8 GPUs" in event.message
-    assert "it starts there now" in event.message
+    assert "it starts now" in event.message
 
 
 def test_it_stays_where_it_is_while_no_other_pool_lets_it_start(lab: Pools) -> None:

@@ -192,7 +192,7 @@ def test_volcano_without_reclaim_takes_nothing_back_for_another_project(volcano:
     assert standing(mine)[0] == Phase.PENDING
     headline = why_waiting(fresh(mine))
     assert headline is not None
-    assert headline.sentence.endswith(f"nothing there may be evicted for it. {WITHOUT[Cause.RECLAIM,]}")
+    assert headline.sentence.endswith(f"no workload there may be evicted for it. {WITHOUT[Cause.RECLAIM,]}")
     assert not PreemptionRecord.objects.exists()
 
 
@@ -227,4 +227,4 @@ def test_at_its_limit_only_preemption_would_help(volcano: Lab, actions: str, tol
     volcano.settle()
     said = ask(team, gpus=4, priority="high")
     assert said.reason == "OverLimit"
-    assert any("the configuration of Volcano" in each for each in said.cautions) is told
+    assert any("Volcano's configuration" in each for each in said.cautions) is told

@@ -105,7 +105,7 @@ def test_the_page_says_when_it_will_be_stopped(
 ) -> None:
     workload = run(llm_team, minutes=20)
     shown = " ".join(client_of(alice).get(f"/workloads/{workload.pk}/").content.decode().split())
-    assert "Will be stopped" in shown
+    assert "Stops at" in shown
     assert "time limit of department research" in shown
     end = run_end(workload)
     assert end is not None
@@ -114,5 +114,5 @@ def test_the_page_says_when_it_will_be_stopped(
 
 def test_the_forecast_says_so_before_anything_is_sent(an_hour: None, llm_team: Project, alice: User) -> None:
     cautions = forecast(spec=spec_of(pytorch_job()), project=llm_team, actor=acting(alice)).cautions
-    assert "It will be stopped in the end: runs of department research last 1 h at most." in " ".join(cautions)
+    assert "It will be stopped: workloads of department research run at most 1 h." in " ".join(cautions)
     assert "It is told 10 m before." in " ".join(cautions)

@@ -46,11 +46,11 @@ def said(workload: Workload) -> list[tuple[str, str]]:
 def test_why_a_gang_waits_stands_among_its_events_and_that_it_has_its_room(volcano: Lab, gang: Workload) -> None:
     waits, admitted = dict(said(gang))["Unschedulable"], dict(said(gang))["Admitted"]
     assert waits.startswith("2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable")
-    assert "let it in" in admitted
+    assert "admitted it" in admitted
     stop(workload=Workload.objects.get(name="other"), actor=SYSTEM)
     volcano.settle(5, seconds=40)
     assert fresh(gang).phase == Phase.RUNNING
-    assert dict(said(gang))["Admitted"] == "The minimum of its pods has room."
+    assert dict(said(gang))["Admitted"] == "Its minimum of pods fits."
     assert len(said(gang)) == 2
 
 
@@ -84,12 +84,12 @@ def handed_over(llm_team: Project) -> Workload:
 def test_a_gang_that_is_held_outside_is_queued_until_it_is_let_in(handed_over: Workload) -> None:
     cluster, words = handed_over.project.cluster, "2/2 tasks in gang unschedulable: cluster is overused"
     pod = ObservedPodFactory(
-        workload=handed_over, phase="Pending", node_name="", reason="OverLimit", message="tried no node"
+        workload=handed_over, phase="Pending", node_name="", reason="OverLimit", message="did not try to place it"
     )
     see(cluster, group_of(handed_over, "Pending", version="1", message=words))
     held = fresh(handed_over)
     assert (held.phase, held.phase_reason) == (Phase.PENDING, "Queued")
-    assert held.phase_message == f"Its scheduler holds it in a queue: {STANDS['Pending']}"
+    assert held.phase_message == f"The scheduler holds it in a queue: {STANDS['Pending']}"
     see(cluster, group_of(handed_over, "Inqueue", version="2", message=words))
     let_in = fresh(handed_over)
     assert (let_in.phase, let_in.phase_reason) == (Phase.PENDING, pod.reason)

@@ -18,7 +18,7 @@ def test_a_message_is_sent_and_the_servers_answer_told(robot: Robot) -> None:
         channels.add_channel(name="mail", type_="email", config=config(server.port), actor=SYSTEM)
         taken = robot.send("POST", PATH, {"to": "a@example.org"})
         assert (taken.status_code, taken.json()) == (200, {"taken": True, "answer": ""})
-        assert server.arrived[0]["Subject"] == "Rung: a test of mail"
+        assert server.arrived[0]["Subject"] == "Rung: test of channel mail"
         server.refused["b@example.org"] = 550
         refused = robot.send("POST", PATH, {"to": "b@example.org"}).json()
     assert not refused["taken"]

@@ -210,7 +210,7 @@ def test_a_dead_server_is_asked_once_a_turn_and_given_up_in_the_end(
     for number in range(1, 8):
         turn(later=number * 7200)
     assert {row.state for row in Delivery.objects.all()} == {DeliveryState.FAILED}
-    assert Delivery.objects.first().trouble == "Given up after 8 tries. The mail server answered 421."
+    assert Delivery.objects.first().trouble == "Failed after 8 attempts.  Mail server error 421."
     server.greeting = 220
     turn(later=100_000)
     assert server.arrived == []
@@ -251,7 +251,7 @@ def test_a_refused_address_fails_at_once_and_the_others_arrive(
     turn()
     assert sorted(mail["To"] for mail in server.arrived) == ["carol@example.org", "ops@example.org"]
     (failed,) = Delivery.objects.filter(state=DeliveryState.FAILED)
-    assert failed.trouble == "The mail server refused the address (550)."
+    assert failed.trouble == "The mail server rejected the address (550)."
 
 
 def test_an_address_out_of_bounds_is_not_asked(
@@ -261,7 +261,7 @@ def test_an_address_out_of_bounds_is_not_asked(
     happens(training)
     turn()
     assert server.connections == 0
-    assert "RUNG_CLUSTER_ADDRESSES does not allow it" in Delivery.objects.get().trouble
+    assert "not allowed by RUNG_CLUSTER_ADDRESSES" in Delivery.objects.get().trouble
     assert not channels.works(type_="email", config=config(server.port), actor=SYSTEM)
 
 
@@ -286,7 +286,7 @@ def test_a_password_that_does_not_open_any_more_is_said_and_sent_nowhere(
     NotificationChannel.objects.update(sealed="gAAAA")
     happens(training)
     turn()
-    assert Delivery.objects.get().trouble == "The stored password does not open: enter it again."
+    assert Delivery.objects.get().trouble == "The stored password cannot be decrypted. Enter it again."
     assert server.connections == 0
 
 

@@ -97,7 +97,7 @@ def test_the_nearest_default_counts(research: Department, llm_team: Project, as_
 def test_rules_of_all_scopes_hold_at_once(research: Department, llm_team: Project, as_bob: Actor) -> None:
     PolicyFactory(document=options("low", "medium"))
     PolicyFactory(scope="project", project=llm_team, document=options("medium", "high"))
-    assert refused(llm_team, as_bob, priority="high") == [("/priority", "policy_options", "the installation")]
+    assert refused(llm_team, as_bob, priority="high") == [("/priority", "policy_options", "the whole installation")]
     assert refused(llm_team, as_bob, priority="low") == [("/priority", "policy_options", "project llm-team")]
     assert training(llm_team, as_bob, priority="medium").priority.name == "medium"
 
@@ -105,7 +105,7 @@ def test_rules_of_all_scopes_hold_at_once(research: Department, llm_team: Projec
 def test_a_rule_is_checked_against_what_came_out_not_against_what_was_asked(llm_team: Project, as_bob: Actor) -> None:
     PolicyFactory(document=options("preemptible", field="preemptibility"))
     assert refused(llm_team, as_bob, priority="high") == [
-        ("/preemptibility", "policy_options", "the installation"),
+        ("/preemptibility", "policy_options", "the whole installation"),
     ]
     chosen = training(llm_team, as_bob, priority="high", preemptibility="preemptible")
     assert pair(chosen) == ("high", "explicit", "preemptible", "explicit")
@@ -113,14 +113,14 @@ def test_a_rule_is_checked_against_what_came_out_not_against_what_was_asked(llm_
 
 def test_what_may_not_be_edited_stays_what_it_is_without_a_wish(llm_team: Project, as_bob: Actor) -> None:
     PolicyFactory(document={**options(canEdit=False), "defaults": {"priorityClass": "medium"}})
-    assert refused(llm_team, as_bob, priority="low") == [("/priority", "policy_canEdit", "the installation")]
+    assert refused(llm_team, as_bob, priority="low") == [("/priority", "policy_canEdit", "the whole installation")]
     assert training(llm_team, as_bob, priority="medium").priority_source == "explicit"
     assert training(llm_team, as_bob, name="silent").priority_source == "policy"
 
 
 def test_what_is_required_comes_from_a_person_or_a_default(llm_team: Project, as_bob: Actor) -> None:
     row = PolicyFactory(document=options(required=True))
-    assert refused(llm_team, as_bob) == [("/priority", "policy_required", "the installation")]
+    assert refused(llm_team, as_bob) == [("/priority", "policy_required", "the whole installation")]
     assert training(llm_team, as_bob, priority="low").priority.name == "low"
     row.document["defaults"] = {"priorityClass": "low"}
     row.save()
@@ -130,7 +130,7 @@ def test_what_is_required_comes_from_a_person_or_a_default(llm_team: Project, as
 def test_partly_preemptible_needs_both_modes(llm_team: Project, as_bob: Actor) -> None:
     row = PolicyFactory(document=options("preemptible", field="preemptibility"))
     effective = {"preemptibility": Preemptibility.SEMI_PREEMPTIBLE.value}
-    assert refused(llm_team, as_bob, **effective) == [("/preemptibility", "policy_options", "the installation")]
+    assert refused(llm_team, as_bob, **effective) == [("/preemptibility", "policy_options", "the whole installation")]
     row.document = options("preemptible", "non-preemptible", field="preemptibility")
     row.save()
     assert training(llm_team, as_bob, **effective).preemptibility == "semi-preemptible"

@@ -131,9 +131,9 @@ def test_the_record_tells_it_after_pods_and_events_are_gone(eviction: Eviction, 
     ClusterEvent.objects.all().delete()
     (story,) = eviction_timelines(eviction.victim, as_alice)
     assert "by serve (" in story.sentence
-    assert "8.0 GPU-hours are lost" in story.sentence
+    assert "8.0 GPU-hours lost" in story.sentence
     words = " ".join(step.words for step in story.steps)
-    assert "SIGTERM to" in words
+    assert "SIGTERM sent to" in words
     assert "after 6 s (grace period 30 s)" in words
 
 
@@ -167,7 +167,7 @@ def test_a_small_loss_is_told_in_minutes(eviction: Eviction, as_alice: Actor) ->
     for part in PARTS:
         part(eviction)
     (story,) = eviction_timelines(eviction.victim, as_alice)
-    assert "its last checkpoint was 10 s earlier, so about 1.3 GPU-minutes are lost" in story.sentence
+    assert "Last checkpoint 10 s earlier: about 1.3 GPU-minutes lost" in story.sentence
     assert "about 1.3 GPU-minutes lost" in WorkloadEvent.objects.get(type="preemption").message
 
 

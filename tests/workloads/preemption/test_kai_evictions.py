@@ -116,7 +116,7 @@ def test_an_eviction_whose_event_is_lost_is_recorded_by_its_moment(watched: Watc
     assert (record.ran_seconds, record.lost_gpu_seconds) == (1800, 8 * 1800)
     assert watched.standing == ("Pending", "Evicted")
     (story,) = eviction_timelines(fresh(watched.workload), as_alice)
-    assert "by the scheduler, which did not say for whom" in story.sentence
+    assert "by the scheduler (preemptor unknown)" in story.sentence
 
 
 def parts(watched: Watched) -> list[Callable[[], None]]:
@@ -208,4 +208,4 @@ def test_a_pod_that_could_not_be_bound_says_so(watched: Watched) -> None:
     event = {"metadata": metadata, "involvedObject": about, **told}
     watched.sees((POD, {**new, "status": {"phase": "Pending", "conditions": conditions}}), (EVENT, event))
     assert watched.standing == ("Pending", "BindingError")
-    assert fresh(watched.workload).phase_message.startswith("Its scheduler could not bind it to its node: ")
+    assert fresh(watched.workload).phase_message.startswith("The scheduler could not bind it to its node: ")

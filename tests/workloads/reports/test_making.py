@@ -122,7 +122,7 @@ def test_what_ends_every_worker_is_given_up(asked: Report) -> None:
     assert reports_services.sweep() == 1
     asked.refresh_from_db()
     assert (asked.status, asked.due_at) == ("Failed", None)
-    assert asked.message.startswith("Given up")
+    assert asked.message.startswith("Failed after several attempts")
 
 
 def test_a_passing_fault_is_tried_again_and_a_lasting_one_ends_without_its_insides(asked: Report) -> None:
@@ -186,8 +186,8 @@ def test_a_file_is_kept_for_thirty_days(db: None, status: str, days: int, left: 
 @pytest.mark.parametrize(
     ("minutes", "said"),
     [
-        pytest.param(4, "25.0 % of that time was measured.", id="a quarter"),
-        pytest.param(40_000, "Less than 0.1 % of that time was measured.", id="hardly any"),
+        pytest.param(4, "25.0 % of the period.", id="a quarter"),
+        pytest.param(40_000, "Coverage below 0.1 % of the period.", id="hardly any"),
     ],
 )
 def test_a_ready_one_says_how_much_of_the_time_was_measured(
@@ -195,7 +195,7 @@ def test_a_ready_one_says_how_much_of_the_time_was_measured(
 ) -> None:
     reports_services.sweep()
     asked.refresh_from_db()
-    assert asked.message.startswith("Nothing was measured")
+    assert asked.message.startswith("No data for this period")
     since = {"due_at": asked.created_at, "status": "Pending", "start": asked.end - timedelta(minutes=minutes)}
     Report.objects.filter(pk=asked.pk).update(**since)
     at = asked.end.replace(second=0, microsecond=0) - timedelta(minutes=2)

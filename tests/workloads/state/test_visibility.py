@@ -138,18 +138,17 @@ def test_what_is_not_meant_to_run_does_not_wait(llm_team: Project) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        pytest.param({"phase": Phase.CREATING}, "a worker hands it to lab", id="not handed over yet"),
+        pytest.param({"phase": Phase.CREATING}, "Rung is sending it to lab", id="not handed over yet"),
         pytest.param(
-            {"phase": Phase.CREATING, "apply_error": "no route"}, "lab could not take it yet: no route", id="away"
+            {"phase": Phase.CREATING, "apply_error": "no route"}, "lab has not accepted it yet: no route", id="away"
         ),
         pytest.param(
             {"phase_message": "0/3 nodes are available"}, "0/3 nodes are available", id="the scheduler's word"
         ),
         pytest.param(
             {"phase_message": "exceeded quota: rung-limit", "phase_reason": "OverLimit"},
-            "exceeded quota: rung-limit. That was the last answer: its controller asks again with growing delays (a "
-            "Job's up to a minute, a Deployment's up to a quarter of an hour), so room that was freed meanwhile is not "
-            "taken at once",
+            "exceeded quota: rung-limit. This is the last response. The controller retries at growing intervals "
+            "(up to 1 min for a Job, 15 min for a Deployment), so it does not use freed quota immediately",
             id="a quota's refusal",
         ),
     ],
@@ -172,7 +171,7 @@ def test_a_cluster_that_takes_no_work_is_the_reason_of_what_it_was_not_given(llm
     project = Project.objects.get(pk=llm_team.pk)
     headline = why_waiting(WorkloadFactory(project=project, phase=Phase.CREATING))
     assert headline is not None
-    assert headline.sentence == "Waiting 0 s: lab takes no work now and is tried again: Unauthorized."
+    assert headline.sentence == "Waiting 0 s: lab does not accept work now and is retried: Unauthorized."
     starting = why_waiting(WorkloadFactory(project=project, phase=Phase.INITIALIZING, phase_message="pulling"))
     assert starting is not None
     assert "takes no work" not in starting.sentence

@@ -67,7 +67,7 @@ def test_what_has_no_effect_is_kept_and_said(robot: Robot, llm_team: Project) ->
     urls = [{"container": 8080, "url": "https://own.example/x", "authorizationType": "public"}]
     made = robot.send("POST", url("workspaces"), body(llm_team, exposedUrls=urls, createHomeDir=True)).json()
     assert made["spec"]["exposedUrls"] == urls
-    assert any("opens no address" in each["message"] for each in made["warnings"])
+    assert any("External addresses are not supported" in each["message"] for each in made["warnings"])
 
 
 def test_a_name_may_be_a_prefix(robot: Robot, llm_team: Project) -> None:

@@ -85,10 +85,10 @@ def test_every_card_submits(
 def test_the_panel_says_pair_and_source_verdict_flavour_and_age(client_of: Clients, alice: User) -> None:
     text = panel(client_of(alice), FORM, filled())
     assert "priority low, 40, rung 2 of 7" in text
-    assert "default of the type" in text
+    assert "type default" in text
     assert "Starts now in h100" in text
-    assert "An estimate by the model of KAI Scheduler" in text
-    assert "7 s ago; no reservation" in text
+    assert "Estimated with the KAI Scheduler model" in text
+    assert "from data 7 s old. Nothing is reserved." in text
     assert "simulated" in text
     assert not Workload.objects.exists()
 
@@ -100,7 +100,7 @@ def test_the_form_names_the_nodes_that_exist(client_of: Clients, alice: User) ->
 def test_the_panel_warns_of_what_the_threshold_does(client_of: Clients, alice: User) -> None:
     text = panel(client_of(alice), FORM, filled(priority="high"))
     assert "non-preemptible" in text
-    assert "the line at 100" in text
+    assert "because the priority is 100 or higher" in text
     assert "it can no longer use over-quota resources" in text
 
 
@@ -114,7 +114,7 @@ def test_the_panel_shows_the_numbers_of_a_refusal_and_the_way_out(client_of: Cli
 
 def test_an_unfinished_form_is_not_scolded_while_it_is_filled_in(client_of: Clients, alice: User) -> None:
     text = panel(client_of(alice), FORM, filled(name="", image=""))
-    assert "Not complete yet:" in text
+    assert "Enter the required fields first: Name, Image." in text
 
 
 def test_a_refused_form_keeps_everything_and_marks_the_field(client_of: Clients, alice: User) -> None:
@@ -202,7 +202,7 @@ def test_a_choice_on_the_page_beats_the_label_and_says_so(client_of: Clients, al
     if "labels:" in example_text("llm-finetune").split("spec:")[0]:
         pytest.fail("the example brings labels of its own: write this test's text out")
     shown = panel(client_of(alice), TEXT, manifest(text=text, priority="low"))
-    assert "The priority “very-high” of the label was discarded: the explicit said low." in shown
+    assert "Priority “very-high” (label) is ignored: the explicit value low applies." in shown
 
 
 def test_t57_a_refused_text_comes_back_as_text(client_of: Clients, alice: User) -> None:
@@ -258,7 +258,7 @@ def test_a_manifest_of_a_kind_that_is_not_served_names_kind_and_cluster(client_o
     Cluster.objects.update(served_kinds=["batch/v1 Job"])
     cluster = Cluster.objects.get().name
     shown = panel(client_of(alice), TEXT, manifest())
-    assert f"The cluster {cluster} does not serve kubeflow.org/v1 PyTorchJob: its operator is not installed" in shown
+    assert f"Cluster {cluster} does not serve kubeflow.org/v1 PyTorchJob: its operator is not installed" in shown
     answer = client_of(alice).post(TEXT, manifest())
     assert answer.status_code == 422
     assert "does not serve kubeflow.org/v1 PyTorchJob" in answer.content.decode()
@@ -272,7 +272,7 @@ def test_pools_are_chosen_in_order_and_the_panel_says_which_one_it_is(
     sent = filled(node_pool="empty", second_pool="h100", third_pool="empty")
     shown = panel(client_of(alice), FORM, sent)
     assert "Starts now in h100" in shown
-    assert "empty, its first choice, does not let it start" in shown
+    assert "In empty, its first choice, it" in shown
     client_of(alice).post(FORM, sent)
     assert Workload.objects.get().node_pools == ["empty", "h100"]
 
@@ -284,11 +284,11 @@ def test_what_the_scheduler_has_nothing_for_stands_at_its_field(
     sent = filled(type="Distributed", workers="4", min_member="2", topology_key="rack")
     form = client_of(admin).post(FORM, sent).context["form"]
     assert form.errors["min_member"] == [
-        f"2 pods were to start together: kube-scheduler on {llm_team.cluster.name} starts pods one by one."
+        f"2 pods cannot start together: kube-scheduler on {llm_team.cluster.name} starts pods one by one."
     ]
 
 
-@pytest.mark.parametrize(("flavour", "hint"), [("kube", "A whole number."), ("kai", "or a share of one such as 0.5")])
+@pytest.mark.parametrize(("flavour", "hint"), [("kube", "A whole number."), ("kai", "or a fraction such as 0.5")])
 def test_a_share_of_a_gpu_is_offered_only_where_the_scheduler_shares_them(
     client_of: Clients, alice: User, llm_team: Project, flavour: str, hint: str
 ) -> None:
@@ -299,8 +299,8 @@ def test_a_share_of_a_gpu_is_offered_only_where_the_scheduler_shares_them(
         form = answer.context["form"]
         assert answer.status_code == 422
         assert form.errors["gpus"] == [
-            f"A pod asks for 0.5 of a GPU: kube-scheduler on {llm_team.cluster.name} gives whole GPUs only, KAI "
-            "Scheduler shares them."
+            f"A pod requests 0.5 of a GPU. kube-scheduler on {llm_team.cluster.name} supports whole GPUs only; KAI "
+            "Scheduler supports GPU sharing."
         ]
     assert hint in client_of(alice).get(FORM).context["form"].fields["gpus"].help_text
 

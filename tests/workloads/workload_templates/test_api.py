@@ -152,7 +152,7 @@ def test_policies_rule_after_the_template_and_the_refusal_names_it(member: Robot
     assert answer.status_code == 400
     (issue,) = answer.json()["complianceIssues"]
     assert (issue["field"], issue["rule"]) == ("spec.priorityClass", "options")
-    assert issue["details"].endswith("Said by template in-a-hurry.")
+    assert issue["details"].endswith("Set by template in-a-hurry.")
     assert not Workload.objects.exists()
     answer = member.send("POST", "v1/workloads/trainings", submission(llm_team, high, priorityClass="low"))
     assert (answer.status_code, answer.json()["spec"]["priorityClass"]) == (202, "low")
@@ -162,7 +162,7 @@ def test_a_template_grants_nothing_that_typing_would_not(member: Robot, llm_team
     grown = WorkloadTemplateFactory(name="grown", spec={"image": IMAGE, "security": {"hostNetwork": True}})
     answer = member.send("POST", "v1/workloads/trainings", submission(llm_team, grown))
     assert answer.json()["errors"][0]["pointer"] == "/spec/security/hostNetwork"
-    assert answer.json()["errors"][0]["message"].endswith("Said by template grown.")
+    assert answer.json()["errors"][0]["message"].endswith("Set by template grown.")
 
 
 def test_the_record_of_a_submission_names_its_template(member: Robot, llm_team: Project) -> None:

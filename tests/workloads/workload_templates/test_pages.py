@@ -113,8 +113,8 @@ def test_what_the_form_has_fields_for_is_filled_in_and_nothing_is_said_to_be_mis
     begun = held(client, row)
     assert {name: begun[name] for name in shown} == shown
     page = words(client, f"{SUBMIT}?template={row.pk}")
-    assert "Filled in from the template notebook" in page
-    assert "It also says" not in page
+    assert "Filled in from template notebook" in page
+    assert "The template also sets" not in page
 
 
 def test_what_the_form_cannot_show_is_named_and_a_manifest_has_it(
@@ -123,7 +123,7 @@ def test_what_the_form_cannot_show_is_named_and_a_manifest_has_it(
     row = made(image=IMAGE, workingDir="/data", environmentVariables=[{"name": "A", "value": "two\nlines"}])
     client = client_of(bob)
     page = words(client, f"{SUBMIT}?template={row.pk}")
-    assert "It also says workingDir, environmentVariables, which this form has no fields for" in page
+    assert "The template also sets workingDir, environmentVariables, which this form does not support" in page
     assert f"{TEXT}?template={row.pk}" in page
     text = client.get(TEXT, {"template": str(row.pk)}).context["form"]["text"].value()
     assert "workingDir: /data" in text
@@ -134,7 +134,7 @@ def test_what_the_form_cannot_show_is_named_and_a_manifest_has_it(
 def test_what_is_not_complete_is_no_manifest_yet(client_of: Clients, bob: User, llm_team: Project) -> None:
     row = made(workingDir="/data")
     page = words(client_of(bob), f"{SUBMIT}?template={row.pk}")
-    assert "It also says workingDir" in page
+    assert "The template also sets workingDir" in page
     assert TEXT + "?template" not in page
 
 
@@ -150,7 +150,7 @@ def test_assets_of_a_template_fill_the_form_too(client_of: Clients, bob: User, l
 def test_a_form_that_no_template_can_say_is_told_so(client_of: Clients, bob: User, llm_team: Project) -> None:
     answer = client_of(bob).post(SUBMIT, {**FILLED, "type": "DistributedInference", "keep": "template"})
     assert answer.status_code == 422
-    assert "A template cannot say this" in answer.content.decode()
+    assert "This cannot be saved as a template" in answer.content.decode()
     assert not WorkloadTemplate.objects.exists()
 
 
@@ -228,7 +228,7 @@ def test_the_list_says_how_one_comes_to_be_and_then_who_made_it_where(
     client_of: Clients, bob: User, llm_team: Project
 ) -> None:
     client = client_of(bob)
-    assert "press “Keep as a template”" in words(client, LIST)
+    assert "press “Save as template”" in words(client, LIST)
     draft = TemplateDraft(name="mine", description="Small and fast", spec={"image": IMAGE})
     create_template(kind="workspaces", owner=llm_team, draft=draft, actor=acting(bob))
     page = words(client, LIST)
@@ -240,7 +240,7 @@ def test_whoever_made_it_renames_changes_and_deletes_it(client_of: Clients, bob:
     draft = TemplateDraft(name="mine", spec={"image": IMAGE}, master_same=True)
     row = create_template(kind="distributed", owner=llm_team, draft=draft, actor=acting(bob))
     client, address = client_of(bob), f"{LIST}{row.pk}/"
-    assert "Which framework?" in words(client, address)
+    assert "Choose a framework." in words(client, address)
     text = f"image: {IMAGE}\ndistributedFramework: MPI\nnumWorkers: 2\n"
     assert client.post(address, {"name": "ours", "text": text})["Location"] == address
     row.refresh_from_db()

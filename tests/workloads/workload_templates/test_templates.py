@@ -264,7 +264,7 @@ def test_a_template_says_what_it_leaves_out_by_its_assets(as_bob: Actor, as_admi
     assert found.sources.of("/spec/compute/gpuDevicesRequest") == "compute resource compute"
     assert found.sources.of("/spec/compute/cpuCoreRequest") == "template notebook"
     assert runnable(template) == ""
-    assert runnable(made(as_bob, llm_team, "empty", spec={})) == "image is required here."
+    assert runnable(made(as_bob, llm_team, "empty", spec={})) == "image is required."
 
 
 def test_a_template_refers_to_assets_of_its_own_and_wider_scopes_that_are_meant_for_its_kind(

@@ -196,7 +196,7 @@ def _with(old: DraftType, given: Mapping[str, str | None]) -> DraftType:
 
 
 def _withdrawn(old: DraftType) -> Problem:
-    return Problem("", "type_withdrawn", f"{old.name} is withdrawn.")
+    return Problem("", "type_withdrawn", f"{old.name} is disabled.")
 
 
 def _fixed(old: DraftType) -> list[Problem]:
@@ -208,7 +208,7 @@ def _type_problems(draft: Draft, given: Mapping[str, str | None]) -> list[Proble
     names = draft.dictionary.names
     allowed = {"priority": names, "preemptibility": tuple(Preemptibility), "category": tuple(draft.categories)}
     return [
-        Problem(f"/{field}", f"{field}_unknown", f"{value[:80]!r} is no {field}.", allowed[field])
+        Problem(f"/{field}", f"{field}_unknown", f"{value[:80]!r} is not a valid {field}.", allowed[field])
         for field, value in given.items()
         if value is not None and value not in allowed[field]
     ]
@@ -216,22 +216,22 @@ def _type_problems(draft: Draft, given: Mapping[str, str | None]) -> list[Proble
 
 def _name_problems(draft: Draft, name: str) -> list[Problem]:
     if name.startswith(SYSTEM_PREFIX):
-        return [Problem("/name", "system_prefix", f"{SYSTEM_PREFIX}… belongs to the cluster itself.")]
+        return [Problem("/name", "system_prefix", f"Names that start with {SYSTEM_PREFIX} are reserved by Kubernetes.")]
     if not _NAME.fullmatch(name):
         message = "A name is 1 to 63 lower-case letters, digits and inner dashes."
         return [Problem("/name", "bad_name", message)]
     if name in draft.entries and not draft.entries[name].retired:
-        return [Problem("/name", "name_taken", f"There is a {name} already.")]
+        return [Problem("/name", "name_taken", f"{name} already exists.")]
     return []
 
 
 def _entry_problems(draft: Draft, entry: DraftEntry) -> list[Problem]:
     problems = []
     if not LOWEST <= entry.value <= HIGHEST:
-        message = f"{entry.value} is outside of {LOWEST} to {HIGHEST}."
+        message = f"{entry.value} is not between {LOWEST} and {HIGHEST}."
         problems.append(Problem("/value", "out_of_range", message))
     if entry.preemption_policy not in POLICIES:
-        message = f"{entry.preemption_policy[:80]!r} is no preemption policy."
+        message = f"{entry.preemption_policy[:80]!r} is not a preemption policy."
         problems.append(Problem("/preemptionPolicy", "policy_unknown", message, POLICIES))
     return problems + _value_problems(draft, entry)
 
@@ -242,11 +242,14 @@ def _value_problems(draft: Draft, entry: DraftEntry) -> list[Problem]:
         if target is None or not target.offered:
             return [_unknown(draft, "/aliasOf", entry.alias_of)]
         if target.value != entry.value:
-            message = f"An alias has the value of what it stands for: {target.value}."
+            message = f"An alias must have the value of its target: {target.value}."
             return [Problem("/value", "alias_value", message, (str(target.value),))]
         return []
     if holder := draft.holder_of(entry.value, besides=entry.name):
-        message = f"{entry.value} is the value of {holder.name}: choose another, or make it an alias of {holder.name}."
+        message = (
+            f"{entry.value} is already used by {holder.name}. Choose another value, or make it an alias "
+            f"of {holder.name}."
+        )
         return [Problem("/value", "value_taken", message, numbers={"holder": holder.name})]
     return []
 
@@ -299,14 +302,18 @@ def _missing(draft: Draft, preset: presets.Preset, given: Mapping[str, str]) -> 
     """Every mapped type needs an answer, for itself or for its category."""
     allowed = tuple(Preemptibility)
     unknown = [
-        Problem(f"/preemptibilities/{name}", "preemptibility_unknown", f"{value[:80]!r} is no preemptibility.", allowed)
+        Problem(
+            f"/preemptibilities/{name}", "preemptibility_unknown", f"{value[:80]!r} is not a preemptibility.", allowed
+        )
         for name, value in given.items()
         if value not in allowed
     ]
     if not preset.asks_preemptibility:
         return unknown
     return unknown + [
-        Problem(f"/preemptibilities/{name}", "preemptibility_required", f"Say whether {name} may be evicted.", allowed)
+        Problem(
+            f"/preemptibilities/{name}", "preemptibility_required", f"Choose whether {name} may be evicted.", allowed
+        )
         for name in mapped_types(draft, preset)
         if _chosen(draft, name, given) is None
     ]

@@ -41,13 +41,15 @@ RUNAI: Final = Preset(
     "Run:ai, seven levels",
     "Run:ai",
     (
-        PresetEntry("very-low", 25, description="Scavenges what nobody else wants; first to give way."),
-        PresetEntry("low", 40, description="Training by default."),
-        PresetEntry("medium-low", 65, description="A little before ordinary training."),
-        PresetEntry("medium", 80, description="Ahead of training, still preemptible unless set."),
-        PresetEntry("medium-high", 90, description="Highest level that is preemptible unless set."),
-        PresetEntry("high", 125, description="Interactive work by default; non-preemptible unless set."),
-        PresetEntry("very-high", 150, description="Inference by default; non-preemptible unless set."),
+        PresetEntry("very-low", 25, description="Uses leftover GPUs; evicted first."),
+        PresetEntry("low", 40, description="Default for training."),
+        PresetEntry("medium-low", 65, description="Slightly higher than regular training."),
+        PresetEntry("medium", 80, description="Higher than training; preemptible unless set otherwise."),
+        PresetEntry("medium-high", 90, description="Highest level that is preemptible unless set otherwise."),
+        PresetEntry(
+            "high", 125, description="Default for interactive workloads; non-preemptible unless set otherwise."
+        ),
+        PresetEntry("very-high", 150, description="Default for inference; non-preemptible unless set otherwise."),
     ),
 )
 
@@ -56,15 +58,15 @@ RUNAI_LEGACY: Final = Preset(
     "Run:ai up to 2.21, four levels",
     "Run:ai legacy",
     (
-        PresetEntry("train", 50, description="Training of older Run:ai versions."),
-        PresetEntry("build-preemptible", 75, description="Interactive work that may be evicted."),
+        PresetEntry("train", 50, description="Training in older Run:ai versions."),
+        PresetEntry("build-preemptible", 75, description="Preemptible interactive workloads."),
         PresetEntry("build", 100, description="Interactive work."),
         PresetEntry("inference", 125, description="Inference."),
     ),
     (
-        "KAI still ships these names. Run:ai up to 2.21 said interactive-preemptible for build-preemptible.",
-        "build is exactly 100, and exactly 100 is non-preemptible.",
-        "inference has the value of high: where high is offered it becomes an alias of it.",
+        "KAI still uses these names. Run:ai up to 2.21 called build-preemptible interactive-preemptible.",
+        "build has the value 100, which is non-preemptible.",
+        "inference has the same value as high and becomes its alias where high exists.",
     ),
 )
 
@@ -76,13 +78,13 @@ FOUR_TIERS: Final = Preset(
         PresetEntry("gpu-training", 1000, description="Large training."),
         PresetEntry("gpu-serving", 800, description="Serving."),
         PresetEntry("gpu-batch", 400, description="Batch work."),
-        PresetEntry("gpu-interactive", 200, "Never", "Notebooks; evicts nobody."),
+        PresetEntry("gpu-interactive", 200, "Never", "Notebooks; never evicts others."),
     ),
     (
-        "All four values are 100 or more: by the threshold even notebooks would be non-preemptible, so say for every "
-        "category or type whether it may be evicted.",
-        "Training stands above serving here; Run:ai's own order is Deploy, Build, Train.",
-        "Never on gpu-interactive stops it from evicting others. It protects nothing.",
+        "All four values are 100 or more, so even notebooks would be non-preemptible. Set for each category or "
+        "type whether it may be evicted.",
+        "Training ranks above serving here; Run:ai's order is Deploy, Build, Train.",
+        "Never on gpu-interactive stops it from evicting others. It does not protect it.",
         "gpu-training evicts gpu-serving too, and on kube-scheduler it does so in any namespace.",
     ),
     MappingProxyType(
@@ -103,13 +105,14 @@ THREE_TIERS: Final = Preset(
     "three tiers",
     (
         PresetEntry("critical", 125, description="Must run."),
-        PresetEntry("normal", 80, description="Ordinary work."),
-        PresetEntry("scavenger", 25, description="Only what is left over."),
+        PresetEntry("normal", 80, description="Regular workloads."),
+        PresetEntry("scavenger", 25, description="Leftover capacity."),
     ),
     (
-        "The source gives no numbers: 125, 80 and 25 are Rung's proposal.",
-        "Beside the seven Run:ai levels the values are taken: the three become aliases of high, medium and very-low.",
-        "Priority and preemptibility stay two settings: scavenger orders the queue, preemptible allows the eviction.",
+        "The source gives no values; 125, 80 and 25 are Rung's proposal.",
+        "With the seven Run:ai levels these values are taken, and the three become aliases of high, medium and "
+        "very-low.",
+        "Priority and preemptibility are separate: scavenger orders the queue, preemptible allows eviction.",
     ),
 )
 

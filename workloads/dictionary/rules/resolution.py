@@ -252,11 +252,11 @@ def _discarded(
     named = ((str(Source.LABEL), request.label_priority), *request.pod_priority_class)
     for source, name in named:
         if name is not None and canonical(name) != chosen.priority.canonical:
-            said = f"the {chosen.priority_source} said {chosen.priority.name}"
+            said = f"the {chosen.priority_source} value {chosen.priority.name} applies"
             yield Discarded(EXPLICIT_PRIORITY, source, name, why or said)
     label = request.label_preemptibility
     if label is not None and label != chosen.preemptibility:
-        said = f"the {chosen.preemptibility_source} said {chosen.preemptibility}"
+        said = f"the {chosen.preemptibility_source} value {chosen.preemptibility} applies"
         yield Discarded(EXPLICIT_PREEMPTIBILITY, Source.LABEL, label, why or said)
 
 
@@ -284,12 +284,12 @@ def _still_explicit(defaults: TypeDefaults, chosen: Effective) -> Iterator[Resol
     """Said where nothing else is."""
     explicit = chosen.priority_source is Source.EXPLICIT and not chosen.discarded
     if explicit and chosen.priority.name == defaults.priority:
-        yield ResolutionWarning("equals_type_default", "Equal to the type's default, and still chosen explicitly.")
+        yield ResolutionWarning("equals_type_default", "Same as the type's default, but set explicitly.")
 
 
 def _typed(chosen: Effective) -> Iterator[ResolutionWarning]:
     if chosen.preemptibility is chosen.priority.by_threshold is Preemptibility.NON_PREEMPTIBLE:
-        yield ResolutionWarning("in_quota_only", "Non-preemptible: runs inside the deserved quota only.")
+        yield ResolutionWarning("in_quota_only", "Non-preemptible: runs only within the deserved quota.")
 
 
 def _by_threshold(defaults: TypeDefaults, chosen: Effective) -> Iterator[ResolutionWarning]:
@@ -313,11 +313,14 @@ def _against_threshold(chosen: Effective) -> Iterator[ResolutionWarning]:
         return
     if chosen.preemptibility_source is Source.LABEL:
         if chosen.priority_source is Source.EXPLICIT:
-            message = f"The label's {chosen.preemptibility} beats the threshold of {THRESHOLD}."
+            message = f"The label sets {chosen.preemptibility}, which overrides the threshold of {THRESHOLD}."
             yield ResolutionWarning("label_beats_threshold", message)
     elif chosen.preemptibility is Preemptibility.NON_PREEMPTIBLE:
-        message = "Never evicted, but last in its queue, and inside the deserved quota only."
+        message = "Never evicted, but last in its queue and only within the deserved quota."
         yield ResolutionWarning("never_evicted_but_last", message)
     elif chosen.priority_source is not Source.TYPE:
-        message = f"Priority {chosen.priority.value} alone means non-preemptible: only a label (KAI) carries this."
+        message = (
+            f"Priority {chosen.priority.value} alone would be non-preemptible. Only KAI supports this "
+            "setting, by a label."
+        )
         yield ResolutionWarning("threshold_disagrees", message)

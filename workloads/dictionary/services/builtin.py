@@ -5,19 +5,19 @@ from typing import Any, Final
 from django.apps.registry import Apps
 
 LEVELS: Final = [
-    ("very-low", 25, "Scavenges what nobody else wants; first to give way."),
-    ("low", 40, "Training by default."),
-    ("medium-low", 65, "A little before ordinary training."),
-    ("medium", 80, "Ahead of training, still preemptible unless set."),
-    ("medium-high", 90, "Highest level that is preemptible unless set."),
-    ("high", 125, "Interactive work by default; non-preemptible unless set."),
-    ("very-high", 150, "Inference by default; non-preemptible unless set."),
+    ("very-low", 25, "Uses leftover GPUs; evicted first."),
+    ("low", 40, "Default for training."),
+    ("medium-low", 65, "Slightly higher than regular training."),
+    ("medium", 80, "Higher than training; preemptible unless set otherwise."),
+    ("medium-high", 90, "Highest level that is preemptible unless set otherwise."),
+    ("high", 125, "Default for interactive workloads; non-preemptible unless set otherwise."),
+    ("very-high", 150, "Default for inference; non-preemptible unless set otherwise."),
 ]
 
 CATEGORIES: Final = [
-    ("Build", "Interactive work: notebooks, development environments, plain Jobs.", "high", "non-preemptible"),
+    ("Build", "Interactive workloads: notebooks, development environments, plain Jobs.", "high", "non-preemptible"),
     ("Train", "Training, single or distributed.", "low", "preemptible"),
-    ("Deploy", "Inference and everything that serves.", "very-high", "non-preemptible"),
+    ("Deploy", "Inference and other services.", "very-high", "non-preemptible"),
 ]
 
 NATIVE: Final = [

@@ -133,8 +133,10 @@ def _readable(name: str, group: str) -> WorkloadType:
     row = WorkloadType.objects.filter(name=name).first()
     if row is None:
         kinds = list(WorkloadType.objects.order_by("name").values_list("name", flat=True))
-        text = f"Rung cannot read the kind {name[:63]!r}. It reads {', '.join(kinds)}."
+        text = f"Rung does not support the kind {name[:63]!r}. Supported: {', '.join(kinds)}."
         raise BadRequest.at("/name", "kind_unreadable", text, allowed=kinds)
     if row.group != group:
-        raise BadRequest.at("/group", "group_differs", f"{row.name} is of the group {row.group}.", allowed=[row.group])
+        raise BadRequest.at(
+            "/group", "group_differs", f"{row.name} belongs to the API group {row.group}.", allowed=[row.group]
+        )
     return row

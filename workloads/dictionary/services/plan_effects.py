@@ -24,11 +24,11 @@ from workloads.state.rules import ENDED
 from workloads.state.selectors.usage import could_hold
 from workloads.state.selectors.workloads import workload_ids
 
-ANYWHERE: Final = "on the whole cluster, in any project"
-IN_QUEUE: Final = "inside one queue"
-ANY_WORK: Final = "non-preemptible work included"
-PREEMPTIBLE: Final = "preemptible work only"
-FOREIGN: Final = "Pods that are not Rung's are evicted there, too, by their own number."
+ANYWHERE: Final = "in the whole cluster, in any project"
+IN_QUEUE: Final = "within one queue"
+ANY_WORK: Final = "including non-preemptible workloads"
+PREEMPTIBLE: Final = "preemptible workloads only"
+FOREIGN: Final = "Pods not managed by Rung can be evicted there too, by their priority."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,9 @@ MARKS: Final[Mapping[type[Change], str]] = {
     Fenced: "=",
 }
 NUMBERS: Final = (
-    ("keep_old_value", "running workload", "keep", "the old number"),
-    ("wait_with_old_value", "waiting workload", "keep", "the old number until recreated"),
-    ("take_new_value", "workload", "take", "the new number at once"),
+    ("keep_old_value", "running workload", "keep", "the old value"),
+    ("wait_with_old_value", "waiting workload", "keep", "the old value until recreated"),
+    ("take_new_value", "workload", "take", "the new value immediately"),
 )
 Effect = dict[str, Any]
 
@@ -273,8 +273,8 @@ def _warnings(before: Draft, after: Draft) -> Iterator[str]:
             touched = new != before.types[name] or _crosses(new.priority, before, after)
             if touched and follows != new.preemptibility:
                 yield (
-                    f"{name} is {new.preemptibility} by default, but choosing {new.priority} outright "
-                    f"makes it {follows}: {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
+                    f"{name} is {new.preemptibility} by default, but choosing {new.priority} explicitly makes it "
+                    f"{follows}: {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
                 )
 
 
@@ -290,29 +290,30 @@ def _crossing(entry: DraftEntry, after: Draft) -> str:
     means = (
         "counted against the deserved quota"
         if follows is Preemptibility.NON_PREEMPTIBLE
-        else "free to go over quota, and evictable"
+        else "allowed to go over quota, and may be evicted"
     )
     types = sorted(
         name for name, each in after.types.items() if each.priority == entry.name and not each.preemptibility
     )
-    by_default = f" So do submissions of {', '.join(types)} that name no priority." if types else ""
-    return (
-        f"From now on submissions that name {entry.name} and no preemptibility become {follows}: {means}.{by_default}"
-    )
+    by_default = f" The same applies to {', '.join(types)} submitted without a priority." if types else ""
+    return f"New submissions with {entry.name} and no preemptibility become {follows}: {means}.{by_default}"
 
 
 def _entry_warnings(old: DraftEntry | None, entry: DraftEntry) -> Iterator[str]:
     if entry.value < 0:
         yield f"{entry.name} is negative: legal, but Run:ai clients expect values of 0 or more."
     if entry.preemption_policy == "Never" and (old is None or old.preemption_policy != "Never"):
-        yield f"{entry.name} evicts nobody on kube-scheduler. It protects nothing, and KAI ignores it."
+        yield (
+            f"{entry.name} never evicts others on kube-scheduler. This does not protect its own pods, and "
+            "KAI ignores it."
+        )
     if old is not None and (old.value, old.preemption_policy) != (entry.value, entry.preemption_policy):
         yield (
-            f"The PriorityClass {entry.name} is deleted and created anew on every cluster; a pod that names it in "
-            "between is rejected and made again by its owner."
+            f"The PriorityClass {entry.name} is replaced on every cluster. A pod created during the replacement is "
+            "rejected and recreated by its controller."
         )
     if entry.alias_of and (old is None or not old.alias_of):
-        yield f"{entry.name} becomes an alias of {entry.alias_of}: accepted and synced, not offered."
+        yield f"{entry.name} becomes an alias of {entry.alias_of}: accepted and synced, but not offered."
 
 
 def _sentence(effect: Effect) -> str:
@@ -320,7 +321,7 @@ def _sentence(effect: Effect) -> str:
     counts = {mark: sum(c["mark"] == mark for each in effect["objects"] for c in each["changes"]) for mark in "+~±-"}
     words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted"}
     parts = [f"{_count(number, 'object')} {words[mark]}" for mark, number in counts.items() if number]
-    head = f"{', '.join(parts)} on {_count(len(effect['objects']), 'cluster')}" if parts else "No object changes"
+    head = f"{', '.join(parts)} on {_count(len(effect['objects']), 'cluster')}" if parts else "No objects change"
     return "; ".join([head, *_workload_words(effect["workloads"]), *_type_words(effect["types"])]) + "."
 
 
@@ -337,16 +338,16 @@ def _workload_words(workloads: Mapping[str, Any]) -> Iterator[str]:
 def _type_words(types: list[dict[str, Any]]) -> Iterator[str]:
     for each in (each for each in types if each["turned"]):
         if each["withdrawn"]:
-            yield f"{each['name']} is no longer submitted; {_left(each['used_by'], each['running'])}"
+            yield f"{each['name']} is disabled; {_left(each['used_by'], each['running'])}"
         else:
-            yield f"{each['name']} is submitted again"
+            yield f"{each['name']} is enabled"
     if changed := [each for each in types if not each["turned"]]:
         yield f"{_count(len(changed), 'workload type')} get new defaults for submissions from now on"
 
 
 def _left(there: int, running: int) -> str:
     if not there:
-        return "there is no workload of it"
+        return "no workloads use it"
     return f"{_count(there, 'workload')} of it {'goes' if there == 1 else 'go'} on, {running} with running pods"
 
 

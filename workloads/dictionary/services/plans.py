@@ -77,7 +77,7 @@ def flip_waiting(before: Draft, after: Draft) -> int:
             due_at=now + AFTER_SYNC,
             updated_at=now,
         )
-        message = f"{level.name} is now {level.value}: waiting, it became {follows}."
+        message = f"{level.name} is now {level.value}. This waiting workload became {follows}."
         note(workload=workload, at=now, type_=EventType.ACTION, reason="PreemptibilityChanged", message=message)
         notify_apply(workload.project.cluster_id)
     return turned
@@ -127,7 +127,7 @@ def discard_plan(*, plan: Plan, actor: Actor) -> Plan:
     with audited_transaction(actor=actor, action="plan.discard", entity_type="plan", entity_name=plan.title):
         require_dictionary(actor)
         if Plan.objects.filter(pk=plan.pk, state=PlanState.OPEN).update(state=PlanState.DISCARDED) != 1:
-            raise Conflict("This plan is not open any more.", code="plan_closed")
+            raise Conflict("This plan is already applied or discarded.", code="plan_closed")
         plan.state = PlanState.DISCARDED
         record(actor, "plan.discard", plan)
     return plan
@@ -170,13 +170,13 @@ def draft_after(before: Draft, change: Change) -> Draft:
 def title_of(change: Change) -> str:
     words = {
         "add": "Add priority {name} {value}",
-        "change": "Change priority {name}",
+        "change": "Edit priority {name}",
         "rename": "Rename priority {name} to {new_name}",
         "retire": "Retire priority {name}",
-        "type": "Change the defaults of {name}",
-        "withdraw": "Withdraw {name}",
-        "offer": "Offer {name} again",
-        "preset": "Load the preset {preset}",
+        "type": "Edit defaults of {name}",
+        "withdraw": "Disable {name}",
+        "offer": "Enable {name}",
+        "preset": "Load preset {preset}",
     }
     return words[change["op"]].format(**change)[:254]
 
@@ -193,16 +193,16 @@ def _planned(kind: str, change: Change, actor: Actor) -> Plan:
 
 def _check_open(plan: Plan) -> None:
     if plan.state != PlanState.OPEN:
-        raise Conflict("This plan is not open any more.", code="plan_closed")
+        raise Conflict("This plan is already applied or discarded.", code="plan_closed")
     if plan.expires_at <= timezone.now():
-        raise Conflict("This plan has expired: plan it anew.", code="plan_expired")
+        raise Conflict("This plan has expired. Create a new one.", code="plan_expired")
 
 
 def _check_basis(plan: Plan, before: Draft) -> None:
     facts = facts_of(before)
     if fingerprint_of(facts) != plan.based_on:
         moved = what_moved(plan.effect["basis"], facts)
-        message = f"Something moved since this was planned: {'; '.join(moved[:5])}."
+        message = f"The configuration changed after this plan was created: {'; '.join(moved[:5])}."
         error = Conflict.at("", "plan_moved", message, **{str(number): text for number, text in enumerate(moved[:20])})
         raise error
 
@@ -251,7 +251,7 @@ def _withdraw(draft: Draft, wanted: Change) -> Answer:
 
 def _offer(draft: Draft, wanted: Change) -> Answer:
     if not draft.types[wanted["name"]].withdrawn:
-        raise Conflict.at("/name", "type_offered", f"{wanted['name']} is offered already.")
+        raise Conflict.at("/name", "type_offered", f"{wanted['name']} is already enabled.")
     return offer_type(draft, wanted["name"], **_defaults(wanted))
 
 
@@ -267,7 +267,7 @@ def _preset(draft: Draft, wanted: Change) -> Answer:
 def preset_named(name: str) -> Preset:
     """The preset; Refused naming those that exist."""
     if name not in PRESETS:
-        raise ValidationFailed.at("/preset", "preset_unknown", f"There is no preset {name[:63]!r}.", allowed=PRESETS)
+        raise ValidationFailed.at("/preset", "preset_unknown", f"Unknown preset {name[:63]!r}.", allowed=PRESETS)
     return PRESETS[name]
 
 

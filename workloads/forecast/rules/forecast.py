@@ -143,8 +143,8 @@ class Forecast:
 
 def turn_sentence(sentence: str, *, first: str, why: str, patience: int) -> str:
     """It has several pools, and not the first one lets it start."""
-    said = f"{first}, its first choice, does not let it start: there it {why}"
-    return f"{sentence.rstrip('.')}; {said}. The next pool has its turn {patience} s later."
+    said = f"In {first}, its first choice, it {why}"
+    return f"{sentence.rstrip('.')}. {said}. Rung tries the next pool after {patience} s."
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,12 @@ def start_sentence(pool: str, *, over_quota: bool, preemptible: bool, part: Part
     starts = f"Starts {part.starts if part else 'now'} in {pool}"
     rest = f" {part.rest}." if part else ""
     if over_quota and preemptible:
-        return f"{starts}, over quota: it may be evicted when others want their share.{rest}"
+        return f"{starts}, over quota: it may be evicted when others reclaim their share.{rest}"
     if over_quota:
-        return f"{starts}, within quota; preemptible workloads beside it may be evicted for others' share.{rest}"
+        return (
+            f"{starts}, within quota. Other preemptible workloads of the project may be evicted when others "
+            f"reclaim their share.{rest}"
+        )
     return f"{starts}, within quota.{rest}"
 
 
@@ -198,8 +201,8 @@ def holding_sentence(pool: str, part: PartialStart) -> str:
 def absent_sentence(names: Sequence[str], pool: str) -> str:
     """Workloads of a higher priority that have no pod at the moment."""
     if len(names) == 1:
-        return f"{names[0]} (a higher priority) has no pod now: its controller pauses before the next try."
-    return f"{_listed(names)} (of higher priorities) have no pod now: their controllers pause before the next try."
+        return f"{names[0]} (higher priority) has no pods now: its controller waits before it retries."
+    return f"{_listed(names)} (higher priorities) have no pods now: their controllers wait before they retry."
 
 
 def turning_sentence(names: Sequence[str], pool: str) -> str:
@@ -213,7 +216,7 @@ def instead_sentence(others: int, *, starting: int, coming: int, evicted: int) -
     pods = "1 pod" if starting + coming == 1 else f"{starting + coming} pods"
     does = f"{pods} of this workload would start" if starting + coming else "this workload would wait"
     whom = f", evicting {evicted} workload{'' if evicted == 1 else 's'}" if evicted else ""
-    return f"Should {'that' if others == 1 else 'one'} come first, {does}{whom}."
+    return f"If {'that' if others == 1 else 'one of them'} starts first, {does}{whom}."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -239,33 +242,35 @@ def eviction_sentence(
     starts = f"Starts {part.starts}" if part else "Starts"
     rest = f" {part.rest}." if part else ""
     if all(victim.moved for victim in victims):
-        again = "It ends and starts" if len(victims) == 1 else "They end and start"
-        return f"{starts} in {pool} after moving {_taken(victims)} at risk. {again} again on other nodes.{rest}"
+        again = "It restarts" if len(victims) == 1 else "They restart"
+        return f"{starts} in {pool} after moving {_taken(victims)} at risk. {again} on other nodes.{rest}"
     if verdict is Verdict.RECLAIMS:
         share = f"its queue's share in {pool}" + (f" for {part.starts}" if part else "")
-        return f"Takes back {share}: evicts {_taken(victims)} at risk.{rest}"
+        return f"Reclaims {share}: evicts {_taken(victims)} at risk.{rest}"
     return f"{starts} in {pool} after evicting {_taken(victims)} at risk.{rest}"
 
 
 def vain_sentence(pool: str, victims: Sequence[ForecastVictim]) -> str:
     """Somebody goes for it, and it waits nevertheless."""
-    return f"Waits in {pool}, though it evicts {_taken(victims)} at risk: others take the room first."
+    return f"Waits in {pool}, although it evicts {_taken(victims)} at risk: other workloads take the free GPUs first."
 
 
 def overtaken_sentence(names: Sequence[str]) -> str:
     """Who else takes room that is made for it."""
     who = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     verb = "take" if len(names) > 1 else "takes"
-    return f"{who} {verb} room that is made for it: the workload whose turn is first gets what the evicted leave."
+    return f"{who} {verb} the GPUs that are freed for it: the scheduler serves the first workload in its order."
 
 
-BLIND: Final = "Admitted at once: its quota is free."
-LATER: Final = "It has its place in {pool} and starts once pods that are ending there have left."
-HOLDS: Final = "Admitted work holds its quota while it waits for nodes; the kube-scheduler evicts nobody for it."
+BLIND: Final = "Admitted immediately: its quota is free."
+LATER: Final = "It has its place in {pool} and starts when terminating pods there have stopped."
+HOLDS: Final = (
+    "An admitted workload keeps its quota while it waits for nodes. The kube-scheduler does not evict for it."
+)
 
 BIT_BY_BIT: Final = (
-    "Admitted pods wait for a node already: what the evicted leave comes free bit by bit, and may go to them before it "
-    "is enough for this workload."
+    "Other admitted pods already wait for nodes. They may take the freed GPUs before there are enough for this "
+    "workload."
 )
 
 
@@ -328,13 +333,13 @@ def _sentence(missing: UnplacedPods, found: Forecast) -> str:
     who = f"{missing.pods} of its {missing.of} pods" if missing.of > 1 else "Its pod"
     names = [name for name in missing.short.names if name != PODS]
     if not names:
-        return f"{who} may find no node: those of {found.pool} run as many pods as they may, or are not for it."
+        return f"{who} may find no node: the nodes of {found.pool} are at their pod limit or not allowed for it."
     needed, free, largest = (
         amount_text(each, names, up=up)
         for each, up in ((missing.asked, True), (missing.free, False), (missing.short.largest, False))
     )
-    one = "a node with room for the rest of what it asks for" if missing.short.beside else "one node"
+    one = "a node that fits its other requests" if missing.short.beside else "one node"
     return (
-        f"{who} may find no node: each needs {needed} on one node of {found.pool}, where {free} are free, at most "
-        f"{largest} on {one}."
+        f"{who} may find no node: each needs {needed} on one node of {found.pool}; {free} free, at most {largest} "
+        f"on {one}."
     )

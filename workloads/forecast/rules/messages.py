@@ -73,17 +73,17 @@ def pend_sentence(pend: PendingReason, *, pool: str, labels: Mapping[str, str]) 
     if pend.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
         left, allowed, verb = _left(pend)
         return (
-            f"needs {needed} in {pool}; {left} of the {allowed} that {who} deserves {verb} free, and non-preemptible "
-            "work may not go over quota"
+            f"needs {needed} in {pool}; {left} of the {allowed} that {who} deserves {verb} free, and "
+            "non-preemptible workloads cannot go over quota"
         )
     if pend.reason is Reason.OVER_LIMIT:
         used = amount_text(pend.used, _named(pend), up=True)
-        return f"needs {needed} in {pool}; {who} holds {used} of its limit of {allowed_text(pend)}"
+        return f"needs {needed} in {pool}; {who} uses {used} of its limit of {allowed_text(pend)}"
     if pend.reason is Reason.EXCEEDS_MAX_QUOTA:
-        return f"needs {needed} in {pool}; {who} can have at most {allowed_text(pend)} there, borrowed ones included"
+        return f"needs {needed} in {pool}; {who} can use at most {allowed_text(pend)} there, including borrowed quota"
     if pend.reason is Reason.WAITING_FOR_QUOTA:
         unused = amount_text(pend.needed - pend.missing, _named(pend))
-        return f"needs {needed} in {pool}; of quota {who} has {unused} free, and {_spared(pend)}"
+        return f"needs {needed} in {pool}; {who} has {unused} of quota free, and {_spared(pend)}"
     return _by_nodes(pend, needed, pool)
 
 
@@ -91,20 +91,20 @@ def _by_nodes(pend: PendingReason, needed: str, pool: str) -> str:
     if pend.reason is Reason.NEVER_FITS:
         return _never(pend, needed, pool)
     if pend.topology is not None:
-        return f"needs {needed} on nodes of {pool} with one value of {pend.topology}; {_in_domains(pend)}"
+        return f"needs {needed} in {pool} on nodes with the same {pend.topology}; {_in_domains(pend)}"
     if not pend.short:
-        return f"needs {needed} in {pool}, of which no node is ready that it may use"
-    because = _BECAUSE.get(pend.reason, "nothing there may be evicted for it")
+        return f"needs {needed} in {pool}, where no node that it may use is ready"
+    because = _BECAUSE.get(pend.reason, "no workload there may be evicted for it")
     return f"needs {needed} in {pool}; {_free(pend)}, and {because}"
 
 
-_BECAUSE: Final = {Reason.PREEMPTION_NEVER: "its priority evicts nobody"}
+_BECAUSE: Final = {Reason.PREEMPTION_NEVER: "its priority never evicts others"}
 
 _SHORT: Final = {
     Reason.NO_SUCH_POOL: "waits for the node pool {pool}, which has no nodes",
-    Reason.QUEUE_MISSING: "waits for its queue in {pool}, which is not in the cluster yet",
-    Reason.GANG_INCOMPLETE: "waits until enough of its pods exist",
-    Reason.EVICTING: "has its place in {pool}: it waits for the evicted to leave",
+    Reason.QUEUE_MISSING: "waits for its queue in {pool}, which does not exist in the cluster yet",
+    Reason.GANG_INCOMPLETE: "waits for its other pods to be created",
+    Reason.EVICTING: "has its place in {pool} and waits for evicted pods to stop",
 }
 
 
@@ -139,17 +139,17 @@ def _left(pend: PendingReason) -> tuple[str, str, str]:
 def _spared(pend: PendingReason) -> str:
     """Why nobody is evicted for it."""
     if Reason.LARGER_THAN_DESERVED in pend.also:
-        return f"nobody is evicted for a request above the {allowed_text(pend)} that it deserves"
-    return "nobody there may be evicted for it"
+        return f"requests above the {allowed_text(pend)} that it deserves never evict others"
+    return "no workload there may be evicted for it"
 
 
 def _free(pend: PendingReason) -> str:
     """How much of what is short is free, in all and on one node."""
     names = _named(pend)
     if not names:
-        return "the nodes with room for it run as many pods as they may"
+        return "the nodes with enough free GPUs are at their pod limit"
     free = f"{amount_text(pend.free, names)} free, at most {_on_one(pend)} on {_node(pend)}"
-    return f"{free}; other nodes run as many pods as they may" if PODS in pend.short else free
+    return f"{free}; other nodes are at their pod limit" if PODS in pend.short else free
 
 
 def _on_one(pend: PendingReason) -> str:
@@ -161,25 +161,29 @@ def _on_one(pend: PendingReason) -> str:
 
 
 def _node(pend: PendingReason) -> str:
-    return "a node with room for the rest of what it asks for" if pend.beside else "one node"
+    return "a node that fits its other requests" if pend.beside else "one node"
 
 
 def _in_domains(pend: PendingReason) -> str:
     """What is free, and how much of it close together."""
     if not pend.domain:
-        return "no ready node carries it"
+        return "no ready node has this label"
     names = _named(pend)
-    never = "no value has so much even when all of its nodes are empty"
-    because = never if Reason.NEVER_FITS in pend.also else "nobody is evicted for it"
+    never = "no domain is large enough even when empty"
+    because = never if Reason.NEVER_FITS in pend.also else "nothing is evicted for it"
     free, held = (amount_text(each, names) for each in (pend.free, pend.largest_domain))
-    return f"{free} free, at most {held} with one value ({pend.domain}), and {because}"
+    return f"{free} free, at most {held} in one domain ({pend.domain}), and {because}"
 
 
 def _never(pend: PendingReason, needed: str, pool: str) -> str:
     names = _named(pend)
     if not names:
-        what = "more pods than its nodes may run" if pend.short else "a node with labels and taints that none there has"
+        what = (
+            "more pods than its nodes allow"
+            if pend.short
+            else ("a node with labels and taints that do not exist there")
+        )
         return f"needs {needed} in {pool}, and {what}"
     node = _node(pend) if pend.beside else "its largest node"
     free = amount_text(pend.free, names)
-    return f"needs {needed}, more than {pool} could ever give: {free} in all, {_on_one(pend)} on {node}"
+    return f"needs {needed}, more than {pool} has: {free} in total, {_on_one(pend)} on {node}"

@@ -13,7 +13,7 @@ from clusters.ports.flavour import PodStatusReason
 
 SCHEDULER_MESSAGE: Final = "said"
 """The key of a reading's numbers under which the scheduler's own words are kept."""
-RAW: Final = " It says: "  # a flavour's own words before it, the scheduler's behind
+RAW: Final = " Message: "  # a flavour's own words before it, the scheduler's behind
 _QUEUE: Final = re.compile(r"\b(?:project|department)\.\d+(?:\.[a-z0-9-]+)?")
 _PAIR: Final = re.compile(r"(?:requests\.|limits\.)?(?P<resource>[\w./-]+)=(?P<amount>[^,\s]+)")
 _CODE: Final = re.compile(r"^[A-Z][A-Za-z]{5,40}: ")
@@ -38,64 +38,66 @@ CODES: Final[Mapping[str, ReasonText]] = {
     "OverLimit": ReasonText("over the limit", "Its queue is at its limit"),
     "NonPreemptibleOverQuota": ReasonText(
         "non-preemptible, over the deserved quota",
-        "Its project's deserved quota is in use, and non-preemptible work may not go over quota",
+        "Its project's deserved quota is in use, and non-preemptible workloads cannot go over quota",
     ),
-    "NoRoom": ReasonText("no room", "There is no room for it"),
-    "NeverFits": ReasonText("fits on no node", "It asks for more than any node has"),
+    "NoRoom": ReasonText("no room", "Not enough free resources"),
+    "NeverFits": ReasonText("fits on no node", "It requests more than any node has"),
     "NoSuchPool": ReasonText("no such node pool", "Its node pool has no nodes", whole=True),
-    "QueueMissing": ReasonText("its queue is not synced yet", "Its queue is not on the cluster yet", whole=True),
-    "PreemptionNever": ReasonText("its priority evicts nobody", "There is no room, and its priority evicts nobody"),
-    "NoDomain": ReasonText("no room close together", "No one topology domain has room for all of its pods"),
-    "GangIncomplete": ReasonText("waits for the rest of its pods", "It waits for the rest of its pods", whole=True),
-    "Evicting": ReasonText(
-        "waits for evicted work to end", "It has its place, and waits for the evicted work to end its grace", whole=True
+    "QueueMissing": ReasonText(
+        "its queue is not synced yet", "Its queue does not exist in the cluster yet", whole=True
     ),
-    "WaitingForQuota": ReasonText("waits for quota", "Its queue has too little unused quota for it"),
-    "ExceedsMaxQuota": ReasonText("more than its queue may ever have", "It asks for more than its queue may ever have"),
+    "PreemptionNever": ReasonText(
+        "its priority never evicts others", "There is no room, and its priority never evicts others"
+    ),
+    "NoDomain": ReasonText("no single topology domain fits it", "No single topology domain fits all of its pods"),
+    "GangIncomplete": ReasonText("waits for its other pods", "It waits for its other pods", whole=True),
+    "Evicting": ReasonText("waits for evicted pods to stop", "It waits for evicted pods to stop", whole=True),
+    "WaitingForQuota": ReasonText("waits for quota", "Its queue has too little unused quota"),
+    "ExceedsMaxQuota": ReasonText("larger than its queue's quota", "It requests more than its queue can ever have"),
     "LargerThanDeserved": ReasonText(
-        "larger than its deserved quota", "It asks for more than its queue deserves, so nobody is evicted for it"
+        "larger than its deserved quota", "It asks for more than its queue deserves, so nothing is evicted for it"
     ),
     # of KAI
     "PreemptionDelayNotElapsed": ReasonText(
-        "may not evict anybody yet", "It may not evict anybody yet: its preemption delay runs", whole=True
+        "in its preemption delay", "It may not evict others yet: its preemption delay is running", whole=True
     ),
-    "BindingError": ReasonText("could not be bound to its node", "Its scheduler could not bind it to its node"),
+    "BindingError": ReasonText("could not be bound to its node", "The scheduler could not bind it to its node"),
     # of Kueue
     "PreemptionPending": ReasonText(
-        "waits for evicted work to end", "It has its quota as soon as the evicted work has ended its grace", whole=True
+        "waits for evicted pods to stop", "It is admitted when evicted pods have stopped", whole=True
     ),
-    "Misconfigured": ReasonText("its queue does not work", "Its queue is missing, stopped or inactive on the cluster"),
+    "Misconfigured": ReasonText("its queue is not working", "Its queue is missing, stopped or inactive in the cluster"),
     "NoMatchingFlavor": ReasonText("its nodes have no quota", "Its queue has no quota for the nodes that it may use"),
     "LeftOut": ReasonText(
         "left out of its queue",
-        "Kueue took its admission back before its pod started, and queues that pod no more: only a new pod is queued",
+        "Kueue withdrew its admission before the pod started and does not queue it again. A new pod is queued",
         whole=True,
     ),
-    "Queued": ReasonText("queued", "Its scheduler holds it in a queue"),
-    "Admitted": ReasonText("let in", "Its scheduler has let it in", whole=True),
+    "Queued": ReasonText("queued", "The scheduler holds it in a queue"),
+    "Admitted": ReasonText("let in", "The scheduler admitted it", whole=True),
     # of kube-scheduler, quotas and controllers
-    "Unschedulable": ReasonText("no node can take it", "No node can take it"),
-    "SchedulingGated": ReasonText("held back by a scheduling gate", "A scheduling gate holds its pods back"),
-    "SchedulerError": ReasonText("its scheduler failed", "Its scheduler failed to place it"),
+    "Unschedulable": ReasonText("no node fits it", "No node fits it"),
+    "SchedulingGated": ReasonText("blocked by a scheduling gate", "A scheduling gate blocks its pods"),
+    "SchedulerError": ReasonText("scheduler error", "The scheduler failed with an error"),
     "OverPriorityCap": ReasonText("over its priority's cap", "Its project's cap for this priority is in use"),
-    "ExceededQuota": ReasonText("over a quota", "A quota of its namespace is used up"),
-    "FailedCreate": ReasonText("its pods are refused", "Its controller could not create its pods"),
-    "BetweenRuns": ReasonText("between two runs"),
+    "ExceededQuota": ReasonText("over a quota", "A quota of its namespace is reached"),
+    "FailedCreate": ReasonText("its pods are rejected", "The controller could not create its pods"),
+    "BetweenRuns": ReasonText("waiting for the next run"),
     # of evictions
     "Preempted": ReasonText("evicted"),
-    "Reclaimed": ReasonText("evicted: its share was reclaimed"),
+    "Reclaimed": ReasonText("evicted: share reclaimed"),
     "Moved": ReasonText("moved to another node"),
-    "Consolidated": ReasonText("moved to another node", "It is moved, so that free room is in one piece", whole=True),
+    "Consolidated": ReasonText("moved to another node", "It is moved to consolidate free GPUs", whole=True),
     "Evicted": ReasonText("evicted", "It was evicted"),
-    "PreemptionByScheduler": ReasonText("evicted", "Its scheduler evicted it"),
+    "PreemptionByScheduler": ReasonText("evicted", "The scheduler evicted it"),
     "EvictionByEvictionAPI": ReasonText("evicted by an admin or a drain", "Its pod was evicted by an admin or a drain"),
     "DeletionByTaintManager": ReasonText("its node was tainted", "Its node got a taint that it does not tolerate"),
     "DeletionByPodGC": ReasonText("its node is gone", "Its node is gone"),
     "TerminationByKubelet": ReasonText("ended by its node", "Its node ended it"),
     # of Rung
-    "HeldBack": ReasonText("held back to spare work inside its minimum runtime"),
-    "HeldForQuota": ReasonText("held back: the deserved quota of its node pool is in use"),
-    "NoController": ReasonText("no controller has taken it up"),
+    "HeldBack": ReasonText("deferred: it would evict a workload inside its minimum runtime"),
+    "HeldForQuota": ReasonText("deferred: the deserved quota of its node pool is in use"),
+    "NoController": ReasonText("no controller for its kind"),
     "HandedOver": ReasonText("queued in the cluster"),
     "PodFailed": ReasonText("a pod failed"),
     "PodDeleted": ReasonText("its pod was deleted"),
@@ -103,25 +105,23 @@ CODES: Final[Mapping[str, ReasonText]] = {
     "ErrImagePull": ReasonText("its image cannot be pulled", "Its image cannot be pulled"),
     "ImagePullBackOff": ReasonText("its image cannot be pulled", "Its image cannot be pulled; the node tries again"),
     "ErrImageNeverPull": ReasonText(
-        "its image is not on the node", "Its image is not on the node, and may not be pulled"
+        "its image is not on the node", "Its image is not on the node, and pulling is disabled"
     ),
     "InvalidImageName": ReasonText("its image's name is invalid", "The name of its image is invalid"),
-    "CrashLoopBackOff": ReasonText("its container ends again and again", "Its container ends again and again"),
+    "CrashLoopBackOff": ReasonText("its container keeps crashing", "Its container keeps crashing"),
     "CreateContainerConfigError": ReasonText(
-        "its container's configuration is refused", "Its container's configuration is refused by the node"
+        "invalid container configuration", "The node rejects its container configuration"
     ),
     "CreateContainerError": ReasonText("its container cannot be created", "Its container cannot be created"),
     "RunContainerError": ReasonText("its container cannot be started", "Its container cannot be started"),
     # of ends
-    "CompletionsReached": ReasonText("completed", "All of its pods have completed"),
-    "BackoffLimitExceeded": ReasonText("failed too often", "It failed more often than its backoff limit allows"),
+    "CompletionsReached": ReasonText("completed", "All pods completed"),
+    "BackoffLimitExceeded": ReasonText("failed: backoff limit reached", "It reached its backoff limit"),
     "DeadlineExceeded": ReasonText("exceeded its time limit", "It exceeded its time limit"),
-    "PodFailurePolicy": ReasonText(
-        "failed by its failure policy", "A pod failed in a way that its failure policy ends"
-    ),
+    "PodFailurePolicy": ReasonText("failed by its failure policy", "Its pod failure policy ended it"),
     "OOMKilled": ReasonText("out of memory", "A container used more memory than its limit"),
-    "Error": ReasonText("failed", "A container ended with an error"),
-    "Completed": ReasonText("completed", "It has completed"),
+    "Error": ReasonText("failed", "A container exited with an error"),
+    "Completed": ReasonText("completed", "It completed"),
 }
 
 
@@ -160,16 +160,17 @@ Names = Mapping[str, str]
 def _kai_limit(numbers: Numbers, pool: str, names: Names) -> str:
     what, who = numbers["resource"], _who(numbers, names)
     return (
-        f"Needs {_amount(numbers['requested'], what)} in {pool}; {who} holds {_bare(numbers['used'])} of its limit of "
-        f"{_amount(numbers['limit'], what)}"
+        f"Needs {_amount(numbers['requested'], what)} in {pool}; {who} uses {_bare(numbers['used'])} of its limit "
+        f"of {_amount(numbers['limit'], what)}"
     )
 
 
 def _kai_deserved(numbers: Numbers, pool: str, names: Names) -> str:
     what, who = numbers["resource"], _who(numbers, names)
     return (
-        f"Needs {_amount(numbers['requested'], what)} in {pool}; {who} deserves {_amount(numbers['deserved'], what)}, "
-        f"its non-preemptible work holds {_bare(numbers['used'])}, and non-preemptible work may not go over quota"
+        f"Needs {_amount(numbers['requested'], what)} in {pool}; {who} deserves "
+        f"{_amount(numbers['deserved'], what)}, its non-preemptible workloads use {_bare(numbers['used'])}, and "
+        "non-preemptible workloads cannot go over quota"
     )
 
 
@@ -188,40 +189,40 @@ def _kueue_quota(numbers: Numbers, _pool: str, _names: Names) -> str:
 def _kueue_capacity(numbers: Numbers, _pool: str, _names: Names) -> str:
     what = numbers["resource"]
     asked, most = _amount(numbers["requested"], what), _amount(numbers["limit"], what)
-    return f"Needs {asked} in {numbers['flavor']}; its queue can have at most {most} there, borrowed ones included"
+    return f"Needs {asked} in {numbers['flavor']}; its queue can use at most {most} there, including borrowed quota"
 
 
 def _kueue_preemption(numbers: Numbers, _pool: str, _names: Names) -> str:
     count = numbers["workloads"]
-    return f"Has its quota as soon as {count} evicted {'workload has' if count == '1' else 'workloads have'} ended"
+    return f"Is admitted when {count} evicted {'workload has' if count == '1' else 'workloads have'} stopped"
 
 
 def _kai_pods(numbers: Numbers, _pool: str, _names: Names) -> str:
-    return f"Waits until {numbers['minimum']} of its pods exist: {numbers['existing']} do now"
+    return f"Waits for {numbers['minimum']} of its pods; {numbers['existing']} exist now"
 
 
 def _kai_domain(numbers: Numbers, pool: str, _names: Names) -> str:
-    return f"No one value of {numbers['level']} has room for all of its pods in {pool}"
+    return f"No single {numbers['level']} in {pool} fits all of its pods"
 
 
 def _kueue_domain(numbers: Numbers, pool: str, _names: Names) -> str:
-    return f"No one topology domain of {pool} has room: {numbers['fitting']} of {numbers['pods']} pods would fit"
+    return f"No single topology domain of {pool} fits it: {numbers['fitting']} of {numbers['pods']} pods would fit"
 
 
 def _nodes(numbers: Numbers, _pool: str, _names: Names) -> str:
     causes = {key: count for key, count in numbers.items() if key not in {"nodes", "fitting", SCHEDULER_MESSAGE}}
     told = ", ".join(f"{count} {_cause(cause, single=count == '1')}" for cause, count in causes.items())
-    return f"None of {numbers['nodes']} nodes can take it" + (f": {told}" if told else "")
+    return f"None of {numbers['nodes']} nodes fits it" + (f": {told}" if told else "")
 
 
 _WITH_NUMBERS: Final[tuple[tuple[str, str, Callable[[Numbers, str, Names], str]], ...]] = (
     ("NonPreemptibleOverQuota", "deserved", _kai_deserved),
     ("OverLimit", "flavor", _kueue_capacity),
     ("OverLimit", "queue", _kai_limit),
-    ("OverLimit", "limited", _kube_quota("the {} that its project may have in all of its pools")),
-    ("NonPreemptibleOverQuota", "limited", _kube_quota("the {} that its project deserves for non-preemptible work")),
-    ("OverPriorityCap", "limited", _kube_quota("the {} that its project may use at this priority")),
-    ("ExceededQuota", "limited", _kube_quota("the {} of a quota in its namespace")),
+    ("OverLimit", "limited", _kube_quota("the project limit of {} in all pools")),
+    ("NonPreemptibleOverQuota", "limited", _kube_quota("the deserved quota of {} for non-preemptible workloads")),
+    ("OverPriorityCap", "limited", _kube_quota("the project's cap of {} at this priority")),
+    ("ExceededQuota", "limited", _kube_quota("the namespace quota of {}")),
     ("WaitingForQuota", "missing", _kueue_quota),
     ("PreemptionPending", "workloads", _kueue_preemption),
     ("GangIncomplete", "minimum", _kai_pods),
@@ -277,7 +278,7 @@ def _resource(name: str) -> str:
 
 
 _NODE_CAUSES: Final = {
-    "node affinity/selector": "outside of the nodes it may use",
+    "node affinity/selector": "not allowed by its node selector",
     "untolerated taint": "tainted",
     "unschedulable": "cordoned",
 }

@@ -180,7 +180,7 @@ def _preemptible(trial: AlternativeTrial) -> Iterator[Alternative]:
     if found is None or found.kind is OutcomeKind.PENDING or (found.victims and trial.named is None):
         return
     does = _evicting(trial.named(found)) if trial.named and found.victims else "now"
-    words = f"Make it preemptible: it starts {does}, and may be evicted."
+    words = f"Make it preemptible: it starts {does} and may be evicted."
     yield Alternative(words, preemptibility=str(Preemptibility.PREEMPTIBLE))
 
 
@@ -190,7 +190,7 @@ def _lower(trial: AlternativeTrial) -> Iterator[Alternative]:
         pair = replace(trial.effective, priority=level)
         if replace(trial, effective=pair).starts():
             yield Alternative(
-                f"Choose {level.name} ({level.value}): it starts now and evicts nobody.",
+                f"Choose {level.name} ({level.value}): it starts now without evictions.",
                 priority=level.name,
                 preemptibility=str(trial.effective.preemptibility),
             )
@@ -205,7 +205,7 @@ def _stronger(trial: AlternativeTrial) -> Iterator[Alternative]:
         tried = replace(trial, effective=replace(trial.effective, priority=level))
         found = tried.outcome()
         if found is not None and found.kind is not OutcomeKind.PENDING:
-            does = _evicting(trial.named(found)) if found.victims else "now and evicts nobody"
+            does = _evicting(trial.named(found)) if found.victims else "now without evictions"
             yield Alternative(
                 f"Choose {level.name} ({level.value}): it starts {does}.",
                 priority=level.name,
@@ -262,7 +262,7 @@ def _of_size(fewer: Resources, asked: Resources) -> Alternative:
     if len(names) == 1 and names[0] in COUNTED:
         before = decimal_text(getattr(asked, names[0]))
     return Alternative(
-        f"Ask for {amount_text(fewer, names)} per pod instead of {before}: it starts now.",
+        f"Request {amount_text(fewer, names)} per pod instead of {before}: it starts now.",
         gpus_per_pod=fewer.gpu // MILLI or None,
         cpus_per_pod=fewer.cpu // MILLI or None,
         gib_per_pod=fewer.memory // GIB or None,
@@ -279,7 +279,7 @@ def with_at_most(spec: WorkloadSpec, most: Resources) -> WorkloadSpec:
 def _elsewhere(trial: AlternativeTrial) -> Iterator[Alternative]:
     for pool in trial.project.cluster.node_pools.exclude(pk=trial.pool.pk):
         if replace(trial, pool=pool).starts():
-            yield Alternative(f"Use the node pool {pool.name}: it starts there now.", pool=pool.name)
+            yield Alternative(f"Use node pool {pool.name}: it starts now.", pool=pool.name)
 
 
 STALE: Final = timedelta(minutes=5)

@@ -83,8 +83,8 @@ def _problem(
     if needed.gpu <= held.gpu and len(asking) <= room:
         return None
     message = (
-        f"{spec.min_member} pods start together and need {needed}; all {len(nodes)} nodes of {pool.name} together hold "
-        f"{held}, room for {min(room, len(asking))} of them at most."
+        f"{spec.min_member} pods start together and need {needed}. All {len(nodes)} nodes of {pool.name} have "
+        f"{held}, enough for at most {min(room, len(asking))} pods."
     )
     pointer = f"/nodePools/{index}" if spec.node_pools else spec.roles[0].pointer
     numbers = {
@@ -105,8 +105,8 @@ def no_controller_of(spec: WorkloadSpec, cluster: Cluster) -> str:
         return ""
     when = f"{datetime.fromisoformat(since):%Y-%m-%d %H:%M} UTC"
     return (
-        f"no controller of {spec.kind} seems to run in {cluster.name}, so it gets no pods: nothing has answered the "
-        f"one that was created at {when}."
+        f"no controller for {spec.kind} seems to run in {cluster.name}, so it gets no pods: the object created at "
+        f"{when} has no status."
     )
 
 
@@ -172,7 +172,8 @@ def _check_gpu_share(spec: WorkloadSpec, project: Project) -> None:
     raise ValidationFailed.at(
         f"{role.pointer}/metadata/annotations/{GPU_FRACTION}",
         "gpu_share_unsupported",
-        f"A pod asks for {share} of a GPU: {_where(project)} gives whole GPUs only, {' and '.join(able)} shares them.",
+        f"A pod requests {share} of a GPU. {_where(project)} supports whole GPUs only; {' and '.join(able)} "
+        "supports GPU sharing.",
         flavour=project.cluster.flavour,
         asked=share,
     )
@@ -190,10 +191,10 @@ def _check_minimum(spec: WorkloadSpec, project: Project) -> None:
         case "all" if spec.min_member < most:
             said = f"{title} starts all {most} pods together, or none"
         case "own" if not kind.minimum and kind.name not in traits.told_minimum:
-            said = f"{title} takes it from the kind's own field, and a {kind.kind} has none"
+            said = f"{title} reads it from a field of the kind, and a {kind.kind} has none"
         case _:
             return
-    message = f"{spec.min_member} pods were to start together: {said}."
+    message = f"{spec.min_member} pods cannot start together: {said}."
     raise _validation_error(project, MIN_MEMBER, "minimum_unsupported", message)
 
 
@@ -203,9 +204,9 @@ def _check_packing(spec: WorkloadSpec, project: Project) -> None:
         return
     offered = flavour_for(project.cluster.flavour).traits.placements
     if wanted not in offered:
-        message = f"{_where(project)} is not told how a workload wants its own pods placed."
+        message = f"{_where(project)} does not support pod placement strategies."
     elif not _describes_pods(kind):
-        message = f"A {kind.kind} leaves its pods to its operator: it cannot say how they are placed."
+        message = f"The operator of {kind.kind} creates the pods, so their placement cannot be set."
     else:
         return
     raise _validation_error(project, PLACEMENT, "placement_unsupported", message, *offered)
@@ -224,21 +225,21 @@ def _check_topology(spec: WorkloadSpec, project: Project) -> None:
     levels = list(dict.fromkeys(level for pool in pools for level in pool.topology_levels))
     traits = flavour_for(project.cluster.flavour).traits
     if not traits.knows_domains:
-        code, said = "topology_unsupported", f"{_where(project)} is not told of it"
+        code, said = "topology_unsupported", f"{_where(project)} does not support it"
     elif ignored := domains_ignored_because(project.cluster):
-        code, said = "topology_unsupported", f"{_where(project)} keeps no gang in one domain; {ignored}"
+        code, said = "topology_unsupported", f"{_where(project)} does not keep gangs in one domain; {ignored}"
     elif spec.min_member < 2:
-        code, said = "topology_of_one", "only a gang of several pods can share one"
+        code, said = "topology_of_one", "only a gang of several pods can use it"
     elif why := next(filter(None, (_no_level(pool, key, needed=traits.topologies is not None) for pool in pools)), ""):
         code, said = "topology_not_a_level", why
     elif bare := next((pool for pool in pools if _on_no_node(pool, key)), None):
-        code, said = "topology_unknown", f"no node of {bare.name} carries {key}"
+        code, said = "topology_unknown", f"no node of {bare.name} has the label {key}"
     elif traits.queues_jobs and _too_many_roles(spec):
-        code, said = "topology_unsupported", f"{_where(project)} brings two roles together, one of them of a single pod"
+        code, said = "topology_unsupported", f"{_where(project)} supports two roles, one of them with a single pod"
     else:
         return
     raise _validation_error(
-        project, TOPOLOGY_KEY, code, f"A topology for the whole gang was asked for: {said}.", *levels
+        project, TOPOLOGY_KEY, code, f"The gang cannot be kept in one topology domain: {said}.", *levels
     )
 
 
@@ -248,8 +249,8 @@ def _no_level(pool: NodePool, key: str, *, needed: bool) -> str:
     if key in levels or not (levels or needed):
         return ""
     if not levels:
-        return f"the node pool {pool.name} names no topology levels, which an admin sets on its page"
-    return f"{key} is no topology level of the node pool {pool.name}; there are {', '.join(levels)}"
+        return f"node pool {pool.name} has no topology levels; an admin can add them"
+    return f"{key} is not a topology level of node pool {pool.name}; its levels are {', '.join(levels)}"
 
 
 def _on_no_node(pool: NodePool, key: str) -> bool:

@@ -42,12 +42,12 @@ def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
     pools = _pools(project.cluster_id)
     wanted = spec.node_pools or tuple(project.default_node_pools) or _default(pools.values())
     problems = [
-        Problem(f"/nodePools/{index}", "pool_unknown", f"There is no node pool {name[:63]!r} here.", tuple(pools))
+        Problem(f"/nodePools/{index}", "pool_unknown", f"Unknown node pool {name[:63]!r}.", tuple(pools))
         for index, name in enumerate(wanted)
         if name not in pools
     ]
     if not wanted:
-        problems = [Problem("/nodePools", "no_pool", f"The cluster {project.cluster.name} has no node pool.")]
+        problems = [Problem("/nodePools", "no_pool", f"Cluster {project.cluster.name} has no node pool.")]
     if problems:
         raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
     return [pools[name] for name in wanted]
@@ -114,11 +114,11 @@ def check_kind_served(spec: WorkloadSpec, project: Project) -> None:
     if not served or wanted in served:
         return
     versions = [each.rpartition(" ")[0] for each in served if each.rpartition(" ")[2] == spec.kind]
-    known = f"; it knows {spec.kind} as {' and '.join(versions)}" if versions else ": its operator is not installed"
+    known = f"; it serves {spec.kind} as {' and '.join(versions)}" if versions else ": its operator is not installed"
     raise ValidationFailed.at(
         "/apiVersion" if versions else "/kind",
         "kind_not_served",
-        f"The cluster {project.cluster.name} does not serve {spec.api_version} {spec.kind}{known}.",
+        f"Cluster {project.cluster.name} does not serve {spec.api_version} {spec.kind}{known}.",
         allowed=versions or sorted({each.rpartition(" ")[2] for each in served}),
     )
 
@@ -132,7 +132,7 @@ def check_priority_cap(spec: WorkloadSpec, effective: Effective, project: Projec
             raise ValidationFailed.at(
                 "/priority",
                 "OverPriorityCap",
-                f"It needs {wanted}; {project.name} may use {cap} with priority {name}.",
+                f"It needs {wanted}; {project.name} is capped at {cap} with priority {name}.",
                 needed=wanted,
                 cap=cap,
                 priority=name,
@@ -164,7 +164,7 @@ class QuotaHold:
 
     def __str__(self) -> str:
         """As a sentence about what is held back."""
-        return f"Rung holds it back: {self.why}"
+        return f"Rung defers it: {self.why}"
 
     @property
     def why(self) -> str:

@@ -89,10 +89,10 @@ VERDICTS: Final = {
     OutcomeKind.PENDING: Verdict.WAITS,
 }
 BREAKS: Final = (
-    "It takes single pods out of a running gang, whose other pods stay and hold their GPUs: on this scheduler only a "
-    "gang evicts a gang whole."
+    "It evicts single pods of a running gang. The gang's other pods keep their GPUs: on this scheduler only a "
+    "gang evicts whole gangs."
 )
-IN_VAIN: Final = "It still waits then: the room that the evicted leave is not in one domain of its topology."
+IN_VAIN: Final = "It still waits afterwards: the freed GPUs are not in one domain of its topology."
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,9 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
     except RungError as refusal:
         return _refused_forecast(stage, pools, refusal)
     if project.cluster.flavour not in FLAVOURS:
-        return stage.answer(Verdict.UNKNOWN, "There is no model of this cluster's scheduler.", holding[0].name)
+        return stage.answer(
+            Verdict.UNKNOWN, "No estimate: Rung has no model of this cluster's scheduler.", holding[0].name
+        )
     return _foreseen(stage, holding)
 
 

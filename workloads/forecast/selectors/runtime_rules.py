@@ -61,7 +61,7 @@ class Deferral:
         """As a sentence about whoever is held back."""
         whom = "1 workload inside its" if self.count == 1 else f"{self.count} workloads inside their"
         until = f"{self.until:%Y-%m-%d %H:%M} UTC at the latest"
-        return f"Rung holds it back until {until}: it would evict {whom} min guaranteed runtime"
+        return f"Rung defers it until {until}: it would evict {whom} minimum runtime"
 
     def numbers(self) -> dict[str, str]:
         """The same for programs: `until` as a moment, `workloads` as a count."""
@@ -224,10 +224,10 @@ def protection_sentences(project: Project, *, preemptibility: str, pods: int, mi
     if found is None:
         return ()
     if not keeps_min_runtime(project.cluster):
-        return (f"The min guaranteed runtime of {found.rule_of} is not kept on {project.cluster.name}.",)
+        return (f"The minimum runtime of {found.rule_of} is not enforced on {project.cluster.name}.",)
     whom = f"{minimum} of its pods are" if minimum < pods and _queues_say(project) else "it is"
-    limited = ", as far as Rung can hold back who would evict it" if guards_min_runtime(project.cluster) else ""
-    return (f"From its start {whom} left alone {found}{limited}: the min guaranteed runtime of {found.rule_of}.",)
+    limited = ", if Rung can defer the workloads that would evict it" if guards_min_runtime(project.cluster) else ""
+    return (f"After the start {whom} protected from eviction {found}{limited}: minimum runtime of {found.rule_of}.",)
 
 
 def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], flavour: str) -> Sequence[str]:
@@ -241,7 +241,7 @@ def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], fl
     number = len({each.victim.name for each in found})
     whom = f"{number} workload{'' if number == 1 else 's'}"
     when = datetime.fromtimestamp(last / 1_000_000, tz=UTC)
-    return (f"It may evict {whom} once their min guaranteed runtime is over, at {when:%Y-%m-%d %H:%M} UTC.",)
+    return (f"It may evict {whom} when their minimum runtime ends, at {when:%Y-%m-%d %H:%M} UTC.",)
 
 
 def _queues_say(project: Project) -> bool:
@@ -289,11 +289,17 @@ class LimitClock:
     """Of whose rule and how long."""
 
 
-TIME: Final = LimitClock(TimeLimit, _runs_began, "TimeLimitNear", "TimeLimitReached", "runs of {0} last {1} at most")
+TIME: Final = LimitClock(
+    TimeLimit, _runs_began, "TimeLimitNear", "TimeLimitReached", "workloads of {0} run at most {1}"
+)
 
 
 IDLE: Final = LimitClock(
-    IdleLimit, _fell_idle, "IdleLimitNear", "IdleLimitReached", "the GPUs of runs of {0} do nothing for {1} at most"
+    IdleLimit,
+    _fell_idle,
+    "IdleLimitNear",
+    "IdleLimitReached",
+    "the GPUs of workloads of {0} may be idle for at most {1}",
 )
 
 
@@ -309,8 +315,8 @@ def limit_sentences(project: Project, category: str) -> Sequence[str]:
 def _beforehand(clock: LimitClock, allowance: Allowance, project: Project) -> str:
     rule = rule_text(clock, allowance)
     if clock is IDLE and not usage.has_recent_readings(project.cluster, now=timezone.now()):
-        return f"A rule says that {rule}, but nothing measures GPUs on this cluster: it does not act."
-    return f"It will be stopped in the end: {rule}. It is told {duration_words(allowance.notice)} before."
+        return f"A rule says that {rule}, but it has no effect: this cluster has no GPU metrics."
+    return f"It will be stopped: {rule}. Notice: {duration_words(allowance.notice)}."
 
 
 def rule_text(clock: LimitClock, allowance: Allowance) -> str:

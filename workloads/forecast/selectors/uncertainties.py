@@ -17,21 +17,20 @@ from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.selectors.workloads import workload_ids
 
 RIVALS: Final = (
-    "{title} decides again while the evicted end: another workload that waits in the pool may take "
-    "the room first, and more are evicted then."
+    "{title} decides again while evicted pods stop. Another waiting workload may take the freed GPUs first, and "
+    "more workloads are evicted."
 )
 OTHERS_FIRST: Final = (
-    "Its room is what workloads in front of it are expected to evict. No eviction is under way yet: without one it "
-    "waits longer."
+    "It needs GPUs that workloads ahead of it are expected to free by evictions. None has started yet; without "
+    "them it waits longer."
 )
 MORE: Final = (
-    "{title} decides again as each of the evicted leaves. Where its queue is then inside its quota, it stays there: "
-    "more may then be evicted for it ({count})."
+    "{title} decides again as each evicted pod stops. If its queue is within quota by then, more may be evicted "
+    "for it ({count})."
 )
-AGAIN: Final = "The evicted leave more than it takes, and {names} may evict it for the rest."
+AGAIN: Final = "The evictions free more than it uses, and {names} may evict it for the rest."
 TOGETHER: Final = (
-    "{title} may evict weaker work of its project and move other work in one step, which the model tries one after the "
-    "other: it may start all the same."
+    "{title} may evict and move workloads in one step, which the model tries separately. The workload may start anyway."
 )
 MOST_FIRST: Final = 8
 """Of so many victims it is tried what follows if one is the first to leave."""

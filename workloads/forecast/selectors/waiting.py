@@ -61,8 +61,8 @@ STALE_SECONDS: Final = 300
 MAKING_ROOM: Final = frozenset({Reason.EVICTING.value, "PreemptionPending"})
 # Delays: the workqueues of Kubernetes' controllers.
 ASKED_AGAIN: Final = (
-    "That was the last answer: its controller asks again with growing delays (a Job's up to a minute, a Deployment's "
-    "up to a quarter of an hour), so room that was freed meanwhile is not taken at once"
+    "This is the last response. The controller retries at growing intervals (up to 1 min for a Job, 15 min for a "
+    "Deployment), so it does not use freed quota immediately"
 )
 
 
@@ -98,19 +98,19 @@ def why_waiting(workload: Workload) -> Headline | None:
 def _not_there_yet(workload: Workload) -> Headline:
     cluster = workload.project.cluster
     words = {
-        Phase.CREATING.value: f"a worker hands it to {cluster.name}",
-        Phase.RESUMING.value: f"a worker hands it to {cluster.name} again",
+        Phase.CREATING.value: f"Rung is sending it to {cluster.name}",
+        Phase.RESUMING.value: f"Rung is sending it to {cluster.name} again",
         Phase.INITIALIZING.value: "its pods have nodes and are starting",
     }
-    doing = words.get(workload.phase, "a worker looks after it")
+    doing = words.get(workload.phase, "Rung is processing it")
     if cluster.state == ClusterState.PAUSED:
         doing = f"{cluster.name} is paused: {cluster.paused_reason}"
     elif workload.phase == Phase.INITIALIZING and workload.phase_message:
         doing = f"a pod has a node and does not start: {workload.phase_message}"
     elif cluster.breaker_reason:
-        doing = f"{cluster.name} takes no work now and is tried again: {cluster.breaker_reason}"
+        doing = f"{cluster.name} does not accept work now and is retried: {cluster.breaker_reason}"
     elif workload.apply_error:
-        doing = f"{cluster.name} could not take it yet: {workload.apply_error}"
+        doing = f"{cluster.name} has not accepted it yet: {workload.apply_error}"
     return _headline(workload, doing, reason=workload.phase, source="rung")
 
 
@@ -146,7 +146,7 @@ def _scheduler_sentence(workload: Workload) -> str:
     """What its scheduler reported, as the rest of a sentence: without a capital, but where it begins with a name."""
     said = workload.phase_message
     plain = said[1:2].islower() or said[1:2] == " "
-    return (said[:1].lower() + said[1:] if plain else said) or "its cluster's scheduler has not said why"
+    return (said[:1].lower() + said[1:] if plain else said) or "the scheduler has not reported a reason"
 
 
 def _by_model(workload: Workload) -> dict[str, Any] | None:

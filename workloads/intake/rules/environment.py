@@ -34,7 +34,7 @@ SAFE_SYSCTLS: Final = (
 )
 _identity = integer(1)
 _default_profile = table(
-    {"type": only("RuntimeDefault", "Only the runtime's own profile is allowed.", "profile_not_allowed")},
+    {"type": only("RuntimeDefault", "Only the runtime's default profile is allowed.", "profile_not_allowed")},
     required=["type"],
 )
 
@@ -42,25 +42,25 @@ _default_profile = table(
 def _added(value: Any, place: Location) -> Any:
     if value == []:
         return value
-    return place.refuse("capability_added", f"Capabilities are only dropped, never added: {visible(value)}.")
+    return place.refuse("capability_added", f"Capabilities cannot be added: {visible(value)}.")
 
 
 _SHARED: Final = {
     "runAsUser": _identity,
     "runAsGroup": _identity,
-    "runAsNonRoot": only(allowed=True, why="A container does not ask to run as root."),
+    "runAsNonRoot": only(allowed=True, why="Containers must not request to run as root."),
     "seccompProfile": _default_profile,
     "appArmorProfile": _default_profile,
     "seLinuxOptions": forbidden("SELinux options are set by the cluster."),
-    "windowsOptions": forbidden("Windows nodes are not offered."),
+    "windowsOptions": forbidden("Windows nodes are not supported."),
 }
 container_security: Rule = table(
     {
         **_SHARED,
-        "privileged": only(allowed=False, why="Privileged containers reach the node."),
-        "allowPrivilegeEscalation": only(allowed=False, why="Privilege escalation is refused."),
+        "privileged": only(allowed=False, why="Privileged containers are not allowed."),
+        "allowPrivilegeEscalation": only(allowed=False, why="Privilege escalation is not allowed."),
         "readOnlyRootFilesystem": boolean,
-        "procMount": only("Default", "An unmasked /proc shows the node."),
+        "procMount": only("Default", "An unmasked /proc is not allowed."),
         "capabilities": table({"drop": listing(text(64, r"[A-Z_]+", "a capability such as ALL")), "add": _added}),
     }
 )
@@ -88,7 +88,7 @@ def variable_name(value: Any, place: Location) -> Any:
     name = _NAME(value, place)
     if name is ABSENT or name in HARMLESS or not _ACTED_UPON.fullmatch(name):
         return name
-    message = f"{visible(name)} reaches the GPU runtime on the node: set it inside the image or the command."
+    message = f"{visible(name)} affects the GPU runtime on the node. Set it in the image or the command."
     return place.refuse("env_not_allowed", message)
 
 
@@ -100,7 +100,7 @@ def granted(kind: str) -> Rule:
         names = place.scope.secrets if kind == "Secret" else place.scope.config_maps
         if name is ABSENT or name in names:
             return name
-        return place.refuse("not_granted", f"The {kind} {visible(name)} is not granted to this project.", names)
+        return place.refuse("not_granted", f"The {kind} {visible(name)} is not available to this project.", names)
 
     return check
 
@@ -127,7 +127,7 @@ def field_path(value: Any, place: Location) -> Any:
 value_from: Rule = table(
     {
         "fieldRef": table(
-            {"fieldPath": field_path, "apiVersion": only("v1", "Only v1 is read here.")}, required=["fieldPath"]
+            {"fieldPath": field_path, "apiVersion": only("v1", "Only v1 is supported.")}, required=["fieldPath"]
         ),
         "resourceFieldRef": table(
             {"resource": choice(*_RESOURCE_FIELDS), "containerName": dns_name, "divisor": quantity(unit=1000)},
@@ -149,7 +149,7 @@ def variable(value: Any, place: Location) -> Any:
     if rebuilt is ABSENT:
         return rebuilt
     if "value" in rebuilt and "valueFrom" in rebuilt:
-        return place.refuse("exactly_one", "A variable has a value or a valueFrom, not both.", ("value", "valueFrom"))
+        return place.refuse("exactly_one", "Use value or valueFrom, not both.", ("value", "valueFrom"))
     if rebuilt.get("name") == "NVIDIA_DRIVER_CAPABILITIES":
         _check_capabilities(rebuilt.get("value"), place)
     return rebuilt
@@ -159,7 +159,7 @@ def _check_capabilities(value: str | None, place: Location) -> None:
     if value == "all" and place.scope.allow_driver_capabilities_all:
         return
     if value is None or not set(value.split(",")) <= CAPABILITIES:
-        message = "Driver capabilities come from the allowed list; all of them need an admin's permission."
+        message = "Driver capabilities must be on the allowed list. An admin can allow others."
         place.at("value").refuse("env_not_allowed", message, sorted(CAPABILITIES))
 
 
@@ -197,10 +197,10 @@ def mount_path(value: Any, place: Location) -> Any:
     if path is ABSENT:
         return path
     if ".." in path.split("/"):
-        return place.refuse("path_escapes", f"{visible(path)!r} must not hold '..'.")
+        return place.refuse("path_escapes", f"{visible(path)!r} must not contain '..'.")
     clean = posixpath.normpath(path)
     if clean not in MOUNTABLE and any(clean == each or clean.startswith(f"{each}/") for each in NODE_PATHS):
-        return place.refuse("path_reserved", f"{visible(path)} is mounted by the container runtime.")
+        return place.refuse("path_reserved", f"{visible(path)} is reserved for the container runtime.")
     return path
 
 
@@ -210,8 +210,8 @@ mount_rule: Rule = table(
         "mountPath": mount_path,
         "subPath": safe_path,
         "readOnly": boolean,
-        "subPathExpr": forbidden("A sub-path is written out, without variables."),
-        "mountPropagation": only("None", "Mounts do not spread to the node."),
+        "subPathExpr": forbidden("Sub-paths cannot contain variables."),
+        "mountPropagation": only("None", "Mount propagation is not allowed."),
         "recursiveReadOnly": choice("Disabled", "IfPossible", "Enabled"),
     },
     required=["name", "mountPath"],
@@ -235,13 +235,13 @@ CLAIM_SPEC: Final = {
     "accessModes": listing(choice("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"), 4, least=1),
     "resources": table({"requests": table({"storage": memory}, required=["storage"])}, required=["requests"]),
     "storageClassName": dns_name,
-    "volumeMode": only("Filesystem", "Block devices are not offered."),
+    "volumeMode": only("Filesystem", "Block devices are not supported."),
 }
 claim_spec: Rule = table(CLAIM_SPEC, required=["accessModes", "resources"])
 claim_template: Rule = table(
     {
-        "apiVersion": only("v1", "A claim is v1."),
-        "kind": only("PersistentVolumeClaim", "Only claims stand here."),
+        "apiVersion": only("v1", "Claims must be v1."),
+        "kind": only("PersistentVolumeClaim", "Only claims are allowed here."),
         "metadata": table({"name": dns_label, "labels": labels, "annotations": annotations({})}, required=["name"]),
         "spec": claim_spec,
     },
@@ -265,18 +265,18 @@ SOURCES: Final = {
 }
 _ALLOWED: Final = tuple(SOURCES)
 REFUSED: Final = {
-    "hostPath": "It mounts a directory of the node.",
-    "projected": "It can mint service-account tokens.",
-    "csi": "A CSI driver is named by a claim, not by a pod.",
-    "nfs": "Network shares are reached through a claim.",
-    "flexVolume": "It runs a driver on the node.",
-    "iscsi": "Block devices are reached through a claim.",
-    "rbd": "Block devices are reached through a claim.",
-    "cephfs": "Network shares are reached through a claim.",
-    "glusterfs": "Network shares are reached through a claim.",
-    "gitRepo": "It runs git on the node.",
-    "image": "Image volumes are not offered.",
-    "local": "It mounts a directory of the node.",
+    "hostPath": "Host directories are not allowed.",
+    "projected": "Projected service-account tokens are not allowed.",
+    "csi": "CSI volumes must use a claim.",
+    "nfs": "Network shares must use a claim.",
+    "flexVolume": "Node drivers are not allowed.",
+    "iscsi": "Block devices must use a claim.",
+    "rbd": "Block devices must use a claim.",
+    "cephfs": "Network shares must use a claim.",
+    "glusterfs": "Network shares must use a claim.",
+    "gitRepo": "Git volumes are not allowed.",
+    "image": "Image volumes are not supported.",
+    "local": "Host directories are not allowed.",
 }
 
 
@@ -290,7 +290,7 @@ def _refusal(why: str) -> Rule:
 def _one_source(rebuilt: Any, place: Location) -> Any:
     given = [name for name in SOURCES if name in rebuilt]
     if len(given) > 1:
-        place.refuse("exactly_one", f"A volume has one source; found {' and '.join(given)}.", _ALLOWED)
+        place.refuse("exactly_one", f"A volume must have one source, not {' and '.join(given)}.", _ALLOWED)
     return rebuilt
 
 

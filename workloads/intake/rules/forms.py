@@ -103,11 +103,13 @@ def hugging_face(served: Manifest, fields: FormFields) -> Manifest:
 def _check(fields: FormFields, *, required: bool) -> None:
     model, problems = fields.model.strip(), []
     if required and not model:
-        problems.append(DocumentProblem("/model", "required", "Which model? Such as meta-llama/Llama-3.1-8B-Instruct."))
+        problems.append(
+            DocumentProblem("/model", "required", "Enter a model, such as meta-llama/Llama-3.1-8B-Instruct.")
+        )
     elif model and (len(model) > LONGEST or not MODEL.fullmatch(model)):
-        problems.append(DocumentProblem("/model", "bad_model", f"{visible(model)!r} is not the name of a model."))
+        problems.append(DocumentProblem("/model", "bad_model", f"{visible(model)!r} is not a model name."))
     if fields.engine not in ENGINES:
-        problems.append(DocumentProblem("/engine", "engine_unknown", "There is no such server.", allowed=ENGINES))
+        problems.append(DocumentProblem("/engine", "engine_unknown", "Unknown server.", allowed=ENGINES))
     if problems:
         raise IntakeRefused(422, problems)
 
@@ -173,13 +175,11 @@ def read_form(fields: FormFields, *, scope: ProjectGrants) -> WorkloadSpec:
 def _check_known_fields(fields: FormFields) -> None:
     problems = []
     if fields.type not in BUILDERS:
-        problems.append(DocumentProblem("/type", "type_unknown", "There is no such form.", allowed=tuple(BUILDERS)))
+        problems.append(DocumentProblem("/type", "type_unknown", "Unknown type.", allowed=tuple(BUILDERS)))
     if fields.framework not in FRAMEWORKS:
-        problems.append(
-            DocumentProblem("/framework", "framework_unknown", "There is no such framework.", allowed=FRAMEWORKS)
-        )
+        problems.append(DocumentProblem("/framework", "framework_unknown", "Unknown framework.", allowed=FRAMEWORKS))
     problems += [
-        DocumentProblem(f"/{name}", "not_positive", "At least 1 is needed.")
+        DocumentProblem(f"/{name}", "not_positive", "Must be at least 1.")
         for name in ("workers", "replicas")
         if getattr(fields, name) < 1
     ]
@@ -340,7 +340,7 @@ def _words(key: str, line: str) -> list[str]:
         return shlex.split(line)
     except ValueError as error:
         raise IntakeRefused(
-            422, [DocumentProblem(f"/{key}", "bad_command", f"Cannot be split into words: {error}.")]
+            422, [DocumentProblem(f"/{key}", "bad_command", f"Cannot split this into words: {error}.")]
         ) from None
 
 

@@ -67,14 +67,14 @@ PREEMPTIBILITIES: Final = tuple(str(each) for each in Preemptibility)
 REQUEST_LABELS: Final = (PRIORITY_LABEL, PREEMPTIBILITY_LABEL, RAY_PRIORITY_LABEL)
 
 
-_server = forbidden("The API server writes it.", "server_field")
+_server = forbidden("Set by the API server.", "server_field")
 
 
 def preemptibility(value: Any, place: Location) -> Any:
     """One of the three words, compared exactly."""
     if isinstance(value, str) and value in PREEMPTIBILITIES:
         return value
-    message = f"{visible(value)!r} is no preemptibility."
+    message = f"{visible(value)!r} is not a preemptibility."
     return place.refuse("preemptibility_unknown", message, PREEMPTIBILITIES)
 
 
@@ -82,7 +82,7 @@ def category_problem(wanted: str | None, own: str) -> str:
     """Why it cannot be chosen; empty where it can. Time limits go by category, so a workload has that of its type."""
     if wanted is None or wanted.casefold() == own.casefold():
         return ""
-    return f"A workload of this type is {own or 'of no category'}."
+    return f"Workloads of this type are in category {own or 'none'}."
 
 
 def namespace(value: Any, place: Location) -> Any:
@@ -90,7 +90,7 @@ def namespace(value: Any, place: Location) -> Any:
     if value != place.scope.namespace:
         own = place.scope.namespace
         return place.refuse(
-            "foreign_namespace", f"Only {own} may stand here: {visible(value)!r} is not this project's.", (own,)
+            "foreign_namespace", f"Must be {own}; {visible(value)!r} does not belong to this project.", (own,)
         )
     return ABSENT
 
@@ -100,7 +100,7 @@ def _labels(value: Any, place: Location) -> Any:
     if not isinstance(value, Mapping):
         return wrong_type(value, place, "an object")
     if len(value) > 64:
-        return place.refuse("bad_length", f"{len(value)} labels; up to 64 are allowed.")
+        return place.refuse("bad_length", f"{len(value)} labels; the maximum is 64.")
     rebuilt = {}
     for key, member in value.items():
         result = _label(key, member, place)
@@ -113,7 +113,7 @@ def _label(key: Any, value: Any, place: Location) -> Any:
     if key in REQUEST_LABELS:
         return (preemptibility if key == PREEMPTIBILITY_LABEL else priority_class)(value, place.at(key))
     if key == MANAGER_LABEL:
-        place.report.warn(f"Label {MANAGER_LABEL} was left out: Rung writes it.")
+        place.report.warn(f"Label {MANAGER_LABEL} was removed: Rung sets it.")
         return ABSENT
     return ABSENT if label_key(key, place.at(key)) is ABSENT else label_value(value, place.at(key))
 
@@ -128,8 +128,8 @@ def _metadata(notes: Mapping[str, Rule]) -> Rule:
             "namespace": namespace,
             "labels": _labels,
             "annotations": annotations(notes),
-            "ownerReferences": forbidden("Owners decide what is deleted: Rung writes them.", "owner_references"),
-            "finalizers": forbidden("Finalizers keep objects from being deleted.", "finalizers"),
+            "ownerReferences": forbidden("Rung sets owner references.", "owner_references"),
+            "finalizers": forbidden("Finalizers are not allowed.", "finalizers"),
             **dict.fromkeys(
                 (
                     "uid",
@@ -195,7 +195,7 @@ def _read_all(
     documents: list[Document], scope: ProjectGrants, explicit: Explicit, source: Source
 ) -> tuple[WorkloadSpec, ...]:
     if not documents:
-        raise document_error(422, "empty", "There is no document in the text.")
+        raise document_error(422, "empty", "The text contains no document.")
     if len(documents) > 1:
         explicit = replace(explicit, name=None)
     specs: list[WorkloadSpec] = []
@@ -217,7 +217,7 @@ def _repeated(specs: list[WorkloadSpec]) -> list[DocumentProblem]:
     for index, spec in enumerate(specs):
         key = (spec.kind, spec.name)
         if key in seen and not spec.generate_name:
-            message = f"Another document is a {spec.kind} named {spec.name} too."
+            message = f"Duplicate {spec.kind} named {spec.name}."
             problems.append(DocumentProblem("/metadata/name", "repeated", message, document=index))
         seen.add(key)
     return problems
@@ -254,11 +254,11 @@ def _named(value: Any, explicit: Explicit) -> Any:
 
 def _kind_of(value: Any, place: Location) -> WorkloadKind | None:
     if not isinstance(value, Mapping):
-        place.refuse("wrong_type", f"A manifest is an object, not {type_name(value)}.")
+        place.refuse("wrong_type", f"A manifest must be an object, not {type_name(value)}.")
         return None
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if isinstance(kind, str) and kind.endswith("List"):
-        place.at("kind").refuse("kind_not_allowed", "A list is not taken: write its items as documents of their own.")
+        place.at("kind").refuse("kind_not_allowed", "Lists are not supported. Write the items as separate documents.")
         return None
     found = kind_for(api_version, kind) if isinstance(api_version, str) and isinstance(kind, str) else None
     if found is None:
@@ -269,15 +269,15 @@ def _kind_of(value: Any, place: Location) -> WorkloadKind | None:
 def _check_kind(api_version: Any, kind: Any, place: Location) -> None:
     versions = sorted({version for each in KINDS if each.kind == kind for version in each.api_versions})
     if versions:
-        message = f"{visible(kind)} is taken as {' or '.join(versions)}, not as {visible(api_version)!r}."
+        message = f"{visible(kind)} must be {' or '.join(versions)}, not {visible(api_version)!r}."
         place.at("apiVersion").refuse("api_version", message, versions)
     else:
         names = sorted({each.kind for each in KINDS})
-        place.at("kind").refuse("kind_not_allowed", f"{visible(kind)!r} is not a kind that can be submitted.", names)
+        place.at("kind").refuse("kind_not_allowed", f"Kind {visible(kind)!r} is not supported.", names)
 
 
 def _status(value: Any, place: Location) -> Any:
-    return ABSENT if value == {} else forbidden("The API server writes it.", "server_field")(value, place)
+    return ABSENT if value == {} else forbidden("Set by the API server.", "server_field")(value, place)
 
 
 def _object(kind: WorkloadKind) -> Rule:
@@ -304,10 +304,10 @@ def _check_totals(roles: tuple[PodRole, ...], report: ProblemReport) -> None:
     """Totals that no cluster holds and no column stores."""
     pods = sum(role.replicas for role in roles)
     if pods > MOST_PODS:
-        report.add("/spec", "too_many_pods", f"It becomes {pods} pods; up to {MOST_PODS} are taken.")
+        report.add("/spec", "too_many_pods", f"The workload has {pods} pods; the maximum is {MOST_PODS}.")
     total = sum((role.total for role in roles), ZERO)
     if max(total.gpu, total.cpu, total.memory) > LARGEST:
-        report.add("/spec", "too_much", "All pods together ask for more than can be counted.")
+        report.add("/spec", "too_much", "The total request of all pods is too large.")
     report.settle()
 
 

@@ -44,7 +44,7 @@ from workloads.intake.rules.values import (
 PORT = integer(1, 65_535)
 words: Rule = listing(text(65_536), 500)
 _port_or_name = either((int, PORT), (str, port_name))
-_own_pod = forbidden("A probe talks to its own pod: leave the host out.", "probe_host")
+_own_pod = forbidden("Probes always use the pod's address. Remove host.", "probe_host")
 
 _HANDLERS: Final[dict[str, Rule]] = {
     "exec": table({"command": words}, required=["command"]),
@@ -82,7 +82,7 @@ def _probe(**narrower: Rule) -> Rule:
 
 
 _restarting = _probe(successThreshold=integer(1, 1))  # one success is enough to let a container live
-_asking = _probe(terminationGracePeriodSeconds=forbidden("A readiness probe ends nothing."))
+_asking = _probe(terminationGracePeriodSeconds=forbidden("Not supported for readiness probes."))
 _hook = table(
     {**_HANDLERS, "sleep": table({"seconds": integer(0, 3600)}, required=["seconds"])}, one_of=[*_HANDLERS, "sleep"]
 )
@@ -92,8 +92,8 @@ port: Rule = table(
         "containerPort": PORT,
         "name": port_name,
         "protocol": choice("TCP", "UDP", "SCTP"),
-        "hostPort": forbidden("A host port is the node's."),
-        "hostIP": forbidden("A host address is the node's."),
+        "hostPort": forbidden("Host ports are not allowed."),
+        "hostIP": forbidden("Host addresses are not allowed."),
     },
     required=["containerPort"],
 )
@@ -109,7 +109,7 @@ FIELDS: Final[dict[str, Rule]] = {
     "ports": listing(port, 50),
     "resources": resources,
     "volumeMounts": listing(mount_rule, 50, unique="mountPath"),
-    "volumeDevices": forbidden("Block devices are not offered."),
+    "volumeDevices": forbidden("Block devices are not supported."),
     "livenessProbe": _restarting,
     "readinessProbe": _asking,
     "startupProbe": _restarting,
@@ -123,7 +123,7 @@ FIELDS: Final[dict[str, Rule]] = {
 }
 container: Rule = table(FIELDS, required=["name", "image"])
 _init_container: Rule = table(
-    {**FIELDS, "restartPolicy": only("Always", "A sidecar restarts always; others have no policy.")},
+    {**FIELDS, "restartPolicy": only("Always", "Must be Always, for sidecars only.")},
     required=["name", "image"],
 )
 _OF_SIDECARS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
@@ -135,7 +135,7 @@ def init_container(value: Any, place: Location) -> Any:
     if rebuilt is not ABSENT and "restartPolicy" not in rebuilt:
         for name in _OF_SIDECARS:
             if name in rebuilt:
-                place.at(name).refuse("of_sidecars", "Only a sidecar (restartPolicy: Always) has this.")
+                place.at(name).refuse("of_sidecars", "Allowed only for sidecars (restartPolicy: Always).")
     return rebuilt
 
 
@@ -148,7 +148,7 @@ def containers(*, named: str = "") -> Rule:
     def check(value: Any, place: Any) -> Any:
         rebuilt = every(value, place)
         if isinstance(rebuilt, list) and not any(each.get("name") == named for each in rebuilt):
-            place.refuse("container_name", f"This kind runs the container named {named}: name one so.", (named,))
+            place.refuse("container_name", f"One container must be named {named}.", (named,))
         return rebuilt
 
     return check
@@ -174,7 +174,7 @@ def priority_class(value: Any, place: Location) -> Any:
     """Kept while reading; the spec takes it out as a wish that never wins. The cluster's own classes are refused."""
     name = text(253, r"[A-Za-z0-9][-.A-Za-z0-9]*", "the name of a priority", code="priority_unknown")(value, place)
     if name is not ABSENT and name.startswith("system-"):
-        return place.refuse("priority_unknown", f"{visible(name)} belongs to the cluster itself.")
+        return place.refuse("priority_unknown", f"{visible(name)} is reserved by Kubernetes.")
     return name
 
 
@@ -182,7 +182,7 @@ def _node_label(key: Any, place: Location) -> Any:
     allowed = (*NODE_LABELS, *place.scope.node_selector_keys)
     if key in allowed:
         return key
-    message = f"Nodes are not chosen by {visible(key)}; choose a node pool with the workload."
+    message = f"The node label {visible(key)} is not allowed. Choose a node pool instead."
     return place.refuse("node_label_not_allowed", message, allowed)
 
 
@@ -206,12 +206,12 @@ def toleration(value: Any, place: Location) -> Any:
     key = rebuilt.get("key", "")
     if key not in allowed:
         return place.at("key").refuse(
-            "toleration_not_allowed", f"The taint {visible(key)!r} is not tolerated here.", allowed
+            "toleration_not_allowed", f"Tolerating the taint {visible(key)!r} is not allowed.", allowed
         )
     if rebuilt.get("operator") == "Exists" and rebuilt.get("value"):
-        place.at("value").refuse("bad_value", "Exists asks for no value: leave it out, or write operator: Equal.")
+        place.at("value").refuse("bad_value", "Exists takes no value. Remove it, or use operator: Equal.")
     if "tolerationSeconds" in rebuilt and rebuilt.get("effect") != "NoExecute":
-        place.at("effect").refuse("bad_value", "tolerationSeconds goes with effect: NoExecute only.", ("NoExecute",))
+        place.at("effect").refuse("bad_value", "tolerationSeconds requires effect: NoExecute.", ("NoExecute",))
     return rebuilt
 
 
@@ -230,29 +230,27 @@ PLACED: Final[dict[str, Rule]] = {
     "nodeSelector": mapping(_node_label, label_value, 20),
     "tolerations": listing(toleration, 20),
     "topologySpreadConstraints": listing(_SPREAD, 10),
-    "affinity": forbidden("Affinity is not taken: use nodeSelector, topologySpreadConstraints or a node pool."),
-    "nodeName": forbidden("The scheduler chooses the node."),
-    "schedulerName": forbidden("Rung writes the scheduler of the cluster."),
-    "runtimeClassName": forbidden("The runtime belongs to the cluster."),
-    "priority": forbidden("A priority is named, not numbered: use the priority field.", "priority_number"),
-    "preemptionPolicy": forbidden("It belongs to the PriorityClass.", "preemption_policy"),
+    "affinity": forbidden("Affinity is not supported. Use nodeSelector, topologySpreadConstraints or a node pool."),
+    "nodeName": forbidden("Nodes cannot be selected by name."),
+    "schedulerName": forbidden("Rung sets the scheduler."),
+    "runtimeClassName": forbidden("The runtime class cannot be set."),
+    "priority": forbidden("Numeric priorities are not supported. Use the priority field.", "priority_number"),
+    "preemptionPolicy": forbidden("Set by the PriorityClass.", "preemption_policy"),
     "priorityClassName": priority_class,
 }
 HOST: Final[dict[str, Rule]] = {
-    "hostNetwork": only(allowed=False, why="The node's network is not shared."),
-    "hostPID": only(allowed=False, why="The node's processes are not shared."),
-    "hostIPC": only(allowed=False, why="The node's memory is not shared."),
-    "hostUsers": only(allowed=False, why="The node's users are not shared."),
-    "shareProcessNamespace": only(allowed=False, why="Containers do not share processes."),
-    "hostAliases": forbidden("Names are resolved by the cluster."),
-    "dnsConfig": forbidden("Names are resolved by the cluster."),
-    "dnsPolicy": only("ClusterFirst", "Names are resolved by the cluster."),
-    "serviceAccountName": only(
-        "default", "A workload runs as the project's default service account.", "service_account"
-    ),
-    "serviceAccount": only("default", "A workload runs as the project's default service account.", "service_account"),
-    "automountServiceAccountToken": only(allowed=False, why="A workload gets no token of the cluster."),
-    "ephemeralContainers": forbidden("Debug containers are added to running pods only."),
+    "hostNetwork": only(allowed=False, why="The host network is not allowed."),
+    "hostPID": only(allowed=False, why="The host PID namespace is not allowed."),
+    "hostIPC": only(allowed=False, why="Host IPC is not allowed."),
+    "hostUsers": only(allowed=False, why="Host users are not allowed."),
+    "shareProcessNamespace": only(allowed=False, why="Process sharing is not allowed."),
+    "hostAliases": forbidden("Custom name resolution is not supported."),
+    "dnsConfig": forbidden("Custom name resolution is not supported."),
+    "dnsPolicy": only("ClusterFirst", "Custom name resolution is not supported."),
+    "serviceAccountName": only("default", "Workloads use the project's default service account.", "service_account"),
+    "serviceAccount": only("default", "Workloads use the project's default service account.", "service_account"),
+    "automountServiceAccountToken": only(allowed=False, why="Service account tokens are not mounted."),
+    "ephemeralContainers": forbidden("Debug containers cannot be submitted."),
 }
 POD: Final[dict[str, Rule]] = {
     **PLACED,
@@ -312,7 +310,7 @@ def _check_sleeps(spec: Mapping[str, Any], place: Location) -> None:
             for name, hook in each.get("lifecycle", {}).items():
                 if hook.get("sleep", {}).get("seconds", 0) > grace:
                     where = place.at(group).at(index).at("lifecycle").at(name).at("sleep").at("seconds")
-                    where.refuse("out_of_range", f"A hook sleeps within the grace period of {grace} s.")
+                    where.refuse("out_of_range", f"A hook can sleep at most for the grace period of {grace} s.")
 
 
 def check_mounts(spec: Mapping[str, Any], place: Location) -> None:
@@ -324,7 +322,7 @@ def check_mounts(spec: Mapping[str, Any], place: Location) -> None:
                 name = mount.get("name")
                 if name is not None and name not in known:
                     where = place.at(group).at(index).at("volumeMounts").at(number).at("name")
-                    where.refuse("volume_missing", f"No volume of this pod is named {visible(name)!r}.", known)
+                    where.refuse("volume_missing", f"This pod has no volume {visible(name)!r}.", known)
 
 
 pod_metadata: Rule = table({"labels": labels, "annotations": annotations(POD_ANNOTATIONS), "name": dns_label})
@@ -344,7 +342,7 @@ def share_of_gpu(plain: Rule) -> Rule:
             spec = rebuilt.get("spec", {})
             if any(_whole_gpus(each) for each in (*spec.get("containers", []), *spec.get("initContainers", []))):
                 where = place.at("metadata").at("annotations").at(FRACTION)
-                where.refuse("gpu_both_ways", f"A pod asks for a share of a GPU or for {GPU}, not both.")
+                where.refuse("gpu_both_ways", f"Request a GPU fraction or {GPU}, not both.")
         return rebuilt
 
     return check

@@ -68,7 +68,7 @@ PLACING: Final[Mapping[str, Rule]] = {
     TOPOLOGY_KEY: text(LONGEST_LEVEL_KEY, LEVEL_KEY, "the key of a node label such as topology.kubernetes.io/rack"),
     PLACEMENT: text(10, "|".join(PLACEMENTS), "one of " + " and ".join(PLACEMENTS)),
     MIN_MEMBER: text(5, r"[1-9][0-9]*", "a whole number of pods from 1, in quotes"),
-    NODE_POOLS: text(1024, rf"{LABEL}( *, *{LABEL}){{0,9}}", "up to ten names of node pools, parted by commas"),
+    NODE_POOLS: text(1024, rf"{LABEL}( *, *{LABEL}){{0,9}}", "up to ten names of node pools, separated by commas"),
 }
 """Annotations of a workload as a whole: where its pods are to go, and how many of them start together."""
 LEFTOVERS: Final = frozenset(
@@ -100,7 +100,7 @@ def label_key(key: Any, place: Location) -> Any:
         or _managed(key, place)
         or (_prefix(key) not in {"", *OWN_LABEL_PREFIXES})
     ):
-        message = f"The label {visible(key)} is written by Rung or by a controller, never by a manifest."
+        message = f"The label {visible(key)} is reserved."
         return place.refuse("managed_label", message, ("<name>", *(f"{each}/<name>" for each in OWN_LABEL_PREFIXES)))
     return key
 
@@ -135,10 +135,10 @@ def annotations(known: Mapping[str, Rule]) -> Rule:
 
 def _annotation(key: Any, value: Any, known: Mapping[str, Rule], place: Location) -> Any:
     if key in LEFTOVERS:
-        place.report.warn(f"Annotation {key} was left out.")
+        place.report.warn(f"Annotation {key} was removed.")
         return ABSENT
     if key not in known:
-        message = f"The annotation {visible(key)} is not one Rung takes."
+        message = f"The annotation {visible(key)} is not allowed."
         return place.at(key).refuse("annotation_not_allowed", message, sorted(known))
     return known[key](value, place.at(key))
 
@@ -165,16 +165,18 @@ def image(value: Any, place: Location) -> Any:
     if not isinstance(value, str):
         return wrong_type(value, place, "a string")
     if len(value) > LONGEST_REFERENCE:
-        return place.refuse("bad_image", f"{len(value)} characters; up to {LONGEST_REFERENCE} are allowed.")
+        return place.refuse("bad_image", f"{len(value)} characters; the maximum is {LONGEST_REFERENCE}.")
     if not storable(value, place):
         return ABSENT
     if "@" in value and "@sha256:" not in value:
-        return place.refuse("image_credentials", "An image names no user, and a digest starts with @sha256:.")
+        return place.refuse(
+            "image_credentials", "Image references cannot contain a user, and digests start with @sha256:."
+        )
     match = _REFERENCE.fullmatch(value)
     if match is None:
         return _malformed(value, place)
     if not _granted(f"{match['host']}/{match['path']}", place):
-        message = f"The registry {match['host']} is not one this project may use."
+        message = f"The registry {match['host']} is not allowed for this project."
         return place.refuse("registry_denied", message, place.scope.allowed_registries)
     return value
 
@@ -182,7 +184,7 @@ def image(value: Any, place: Location) -> Any:
 def _malformed(value: str, place: Location) -> Any:
     complete = f"{DEFAULT_REGISTRY}/{value if '/' in value else f'library/{value}'}"
     if not _FIRST.match(value) and _REFERENCE.fullmatch(complete):
-        message = f"The image names no registry. Write {complete}, or the registry you mean."
+        message = f"The image has no registry. Use {complete}, or another registry."
         return place.refuse("registry_missing", message, (complete,))
     return place.refuse(
         "bad_image", f"{visible(value)!r} is not an image reference such as registry.example/team/app:1.0."
@@ -262,7 +264,7 @@ def rule_for(key: Any, place: Location) -> Rule | None:
         return gpus
     granted = tuple(f"nvidia.com/{each}" for each in place.scope.mig_profiles)
     place.refuse(
-        "resource_not_allowed", f"The resource {visible(key)} is not granted to this project.", (*_KNOWN, *granted)
+        "resource_not_allowed", f"The resource {visible(key)} is not available to this project.", (*_KNOWN, *granted)
     )
     return None
 
@@ -297,9 +299,9 @@ def resources(value: Any, place: Location) -> Any:
 def _compare(name: str, asked: str, limit: str | None, place: Location) -> None:
     if name.startswith("nvidia.com/"):
         if asked != limit:
-            place.refuse("gpu_request_differs", f"A GPU request equals its limit: write {name} under limits.")
+            place.refuse("gpu_request_differs", f"GPU requests must equal limits. Write {name} under limits.")
     elif limit is not None and parse_quantity(asked) > parse_quantity(limit):
-        place.refuse("request_over_limit", f"The request {asked} is more than the limit {limit}.")
+        place.refuse("request_over_limit", f"The request {asked} exceeds the limit {limit}.")
 
 
 def requested(rebuilt: Mapping[str, Any]) -> Resources:

@@ -269,9 +269,9 @@ def stated_minimum(
         return None
     wanted, most = int(text), together(kind, roles)
     if not kind.gang and wanted > 1:
-        report.add(MINIMUM_PLACE, "no_gang", f"The pods of a {kind.kind} start one by one.", ("1",))
+        report.add(MINIMUM_PLACE, "no_gang", f"The pods of {kind.kind} start one by one.", ("1",))
     elif wanted > most:
-        report.add(MINIMUM_PLACE, "gang_too_large", f"It becomes {most} pods: {wanted} cannot start together.")
+        report.add(MINIMUM_PLACE, "gang_too_large", f"The workload has {most} pods, so {wanted} cannot start together.")
     else:
         _agree(manifest, kind, wanted, report)
     return wanted
@@ -281,7 +281,7 @@ def _agree(manifest: Manifest, kind: WorkloadKind, wanted: int, report: ProblemR
     """The kind's own field must not say another number."""
     own = kind.minimum_of(manifest)
     if own and own != wanted:
-        report.add(MINIMUM_PLACE, "two_minimums", f"{kind.minimum} says {own}: leave one of the two out.", (str(own),))
+        report.add(MINIMUM_PLACE, "two_minimums", f"{kind.minimum} is {own}. Remove one of the two.", (str(own),))
     elif kind.minimum.endswith("/minAvailable"):
         policy = manifest["spec"].setdefault("runPolicy", {}).setdefault("schedulingPolicy", {})
         policy["minAvailable"] = wanted

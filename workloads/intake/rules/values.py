@@ -158,9 +158,9 @@ def type_name(value: object) -> str:
 def storable(value: str, place: Location) -> bool:
     """Refuse what no database column and no terminal should hold: NUL, controls, lone surrogates, reordering marks."""
     if found := _CONTROL.search(value):
-        place.refuse("bad_character", f"Holds the character {visible(found.group())}, which cannot be stored.")
+        place.refuse("bad_character", f"Contains the character {visible(found.group())}, which is not allowed.")
     elif BIDI_CONTROLS.intersection(value):
-        place.refuse("bad_character", "Holds a character that reorders text on screen.")
+        place.refuse("bad_character", "Contains a character that reorders text.")
     else:
         return True
     return False
@@ -174,7 +174,7 @@ def text(longest: int = 1024, pattern: str = "", hint: str = "", *, code: str = 
         if not isinstance(value, str):
             return wrong_type(value, place, "a string")
         if not shortest <= len(value) <= longest:
-            return place.refuse("bad_length", f"{len(value)} characters; {shortest} to {longest} are allowed.")
+            return place.refuse("bad_length", f"{len(value)} characters; must be {shortest} to {longest}.")
         if not storable(value, place):
             return ABSENT
         if regex is not None and not regex.fullmatch(value):
@@ -222,7 +222,7 @@ def only(allowed: bool | str, why: str, code: str = "forbidden_value") -> Rule: 
     def check(value: Any, place: Location) -> Any:
         if value is allowed or (isinstance(allowed, str) and value == allowed):
             return allowed
-        return place.refuse(code, f"{why} Leave it out or write {written}.", (written,))
+        return place.refuse(code, f"{why} Remove it or set {written}.", (written,))
 
     return check
 
@@ -268,7 +268,7 @@ def listing(rule: Rule, most: int = 100, *, least: int = 0, unique: str = "") ->
         if not isinstance(value, list):
             return wrong_type(value, place, "a list")
         if not least <= len(value) <= most:
-            return place.refuse("bad_length", f"{len(value)} items; {least} to {most} are allowed.")
+            return place.refuse("bad_length", f"{len(value)} items; must be {least} to {most}.")
         items = [rule(item, place.at(index)) for index, item in enumerate(value)]
         if unique:
             _check_unique(items, unique, place)
@@ -282,7 +282,7 @@ def _check_unique(items: list[Any], member: str, place: Location) -> None:
     for index, item in enumerate(items):
         name = item.get(member) if isinstance(item, dict) else None
         if name in seen:
-            place.at(index).at(member).refuse("repeated", f"{member} {visible(name)!r} stands here twice.")
+            place.at(index).at(member).refuse("repeated", f"Duplicate {member} {visible(name)!r}.")
         if name is not None:
             seen.add(name)
 
@@ -293,7 +293,7 @@ def mapping(key: Rule, value: Rule, most: int = 100) -> Rule:
         if not isinstance(given, Mapping):
             return wrong_type(given, place, "an object")
         if len(given) > most:
-            return place.refuse("bad_length", f"{len(given)} members; up to {most} are allowed.")
+            return place.refuse("bad_length", f"{len(given)} members; the maximum is {most}.")
         rebuilt = {}
         for name, member in given.items():
             kept = key(name, place.at(name))
@@ -332,7 +332,7 @@ def _member(name: Any, value: Any, fields: Fields, place: Location) -> Any:
         near = difflib.get_close_matches(visible(name), fields, n=3, cutoff=0.75)
         also = f" Did you mean {' or '.join(near)}?" if near else ""
         return place.at(name).refuse(
-            "unknown_field", f"{visible(name)!r} is not a field Rung takes here.{also}", near or sorted(fields)
+            "unknown_field", f"{visible(name)!r} is not supported here.{also}", near or sorted(fields)
         )
     return ABSENT if value is None else rule(value, place.at(name))
 
@@ -340,8 +340,8 @@ def _member(name: Any, value: Any, fields: Fields, place: Location) -> Any:
 def _check_required(required: tuple[str, ...], one_of: tuple[str, ...], present: set[str], place: Location) -> None:
     for name in required:
         if name not in present:
-            place.at(name).refuse("required", f"{name} is required here.")
+            place.at(name).refuse("required", f"{name} is required.")
     given = [name for name in one_of if name in present]
     if one_of and len(given) != 1:
         found = " and ".join(given) or "none"
-        place.refuse("exactly_one", f"Exactly one of {', '.join(one_of)} is wanted; found {found}.", one_of)
+        place.refuse("exactly_one", f"Use exactly one of {', '.join(one_of)}; found {found}.", one_of)

@@ -168,7 +168,7 @@ class Telemetry(Route):
 
     @operation(
         "get_workloads_telemetry",
-        "Read workloads in numbers",
+        "Read workload counts",
         TelemetrySchema,
         parameters=telemetry_parameters(
             TYPES,
@@ -176,7 +176,7 @@ class Telemetry(Route):
             OpenApiParameter("clusterId", str),
             POOL,
             OpenApiParameter("departmentId", str),
-            OpenApiParameter("filterByPhases", str, description="Comma list of phases; absent: all."),
+            OpenApiParameter("filterByPhases", str, description="Comma-separated phases; default: all."),
         ),
     )
     def get(self, request: Request) -> Response:

@@ -42,7 +42,7 @@ COLUMNS: Final = {
     "deletedAt": Column("gone_at", as_time),
 }
 PAGING: Final = [
-    OpenApiParameter("deleted", bool, description="true: only those that have left the cluster."),
+    OpenApiParameter("deleted", bool, description="true: only pods that no longer exist."),
     *PAGES,
     OpenApiParameter("search", str, description="Part of the name."),
 ]
@@ -180,12 +180,12 @@ class PodLogSchema(serializers.Serializer[Any]):
     pod = serializers.CharField(allow_null=True)
     container = serializers.CharField(allow_blank=True)
     pods = serializers.ListField(
-        child=serializers.CharField(), help_text=f"Its pods, newest first, {MOST_ENTRIES} at most."
+        child=serializers.CharField(), help_text=f"Pods, newest first, at most {MOST_ENTRIES}."
     )
     containers = serializers.ListField(child=serializers.CharField())
     lines = serializers.ListField(child=serializers.CharField(allow_blank=True))
-    cut = serializers.BooleanField(help_text="There are earlier lines.")
-    trouble = serializers.CharField(allow_blank=True, help_text="Why there are none, in words of the cluster.")
+    cut = serializers.BooleanField(help_text="More lines exist before these.")
+    trouble = serializers.CharField(allow_blank=True, help_text="Why no logs are available.")
 
 
 class Logs(Route):
@@ -195,13 +195,13 @@ class Logs(Route):
 
     @operation(
         "get_workload_logs",
-        "Read the end of a workload's log",
+        "Read the last log lines of a workload",
         PodLogSchema,
-        description="Beyond Run:ai. Without escape sequences and control characters, 400,000 characters at most.",
+        description="Beyond Run:ai. At most 400,000 characters, without escape sequences and control characters.",
         parameters=[
-            OpenApiParameter("pod", str, description="A pod's name; the newest one when absent."),
-            OpenApiParameter("container", str, description="Its first one when absent."),
-            OpenApiParameter("lines", int, description=f"1 to {MOST_LINES}, {LINES} when absent."),
+            OpenApiParameter("pod", str, description="Pod name; default: the newest pod."),
+            OpenApiParameter("container", str, description="Default: the first container."),
+            OpenApiParameter("lines", int, description=f"1 to {MOST_LINES}; default: {LINES}."),
         ],
     )
     def get(self, request: Request, workload_id: str) -> Response:
@@ -220,14 +220,14 @@ def _chosen(pods: dict[str, ObservedPod], wanted: str) -> ObservedPod | None:
     if not wanted:
         return next(iter(pods.values()), None)
     if wanted not in pods:
-        raise NotFound(f"There is no pod {wanted[:80]!r} of this workload.")
+        raise NotFound(f"This workload has no pod {wanted[:80]!r}.")
     return pods[wanted]
 
 
 def _log_lines(workload: Workload, pod: ObservedPod, wanted: str, lines: int) -> dict[str, Any]:
     containers = containers_of(workload, pod)
     if wanted and wanted not in containers:
-        raise NotFound(f"There is no container {wanted[:80]!r} in this pod.")
+        raise NotFound(f"This pod has no container {wanted[:80]!r}.")
     container = wanted or next(iter(containers), "")
     text = logs(workload, pod.name, container=container if len(containers) > 1 else "", lines=lines)
     said = {"lines": list(text.lines), "cut": text.cut, "trouble": str(text.trouble)}

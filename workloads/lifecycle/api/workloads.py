@@ -90,7 +90,7 @@ COLUMNS: Final = {
 }
 WANTED: Final = [
     OpenApiParameter("deleted", bool, description="true: only deleted ones."),
-    OpenApiParameter("failedToApply", bool, description="true: only those that can be retried (beyond Run:ai)."),
+    OpenApiParameter("failedToApply", bool, description="true: only workloads that can be retried (beyond Run:ai)."),
     OpenApiParameter("search", str, description="Part of a name."),
     *FILTERS,
 ]
@@ -219,7 +219,10 @@ def _try(action: str, workload_id: str, actor: Actor) -> RungError | None:
 
 
 SINCE: Final = OpenApiParameter(
-    "Last-Event-ID", str, OpenApiParameter.HEADER, description="The last `id` you have read: what came later is told."
+    "Last-Event-ID",
+    str,
+    OpenApiParameter.HEADER,
+    description="The last `id` you received; the stream continues after it.",
 )
 DESCRIPTION: Final = """Beyond Run:ai. `text/event-stream` from the moment you ask:
 
@@ -241,11 +244,13 @@ class WorkloadStream(Route):
 
     @extend_schema(
         operation_id="stream_workload",
-        summary="Follow a workload's life",
+        summary="Stream a workload's changes",
         description=DESCRIPTION,
         parameters=[SINCE],
         responses={
-            (200, "text/event-stream"): OpenApiResponse(StreamEventSchema, description="One of many, until `end`."),
+            (200, "text/event-stream"): OpenApiResponse(
+                StreamEventSchema, description="One event of the stream; `end` is the last."
+            ),
             429: ErrorSchema,
             **ERROR_RESPONSES,
         },
@@ -257,7 +262,7 @@ class WorkloadStream(Route):
         life = StreamReader(self, request, workload, since=_since(request, workload))
         reader = f"{actor.kind}:{actor.id}"
         if not OPEN.take(reader):
-            raise TooManyRequests(_("Too many streams of yours are open: close one."), retry_after=10)
+            raise TooManyRequests(_("You have too many open streams. Close one."), retry_after=10)
         return stream(request._request, life, lambda: OPEN.give_back(reader))  # DRF's own way to it
 
 
@@ -329,5 +334,5 @@ def _since(request: Request, workload: Workload) -> int:
         return newest
     entry = id_number(said)
     if entry is None:
-        raise BadRequest.at("/Last-Event-ID", "bad_event_id", _("This is no id of an event."))
+        raise BadRequest.at("/Last-Event-ID", "bad_event_id", _("Not an event id."))
     return min(entry, newest)

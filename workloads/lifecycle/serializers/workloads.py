@@ -29,10 +29,10 @@ class WorkloadSchema(serializers.Serializer[Any]):
     phaseReason = serializers.ChoiceField(
         choices=["NonPreemptibleOverQuota", "OverLimit"],
         allow_null=True,
-        help_text="Run:ai's two reasons only, which its clients check; `waitingReason` has every one.",
+        help_text="Only Run:ai's two reasons, which its clients validate; `waitingReason` has all reasons.",
     )
     waitingReason = serializers.CharField(
-        allow_null=True, help_text="Why it waits, as its page says it: Unschedulable, WaitingForQuota, OverLimit, …"
+        allow_null=True, help_text="Why the workload waits: Unschedulable, WaitingForQuota, OverLimit, …"
     )
     phaseMessage = serializers.CharField(allow_blank=True)
     category = serializers.CharField(allow_blank=True)

@@ -95,7 +95,7 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
         ready(workload, actor)
         check_not_fixed(workload, "given another priority", code="priority_fixed", pointer="/priority")
         if workload.phase in ENDED:
-            raise Conflict(f"{workload.name} is {workload.phase}; its priority means nothing now.", code="ended")
+            raise Conflict(f"{workload.name} is {workload.phase}; its priority no longer matters.", code="ended")
         level = known_level(priority)
         if not _has_priority(workload, level):
             apply_priority(workload, level, actor)
@@ -147,7 +147,8 @@ def _priority_warnings(workload: Workload, level: Level) -> list[dict[str, str]]
     warnings = []
     if level.by_threshold != workload.preemptibility:
         message = (
-            f"It stays {workload.preemptibility}, though {level.name} ({level.value}) alone means {level.by_threshold}."
+            f"Preemptibility stays {workload.preemptibility}, although {level.name} ({level.value}) alone means "
+            f"{level.by_threshold}."
         )
         warnings.append({"code": "threshold_disagrees", "message": message})
     if workload.phase in HOLDING and level.value != workload.priority_value:
@@ -226,7 +227,7 @@ def _retried(workload: Workload) -> bool:
 
 
 def _not_resumable(workload: Workload) -> str:
-    what = "Retry it instead." if failed_to_apply(workload) else "Submit a clone of it instead."
+    what = "Retry it instead." if failed_to_apply(workload) else "Submit a clone instead."
     return f"{workload.name} is {workload.phase} and cannot be resumed. {what}"
 
 
@@ -315,13 +316,13 @@ class EndingWorkload:
 def cost_of(workload: Workload) -> str:
     """What it holds, for how long it has run, and when it saved last by what it declares."""
     if not workload.allocated_gpu_milli or workload.started_at is None:
-        return _("It holds no GPU now.")
+        return _("No GPUs are allocated.")
     saved = last_checkpoint_at(workload)
     passed = duration_text((timezone.now() - (saved or workload.started_at)).total_seconds())
     held = {"gpus": gpus_text(workload.allocated_gpu_milli), "passed": passed}
     if saved:
-        return _("It is running on %(gpus)s; by what it declares, its last checkpoint was %(passed)s ago.") % held
-    return _("It has run on %(gpus)s for %(passed)s and declares no checkpoint.") % held
+        return _("It is running on %(gpus)s. Last reported checkpoint: %(passed)s ago.") % held
+    return _("It has run on %(gpus)s for %(passed)s without a reported checkpoint.") % held
 
 
 def before_many(verb: str, rows: Iterable[Workload], actor: Actor) -> list[EndingWorkload]:
@@ -338,14 +339,14 @@ def _ending(verb: str, workload: Workload, actor: Actor) -> EndingWorkload:
 def _stays(verb: str, workload: Workload, actor: Actor) -> str:
     """Why nothing becomes of it; empty where it ends."""
     if not may_manage(actor, workload):
-        return _("You may not change it: it will be refused.")
+        return _("No permission to change it.")
     if workload.desired_phase == DesiredPhase.DELETED:
-        return _("It is being deleted already.")
+        return _("Already being deleted.")
     if verb != "stop":
         return ""
     if workload.type.fixed:
-        return _("%(type)s workloads cannot be stopped: it will be refused.") % {"type": workload.type.title}
+        return _("%(type)s workloads cannot be stopped.") % {"type": workload.type.title}
     if workload.phase in ENDED:
-        return _("It has ended already: nothing changes.")
+        return _("Already ended.")
     running = workload.desired_phase == DesiredPhase.RUNNING and workload.phase in STOPPABLE
-    return "" if running else _("It is stopped already: nothing changes.")
+    return "" if running else _("Already stopped.")

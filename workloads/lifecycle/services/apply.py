@@ -43,7 +43,7 @@ CLUSTER_WAIT: Final = timedelta(seconds=60)
 CONFIRM_AFTER: Final = timedelta(seconds=3)
 SETTLE: Final = timedelta(seconds=2)
 ROOM_WAIT: Final = timedelta(seconds=30)
-HANDED_OVER: Final = "Handed to the scheduler."
+HANDED_OVER: Final = "Queued in the cluster."
 MOST_ATTEMPTS: Final = 10
 DROPPED: Final = "FieldsDropped"
 OBJECT_REFUSALS: Final = (Invalid, AdmissionDenied, ObjectConflict)
@@ -168,7 +168,7 @@ def _waits_for_a_former_scheduler(workload: Workload) -> bool:
 def _move_over(workload: Workload) -> None:
     """Take away what was made for the former scheduler; the next try makes it for the present one."""
     delete_job(workload.project.cluster, job_spec(workload))
-    message = f"{workload.project.cluster.name} has another scheduler: what waits is made anew for it."
+    message = f"{workload.project.cluster.name} has a new scheduler: the waiting workload is recreated for it."
     note(workload=workload, at=timezone.now(), type_=EventType.SYNC, reason="SchedulerSwitched", message=message)
     _write(workload, applied_generation=0, due_at=timezone.now() + SETTLE, attempts=0, apply_error="")
 
@@ -189,9 +189,9 @@ def _note_dropped_fields(workload: Workload, dropped: Sequence[str]) -> None:
     if not dropped or workload.timeline.filter(reason=DROPPED).exists():
         return
     message = (
-        f"The cluster's definition of {workload.type.name} leaves out {', '.join(dropped[:3])}"
-        f"{f' and {len(dropped) - 3} more' if len(dropped) > 3 else ''}: its pods do not start as a gang. "
-        "A newer definition of its operator may know these fields."
+        f"The cluster's definition of {workload.type.name} does not support "
+        f"{', '.join(dropped[:3])}{f' and {len(dropped) - 3} more' if len(dropped) > 3 else ''}, so its pods do "
+        "not start as a gang. A newer version of the operator may support these fields."
     )
     detail = {"dropped": list(dropped[:50])}
     note(
@@ -213,7 +213,7 @@ def _after_delete(workload: Workload) -> None:
     now = timezone.now()
     done = {"applied_generation": workload.generation, "due_at": None, "attempts": 0, "apply_error": ""}
     if _write(workload, deleted_at=now, allocated_gpu_milli=0, running_pods=0, **done):
-        note(workload=workload, at=now, type_=EventType.ACTION, reason="Deleted", message="Its objects are gone.")
+        note(workload=workload, at=now, type_=EventType.ACTION, reason="Deleted", message="Its objects are deleted.")
 
 
 def _live_pods(workload: Workload) -> bool:
@@ -252,7 +252,7 @@ def _handle_refusal(workload: Workload, error: ClusterError) -> None:
     elif (holds := _cluster_holds(workload)) is False:
         _give_up(workload, error.code, error.message, pointer=error.pointer)
     else:
-        message = f"The cluster refuses the change: {error.message}" if holds else error.message
+        message = f"The cluster rejected the change: {error.message}" if holds else error.message
         _again(workload, LONGEST_WAIT if holds else CLUSTER_WAIT, message, counts=False, refusals=1)
 
 
@@ -268,7 +268,7 @@ def _cluster_holds(workload: Workload) -> bool | None:
 
 def _dead_letter(workload: Workload) -> None:
     """End a workload whose every try broke its worker, unless its cluster holds it or cannot be asked."""
-    message = workload.apply_error or "Every try ended its worker."
+    message = workload.apply_error or "The worker stopped at every attempt."
     if workload.desired_phase != DesiredPhase.RUNNING or _cluster_holds(workload) is not False:
         _again(workload, LONGEST_WAIT, message, counts=False)
     else:

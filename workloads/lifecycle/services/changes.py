@@ -85,7 +85,7 @@ def _in_its_pools(spec: WorkloadSpec, before: WorkloadSpec, workload: Workload) 
     """The same where the workload is: what names no pools, or those that were asked for, does not choose again."""
     own = tuple(workload.node_pools)
     if spec.node_pools not in {(), before.node_pools, own}:
-        message = "They are chosen when a workload is submitted: submit another one."
+        message = "This is fixed at submission. Submit a new workload instead."
         raise ValidationFailed.at("/nodePools", "fixed", message, allowed=own)
     return replace(spec, node_pools=own)
 
@@ -97,7 +97,7 @@ def _says_more(raw: Mapping[str, Any] | None, workload: Workload) -> bool:
 
 def _check_not_ended(workload: Workload) -> None:
     if workload.phase in ENDED:
-        raise Conflict(f"{workload.name} is {workload.phase}; nothing of it changes any more.", code="ended")
+        raise Conflict(f"{workload.name} is {workload.phase} and can no longer be changed.", code="ended")
 
 
 def _reshape(
@@ -127,7 +127,7 @@ def _store(
     now = timezone.now()
     rewrite(workload, now, raw=dict(wanted.raw or {}), **values)
     detail = {"before": _size(before), "after": _size(after), "fields": list(wanted.fields)}
-    message = f"Changed: {after.pods} pods where there were {before.pods}." if after.pods != before.pods else "Changed."
+    message = f"Changed from {before.pods} to {after.pods} pods." if after.pods != before.pods else "Changed."
     note(
         workload=workload, at=now, type_=EventType.ACTION, reason="Changed", message=message, actor=actor, detail=detail
     )
@@ -138,7 +138,10 @@ def _store(
 def _check_same_workload(before: WorkloadSpec, spec: WorkloadSpec) -> None:
     one, other = ((each.type_name, each.kind, each.api_version, each.name) for each in (before, spec))
     if one != other:
-        message = f"It stays the {before.api_version} {before.kind} {before.name}: submit another one."
+        message = (
+            f"API version, kind and name cannot change ({before.api_version} {before.kind} "
+            f"{before.name}). Submit a new workload instead."
+        )
         raise ValidationFailed.at("/metadata/name", "another_workload", message)
 
 
@@ -150,8 +153,8 @@ def _described(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_description(workload: Workload, fields: Sequence[str]) -> None:
     message = (
-        f"{workload.name} is {workload.phase}: Rung never rewrites pods under running ones. Suspend it (batch), change "
-        "it, resume it. Only the number of replicas and the priority change at any time."
+        f"{workload.name} is {workload.phase}: its pods cannot be changed while it runs. Suspend it, change it, "
+        "then resume it. Only replicas and priority can change at any time."
     )
     raise ValidationFailed(
         message, code="pods_run", problems=[Problem(each, "pods_run", message) for each in fields or ("/spec",)]
@@ -175,7 +178,7 @@ def _check_deserved(workload: Workload, spec: WorkloadSpec) -> None:
     hold = quota_hold_for(replace(pod_group_request(workload, pool), spec=spec), besides=workload) if pool else None
     if hold:
         raise ValidationFailed.at(
-            "/spec", str(Reason.NON_PREEMPTIBLE_OVER_QUOTA), f"Of this size {hold.why}.", **hold.numbers()
+            "/spec", str(Reason.NON_PREEMPTIBLE_OVER_QUOTA), f"With this size, {hold.why}.", **hold.numbers()
         )
 
 

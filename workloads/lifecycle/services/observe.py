@@ -139,7 +139,7 @@ def _recreate(workload: Workload, at: datetime) -> None:
     standing = Workload.objects.filter(pk=workload.pk, generation=workload.generation, applied_generation__gt=0)
     if standing.update(applied_generation=0, due_at=at) == 1:
         workload.applied_generation = 0
-        message = "Its object vanished from the cluster; it is created anew."
+        message = "Its object was deleted from the cluster and is recreated."
         note(workload=workload, at=at, type_=EventType.SYNC, reason="Recreated", message=message)
         notify_apply(workload.project.cluster_id)
 
@@ -257,8 +257,8 @@ def _waiting(cluster: Cluster) -> QuerySet[Workload]:
 def _sentence(kind: str, cluster: Cluster) -> str:
     name = kind.partition(".")[0]
     return (
-        f"Nothing has answered it within a minute: no controller of {name} seems to run in {cluster.name}, so it gets "
-        "no pods. An admin of the cluster can install its operator."
+        f"No controller for {name} seems to run in {cluster.name}: the object got no status and no pods within a "
+        "minute. A cluster admin can install the operator."
     )
 
 

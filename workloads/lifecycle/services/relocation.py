@@ -40,8 +40,8 @@ STALE: Final = timedelta(seconds=120)
 WORDS: Final = {
     OutcomeKind.PLACED: "it starts there now",
     OutcomeKind.PREEMPTS: "it starts there after an eviction",
-    OutcomeKind.RECLAIMS: "it takes its share back there",
-    OutcomeKind.CONSOLIDATES: "it starts there after others have been moved together",
+    OutcomeKind.RECLAIMS: "it reclaims its share there",
+    OutcomeKind.CONSOLIDATES: "it starts there after other workloads are moved",
     OutcomeKind.PREEMPTS_AND_RECLAIMS: "it starts there after an eviction",
 }
 
@@ -150,7 +150,7 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
         if standing.update(generation=F("generation") + 1, **changes) != 1:
             return False
         workload.pool_name, workload.generation = pool.name, workload.generation + 1
-        message = f"After {waited} in {left}, where it {why}, it is tried in {pool.name}: {WORDS[there.kind]}."
+        message = f"After {waited} in {left}, where it {why}, it moves to {pool.name}: {WORDS[there.kind]}."
         detail = {"from": left, "to": pool.name, "because": _because(workload, here)}
         note(workload=workload, at=now, type_=EventType.SCHEDULING, reason="NextPool", message=message, detail=detail)
         notify_apply(workload.project.cluster_id)

@@ -111,14 +111,14 @@ def _act(workload: Workload, end: RunEnd, now: datetime) -> bool:
 
 def _notify_near_end(workload: Workload, end: RunEnd, now: datetime) -> None:
     rule = rule_text(end.clock, end.allowance)
-    unless = "Use them, or save what you need." if end.idle else "Save what you need."
-    message = f"It will be stopped at {end.at:%Y-%m-%d %H:%M} UTC: {rule}. {unless}"
+    unless = "Use the GPUs or save your work." if end.idle else "Save your work."
+    message = f"Stops at {end.at:%Y-%m-%d %H:%M} UTC: {rule}. {unless}"
     note(workload=workload, at=now, type_=EventType.ACTION, reason=end.clock.near, message=message)
 
 
 def _stop(workload: Workload, end: RunEnd, now: datetime) -> bool:
     """False: the run has ended by itself or by its people, or its kind cannot be stopped."""
-    message = f"Stopped: {rule_text(end.clock, end.allowance)}. Resume it for another run."
+    message = f"Stopped: {rule_text(end.clock, end.allowance)}. You can resume it."
     began = workload.started_at
     try:
         with transaction.atomic():

@@ -28,7 +28,7 @@ def before_delete(workload: Workload) -> str:
 
 def before_stop(workload: Workload) -> str:
     """The same for a stop, which can be taken back by resuming."""
-    asked = _("Stop “%(name)s”? It can be resumed.") % {"name": workload.name}
+    asked = _("Stop “%(name)s”? You can resume it.") % {"name": workload.name}
     return f"{asked} {cost_of(workload)}".strip()
 
 
@@ -52,7 +52,7 @@ def _act(
         return copied
     verb(workload=workload, actor=actor, **values)
     if workload.phase in ENDED:
-        words = _("%(name)s has ended already.")
+        words = _("%(name)s has already ended.")
     messages.success(request, words % {"name": workload.name, **values})
     return redirect("workloads:list") if gone else redirect("workloads:detail", workload_id=workload.pk)
 
@@ -61,7 +61,7 @@ def _act(
 @require_POST
 def stop(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """End its pods; it can be resumed."""
-    words = _("Stopping %(name)s. It can be resumed.")
+    words = _("Stopping %(name)s. You can resume it.")
     return _act(request, workload_id, actions.stop, partial(action_request, action="suspend"), words)
 
 
@@ -75,7 +75,7 @@ def resume(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 @require_POST
 def retry(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Hand it to its cluster again after that failed."""
-    words = _("Retrying %(name)s: a worker hands it to its cluster again.")
+    words = _("Retrying %(name)s.")
     return _act(request, workload_id, actions.retry, partial(action_request, action="retry"), words)
 
 
@@ -83,7 +83,7 @@ def retry(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 @require_POST
 def delete(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Remove its objects; the history stays."""
-    words = _("Deleting %(name)s. Submit a clone to have it back.")
+    words = _("Deleting %(name)s.")
     return _act(request, workload_id, actions.delete, partial(action_request, action="delete"), words, gone=True)
 
 
@@ -92,6 +92,6 @@ def delete(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 def change_priority(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Give it another priority; its preemptibility stays."""
     chosen = request.POST.get("priority", "")[:63]
-    words = _("%(name)s has the priority %(priority)s now; its preemptibility stays as it was.")
+    words = _("Priority of %(name)s changed to %(priority)s. Preemptibility did not change.")
     twin = partial(priority_change_request, name=chosen)
     return _act(request, workload_id, actions.change_priority, twin, words, priority=chosen)

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext_lazy, gettext_noop
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.kit.db.keyset_pagination import page_of
@@ -105,6 +105,12 @@ PAGE_SIZE: Final = 50
 LIST: Final = "workloads/lifecycle/list.html"
 ENDS: Final = frozenset({"stop", "delete"})
 UNDO: Final = {"stop": "resume", "resume": "stop"}
+DOING: Final = {
+    "stop": gettext_lazy("Stopping %(changed)s of %(all)s workloads"),
+    "resume": gettext_lazy("Resuming %(changed)s of %(all)s workloads"),
+    "retry": gettext_lazy("Retrying %(changed)s of %(all)s workloads"),
+    "delete": gettext_lazy("Deleting %(changed)s of %(all)s workloads"),
+}
 
 
 @login_required
@@ -130,13 +136,14 @@ def bulk(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     ids, verb = ids_in(request.POST.getlist("id")), request.POST.get("verb", "")
     rows = visible_workloads(actor)
-    if copied := action_snippet(request, _call(rows, ids, verb), lacking=_("Tick rows first, up to 100.")):
+    if copied := action_snippet(request, _call(rows, ids, verb), lacking=_("Select up to 100 workloads first.")):
         return copied
     if verb in ENDS and not request.POST.get("sure") and (found := chosen(rows=rows, ids=ids, verb=verb)):
         return _confirmation(request, verb, before_many(verb, found, actor), unknown=len(set(ids)) - len(found))
     results = act_on_all(rows=rows, ids=ids, verb=verb, actor=actor)
     back = [each.workload for each in results if each.changed and each.workload]
-    context = {"results": results, "verb": verb, "back": back, "undo": UNDO.get(verb, "")}
+    title = DOING[verb] % {"changed": sum(each.changed for each in results), "all": len(results)}
+    context = {"title": title, "results": results, "verb": verb, "back": back, "undo": UNDO.get(verb, "")}
     return render_page(request, "workloads/lifecycle/bulk.html", context, parts=("results",))
 
 
@@ -165,4 +172,4 @@ def ids_in(texts: list[str]) -> list[str]:
     try:
         return [str(UUID(text)) for text in texts]
     except ValueError:
-        raise BadRequest("A row's id is damaged: reload the page.", code="bad_id") from None
+        raise BadRequest("Invalid workload id. Reload the page.", code="bad_id") from None

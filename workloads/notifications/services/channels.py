@@ -36,7 +36,7 @@ from workloads.state.models import WorkloadEvent
 
 MOST_SUBSCRIPTIONS: Final = 20
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_ONLY_MAIL: Final = "Rung sends mail: the type email is supported, slack is not."
+_ONLY_MAIL: Final = "Only the type email is supported."
 
 
 def require_channels(actor: Actor) -> None:
@@ -90,14 +90,14 @@ def add_channel(*, name: str, type_: str, config: Mapping[str, Any], actor: Acto
         require_channels(actor)
         check_channel_type(type_)
         if not _NAME.fullmatch(name or type_):
-            raise ValidationFailed.at("/name", "bad_name", "Small letters, digits and dashes are taken, up to 63.")
+            raise ValidationFailed.at("/name", "bad_name", "Use up to 63 lower-case letters, digits and dashes.")
         row = NotificationChannel(name=name or type_, type=type_)
         _fill(row, config, password=str(config.get("password") or ""))
         try:
             with transaction.atomic():
                 row.save(force_insert=True)
         except IntegrityError:
-            raise Conflict(f"There is a channel {row.name} already: change that one.", code="name_taken") from None
+            raise Conflict(f"Channel {row.name} already exists.", code="name_taken") from None
         _record(actor, "notifications.add_channel", row)
     return row
 
@@ -142,7 +142,7 @@ def password_of(row: NotificationChannel) -> str:
     try:
         return secret_box().open(row.sealed, bound_to=row.bound_to)["password"] if row.sealed else ""
     except (DecryptionFailed, NoEncryptionKey, KeyError):
-        raise MailError("The stored password does not open: enter it again.") from None
+        raise MailError("The stored password cannot be decrypted. Enter it again.") from None
 
 
 def subscriptions_of(actor: Actor) -> QuerySet[Subscription]:
@@ -156,7 +156,9 @@ def subscribe(*, events: Sequence[Mapping[str, Any]], names: Sequence[str], acto
         if actor.kind is ActorKind.SYSTEM:
             raise NotFound
         if subscriptions_of(actor).count() >= MOST_SUBSCRIPTIONS:
-            raise Conflict(f"You have {MOST_SUBSCRIPTIONS} subscriptions; change one of them.", code="too_many")
+            raise Conflict(
+                f"You have the maximum of {MOST_SUBSCRIPTIONS} subscriptions. Edit one of them.", code="too_many"
+            )
         row = Subscription()
         _want(row, events, names, actor)
         _record_subscription(actor, "notifications.subscribe", row)
@@ -202,10 +204,10 @@ def _want(row: Subscription, events: Sequence[Mapping[str, Any]], names: Sequenc
         for number, name in enumerate(each["types"]):
             if (each["category"], name) not in KNOWN:
                 allowed = [kind.type for kind in KNOWN.values() if kind.category == each["category"]]
-                message = "No such type of notification in this category."
+                message = "Unknown notification type in this category."
                 raise ValidationFailed.at(f"/events/{place}/types/{number}", "unknown_type", message, allowed=allowed)
     if len(events) > len(KNOWN):
-        raise ValidationFailed.at("/events", "too_many", f"Up to {len(KNOWN)} entries are taken.")
+        raise ValidationFailed.at("/events", "too_many", f"At most {len(KNOWN)} entries.")
     found = [_channel_at(place, name) for place, name in enumerate(names)]
     row.events = [{"category": each["category"], "types": list(each["types"])} for each in events]
     row.ask(actor)
@@ -217,7 +219,7 @@ def _want(row: Subscription, events: Sequence[Mapping[str, Any]], names: Sequenc
 def _channel_at(place: int, name: str) -> NotificationChannel:
     found = NotificationChannel.objects.filter(name=name).first() if _NAME.fullmatch(name) else None
     if found is None:
-        raise ValidationFailed.at(f"/channels/{place}", "unknown_channel", "There is no channel of this name.")
+        raise ValidationFailed.at(f"/channels/{place}", "unknown_channel", "No channel has this name.")
     return found
 
 
@@ -242,7 +244,7 @@ def _fill(row: NotificationChannel, config: Mapping[str, Any], *, password: str)
         try:
             keys = secret_box()
         except NoEncryptionKey:
-            message = "Rung has no key to seal a password with: the operator sets RUNG_CREDENTIAL_KEYS."
+            message = "Rung has no encryption key for passwords. The operator must set RUNG_CREDENTIAL_KEYS."
             raise ValidationFailed.at("/config/password", "no_key", message) from None
         row.sealed, row.key_id = keys.seal({"password": password}, bound_to=row.bound_to), keys.key_id
 
@@ -287,7 +289,7 @@ def send_trial(*, row: NotificationChannel, to: str, actor: Actor, sends: bool =
     with record_refusals(actor=actor, action=ACTION, **about):
         require_channels(actor)
         if not is_mail_address(to):
-            raise ValidationFailed.at("/to", "bad_address", "One plain mail address is needed.")
+            raise ValidationFailed.at("/to", "bad_address", "Enter one e-mail address.")
     trouble = _sent(row, to, actor, sends=sends)
     result = Result.FAILED if trouble else Result.SUCCEEDED
     record(actor, ACTION, row, result=result, detail={"to": to, "answer": trouble}, **about)
@@ -310,8 +312,8 @@ def works(*, type_: str, config: Mapping[str, Any], actor: Actor) -> bool:
 
 
 def _sent(row: NotificationChannel, to: str, actor: Actor, *, sends: bool) -> str:
-    body = f"{actor.name} sent this by hand, to see whether mail by the channel {row.name} of Rung arrives. It does."
-    message = message_of(row.config, to=to, subject=f"Rung: a test of {row.name}", body=body, headers=_HEADERS)
+    body = f"Test message of the Rung channel {row.name}, sent by {actor.name}."
+    message = message_of(row.config, to=to, subject=f"Rung: test of channel {row.name}", body=body, headers=_HEADERS)
     try:
         server = server_for(row.config, password_of(row))
     except MailError as trouble:

@@ -137,7 +137,7 @@ def _by(channel: NotificationChannel, now: datetime) -> int:
     except MailError as trouble:
         _later(mine, str(trouble), now)
         return sent
-    _later(mine, "Its turn did not come.", now, counted=False)
+    _later(mine, "Not sent in time.", now, counted=False)
     return sent
 
 
@@ -156,7 +156,7 @@ def _taken(row: Delivery, now: datetime) -> bool:
 def _send(connection: SmtpConnection, channel: NotificationChannel, row: Delivery, now: datetime) -> bool:
     wish = next(_still_wanted_by(row, channel), None)
     if wish is None:
-        _end(row, DeliveryState.DROPPED, "The subscriber may not see the workload any more.", now)
+        _end(row, DeliveryState.DROPPED, "The subscriber can no longer see the workload.", now)
         return False
     try:
         connection.send(_message(channel, row, wish.asker))
@@ -188,7 +188,7 @@ def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> Email
         f"At {event.at:%Y-%m-%d %H:%M:%S} UTC. {kind.description if kind else ''}",
         *([said] if said else []),
         "",
-        "You get this because of a subscription in Rung.",
+        "You receive this message because you subscribed to it in Rung.",
     ]
     headers = {"Message-ID": f"<event-{event.pk}.{row.pk}@{channel.config['from'].rpartition('@')[2]}>"}
     headers["Auto-Submitted"] = "auto-generated"
@@ -212,7 +212,7 @@ def _later(rows: Iterable[Delivery], trouble: str, now: datetime, *, counted: bo
     for attempts, same in by_attempts.items():
         standing = Delivery.objects.filter(pk__in=[each.pk for each in same], state=DeliveryState.WAITING)
         if attempts >= TRIES:
-            words = f"Given up after {attempts} tries. {trouble}"[:300]
+            words = f"Failed after {attempts} attempts. {trouble}"[:300]
             standing.update(state=DeliveryState.FAILED, attempts=attempts, trouble=words, done_at=now)
         else:
             pause = min(FIRST_PAUSE * 2 ** max(attempts - 1, 0), LONGEST_PAUSE)

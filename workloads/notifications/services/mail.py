@@ -65,9 +65,9 @@ def problems_of(config: Mapping[str, Any], given: Mapping[str, Any], password: s
     """All that is wrong with a completed configuration, with pointers."""
     found = [*_host_problems(config["smtpHost"]), *_text_problems(config), *_address_problems(config)]
     if given.get("apiToken"):
-        found.append(_problem("apiToken", "unsupported", "Mail servers take none."))
+        found.append(_problem("apiToken", "unsupported", "Not supported by mail servers."))
     if given.get("useAttachments"):
-        found.append(_problem("useAttachments", "unsupported", "Rung attaches nothing: leave it out."))
+        found.append(_problem("useAttachments", "unsupported", "Attachments are not supported. Remove this field."))
     return [*found, *_sign_in_problems(config, password)]
 
 
@@ -104,51 +104,51 @@ def _problem(field: str, code: str, message: str, allowed: Sequence[str] = ()) -
 
 def _host_problems(host: str) -> list[Problem]:
     if not host:
-        return [_problem("smtpHost", "required", "The name of the mail server is needed.")]
+        return [_problem("smtpHost", "required", "Enter the mail server.")]
     try:
         found = parse_server_url(f"https://[{host}]" if ":" in host else f"https://{host}")
     except AddressRefused:
         found = None
     good = found is not None and found.port == 443 and not found.path
-    return [] if good else [_problem("smtpHost", "bad_host", "A host name or a plainly written IP address is taken.")]
+    return [] if good else [_problem("smtpHost", "bad_host", "Enter a host name or an IP address.")]
 
 
 def _text_problems(config: Mapping[str, Any]) -> list[Problem]:
     texts = ("fromDisplayName", "subject", "username")
     found = [
-        _problem(name, "control_character", "It must be one line of printable text.")
+        _problem(name, "control_character", "Must be one line of printable text.")
         for name in texts
         if not config[name].isprintable()
     ]
     if unknown := set(_PLACE.findall(config["subject"])) - set(_PLACES):
         named = ", ".join(sorted(unknown))[:100]
-        found.append(_problem("subject", "unknown_place", f"Nothing fills in {named}.", _PLACES))
+        found.append(_problem("subject", "unknown_place", f"Unknown placeholder {named}.", _PLACES))
     return found
 
 
 def _address_problems(config: Mapping[str, Any]) -> list[Problem]:
-    sender = _problem("from", "bad_address", "One plain mail address is needed.")
+    sender = _problem("from", "bad_address", "Enter one e-mail address.")
     found = [] if is_mail_address(config["from"]) else [sender]
     if len(config["recipients"]) > MOST_RECIPIENTS:
-        found.append(_problem("recipients", "too_many", f"Up to {MOST_RECIPIENTS} addresses are taken."))
+        found.append(_problem("recipients", "too_many", f"At most {MOST_RECIPIENTS} addresses."))
     found += [
-        _problem(f"recipients/{place}", "bad_address", f"{each[:80]!r} is not one plain mail address.")
+        _problem(f"recipients/{place}", "bad_address", f"{each[:80]!r} is not an e-mail address.")
         for place, each in enumerate(config["recipients"][:MOST_RECIPIENTS])
         if not is_mail_address(each)
     ]
     if not config["directNotifications"] and not config["recipients"]:
-        found.append(_problem("recipients", "required", "Without direct notifications it needs recipients."))
+        found.append(_problem("recipients", "required", "Add recipients or enable direct notifications."))
     return found
 
 
 def _sign_in_problems(config: Mapping[str, Any], password: str) -> list[Problem]:
     if config["authType"] in NO_SIGN_IN:
         return []
-    found = [] if config["smtpTlsEnabled"] else [_problem("smtpTlsEnabled", "required", "A password needs TLS.")]
+    found = [] if config["smtpTlsEnabled"] else [_problem("smtpTlsEnabled", "required", "Passwords require TLS.")]
     if not config["username"]:
-        found.append(_problem("username", "required", "Who signs in is needed, or authType auth_none."))
+        found.append(_problem("username", "required", "Enter the user name, or set authType to auth_none."))
     if not password:
-        message = "The password is needed: it is new here, or the server or user name changed."
+        message = "Enter the password. A new channel, server or user name needs it."
         found.append(_problem("password", "required", message))
     return found
 
@@ -180,7 +180,7 @@ def pinned_address(host: str, port: int) -> str:
         raise MailError(f"{host} does not resolve.") from None
     for address in found:
         if why := refused_because(address, settings.RUNG_CLUSTER_ADDRESSES):
-            raise MailError(f"{host} stands for {address}: {why}.", final=True)
+            raise MailError(f"{host} resolves to {address}: {why}.", final=True)
     return str(found[0])
 
 
@@ -292,18 +292,18 @@ class _Backend(EmailBackend):
 def _mail_error(error: Exception) -> MailError:
     """What went wrong, without the words of the server: they may repeat what was sent."""
     if isinstance(error, smtplib.SMTPAuthenticationError):
-        return MailError("The mail server refused the user name or password.", final=True)
+        return MailError("The mail server rejected the user name or password.", final=True)
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         codes = [code for code, _words in error.recipients.values()]
-        return MailError(f"The mail server refused the address ({_numbers(codes)}).", final=_is_permanent(codes))
+        return MailError(f"The mail server rejected the address ({_numbers(codes)}).", final=_is_permanent(codes))
     if isinstance(error, smtplib.SMTPResponseException):
         code = error.smtp_code
-        return MailError(f"The mail server answered {code}.", final=_is_permanent([code]))
+        return MailError(f"Mail server error {code}.", final=_is_permanent([code]))
     if isinstance(error, ssl.SSLCertVerificationError):
         return MailError("The certificate of the mail server is not trusted.")
     if isinstance(error, OSError | smtplib.SMTPException):
-        return MailError(f"The mail server was not reached or went away ({type(error).__name__}).")
-    return MailError(f"The message could not be written ({type(error).__name__}).", final=True)
+        return MailError(f"The mail server is not reachable ({type(error).__name__}).")
+    return MailError(f"The message could not be created ({type(error).__name__}).", final=True)
 
 
 def _is_permanent(codes: Sequence[int]) -> bool:

@@ -67,7 +67,7 @@ class _Reader:
             elif key == "rules":
                 found[key] = self.replicas(value, pointer, self.rule)
             elif key not in READ_ONLY and not _empty(value):
-                self.refuse(pointer, "unsupported", "Rung holds nobody to this: leave it out.", ("defaults", "rules"))
+                self.refuse(pointer, "unsupported", "Rung cannot enforce this. Remove it.", ("defaults", "rules"))
         self.one_pair(found)
         if not self.problems:
             self.agree(found)
@@ -78,7 +78,7 @@ class _Reader:
         if isinstance(sent, dict):
             yield from ((str(key)[:100], value) for key, value in sent.items() if value is not None)
         elif sent is not None:
-            self.refuse(pointer, "wrong_type", "This is an object.")
+            self.refuse(pointer, "wrong_type", "Must be an object.")
 
     def replicas(self, sent: object, pointer: str, read: Callable[[str, Any, str], Any]) -> Document:
         """Of a distributed job the worker's and the master's fields, else the fields themselves."""
@@ -89,7 +89,7 @@ class _Reader:
             if key in {WORKER, MASTER}:
                 found[key] = self.fields(value, f"{pointer}/{key}", read)
             else:
-                self.refuse(f"{pointer}/{key}", "unknown_field", "No such field here.", (WORKER, MASTER))
+                self.refuse(f"{pointer}/{key}", "unknown_field", "Unknown field.", (WORKER, MASTER))
         return {key: value for key, value in found.items() if value}
 
     def fields(self, sent: object, pointer: str, read: Callable[[str, Any, str], Any]) -> Document:
@@ -99,7 +99,7 @@ class _Reader:
             if key in FIELDS:
                 found[key] = read(key, value, f"{pointer}/{key}")
             elif not _empty(value) and not (key in always and always[key] == value):
-                message = "Rung's policies are about priorityClass and preemptibility only: leave this out."
+                message = "Rung's policies cover priorityClass and preemptibility only. Remove this field."
                 self.refuse(f"{pointer}/{key}", "unsupported", message, FIELDS)
         return {key: value for key, value in found.items() if value not in (None, {})}
 
@@ -109,7 +109,7 @@ class _Reader:
         if found is None:
             code = "priority_unknown" if name == PRIORITY else "preemptibility_unknown"
             allowed = () if name == PRIORITY else MODES
-            self.refuse(pointer, code, f"{str(value)[:80]!r} is no {name}.", allowed)
+            self.refuse(pointer, code, f"{str(value)[:80]!r} is not a valid {name}.", allowed)
         return found
 
     def value_of(self, name: str, value: Any) -> str | None:
@@ -128,31 +128,31 @@ class _Reader:
             elif key in RULE_KEYS:
                 found[key] = part
                 if not isinstance(part, bool):
-                    self.refuse(f"{pointer}/{key}", "wrong_type", f"{key} is true or false.")
+                    self.refuse(f"{pointer}/{key}", "wrong_type", f"{key} must be true or false.")
             elif key != "sourceOfRule":
-                self.refuse(f"{pointer}/{key}", "unknown_field", "No such rule here.", RULE_KEYS)
+                self.refuse(f"{pointer}/{key}", "unknown_field", "Unknown rule.", RULE_KEYS)
         return found
 
     def options(self, name: str, sent: Any, pointer: str) -> list[Document]:
         if not isinstance(sent, list) or not 0 < len(sent) <= MOST_OPTIONS:
-            self.refuse(pointer, "bad_options", f"A list of 1 to {MOST_OPTIONS} options, each with its value.")
+            self.refuse(pointer, "bad_options", f"Must be a list of 1 to {MOST_OPTIONS} options, each with a value.")
             return []
         found = [self.option(name, each, f"{pointer}/{index}") for index, each in enumerate(sent)]
         values = [each.get("value") for each in found]
         if not self.problems and len(set(values)) != len(values):
-            self.refuse(pointer, "repeated", "An option stands here twice.")
+            self.refuse(pointer, "repeated", "Duplicate option.")
         return found
 
     def option(self, name: str, sent: Any, pointer: str) -> Document:
         found = dict(self.members(sent, pointer))
         if self.value_of(name, found.get("value")) is None:
             code = "priority_unknown" if name == PRIORITY else "preemptibility_unknown"
-            self.refuse(f"{pointer}/value", code, f"{str(found.get('value'))[:80]!r} is no {name}.")
+            self.refuse(f"{pointer}/value", code, f"{str(found.get('value'))[:80]!r} is not a valid {name}.")
         shown = found.get("displayed", "")
         if not isinstance(shown, str) or len(shown) > LONGEST:
-            self.refuse(f"{pointer}/displayed", "wrong_type", f"A text of up to {LONGEST} characters.")
+            self.refuse(f"{pointer}/displayed", "wrong_type", f"Must be a text of up to {LONGEST} characters.")
         for key in found.keys() - {"value", "displayed"}:
-            self.refuse(f"{pointer}/{key}", "unknown_field", "No such field here.", ("value", "displayed"))
+            self.refuse(f"{pointer}/{key}", "unknown_field", "Unknown field.", ("value", "displayed"))
         return found
 
     def one_pair(self, found: Document) -> None:
@@ -161,7 +161,7 @@ class _Reader:
             worker = sides.get(WORKER, {})
             for name, value in sides.get(MASTER, {}).items():
                 if worker.get(name) != value:
-                    message = "A distributed job has one pair: the master's is the worker's."
+                    message = "Master and workers of a distributed job share one priority and preemptibility."
                     self.refuse(f"/policy/{part}/{MASTER}/{name}", "one_pair", message)
 
     def agree(self, found: Document) -> None:
@@ -232,7 +232,7 @@ def without(kind: PolicyKind, document: Document, paths: list[str]) -> tuple[Doc
     sides = [f"{side}." for side in (WORKER, MASTER)] if kind is PolicyKind.DISTRIBUTED else [""]
     known = tuple(f"{side}{name}" for side in sides for name in FIELDS)
     problems = [
-        Problem(f"/reset/{index}", "unknown_field", f"{path[:80]!r} is no field of this policy.", known)
+        Problem(f"/reset/{index}", "unknown_field", f"{path[:80]!r} is not a field of this policy.", known)
         for index, path in enumerate(paths)
         if path not in known
     ]

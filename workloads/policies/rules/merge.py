@@ -63,7 +63,7 @@ class ScopeRef:
     @property
     def words(self) -> str:
         """`department research`."""
-        return f"{self.scope} {self.name}" if self.key else "the installation"
+        return f"{self.scope} {self.name}" if self.key else "the whole installation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,9 @@ GIVEN: Final = frozenset({"explicit", "label", "policy"})
 
 def _broken(name: str, policy: FieldPolicy, value: str, kept: str, *, source: str) -> Iterator[Violation]:
     if policy.required_of and source not in GIVEN:
-        yield _violation(name, "required", policy.required_of, f"{name} must be given", policy.allowed)
+        yield _violation(name, "required", policy.required_of, f"{name} is required", policy.allowed)
     if policy.locked_of and kept and value != kept:
-        said = f"{name} stays {kept} and cannot be {value}"
+        said = f"{name} is locked to {kept} and cannot be {value}"
         yield _violation(name, "canEdit", policy.locked_of, said, (kept,))
     for values, place in policy.options:
         if not FieldPolicy(options=((values, place),)).permits(value):
@@ -202,7 +202,7 @@ def contradiction(merged: Merged) -> str:
     """Why nothing, or not the default, could be submitted; empty where that is not so."""
     for name, policy in merged.items():
         if policy.allowed == ():
-            return f"The options of {name} leave nothing: {_lists(policy)}."
+            return f"No {name} is allowed: {_lists(policy)}."
         if policy.default and policy.default_of and not policy.permits(policy.default):
             return f"The default {name} {policy.default} of {policy.default_of.words} is not allowed: {_lists(policy)}."
     return ""
@@ -217,10 +217,10 @@ def imposed(merged: Merged) -> Iterator[str]:
     for name, policy in merged.items():
         word = "Priority" if name == PRIORITY else "Preemptibility"
         if policy.default and policy.default_of:
-            yield f"{word} is {policy.default} unless you choose: set by policy of {policy.default_of.words}."
+            yield f"{word} defaults to {policy.default}: set by policy of {policy.default_of.words}."
         if policy.locked_of:
             yield f"{word} cannot be changed: set by policy of {policy.locked_of.words}."
         if policy.required_of:
-            yield f"{word} must be chosen: set by policy of {policy.required_of.words}."
+            yield f"{word} is required: set by policy of {policy.required_of.words}."
         for values, place in policy.options:
-            yield f"{word} may only be {' or '.join(values)}: set by policy of {place.words}."
+            yield f"{word} must be {' or '.join(values)}: set by policy of {place.words}."

@@ -23,7 +23,7 @@ from workloads.state.rules import ENDED, HOLDING, WAITING, last_checkpoint, lost
 
 MOST_ENTRIES = 200
 OTHERS = "another project"
-MANY_READ = "Many logs are being read at this moment. This one is asked for again in a few seconds."
+MANY_READ = "Too many logs are being read. Retrying in a few seconds."
 READERS = LogReaderSlots()
 _NAMED = re.compile(r"\b([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 

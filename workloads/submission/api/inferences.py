@@ -35,9 +35,9 @@ from workloads.submission.serializers import (
 )
 
 FIXED = {
-    "preemptibility": "It is resolved when a workload is submitted and stays: submit another one.",
-    "nodePools": "They are chosen when a workload is submitted: submit another one.",
-    "category": "It is that of its type.",
+    "preemptibility": "This is resolved at submission and fixed. Submit a new workload instead.",
+    "nodePools": "This is fixed at submission. Submit a new workload instead.",
+    "category": "This is the category of its type.",
 }
 
 

@@ -47,8 +47,8 @@ class ManifestCollection(ManifestRoute, Submission):
         "Submit a workload as a manifest",
         WorkloadV2Schema,
         202,
-        description="`metadata.priority` and `metadata.preemptibility` beat the labels of the manifest. With "
-        "`dryRun=true` the answer has a `forecast` beside it (beyond Run:ai).",
+        description="`metadata.priority` and `metadata.preemptibility` override the labels of the manifest. With "
+        "`dryRun=true` the response includes a `forecast` (beyond Run:ai).",
         request=WorkloadCreate,
     )
     def post(self, request: Request) -> Response:
@@ -79,11 +79,11 @@ class ManifestDetail(ManifestRoute):
 
     @operation(
         "update_workload_v2",
-        "WorkloadChange a submitted workload",
+        "Change a submitted workload",
         WorkloadV2Schema,
         202,
-        description="Another priority, or as many replicas, at any time; what describes its pods only while it is "
-        "suspended. Its preemptibility stays.",
+        description="Priority and replicas can change at any time; the pod template only while the workload is "
+        "suspended. Preemptibility cannot change.",
         request=WorkloadUpdate,
     )
     def put(self, request: Request, workload_id: str) -> Response:
@@ -118,13 +118,13 @@ def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> WorkloadC
 
 def _check_not_native(workload: Workload) -> None:
     if workload.type.native:
-        message = f"{workload.name} is a {workload.type.title}: it is changed by the route of its kind."
+        message = f"{workload.name} is a {workload.type.title}: use the route of its kind."
         raise ValidationFailed.at("/manifest", "native", message)
 
 
 def _check_requested_priority(wished: str | None, workload: Workload, priority: str | None) -> None:
     if priority is None and wished is not None and wished != workload.priority.name:
-        message = "Another priority is named in metadata.priority: a label of a submitted workload is read no more."
+        message = "Change the priority in metadata.priority: labels are only read at submission."
         raise ValidationFailed.at(
             "/metadata/labels/priorityClassName", "fixed", message, allowed=(workload.priority.name,)
         )
@@ -148,8 +148,8 @@ def _sync_info(workload: Workload) -> dict[str, str]:
 class CloneRequest(serializers.Serializer[Any]):
     """What differs from the original; all of it may be absent."""
 
-    name = serializers.RegexField(NAME, required=False, max_length=63, help_text="A free one is made when absent.")
-    projectId = serializers.CharField(required=False, max_length=20, help_text="The original's when absent.")
+    name = serializers.RegexField(NAME, required=False, max_length=63, help_text="Default: a generated name.")
+    projectId = serializers.CharField(required=False, max_length=20, help_text="Default: that of the original.")
     priority = serializers.CharField(required=False, max_length=63)
     preemptibility = serializers.CharField(required=False, max_length=30)
 
@@ -164,7 +164,7 @@ class Clone(Route):
         "Submit a copy of a workload",
         WorkloadV2Schema,
         202,
-        description="Beyond Run:ai. Defaults are resolved anew; what was chosen for the original is chosen again.",
+        description="Beyond Run:ai. Defaults are resolved again; explicit choices of the original are kept.",
         request=CloneRequest,
     )
     def post(self, request: Request, workload_id: str) -> Response:
@@ -230,7 +230,7 @@ class ExplanationSchema(serializers.Serializer[Any]):
     discarded = serializers.ListField(child=serializers.DictField())
     warnings = serializers.ListField(child=serializers.DictField())
     requested = RequestedSchema()
-    manifest = serializers.DictField(help_text="As it would be stored: rebuilt from what is allowed.")
+    manifest = serializers.DictField(help_text="As it would be stored, rebuilt from the allowed fields.")
     forecast = ForecastSchema()
 
 
@@ -243,7 +243,7 @@ class Explain(ManifestRoute):
         "explain_workload",
         "Explain a manifest without submitting it",
         ExplanationSchema,
-        description="Beyond Run:ai. Effective values with their sources, what was discarded, and a forecast.",
+        description="Beyond Run:ai. Returns effective values with sources, ignored values and a forecast.",
         request=WorkloadCreate,
     )
     def post(self, request: Request) -> Response:

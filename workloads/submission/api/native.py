@@ -77,7 +77,7 @@ class NativeSubmission(NativeFields):
 def _documented(kind: str, operation: str, what: str) -> Any:
     """`operation`: as the client's method is called."""
     answers = {202: native_schema(kind), **REFUSED}
-    about = "With `dryRun=true` the answer has a `forecast` beside it (beyond Run:ai)."
+    about = "With `dryRun=true` the response includes a `forecast` (beyond Run:ai)."
     return extend_schema_view(
         post=extend_schema(
             operation_id=operation,

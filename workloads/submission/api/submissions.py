@@ -111,7 +111,7 @@ def project_named(actor: Actor, project_id: str, cluster_id: object, *, at: str 
     number = id_number(project_id)
     found = project_by_id(number) if number is not None else None
     if found is None or not can(actor, Permission.VIEW_PROJECT, project=found):
-        raise ValidationFailed.at(f"{at}/projectId", "unknown_id", "projectId names no project of yours.")
+        raise ValidationFailed.at(f"{at}/projectId", "unknown_id", "projectId is not one of your projects.")
     if cluster_id is not None and str(cluster_id) != str(found.cluster_id):
         raise ValidationFailed.at(f"{at}/clusterId", "wrong_cluster", f"{found.name} is on cluster {found.cluster_id}.")
     return found
@@ -141,15 +141,13 @@ def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Wor
     )
     how: dict[str, Any] = {"project": project, "actor": actor, "explicit": explicit, "keep": False}
     if ("manifest" in body) == ("manifestBase64Encoded" in body):
-        message = "Exactly one of manifest and manifestBase64Encoded is needed."
+        message = "Send exactly one of manifest and manifestBase64Encoded."
         raise BadRequest.at("/manifest", "one_manifest", message)
     if "manifest" in body:
         return read_manifest(manifest=body["manifest"], workload=workload, **how)
     specs = read_text(data=_decoded(body["manifestBase64Encoded"]), workload=workload, **how)
     if len(specs) != 1:
-        raise ValidationFailed.at(
-            "/manifestBase64Encoded", "one_document", f"One document is taken here, not {len(specs)}."
-        )
+        raise ValidationFailed.at("/manifestBase64Encoded", "one_document", f"Send one document, not {len(specs)}.")
     return specs[0]
 
 
@@ -157,7 +155,7 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise BadRequest.at("/manifestBase64Encoded", "not_base64", "This is not Base64.") from None
+        raise BadRequest.at("/manifestBase64Encoded", "not_base64", "Not valid Base64.") from None
 
 
 def _forecast(spec: WorkloadSpec, project: Project, actor: Actor, *, refused: bool = False) -> dict[str, Any]:
@@ -206,4 +204,4 @@ def naming_sources(filled: Body) -> Iterator[None]:
 
 def _with_source(problem: Problem, sources: ValueSources) -> Problem:
     source = sources.of(problem.pointer)
-    return replace(problem, message=f"{problem.message} Said by {source}.") if source else problem
+    return replace(problem, message=f"{problem.message} Set by {source}.") if source else problem

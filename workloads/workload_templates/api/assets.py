@@ -45,7 +45,7 @@ MEANT_FOR: Final[Mapping[str, str]] = {
     "isInference": "inference",
 }
 COMPLIANCE: Final = ignored_parameters("complyToProject", "complyToWorkloadType", "complyToReplicaType", "statusInfo")
-USAGE: Final = OpenApiParameter("usageInfo", bool, description="Adds `usedBy`: the templates that refer to it.")
+USAGE: Final = OpenApiParameter("usageInfo", bool, description="Adds `usedBy`: the templates that use it.")
 
 
 class AssetKindWord(StringConverter):
@@ -63,12 +63,12 @@ class Assets(Route):
         "list_assets",
         "List assets of one kind",
         AssetsSchema,
-        description="With the id of a project, department or cluster: those that hold there.",
+        description="With the id of a project, department or cluster: the assets that apply there.",
         parameters=[
-            OpenApiParameter("name", str, description="The whole name."),
-            OpenApiParameter("scope", str, enum=SCOPES, description="Only of this sort of scope."),
+            OpenApiParameter("name", str, description="Exact name."),
+            OpenApiParameter("scope", str, enum=SCOPES, description="Only this kind of scope."),
             *(OpenApiParameter(f"{scope}Id", str) for scope in KEYS),
-            OpenApiParameter("includeDescendants", bool, description="And those kept below the one with the id."),
+            OpenApiParameter("includeDescendants", bool, description="Include scopes below the one with the id."),
             *(OpenApiParameter(name, bool, description=f"Meant for: {word}.") for name, word in MEANT_FOR.items()),
             USAGE,
             *COMPLIANCE,
@@ -84,11 +84,11 @@ class Assets(Route):
 
     @operation(
         "create_asset",
-        "Make an asset",
+        "Create an asset",
         AssetSchema,
         202,
-        description="Whoever may keep a template in a scope may keep assets there. Values that look like secrets are "
-        "refused.",
+        description="Allowed for everyone who may create templates in the scope. Values that look like secrets "
+        "are rejected.",
         request=AssetCreate,
     )
     def post(self, request: Request, kind: str) -> Response:
@@ -118,7 +118,7 @@ class AssetDetail(Route):
         "Replace an asset",
         AssetSchema,
         202,
-        description="Templates that refer to it say it from now on; what was submitted stays.",
+        description="Templates that use it change with it; existing workloads do not.",
         request=AssetReplacement,
     )
     def put(self, request: Request, kind: str, asset_id: UUID) -> Response:
@@ -134,7 +134,7 @@ class AssetDetail(Route):
         actor = actor_of(request)
         row = asset_or_404(actor, asset_id, kind=kind)
         delete_asset(asset=row, actor=actor)
-        return Response({"code": 202, "message": f"{row.name} is deleted."}, status=202)
+        return Response({"code": 202, "message": f"Deleted {row.name}."}, status=202)
 
 
 def _draft(body: Mapping[str, Any], supports: Mapping[str, Any]) -> AssetDraft:

@@ -73,7 +73,7 @@ WANTED: Final = [OpenApiParameter("search", str, description="Part of a name."),
 COMPLY: Final = OpenApiParameter(
     "complyToProject",
     int,
-    description="Adds `complianceIssues`: why a submission to this project would be refused.",
+    description="Adds `complianceIssues`: why a submission to this project would be rejected.",
 )
 REFINED: Final = ignored_parameters("complyToWorkloadType", "complyToReplicaType")
 
@@ -108,10 +108,10 @@ class TemplateNames(Route):
 
     @operation(
         "template_name_availability",
-        "Ask whether a template's name is free",
+        "Check whether a template name is available",
         status=204,
         also=(409, 422),
-        description="204: no template of the scope has it. 409: one of any kind has; another kind may have it too.",
+        description="204: the name is free in the scope. 409: a template of some kind has it.",
         parameters=[
             OpenApiParameter("templateName", str, required=True),
             OpenApiParameter("scopeType", str, required=True, enum=SCOPES),
@@ -125,7 +125,7 @@ class TemplateNames(Route):
         scope = Scope(word_in(query, "scopeType", SCOPES) or missing("/scopeType"))
         owner = owner_in_body(actor_of(request), scope, query.get("scopeId") or None, at="/scopeId")
         if WorkloadTemplate.objects.filter(name=name.replace("\x00", ""), **columns_of(owner)).exists():
-            raise Conflict.at("/templateName", "name_taken", "A template of this scope has the name.")
+            raise Conflict.at("/templateName", "name_taken", "A template in this scope already has this name.")
         return Response(status=204)
 
 
@@ -157,11 +157,11 @@ class TemplatesOfKind(Route):
 
     @operation(
         "create_template",
-        "Make a template",
+        "Create a template",
         TemplateSchema,
         202,
-        description="In a project by whoever submits there, in a department by whoever manages it, for a cluster and "
-        "the whole installation by platform admins. Values that look like secrets are refused.",
+        description="Needs permission to submit in the project or to manage the department; platform admins for "
+        "clusters and the whole installation. Values that look like secrets are rejected.",
         request=TemplateCreate,
     )
     def post(self, request: Request, kind: str) -> Response:
@@ -210,7 +210,7 @@ class TemplateDetail(TemplateRoute):
         "patch_template",
         "Change a template",
         TemplateSchema,
-        description="Absent fields stay, null takes away; `fieldsToClear` first.",
+        description="Absent fields stay, null removes; `fieldsToClear` is applied first.",
         request=TemplateChange,
     )
     def patch(self, request: Request, kind: str, template_id: UUID) -> Response:
@@ -278,7 +278,7 @@ def _comply_to(request: Request) -> Project | None:
     except LookupError:
         found = None
     if not isinstance(found, Project):
-        raise BadRequest.at("/complyToProject", "unknown_id", "complyToProject names no project of yours.")
+        raise BadRequest.at("/complyToProject", "unknown_id", "complyToProject is not one of your projects.")
     return found
 
 
@@ -296,7 +296,7 @@ def _clear(document: dict[str, Any], path: str, at: str) -> None:
         "masterSpecSameAsWorker",
         "meta",
     } or path == "meta.name":
-        raise ValidationFailed.at(at, "unknown_field", f"{path[:80]!r} is no field of a template that can be cleared.")
+        raise ValidationFailed.at(at, "unknown_field", f"{path[:80]!r} is not a template field that can be cleared.")
     node: Any = document
     for step in trail:
         node = node.get(step) if isinstance(node, dict) else None

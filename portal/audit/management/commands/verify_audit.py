@@ -17,11 +17,14 @@ MOST_NAMED = 100
 class Command(BaseCommand):
     """Check every sealed record of the audit trail and name those that are not sealed yet."""
 
-    help = "Check the audit trail against its hash chain and checkpoints; print its head and what is not sealed yet."
+    help = (
+        "Verify the audit trail against its hash chain and checkpoints. Print the head and the number of "
+        "unsealed records."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         default = settings.RUNG_AUDIT_CHECKPOINTS
-        parser.add_argument("--checkpoints", type=Path, action="append", help=f"File of checkpoints, else {default}.")
+        parser.add_argument("--checkpoints", type=Path, action="append", help=f"Checkpoint file (default: {default}).")
 
     def handle(self, *args: Any, checkpoints: list[Path] | None, **options: Any) -> None:
         """Print the head and unsealed records to standard output, breaks to standard error."""

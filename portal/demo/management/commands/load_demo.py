@@ -13,7 +13,7 @@ from tenants.organisation.models import Project
 class Command(BaseCommand):
     """`manage.py load_demo`: does nothing where there is a project already."""
 
-    help = "Load the demo organisation: a simulated cluster, departments, projects, people and some forty workloads."
+    help = "Load the demo organisation: a simulated cluster, departments, projects, users and about 40 workloads."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Password of the demo's people and its service account, and the sandbox's speed."""
@@ -23,8 +23,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Load it, or leave what is there."""
         if Project.objects.exists():
-            self.stdout.write("There are projects already: nothing was loaded.")
+            self.stdout.write("Nothing was loaded: projects already exist.")
             return
         if not options["password"]:
-            raise CommandError("Name a password: --password, or RUNG_DEMO_PASSWORD in the environment.")
+            raise CommandError("Set a password: --password, or RUNG_DEMO_PASSWORD in the environment.")
         load(options["password"], options["speed"], self.stdout.write)

@@ -11,7 +11,9 @@ from portal.kit.messaging import heartbeats
 class Command(BaseCommand):
     """Ask the heartbeats."""
 
-    help = "Exit with 1 unless each kind of process (worker, beat, observer) or task queue (worker:sync) worked lately."
+    help = (
+        "Exit with 1 unless each process kind (worker, beat, observer) or task queue (worker:sync) was active recently."
+    )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -22,4 +24,4 @@ class Command(BaseCommand):
     def handle(self, *args: Any, names: list[str], **options: Any) -> None:
         expected = [one for name in names for one in ([name] if ":" in name else heartbeats.names_of(name))]
         if silent := heartbeats.silent(expected):
-            raise CommandError(f"No work lately: {', '.join(silent)}")
+            raise CommandError(f"Not active recently: {', '.join(silent)}")

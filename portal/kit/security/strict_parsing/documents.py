@@ -106,27 +106,27 @@ class Document:
 def decode(data: bytes, limits: ParseLimits) -> str:
     """UTF-8 text within the size cap, free of what cannot be stored."""
     if len(data) > limits.size:
-        raise document_error(413, "too_large", f"{len(data)} bytes; up to {limits.size} are read.")
+        raise document_error(413, "too_large", f"{len(data)} bytes; the maximum is {limits.size}.")
     if data.startswith(GZIP_MAGIC):
-        raise document_error(413, "compressed", "Compressed bodies are not read: send the text itself.")
+        raise document_error(413, "compressed", "Compressed bodies are not supported. Send plain text.")
     if data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise document_error(
-            422, "byte_order_mark", "The text starts with a byte order mark: save it as plain UTF-8.", line=1
+            422, "byte_order_mark", "The text starts with a byte order mark. Save it as plain UTF-8.", line=1
         )
     try:
         decoded = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise document_error(422, "not_utf8", f"Byte {error.start} is not UTF-8.", line=line) from None
+        raise document_error(422, "not_utf8", f"Byte {error.start} is not valid UTF-8.", line=line) from None
     if found := _UNSTORABLE.search(decoded):
         line = decoded.count("\n", 0, found.start()) + 1
-        raise document_error(422, "bad_character", f"Holds the character {visible(found.group())}.", line=line)
+        raise document_error(422, "bad_character", f"Contains the character {visible(found.group())}.", line=line)
     return decoded
 
 
 def too_deep(limits: ParseLimits, line: int | None = None) -> Exception:
     """The refusal of a document nested past the cap."""
-    return document_error(422, "too_deep", f"Nested deeper than {limits.depth} levels.", line=line)
+    return document_error(422, "too_deep", f"Nested more than {limits.depth} levels deep.", line=line)
 
 
 def too_many_nodes(limits: ParseLimits, line: int | None = None) -> Exception:
@@ -156,22 +156,20 @@ def _children(parent: Any) -> list[Any]:
 def whole_number(written: str) -> int | Unreadable:
     """An integer of a size some field could hold."""
     if len(written) > LONGEST_INTEGER:
-        return Unreadable(
-            written[:40], "number_too_large", f"An integer of {len(written)} digits is more than any field takes."
-        )
+        return Unreadable(written[:40], "number_too_large", f"An integer of {len(written)} digits is too large.")
     return int(written)
 
 
 def real_number(written: str) -> float | Unreadable:
     number = float(written) if len(written) <= 40 else float("inf")
     if number in {float("inf"), float("-inf")}:
-        return Unreadable(written[:40], "number_too_large", f"{written[:40]} is more than any field takes.")
+        return Unreadable(written[:40], "number_too_large", f"{written[:40]} is too large.")
     return number
 
 
 def no_number(written: str) -> Unreadable:
     """NaN and the infinities, which JSON does not know."""
-    return Unreadable(written, "not_a_number", f"{written} is no JSON number.")
+    return Unreadable(written, "not_a_number", f"{written} is not a JSON number.")
 
 
 def nearest_line(lines: Mapping[str, int], pointer: str) -> int | None:

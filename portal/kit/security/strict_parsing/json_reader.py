@@ -90,7 +90,7 @@ def _report_repeat(content: str) -> None:
     seen: set[str] = set()
     for pointer, line in _pointers(content):
         if pointer in seen:
-            message = f"The key {visible(pointer)} stands here twice."
+            message = f"Duplicate key {visible(pointer)}."
             raise document_error(422, "repeated_key", message, pointer=pointer, line=line)
         seen.add(pointer)
 

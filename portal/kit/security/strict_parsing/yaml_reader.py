@@ -53,7 +53,7 @@ def _syntax(error: yaml.YAMLError) -> DocumentInvalid:
     said = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
     line = mark.line + 1 if mark is not None else None
     if said == _ESCAPE_OF_SURROGATE:
-        return document_error(422, "bad_character", "Holds an escape of half a character.", line=line)
+        return document_error(422, "bad_character", "Contains an incomplete character escape.", line=line)
     return document_error(400, "yaml_syntax", f"Not YAML: {visible(said, 200)}.", line=line)
 
 
@@ -115,7 +115,7 @@ class _Builder:
             key = self._key(event)
             self._path.append(key)
             if key in members:
-                raise self._refused(event, "repeated_key", f"The key {visible(key)!r} stands here twice.")
+                raise self._refused(event, "repeated_key", f"Duplicate key {visible(key)!r}.")
             self._note(event)
             members[key] = self._node(next(self._events))
             self._path.pop()
@@ -124,20 +124,20 @@ class _Builder:
     def _key(self, event: Any) -> str:
         self._refuse_indirection(event)
         if not isinstance(event, yaml.ScalarEvent):
-            raise self._refused(event, "bad_key", "A key must be plain text.")
+            raise self._refused(event, "bad_key", "Keys must be plain text.")
         if event.value == "<<" and not event.style:
-            raise self._refused(event, "merge_key", "The merge key << is not followed: write the members out.")
+            raise self._refused(event, "merge_key", "The merge key << is not supported. Write the members out.")
         return str(event.value)
 
     def _refuse_indirection(self, event: Any) -> None:
         """Aliases multiply, anchors serve only aliases, and tags construct objects: none has a use here."""
         if isinstance(event, yaml.AliasEvent):
-            text = f"The alias *{visible(event.anchor)} is not followed: write the value out."
+            text = f"The alias *{visible(event.anchor)} is not supported. Write the value out."
             raise self._refused(event, "alias", text)
         if event.anchor is not None:
-            raise self._refused(event, "anchor", f"The anchor &{visible(event.anchor)} is not taken.")
+            raise self._refused(event, "anchor", f"The anchor &{visible(event.anchor)} is not allowed.")
         if event.tag is not None:
-            raise self._refused(event, "tag", f"The tag {visible(event.tag)} is not taken.")
+            raise self._refused(event, "tag", f"The tag {visible(event.tag)} is not allowed.")
 
     def _refused(self, event: Any, code: str, message: str) -> DocumentInvalid:
         return document_error(422, code, message, pointer=self._pointer(), line=_line(event))

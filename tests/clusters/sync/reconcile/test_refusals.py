@@ -82,7 +82,7 @@ def test_a_cluster_that_refuses_to_say_who_it_is_is_paused(
     run = reconcile(cluster)
     cluster.refresh_from_db()
     assert (run.state, run.error_code) == (SyncState.FAILED, "cluster_refused")
-    assert (cluster.state, cluster.paused_reason) == ("paused", "The cluster refuses Rung: token expired")
+    assert (cluster.state, cluster.paused_reason) == ("paused", "The cluster rejected the request: token expired")
 
 
 def test_a_fault_of_our_own_closes_the_run_and_is_not_hidden(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

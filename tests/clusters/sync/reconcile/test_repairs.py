@@ -137,8 +137,8 @@ def test_a_replaced_class_names_the_pods_that_keep_the_old_integer(
     wanted.state = state(*FULL.projects, levels=(FULL.levels[0], level("low", 45)), departments=FULL.departments)
     run = reconcile(synced, dry_run=dry_run)
     message = run.outcomes.get(action="replace").message
-    assert "1 living pods keep the integer" in message
+    assert "1 pods keep their old value" in message
     assert "runai-team/old (train-llm, 40)" in message
-    assert "KAI Scheduler goes by the class" in message
+    assert "KAI Scheduler uses the value of the class" in message
     stale = Drift.objects.get(category=DriftKind.STALE).message
-    assert "Workload: train-llm. KAI Scheduler goes by the class" in stale
+    assert "Workload: train-llm. KAI Scheduler uses the value of the class" in stale

@@ -58,7 +58,9 @@ def test_an_explanation_names_the_source_of_each_value_and_stores_nothing(member
     body = answer.json()
     assert body["priority"] == {"value": "high", "number": 125, "source": "explicit"}
     assert body["preemptibility"] == {"value": "non-preemptible", "source": "threshold"}
-    assert [(each["value"], each["because"]) for each in body["discarded"]] == [("low", "the explicit said high")]
+    assert [(each["value"], each["because"]) for each in body["discarded"]] == [
+        ("low", "the explicit value high applies")
+    ]
     assert body["requested"]["gpus"] == 2
     assert (body["forecast"]["verdict"], body["forecast"]["nodePool"]) == ("starts", "h100")
     assert not Workload.objects.exists()
@@ -76,7 +78,7 @@ def test_a_forecast_says_what_the_configuration_of_its_scheduler_lacks(
     assert any("lacks the action reclaim" in each for each in without["cautions"])
     Cluster.objects.update(configured={})
     unread = member.send("POST", "v2/workloads/explain", asked(llm_team)).json()["forecast"]
-    assert any("as is assumed: Volcano's configuration could not be read" in each for each in unread["cautions"])
+    assert any("Volcano's configuration cannot be read" in each for each in unread["cautions"])
 
 
 def test_what_would_be_refused_is_refused_with_its_line_and_leaves_no_record(member: Robot, llm_team: Project) -> None:
@@ -193,7 +195,7 @@ def test_a_forecast_goes_by_the_cluster_of_now_whatever_a_submit_has_left_in_thi
     Cluster.objects.update(configured={}, observed_at=timezone.now())
     new = member.send("POST", path, asked(llm_team)).json()["forecast"]
     assert new["snapshotAgeSeconds"] < 60
-    assert any("configuration could not be read" in each for each in new["cautions"])
+    assert any("configuration cannot be read" in each for each in new["cautions"])
 
 
 def test_a_kind_is_accepted_as_soon_as_the_cluster_is_seen_to_serve_it(member: Robot, llm_team: Project) -> None:

@@ -71,7 +71,7 @@ def test_a_dry_run_refuses_what_the_real_one_would(robot: Robot, body: dict[str,
 def test_a_dry_run_of_a_removal_removes_nothing(robot: Robot, llm_team: Project) -> None:
     made = robot.send("POST", DEPARTMENTS, {"name": "kept", "clusterId": str(llm_team.cluster_id), "resources": []})
     response = robot.send("DELETE", f"{DEPARTMENTS}/{made.json()['id']}?dryRun=true")
-    assert (response.status_code, response.json()["message"]) == (200, "This would be done; nothing was changed.")
+    assert (response.status_code, response.json()["message"]) == (200, "Dry run: nothing was changed.")
     assert Department.objects.filter(name="kept").exists()
 
 

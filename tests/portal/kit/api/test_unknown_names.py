@@ -34,7 +34,7 @@ def test_a_filter_that_names_nothing_is_refused_with_what_is_nearest(
     assert (problem["pointer"], problem["code"]) == ("/filterBy", "unknown_name")
     assert problem.get("allowed", []) == ([nearest] if nearest else [])
     if nearest:
-        assert f"The nearest is '{nearest}'." in problem["message"]
+        assert f"Did you mean '{nearest}'." in problem["message"]
 
 
 def test_a_foreign_project_is_refused_like_one_that_is_not_there(member: Robot, llm_team: Project) -> None:
@@ -73,5 +73,5 @@ def test_a_misspelt_rehearsal_writes_nothing(robot: Robot, llm_team: Project) ->
     answer = robot.send("DELETE", f"v2/workloads/{workload.pk}?dryrun=true")
     body = answer.json()
     assert (answer.status_code, body["errors"][0]["pointer"]) == (400, "/dryrun")
-    assert "The nearest is dryRun." in body["message"]
+    assert "Did you mean dryRun?" in body["message"]
     assert Workload.objects.get(pk=workload.pk).desired_phase == "Running"

@@ -347,7 +347,10 @@ def test_every_text_does_what_the_button_does(
 def test_without_a_ticked_row_it_says_to_tick_some(scene: Scene, client_of: Callable[[User], Client]) -> None:
     page = client_of(scene.person.user)
     assert texts_of(page, (reverse("workloads:bulk"), {"verb": "stop"}, list)) == {}
-    assert "Tick rows first" in page.post(reverse("workloads:bulk"), {"verb": "stop"}, headers=ASKING).content.decode()
+    assert (
+        "Select up to 100 workloads first"
+        in page.post(reverse("workloads:bulk"), {"verb": "stop"}, headers=ASKING).content.decode()
+    )
 
 
 @pytest.mark.django_db

@@ -198,9 +198,9 @@ def test_the_command_has_the_effect_of_the_form(
         Report.objects.all().delete()
 
 
-def test_what_is_not_complete_says_what_it_lacks(page: Client) -> None:
+def test_an_incomplete_form_names_its_empty_required_fields(page: Client) -> None:
     answer = page.post("/reports/", {"name": ""}, headers=ASKING).content.decode()
-    assert "Not complete yet" in answer
+    assert "Enter the required fields first: Name, From, To" in answer
     assert "<pre" not in answer
 
 

@@ -61,7 +61,7 @@ _parameters: Rule = listing(_parameter, 100, unique="name")
 _step: Rule = table(
     {
         **{key: CONTAINER[key] for key in ("name", "image", "command", "args", "workingDir", "env", "volumeMounts")},
-        "computeResources": forbidden("Write resources: every served version of the step takes them."),
+        "computeResources": forbidden("Use resources instead."),
         "resources": CONTAINER["resources"],
         "securityContext": CONTAINER["securityContext"],
         "script": text(65_536),
@@ -75,7 +75,7 @@ task_spec: Rule = table(
         "params": _parameters,
         "description": text(1024),
         "volumes": volumes,
-        "sidecars": forbidden("Sidecars of a task are not offered: add a step."),
+        "sidecars": forbidden("Task sidecars are not supported. Add a step instead."),
     },
     required=["steps"],
 )
@@ -85,10 +85,10 @@ _pod_of_run: Rule = table(
         "nodeSelector": PLACED["nodeSelector"],
         "tolerations": PLACED["tolerations"],
         "priorityClassName": priority_class,
-        "schedulerName": forbidden("Rung writes the scheduler of the cluster."),
+        "schedulerName": forbidden("Rung sets the scheduler."),
     }
 )
-_own_account: Rule = forbidden("A run uses the project's default service account.", "service_account")
+_own_account: Rule = forbidden("Runs use the project's default service account.", "service_account")
 task_run: Rule = table(
     {
         "taskSpec": task_spec,
@@ -96,7 +96,7 @@ task_run: Rule = table(
         "timeout": _DURATION,
         "retries": integer(0, 100),
         "podTemplate": _pod_of_run,
-        "taskRef": forbidden("Write the task inline: what a reference points to is not seen here."),
+        "taskRef": forbidden("References are not supported. Write the task inline."),
         "serviceAccountName": _own_account,
     },
     required=["taskSpec"],
@@ -109,7 +109,7 @@ _pipeline_task: Rule = table(
         "runAfter": listing(dns_label, 50),
         "retries": integer(0, 100),
         "timeout": _DURATION,
-        "taskRef": forbidden("Write the task inline: what a reference points to is not seen here."),
+        "taskRef": forbidden("References are not supported. Write the task inline."),
     },
     required=["name", "taskSpec"],
 )
@@ -127,8 +127,8 @@ pipeline_run: Rule = table(
         "pipelineSpec": _pipeline,
         "params": _parameters,
         "timeouts": table({"pipeline": _DURATION, "tasks": _DURATION, "finally": _DURATION}),
-        "pipelineRef": forbidden("Write the pipeline inline: what a reference points to is not seen here."),
-        "taskRunTemplate": forbidden("Placing is Rung's: choose a node pool with the workload."),
+        "pipelineRef": forbidden("References are not supported. Write the pipeline inline."),
+        "taskRunTemplate": forbidden("Rung sets the placement. Choose a node pool instead."),
     },
     required=["pipelineSpec"],
 )
@@ -143,7 +143,7 @@ _call: Rule = table(
         "template": dns_label,
         "arguments": _arguments,
         "dependencies": listing(dns_label, 50),
-        "templateRef": forbidden("Write the template inline: what a reference points to is not seen here."),
+        "templateRef": forbidden("References are not supported. Write the template inline."),
     },
     required=["name", "template"],
 )
@@ -156,12 +156,12 @@ _argo_template: Rule = table(
         "dag": table({"tasks": listing(_call, 100, least=1, unique="name")}, required=["tasks"]),
         "inputs": _arguments,
         "metadata": pod_metadata,
-        "nodeSelector": forbidden("Write it beside the templates: here it would hide the node pool's."),
+        "nodeSelector": forbidden("Write it next to the templates. Here it would override the node pool's."),
         "tolerations": PLACED["tolerations"],
         "priorityClassName": priority_class,
         "activeDeadlineSeconds": integer(1),
         "retryStrategy": table({"limit": integer(0, 100)}),
-        "podSpecPatch": forbidden("A patch could write any field of the pod."),
+        "podSpecPatch": forbidden("Pod patches are not allowed."),
         "serviceAccountName": _own_account,
     },
     required=["name"],
@@ -177,9 +177,9 @@ _ARGO: Final[dict[str, Rule]] = {
     "nodeSelector": PLACED["nodeSelector"],
     "volumes": volumes,
     "suspend": not_suspended,
-    "podSpecPatch": forbidden("A patch could write any field of the pod."),
+    "podSpecPatch": forbidden("Pod patches are not allowed."),
     "serviceAccountName": _own_account,
-    "workflowTemplateRef": forbidden("Write the templates inline: what a reference points to is not seen here."),
+    "workflowTemplateRef": forbidden("References are not supported. Write the templates inline."),
 }
 
 
@@ -191,7 +191,7 @@ def _known_entry(plain: Rule) -> Rule:
         if rebuilt is not ABSENT and "entrypoint" in rebuilt:
             names = tuple(each["name"] for each in rebuilt.get("templates", []) if "name" in each)
             if rebuilt["entrypoint"] not in names:
-                place.at("entrypoint").refuse("template_missing", "No template has this name.", names)
+                place.at("entrypoint").refuse("template_missing", "Unknown template.", names)
         return rebuilt
 
     return check

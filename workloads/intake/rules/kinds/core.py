@@ -35,10 +35,12 @@ def schedule(value: Any, place: Location) -> Any:
         return written
     parts = written.split()
     if len(parts) != len(FIELDS):
-        return place.refuse("bad_schedule", f"A schedule has five fields such as 0 3 * * *; found {len(parts)}.", WORDS)
+        return place.refuse(
+            "bad_schedule", f"A schedule must have five fields such as 0 3 * * *, not {len(parts)}.", WORDS
+        )
     for given, (name, least, most, words) in zip(parts, FIELDS, strict=True):
         if not all(_fits(each, least, most, words) for each in given.lower().split(",")):
-            return place.refuse("bad_schedule", f"{visible(given)!r} is no {name} from {least} to {most}.")
+            return place.refuse("bad_schedule", f"{visible(given)!r} is not a {name} from {least} to {most}.")
     return written
 
 
@@ -48,7 +50,7 @@ def time_zone(value: Any, place: Location) -> Any:
     known = _zones()
     if name is ABSENT or not known or name in known:
         return name
-    return place.refuse("bad_time_zone", f"{visible(name)!r} is no time zone such as Europe/Paris.")
+    return place.refuse("bad_time_zone", f"{visible(name)!r} is not a time zone such as Europe/Paris.")
 
 
 @cache
@@ -77,7 +79,7 @@ def _number(written: str, least: int, words: tuple[str, ...]) -> int | None:
 REPLICAS: Final = integer(0, 10_000)
 MOST_COMPLETIONS: Final = 100_000
 RUN_ONCE: Final = ("Never", "OnFailure")
-not_suspended: Final = only(allowed=False, why="A workload is stopped and resumed by Rung.")
+not_suspended: Final = only(allowed=False, why="Rung stops and resumes workloads.")
 amount_or_share: Final = either((int, integer()), (str, text(4, r"(100|[0-9]{1,2})%", "a share such as 25%")))
 
 _JOB: Final[dict[str, Rule]] = {
@@ -106,17 +108,17 @@ def job_spec(value: Any, place: Location) -> Any:
 def _check_indexes(job: Mapping[str, Any], place: Location) -> None:
     indexed = job.get("completionMode") == "Indexed"
     if indexed and "completions" not in job:
-        place.at("completions").refuse("required", "An Indexed job says how many completions it has.")
+        place.at("completions").refuse("required", "An Indexed job needs completions.")
     if "maxFailedIndexes" in job and "backoffLimitPerIndex" not in job:
-        place.at("backoffLimitPerIndex").refuse("required", "maxFailedIndexes goes with backoffLimitPerIndex.")
+        place.at("backoffLimitPerIndex").refuse("required", "maxFailedIndexes requires backoffLimitPerIndex.")
     if job.get("maxFailedIndexes", 0) > job.get("completions", MOST_COMPLETIONS):
-        place.at("maxFailedIndexes").refuse("out_of_range", "It is more than there are completions.")
+        place.at("maxFailedIndexes").refuse("out_of_range", "Must not be more than completions.")
     if "backoffLimitPerIndex" in job:
         if not indexed:
-            place.at("completionMode").refuse("bad_value", "A limit per index needs an Indexed job.", ("Indexed",))
+            place.at("completionMode").refuse("bad_value", "A limit per index requires an Indexed job.", ("Indexed",))
         if job.get("template", {}).get("spec", {}).get("restartPolicy") != "Never":
             where = place.at("template").at("spec").at("restartPolicy")
-            where.refuse("bad_value", "A limit per index needs pods that never restart.", ("Never",))
+            where.refuse("bad_value", "A limit per index requires restartPolicy: Never.", ("Never",))
 
 
 job_template: Rule = table({"metadata": pod_metadata, "spec": job_spec}, required=["spec"])
@@ -144,7 +146,7 @@ def fixed_scale(plain: Rule) -> Rule:
             count = rebuilt.get("replicas", 1)
             least, most = rebuilt.get("minReplicas", 0), rebuilt.get("maxReplicas", count)
             if not least <= count <= most:
-                message = f"{count} replicas are not between {least} and {most}."
+                message = f"replicas must be between {least} and {most}, not {count}."
                 place.at("replicas").refuse("out_of_range", message)
         return rebuilt
 
@@ -169,9 +171,11 @@ def _check_selector(spec: Mapping[str, Any], place: Location) -> None:
     for key, value in wanted.items():
         if labels.get(key) != value:
             where = place.at("template").at("metadata").at("labels").at(key)
-            where.refuse("selector_mismatch", f"The selector wants {key}={value} here.", (value,))
+            where.refuse("selector_mismatch", f"The selector requires {key}={value} here.", (value,))
     if "matchLabels" in spec.get("selector", {}) and not wanted:
-        place.at("selector").at("matchLabels").refuse("required", "A selector names at least one label of its pods.")
+        place.at("selector").at("matchLabels").refuse(
+            "required", "The selector must match at least one label of the pods."
+        )
 
 
 _served = template(pod_spec(restart=("Always",)))
@@ -201,11 +205,11 @@ def _check_progress(spec: Mapping[str, Any], place: Location) -> None:
     rolling = strategy.get("rollingUpdate", {})
     where = place.at("strategy").at("rollingUpdate")
     if strategy.get("type") == "Recreate" and "rollingUpdate" in strategy:
-        where.refuse("forbidden_field", "Recreate ends every pod first: leave rollingUpdate out.")
+        where.refuse("forbidden_field", "Remove rollingUpdate: it cannot be combined with Recreate.")
     elif all(rolling.get(name) in {0, "0%"} for name in ("maxSurge", "maxUnavailable")):
-        where.refuse("bad_value", "With neither a pod more nor a pod less nothing can be rolled out.")
+        where.refuse("bad_value", "maxSurge and maxUnavailable must not both be 0.")
     if spec.get("minReadySeconds", 0) >= spec.get("progressDeadlineSeconds", 600):
-        message = "A pod would be late before it counts as ready: progressDeadlineSeconds (600 if unset) must be more."
+        message = "progressDeadlineSeconds (default 600) must be greater than minReadySeconds."
         place.at("minReadySeconds").refuse("out_of_range", message)
 
 
@@ -217,7 +221,7 @@ deployment: Rule = _updating(
                 "strategy": table({"type": choice("Recreate", "RollingUpdate"), "rollingUpdate": _ROLLING}),
                 "revisionHistoryLimit": integer(0, 100),
                 "progressDeadlineSeconds": integer(1),
-                "paused": only(allowed=False, why="A workload is stopped and resumed by Rung."),
+                "paused": only(allowed=False, why="Rung stops and resumes workloads."),
             },
             required=["selector", "template"],
         )

@@ -46,9 +46,9 @@ def _bounded_revision(value: Any, place: Location) -> Any:
         notes = rebuilt.setdefault("metadata", {}).setdefault("annotations", {})
         least = max(int(notes.get(_LEAST, 1)), 1)
         if _MOST not in notes:
-            place.report.warn(f"{_MOST} was written as {least}: without it the service could grow.")
+            place.report.warn(f"{_MOST} was set to {least}, so that the service cannot grow.")
         if int(notes.setdefault(_MOST, str(least))) < least:
-            place.at("metadata").at("annotations").at(_MOST).refuse("out_of_range", f"At least {least} are needed.")
+            place.at("metadata").at("annotations").at(_MOST).refuse("out_of_range", f"Must be at least {least}.")
     return rebuilt
 
 
@@ -75,7 +75,7 @@ _SCALE: Final[dict[str, Rule]] = {
     "scaleMetric": choice("cpu", "memory", "concurrency", "rps"),
     "containerConcurrency": integer(0, 1000),
     "timeout": integer(1, 3600),
-    "batcher": forbidden("Batching is not offered."),
+    "batcher": forbidden("Batching is not supported."),
 }
 
 
@@ -87,9 +87,9 @@ def bounded(plain: Rule) -> Rule:
         if rebuilt is not ABSENT:
             least = max(rebuilt.get("minReplicas", 1), 1)
             if "maxReplicas" not in value:
-                place.report.warn(f"maxReplicas was written as {least}: without it the component could grow.")
+                place.report.warn(f"maxReplicas was set to {least}, so that the component cannot grow.")
             if rebuilt.setdefault("maxReplicas", least) < least:
-                place.at("maxReplicas").refuse("out_of_range", f"At least the {least} of minReplicas are needed.")
+                place.at("maxReplicas").refuse("out_of_range", f"Must be at least minReplicas ({least}).")
         return rebuilt
 
     return check
@@ -102,7 +102,7 @@ _predictor_plain: Rule = bounded(pod_spec(extra={**_SCALE, "model": _model}, res
 def _predictor(value: Any, place: Location) -> Any:
     rebuilt = _predictor_plain(value, place)
     if rebuilt is not ABSENT and ("model" in value) == ("containers" in value):
-        place.refuse("exactly_one", "Exactly one of model, containers is wanted.", ("model", "containers"))
+        place.refuse("exactly_one", "Use exactly one of model and containers.", ("model", "containers"))
     return rebuilt
 
 
@@ -187,8 +187,8 @@ nim_service: Rule = table(
         "expose": table({"service": table({"type": choice("ClusterIP"), "port": integer(1, 65_535)})}),
         "nodeSelector": PLACED["nodeSelector"],
         "tolerations": PLACED["tolerations"],
-        "schedulerName": forbidden("Rung writes the scheduler of the cluster."),
-        "draResources": forbidden("Claims of devices are not offered."),
+        "schedulerName": forbidden("Rung sets the scheduler."),
+        "draResources": forbidden("Device claims are not supported."),
     },
     required=["image"],
 )

@@ -18,14 +18,14 @@ run_policy: Rule = table(
         "activeDeadlineSeconds": integer(1),
         "backoffLimit": integer(),
         "suspend": not_suspended,
-        "managedBy": forbidden("Rung runs the job with its own controller."),
+        "managedBy": forbidden("Rung sets the controller."),
         "schedulingPolicy": table(
             {
                 "minAvailable": integer(1),
                 "priorityClass": priority_class,
                 "scheduleTimeoutSeconds": SECONDS,
-                "queue": forbidden("Rung writes the queue of the project."),
-                "minResources": forbidden("It is counted from the pods."),
+                "queue": forbidden("Rung sets the queue."),
+                "minResources": forbidden("Rung counts it from the pods."),
             }
         ),
     }
@@ -79,7 +79,7 @@ job_set: Rule = table(
         "startupPolicy": table({"startupPolicyOrder": choice("AnyOrder", "InOrder")}),
         "suspend": not_suspended,
         "ttlSecondsAfterFinished": SECONDS,
-        "managedBy": forbidden("Rung runs the job with its own controller."),
+        "managedBy": forbidden("Rung sets the controller."),
     },
     required=["replicatedJobs"],
 )
@@ -90,8 +90,8 @@ _head: Rule = table(
         "template": template(pod_spec()),
         "rayStartParams": _START,
         "serviceType": choice("ClusterIP"),
-        "enableIngress": forbidden("An ingress is not a tenant's to open."),
-        "headService": forbidden("The service is written by the controller."),
+        "enableIngress": forbidden("Ingresses are not allowed."),
+        "headService": forbidden("The controller creates the service."),
     },
     required=["template"],
 )
@@ -113,7 +113,7 @@ _CLUSTER: Final[dict[str, Rule]] = {
     "headGroupSpec": _head,
     "workerGroupSpecs": listing(fixed_scale(_workers), 20, unique="groupName"),
     "enableInTreeAutoscaling": only(
-        allowed=False, why="Rung counts a fixed number of pods: a cluster that grows by itself passes its quota."
+        allowed=False, why="Autoscaling is not supported, because quotas need a fixed number of pods."
     ),
 }
 ray_cluster_spec: Rule = table(_CLUSTER, required=["headGroupSpec"])
@@ -133,7 +133,7 @@ ray_job: Rule = table(
         "submitterPodTemplate": template(pod_spec(restart=("Never", "OnFailure"))),
         "entrypointNumCpus": integer(0, 10_000),
         "suspend": not_suspended,
-        "clusterSelector": forbidden("A job brings its own cluster: another's is not joined."),
+        "clusterSelector": forbidden("Joining another cluster is not supported."),
     },
     required=["entrypoint", "rayClusterSpec"],
 )
@@ -242,7 +242,7 @@ SPECS: Final[dict[str, Rule]] = {
         "Worker",
         slotsPerWorker=integer(1, 64),
         sshAuthMountPath=text(256, r"/[^:]*", "an absolute path"),
-        launcherCreationPolicy=only("AtStartup", "Launcher and workers are one gang and start together."),
+        launcherCreationPolicy=only("AtStartup", "Launcher and workers always start together."),
         mpiImplementation=choice("OpenMPI", "Intel", "MPICH"),
     ),
     "XGBoostJob": _kubeflow("xgbReplicaSpecs", "xgboost", "Master", "Worker"),

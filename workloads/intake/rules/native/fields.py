@@ -26,7 +26,7 @@ FRAMEWORKS: Final = ("MPI", "PyTorch", "TF", "XGBoost", "JAX")
 MOST: Final = 1000
 _anything: Rule = integer(-LARGEST)
 _users: Rule = listing(text(320), 1000)
-_STEADY: Final = "Rung counts a fixed number of pods: write the same number as minReplicas."
+_STEADY: Final = "Autoscaling is not supported. Set the same number as minReplicas."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,61 +59,63 @@ def object_rule(fields: Fields) -> Rule:
 
 
 WHOLE: Final[Fields] = {
-    "priorityClass": _used(priority_class, "A name of the dictionary; beats labels and the type's default."),
-    "preemptibility": _used(preemptibility, "Beats labels, the line at 100 and the type's default."),
-    "category": _used(WORD, "That of the type, or absent: a workload cannot leave its type's category."),
+    "priorityClass": _used(priority_class, "Priority name. Overrides labels and the type's default."),
+    "preemptibility": _used(preemptibility, "Overrides labels, the type's default and the default by priority."),
+    "category": _used(WORD, "Must be the category of the type, or absent."),
     "nodePools": _used(listing(dns_name, 20), "Names in order of preference."),
 }
 """Of the workload, not of its pods."""
 POD: Final[Fields] = {
-    "image": _used(image, "With its registry."),
-    "command": _used(words, "One string, split as a shell would."),
-    "args": _used(words, "One string, split as a shell would."),
+    "image": _used(image, "With registry."),
+    "command": _used(words, "One string, split into words like a shell."),
+    "args": _used(words, "One string, split into words like a shell."),
     "workingDir": _used(text(1024, shortest=1)),
-    "compute": _used(compute, "Whole GPUs or a share of one; GPU memory and shares that grow are refused."),
-    "environmentVariables": _used(parts.variables, "Plain values, granted Secrets and ConfigMaps, fields of the pod."),
-    "labels": _used(parts.labels, "On the workload and its pods; priorityClassName and preemptibility are wishes."),
-    "annotations": _used(parts.annotations, "Only those that Rung knows: others steer controllers."),
+    "compute": _used(compute, "Whole GPUs or a fraction. GPU memory and growing fractions are rejected."),
+    "environmentVariables": _used(parts.variables, "Plain values, available Secrets and ConfigMaps, and pod fields."),
+    "labels": _used(
+        parts.labels, "On the workload and its pods. priorityClassName and preemptibility set the requested values."
+    ),
+    "annotations": _used(parts.annotations, "Only the annotations that Rung supports."),
     "imagePullPolicy": _used(choice("Always", "Never", "IfNotPresent")),
-    "imagePullSecrets": _used(parts.pull_secrets, "Secrets granted to the project."),
-    "probes": _used(parts.probes, "Readiness of the pod itself."),
-    "security": _used(security, "Only what takes rights away."),
-    "storage": _used(storage, "Claims, scratch space, granted Secrets and ConfigMaps; nothing of the node."),
-    "tolerations": _used(parts.tolerations, "Of GPU taints and what an admin granted."),
-    "createHomeDir": _stored(boolean, "The image brings its home."),
-    "nodeType": _unsupported("Nodes are chosen by a node pool: use nodePools."),
-    "nodeAffinityRequired": _unsupported("Affinity is not taken: use nodePools."),
+    "imagePullSecrets": _used(parts.pull_secrets, "Secrets available to the project."),
+    "probes": _used(parts.probes, "Readiness probe of the pod."),
+    "security": _used(security, "Only restrictions."),
+    "storage": _used(storage, "Claims, scratch space, available Secrets and ConfigMaps; no host paths."),
+    "tolerations": _used(parts.tolerations, "GPU taints, and taints allowed by an admin."),
+    "createHomeDir": _stored(boolean, "Set by the image."),
+    "nodeType": _unsupported("Not supported: use nodePools."),
+    "nodeAffinityRequired": _unsupported("Affinity is not supported. Use nodePools."),
     "podAffinity": _unsupported(
-        "Affinity is not taken: use the annotations rung.dev/placement and rung.dev/topology-key."
+        "Affinity is not supported. Use the annotations rung.dev/placement and rung.dev/topology-key."
     ),
 }
 """What every pod template takes."""
 URLS: Final[Fields] = {
-    "exposedUrls": _stored(parts.exposed_urls, "Rung opens no address to the outside."),
-    "ports": _used(parts.ports, "The container's port; service types and outer ports are kept without effect."),
-    "relatedUrls": _stored(parts.related_urls, "Shown to whoever reads the workload."),
+    "exposedUrls": _stored(parts.exposed_urls, "External addresses are not supported."),
+    "ports": _used(parts.ports, "Container port. Service types and external ports are stored without effect."),
+    "relatedUrls": _stored(parts.related_urls, "Visible to everyone who can see the workload."),
 }
 _RUN: Final[Fields] = {
-    "terminateAfterPreemption": _unsupported("What was evicted waits and starts again; stop it to keep it from that."),
+    "terminateAfterPreemption": _unsupported("Evicted workloads always restart. Stop the workload to prevent this."),
     "terminationGracePeriodSeconds": _used(integer(0, LONGEST_GRACE)),
     "stdin": _used(boolean),
     "tty": _used(boolean),
 }
 _ENDING: Final[Fields] = {
-    "autoDeletionTimeAfterCompletionSeconds": _used(integer(), "Its objects leave the cluster then; the row stays."),
+    "autoDeletionTimeAfterCompletionSeconds": _used(integer(), "Deletes the objects in the cluster; the record stays."),
     "backoffLimit": _used(integer()),
 }
 _NEVER_ENDS: Final[Fields] = {
     "autoDeletionTimeAfterCompletionSeconds": _stored(integer(), "A workspace runs until it is stopped."),
-    "backoffLimit": _stored(integer(), "A workspace is started again without a limit."),
-    "restartPolicy": _used(only("Always", "A workspace is started again whenever it ends.")),
+    "backoffLimit": _stored(integer(), "Workspaces restart without a limit."),
+    "restartPolicy": _used(only("Always", "Workspaces always restart.")),
 }
 MASTER: Final[Fields] = {
     **WHOLE,
     **POD,
     **URLS,
     **_RUN,
-    **{name: _stored(field.rule, "That of the workers counts.") for name, field in _ENDING.items()},
+    **{name: _stored(field.rule, "The value of the workers applies.") for name, field in _ENDING.items()},
     "restartPolicy": _used(choice("Always", "Never", "OnFailure")),
 }
 """`masterSpec`: the leading pod. A gang has one priority and one preemptibility: those of `spec`."""
@@ -154,7 +156,7 @@ _ACCESS: Final[Mapping[str, Rule]] = {
     "authorizedUsers": _users,
     "authorizedGroups": _users,
 }
-_SERVED: Final = "An address inside the cluster; who may reach it from outside is kept without effect."
+_SERVED: Final = "Address inside the cluster. External access settings are stored without effect."
 _PROTOCOL: Final = choice("http", "grpc")
 
 _NOT_OF_A_SERVICE: Final = frozenset(
@@ -171,10 +173,10 @@ _NOT_OF_A_SERVICE: Final = frozenset(
 )
 _model_claim: Rule = table(
     {
-        "existingPvc": only(allowed=True, why="Rung makes no claim: name an existing one."),
+        "existingPvc": only(allowed=True, why="Rung does not create claims. Use an existing one."),
         "claimName": dns_name,
-        "readOnly": only(allowed=False, why="A model is downloaded into it."),
-        "claimInfo": nothing("Rung makes no claim: name an existing one."),
+        "readOnly": only(allowed=False, why="The model is downloaded to this claim."),
+        "claimInfo": nothing("Rung does not create claims. Use an existing one."),
     },
     required=["existingPvc", "claimName"],
 )
@@ -187,7 +189,7 @@ FIELDS: Final[Mapping[str, Fields]] = {
         **URLS,
         **_RUN,
         **_ENDING,
-        "restartPolicy": _used(choice("Never", "OnFailure"), "A training ends: Always is refused."),
+        "restartPolicy": _used(choice("Never", "OnFailure"), "Always is not supported for training."),
         "parallelism": _used(integer(1, 10_000)),
         "completions": _used(integer(1, MOST_COMPLETIONS)),
     },
@@ -199,27 +201,27 @@ FIELDS: Final[Mapping[str, Fields]] = {
         **_ENDING,
         "restartPolicy": _used(choice("Always", "Never", "OnFailure")),
         "distributedFramework": _used(choice(*FRAMEWORKS)),
-        "numWorkers": _used(integer(1, MOST), "Beside the master, where the framework has one."),
-        "minReplicas": _used(integer(1, MOST), "So many workers start together, with the master."),
-        "maxReplicas": _used(integer(1, MOST), "Equal to numWorkers: Rung counts a fixed number of pods."),
+        "numWorkers": _used(integer(1, MOST), "In addition to the master, if the framework has one."),
+        "minReplicas": _used(integer(1, MOST), "Number of workers that start together with the master."),
+        "maxReplicas": _used(integer(1, MOST), "Must equal numWorkers. Autoscaling is not supported."),
         "slotsPerWorker": _used(integer(1, 64), "MPI only."),
         "sshAuthMountPath": _used(text(256, r"/[^:]*", "an absolute path"), "MPI only."),
-        "mpiLauncherCreationPolicy": _used(only("AtStartup", "Launcher and workers are one gang and start together.")),
+        "mpiLauncherCreationPolicy": _used(only("AtStartup", "Launcher and workers always start together.")),
         "cleanPodPolicy": _used(choice("None", "All", "Running")),
     },
     "inferences": {
         **WHOLE,
         **POD,
         **URLS,
-        "autoscaling": _used(_fixed, "minReplicas is the number of replicas, and maxReplicas equals it."),
+        "autoscaling": _used(_fixed, "minReplicas is the number of replicas; maxReplicas must be equal."),
         "servingPort": _used(
             table({"container": PORT, "protocol": _PROTOCOL, **_ACCESS, "clusterLocalAccessOnly": boolean}), _SERVED
         ),
-        "servingConfiguration": _stored(table(_TIMEOUTS), "Nothing stands between a caller and the pod."),
+        "servingConfiguration": _stored(table(_TIMEOUTS), "Not supported: requests go directly to the pod."),
     },
     "distributed-inferences": {
         **WHOLE,
-        "workers": _used(integer(0, MOST), "Beside the leader, in each replica."),
+        "workers": _used(integer(0, MOST), "In addition to the leader, in each replica."),
         "replicas": _used(integer(1, MOST)),
         "leader": _used(object_rule(POD)),
         "worker": _used(object_rule(POD)),
@@ -236,13 +238,13 @@ FIELDS: Final[Mapping[str, Fields]] = {
         **WHOLE,
         **{name: field for name, field in POD.items() if name not in _NOT_OF_A_SERVICE},
         "replicas": _used(integer(1, MOST)),
-        "autoscaling": _used(_fixed, "minReplicas is the number of replicas, and maxReplicas equals it."),
-        "ngcAuthSecret": _used(secret, "A granted Secret with the key NGC_API_KEY."),
+        "autoscaling": _used(_fixed, "minReplicas is the number of replicas; maxReplicas must be equal."),
+        "ngcAuthSecret": _used(secret, "An available Secret with the key NGC_API_KEY."),
         "modelStore": _used(
-            table({"pvc": _model_claim, "nimCache": nothing("Name a claim: caches are made as manifests.")}),
-            "An existing claim, where the model is kept.",
+            table({"pvc": _model_claim, "nimCache": nothing("Use a claim. Caches can be created as manifests.")}),
+            "An existing claim for the model.",
         ),
-        "multiNode": _unsupported("A service of several nodes is submitted as a distributed inference."),
+        "multiNode": _unsupported("Not supported: submit a distributed inference instead."),
         "servingPort": _used(
             table(
                 {

@@ -63,7 +63,7 @@ def items(rule: Rule) -> Rule:
         if not isinstance(value, list):
             return wrong_type(value, place, "a list")
         if len(value) > MOST_ITEMS:
-            return place.refuse("bad_length", f"{len(value)} items; up to {MOST_ITEMS} are allowed.")
+            return place.refuse("bad_length", f"{len(value)} items; the maximum is {MOST_ITEMS}.")
         kept = [rule(_included(item), place.at(index)) for index, item in enumerate(value) if not _left_out(item)]
         return [item for item in kept if item is not ABSENT]
 
@@ -89,14 +89,14 @@ def words(value: Any, place: Location) -> Any:
     try:
         return shlex.split(line)
     except ValueError as error:
-        return place.refuse("bad_command", f"Cannot be split into words: {error}.")
+        return place.refuse("bad_command", f"Cannot split this into words: {error}.")
 
 
 def number(value: Any, place: Location) -> Any:
     """A JSON number, not negative."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return wrong_type(value, place, "a number")
-    return value if value >= 0 else place.refuse("out_of_range", f"{visible(value)} is below 0.")
+    return value if value >= 0 else place.refuse("out_of_range", f"{visible(value)} must not be negative.")
 
 
 def _label(item: dict[str, Any], place: Location) -> Any:
@@ -125,7 +125,7 @@ def _annotation(item: dict[str, Any], place: Location) -> Any:
     if name is None:
         return ABSENT
     if name not in _NOTES:
-        message = f"The annotation {visible(name)} is not one Rung takes: annotations steer controllers."
+        message = f"The annotation {visible(name)} is not allowed."
         return place.at("name").refuse("annotation_not_allowed", message, sorted(_NOTES))
     kept = _NOTES[name](value, place.at("value"))
     return ABSENT if kept is ABSENT else (name, kept)
@@ -145,7 +145,7 @@ def _variable(item: dict[str, Any], place: Location) -> Any:
     found: dict[str, Any] = {"name": item["name"]}
     given = [name for name in ("value", *_FROM, "podFieldRef") if name in item]
     if len(given) > 1:
-        return place.refuse("exactly_one", f"A variable has one source; found {' and '.join(given)}.", given)
+        return place.refuse("exactly_one", f"A variable must have one source, not {' and '.join(given)}.", given)
     for name, reference in _FROM.items():
         if name in item:
             found["valueFrom"] = {reference: item[name]}
@@ -165,7 +165,7 @@ variables: Rule = items(
             "secret": table({"name": secret, "key": CONFIG_KEY}, required=["name", "key"]),
             "configMap": table({"name": config_map, "key": CONFIG_KEY}, required=["name", "key"]),
             "podFieldRef": table({"path": field_path}, required=["path"]),
-            "userCredential": nothing("Rung keeps no credentials of people: name a Secret granted to the project."),
+            "userCredential": nothing("Rung does not store credentials. Use a Secret available to the project."),
             "description": LINE,
         },
         _variable,
@@ -182,7 +182,7 @@ pull_secrets: Rule = items(
     rebuilt(
         {
             "name": secret,
-            "userCredential": nothing("Rung keeps no credentials of people: name a Secret granted to the project."),
+            "userCredential": nothing("Rung does not store credentials. Use a Secret available to the project."),
         },
         _pull_secret,
         required=("name",),
@@ -214,7 +214,7 @@ tolerations: Rule = items(
     )
 )
 
-_own_pod: Rule = forbidden("A probe talks to its own pod: leave the host out.", "probe_host")
+_own_pod: Rule = forbidden("Probes always use the pod's address. Remove host.", "probe_host")
 _handler: Rule = table(
     {
         "httpGet": table(

@@ -29,7 +29,7 @@ from workloads.intake.rules.values import (
     text,
 )
 
-NO_ADDRESS: Final = "Rung opens no address to the outside: what was asked for it is kept without effect."
+NO_ADDRESS: Final = "External addresses are not supported: these settings are stored without effect."
 LIMITS: Final = ParseLimits()
 COUNTS: Final = frozenset({"replicas", "autoscaling"})
 """Fields that say how many replicas there are."""
@@ -71,7 +71,7 @@ def read_count(kind: str, given: Mapping[str, Any]) -> int:
     report = ProblemReport()
     place = Location("/spec", report, ProjectGrants(namespace=""))
     for name in given.keys() - COUNTS:
-        place.at(name).refuse("not_native", "It came by another door: only its replicas and its priority change here.")
+        place.at(name).refuse("not_native", "Submitted in another way: only replicas and priority can change here.")
     found = _part(
         object_rule({name: FIELDS[kind][name] for name in COUNTS & FIELDS[kind].keys()}),
         {name: given[name] for name in given.keys() & COUNTS},
@@ -110,20 +110,20 @@ def _check_image(asked: Checked, _native: NativeBody, place: Location) -> None:
 def _need_image(part: Mapping[str, Any], place: Location) -> None:
     """Said once: a refused image is no missing one."""
     if "image" not in part and not any(each.pointer == f"{place.pointer}/image" for each in place.report.problems):
-        place.at("image").refuse("required", "image is required here.")
+        place.at("image").refuse("required", "image is required.")
 
 
 def _check_distributed(asked: Checked, native: NativeBody, place: Location) -> None:
     at_spec = place.at("spec")
     framework, workers = asked.spec.get("distributedFramework"), asked.spec.get("numWorkers", 1)
     if framework is None:
-        at_spec.at("distributedFramework").refuse("required", "Which framework?")
+        at_spec.at("distributedFramework").refuse("required", "Choose a framework.")
     _need_image(asked.spec, at_spec)
     if asked.spec.get("maxReplicas", workers) != workers:
-        message = f"Rung counts a fixed number of pods: {workers}, as numWorkers."
+        message = f"Autoscaling is not supported. Must be {workers}, as numWorkers."
         at_spec.at("maxReplicas").refuse("out_of_range", message, (str(workers),))
     if asked.spec.get("minReplicas", 1) > workers:
-        at_spec.at("minReplicas").refuse("out_of_range", f"There are {workers} workers.", (str(workers),))
+        at_spec.at("minReplicas").refuse("out_of_range", f"Must be {workers}, the number of workers.", (str(workers),))
     if asked.master is not None:
         _check_master(asked, native, framework, place.at("masterSpec"))
 
@@ -132,14 +132,14 @@ def _check_master(asked: Checked, native: NativeBody, framework: str | None, pla
     """One gang: one category, one choice of pools; another leader than its workers only where it was asked for."""
     assert asked.master is not None  # noqa: S101  # the caller looked
     if native.master_same:
-        place.refuse("exactly_one", "masterSpecSameAsWorker says that there is none: leave one of the two out.")
+        place.refuse("exactly_one", "masterSpecSameAsWorker and masterSpec exclude each other. Remove one.")
     if framework is not None and not has_leader(framework):
-        place.refuse("not_offered", f"{framework} has no leading pod: its workers are alike.")
+        place.refuse("not_offered", f"{framework} has no master pod.")
     _need_image(asked.master, place)
     _check_category(asked.master, native.category, place)
     pools = asked.master.get("nodePools")
     if pools is not None and pools != asked.spec.get("nodePools"):
-        place.at("nodePools").refuse("not_offered", "A gang runs in one pool: write the pools of spec, or none.")
+        place.at("nodePools").refuse("not_offered", "All pods of a gang use one pool. Use the pools of spec.")
 
 
 def _check_group(asked: Checked, _native: NativeBody, place: Location) -> None:
@@ -147,7 +147,7 @@ def _check_group(asked: Checked, _native: NativeBody, place: Location) -> None:
     at_spec = place.at("spec")
     roles = [role for role in ("leader", "worker") if role in asked.spec]
     if not roles and not place.report.problems:
-        at_spec.at("leader").refuse("required", "What does the leader run?")
+        at_spec.at("leader").refuse("required", "Add the leader.")
     for role in roles:
         _need_image(asked.spec[role], at_spec.at(role))
 
@@ -164,7 +164,7 @@ def _warnings(asked: Checked) -> list[str]:
         said.append(NO_ADDRESS)
     wished = (asked.master or {}).get("preemptibility")
     if wished is not None and wished != spec.get("preemptibility"):
-        said.append(f"masterSpec.preemptibility {wished} was left out: a gang has one preemptibility.")
+        said.append(f"masterSpec.preemptibility {wished} is ignored: all pods of a gang share one preemptibility.")
     return said
 
 
@@ -246,7 +246,7 @@ _SETTINGS: Final = (
 ENVIRONMENT: Final[Fields] = {name: FIELDS["workspaces"][name] for name in _SETTINGS}
 COMPUTE: Final[Fields] = {"compute": FIELDS["workspaces"]["compute"]}
 _SECRET_NAME: Final = re.compile(r"(^|_)(password|passwd|secret|token|credentials?|(api|access|private)_?key)$", re.I)
-_NO_SECRETS: Final = "Everybody in its scope reads this: name a Secret granted to the project instead."
+_NO_SECRETS: Final = "Everyone in the scope can read this. Use a Secret available to the project."
 
 
 def _as_it_is(value: Any, _place: Location) -> Any:
@@ -353,7 +353,7 @@ def _measured(values: Any) -> ProblemReport:
     report, size = ProblemReport(), len(json.dumps(values).encode())
     if size > LARGEST:
         Location("/spec", report, ProjectGrants(namespace="")).refuse(
-            "too_large", f"{size} bytes; up to {LARGEST} are kept."
+            "too_large", f"{size} bytes; the maximum is {LARGEST}."
         )
         report.settle()
     return report

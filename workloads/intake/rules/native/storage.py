@@ -9,7 +9,7 @@ from workloads.intake.rules.native.parts import WORD, items, nothing, number, re
 from workloads.intake.rules.scalars import GPU, MOST_GPUS, cpu, dns_name, memory, rule_for
 from workloads.intake.rules.values import ABSENT, Location, Rule, boolean, both, choice, integer, only, table, text
 
-NO_MEMORY: Final = "GPU memory is not divided here: ask for a portion, or for whole devices."
+NO_MEMORY: Final = "GPU memory requests are not supported. Request a portion or whole devices."
 _SIDES: Final = (
     ("cpuCoreRequest", "requests", "cpu"),
     ("cpuCoreLimit", "limits", "cpu"),
@@ -60,10 +60,10 @@ def _share(asked: Mapping[str, Any], place: Location) -> str:
         _check_no_growth(asked, portion, place)
         return ""
     if not 0.01 <= portion < 1 or round(portion, 2) != portion:
-        message = f"{visible(portion)} is not a share of one GPU from 0.01 to 0.99 in hundredths, or 1."
+        message = f"{visible(portion)} must be from 0.01 to 0.99 in steps of 0.01, or 1."
         place.at("gpuPortionRequest").refuse("bad_gpu_count", message)
     if asked.get("gpuDevicesRequest", 1) != 1:
-        place.at("gpuDevicesRequest").refuse("gpu_both_ways", "A share is of one device: write 1.", ("1",))
+        place.at("gpuDevicesRequest").refuse("gpu_both_ways", "Must be 1 with a portion.", ("1",))
     _check_no_growth(asked, portion, place)
     return format(portion, ".2f").rstrip("0")
 
@@ -71,7 +71,7 @@ def _share(asked: Mapping[str, Any], place: Location) -> str:
 def _check_no_growth(asked: Mapping[str, Any], portion: float | None, place: Location) -> None:
     limit = asked.get("gpuPortionLimit")
     if limit is not None and limit != (portion if portion is not None else limit):
-        message = "A share does not grow: its limit equals its request, or stays away."
+        message = "The limit must equal the request, or be absent."
         place.at("gpuPortionLimit").refuse("out_of_range", message, (str(portion),))
 
 
@@ -108,8 +108,8 @@ _claim_info: Rule = table(
         "size": memory,
         "storageClass": dns_name,
         "accessModes": rebuilt({name: boolean for name, _kept in MODES}, _modes),
-        "volumeMode": only("Filesystem", "Block devices are not offered."),
-        "addedAttrValues": nothing("Annotations of a claim are not taken."),
+        "volumeMode": only("Filesystem", "Block devices are not supported."),
+        "addedAttrValues": nothing("Annotations of claims are not supported."),
     },
     required=["size"],
 )
@@ -119,14 +119,14 @@ def _claim(item: dict[str, Any], place: Location) -> Any:
     """An existing claim by name, or one that lives as long as its pod."""
     if item.get("existingPvc"):
         if "claimName" not in item:
-            return place.at("claimName").refuse("required", "Which claim?")
+            return place.at("claimName").refuse("required", "Enter a claim name.")
         source = {"claimName": item["claimName"], "readOnly": item.get("readOnly", False)}
         return _mounted({"persistentVolumeClaim": source}, item.get("path"))
     if not item.get("ephemeral"):
-        message = "Rung makes no claim that outlives its pod: name an existing one, or set ephemeral."
+        message = "Rung does not create persistent claims. Use an existing one, or set ephemeral."
         return place.at("existingPvc").refuse("not_offered", message, ("true",))
     if "claimInfo" not in item:
-        return place.at("claimInfo").refuse("required", "How large, and of which storage class?")
+        return place.at("claimInfo").refuse("required", "Enter size and storage class.")
     info = item["claimInfo"]
     spec = {
         "accessModes": info.get("accessModes") or ["ReadWriteOnce"],
@@ -177,7 +177,7 @@ VOLUMES: Final[Mapping[str, Rule]] = {
                 "readOnly": boolean,
                 "ephemeral": boolean,
                 "claimInfo": _claim_info,
-                "dataSharing": nothing("A claim belongs to its project: it is not shared."),
+                "dataSharing": nothing("Claims cannot be shared between projects."),
             },
             _claim,
             required=("path",),
@@ -212,9 +212,9 @@ VOLUMES: Final[Mapping[str, Rule]] = {
     ),
     "hostPath": _of_node("hostPath"),
     "nfs": _of_node("nfs"),
-    "git": nothing("Nothing is cloned beside a workload: bring the code with the image or a claim."),
-    "s3": nothing("A bucket is not mounted: the code reads it itself, with a granted Secret."),
-    "dataVolume": nothing("There are no data volumes here: use a claim of the project."),
+    "git": nothing("Git volumes are not supported. Put the code in the image or a claim."),
+    "s3": nothing("Bucket mounts are not supported. Access the bucket from your code with a Secret."),
+    "dataVolume": nothing("Data volumes are not supported. Use a claim of the project."),
 }
 
 
@@ -225,7 +225,7 @@ def _storage(asked: dict[str, Any], _place: Location) -> list[Any]:
 storage: Rule = rebuilt(VOLUMES, _storage)
 
 _identity: Rule = integer(1)
-_numbers: Rule = text(400, r" *[1-9][0-9]{0,9}( *, *[1-9][0-9]{0,9})* *", "numbers of groups, parted by commas")
+_numbers: Rule = text(400, r" *[1-9][0-9]{0,9}( *, *[1-9][0-9]{0,9})* *", "numbers of groups, separated by commas")
 
 
 def _groups(value: Any, place: Location) -> Any:
@@ -258,7 +258,7 @@ def _security(asked: dict[str, Any], _place: Location) -> dict[str, dict[str, An
 def _no_capability(value: Any, place: Location) -> Any:
     if value == []:
         return ABSENT
-    return place.refuse("capability_added", f"Capabilities are only dropped, never added: {visible(value)}.")
+    return place.refuse("capability_added", f"Capabilities cannot be added: {visible(value)}.")
 
 
 security: Rule = rebuilt(
@@ -266,16 +266,16 @@ security: Rule = rebuilt(
         "uidGidSource": choice("fromTheImage", "custom"),
         "runAsUid": _identity,
         "runAsGid": _identity,
-        "runAsNonRoot": only(allowed=True, why="A container does not ask to run as root."),
+        "runAsNonRoot": only(allowed=True, why="Containers must not request to run as root."),
         "supplementalGroups": _groups,
         "seccompProfileType": only(
-            "RuntimeDefault", "Only the runtime's own profile is allowed.", "profile_not_allowed"
+            "RuntimeDefault", "Only the runtime's default profile is allowed.", "profile_not_allowed"
         ),
         "readOnlyRootFilesystem": boolean,
-        "allowPrivilegeEscalation": only(allowed=False, why="Privilege escalation is refused."),
+        "allowPrivilegeEscalation": only(allowed=False, why="Privilege escalation is not allowed."),
         "capabilities": _no_capability,
-        "hostIpc": only(allowed=False, why="The node's memory is not shared."),
-        "hostNetwork": only(allowed=False, why="The node's network is not shared."),
+        "hostIpc": only(allowed=False, why="Host IPC is not allowed."),
+        "hostNetwork": only(allowed=False, why="The host network is not allowed."),
     },
     _security,
 )
