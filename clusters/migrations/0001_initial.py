@@ -885,6 +885,10 @@ class Migration(migrations.Migration):
                 condition=models.Q(("gone_at", None)), fields=["cluster", "name"], name="clusters_pod_name"
             ),
         ),
+        migrations.AddIndex(
+            model_name="observedpod",
+            index=models.Index(fields=["cluster", "observed_at"], name="clusters_pod_observed"),
+        ),
         migrations.AddConstraint(
             model_name="observedpod",
             constraint=models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_pod_uid_once"),

@@ -70,6 +70,7 @@ class ObservedPod(models.Model):
             models.Index(fields=["owner_id"], name="clusters_pod_owner"),
             models.Index(fields=["cluster", "gone_at", "node_name"], name="clusters_pod_live"),
             models.Index(fields=["cluster", "name"], name="clusters_pod_name", condition=models.Q(gone_at=None)),
+            models.Index(fields=["cluster", "observed_at"], name="clusters_pod_observed"),
         ]
 
     def __str__(self) -> str:

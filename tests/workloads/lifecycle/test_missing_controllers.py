@@ -22,8 +22,9 @@ from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
 from tests.workloads.sandbox_lab import fresh
 from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.preview import forecast
-from workloads.forecast.selectors.snapshot import snapshot_of, workload_of
+from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
 from workloads.lifecycle.selectors import alerts_for
 from workloads.lifecycle.services.observe import check_controllers

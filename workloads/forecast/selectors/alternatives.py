@@ -26,6 +26,7 @@ from workloads.dictionary.rules.resolution import Effective, Level, Source
 from workloads.dictionary.selectors import current_dictionary, effective_as, level_of
 from workloads.forecast.rules.forecast import Alternative, ForecastVictim
 from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, gpus_text
+from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pool_selection import check_priority_cap, pick_pool, quota_hold_for
 from workloads.forecast.selectors.runtime_rules import expected_deferral
 from workloads.forecast.selectors.snapshot import (
@@ -33,7 +34,6 @@ from workloads.forecast.selectors.snapshot import (
     groups_of,
     pod_group_request,
     snapshot_of,
-    workload_of,
 )
 from workloads.intake import WorkloadSpec
 from workloads.policies.rules.merge import Merged
@@ -309,8 +309,8 @@ def _tried(workload: Workload, actor: Actor) -> tuple[Alternative, ...]:
     if pool is None or flavour not in FLAVOURS:
         return ()
     observed, _at = snapshot_of(cluster)
-    others = (each for each in observed.groups if workload_of(each.name) != str(workload.pk))
-    snapshot = replace(observed, groups=tuple(others))
+    own = (each.name for each in observed.groups if workload_of(each.name) == str(workload.pk))
+    snapshot = observed.without_groups(own)
     wanted = pod_group_request(workload, pool)
     outcome = preview(snapshot, *groups_of(wanted, flavour), flavour=flavour)
     if outcome.kind is not OutcomeKind.PENDING and not quota_hold_for(wanted):

@@ -35,8 +35,9 @@ from tenants.quotas.selectors.runtime_rules import (
     guarantee_of,
     min_runtimes_of,
 )
+from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pool_selection import quota_hold_of
-from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of, workload_of
+from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of
 from workloads.state.models import Phase, Workload
 from workloads.state.rules import HELD, HELD_BACK, HOLDING
 from workloads.state.selectors.workloads import workload_ids
@@ -234,7 +235,7 @@ def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], fl
     """For something that waits: whom it would evict were nobody protected, and from when on it may."""
     if not is_guaranteed(snapshot):
         return ()
-    found = preview(replace(snapshot, now=None), *candidates, flavour=flavour).victims
+    found = preview(snapshot.at(None), *candidates, flavour=flavour).victims
     if not found:
         return ()
     last = max(protected_until(snapshot, each, candidates[0]) for each in found)

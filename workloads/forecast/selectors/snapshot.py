@@ -5,45 +5,55 @@ that stands for its ResourceQuota, every pod for itself; where it knows gangs, t
 count too; waiting workloads that are about to have pods are added from their specs.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import chain
+from threading import Lock
 from typing import Final
+from uuid import UUID
 
-from django.db.models import Min, Q
+from django.db import connection
+from django.db.models import Count, Max, Q, QuerySet
 from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import missing_causes
 from clusters.flavours import objects as flavours_objects
 from clusters.flavours.kube import with_defaults
 from clusters.flavours.objects import HOSTNAME, RANK_TO_PRIORITY, levels_with_hostname
+from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
 from clusters.flavours.registry import flavour_for
-from clusters.inventory.models import Cluster, NodePool
-from clusters.ports.flavour import DesiredState, ProjectSpec, QueueSpec, Traits
-from clusters.ports.pods import TERMINAL
+from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.ports.flavour import DesiredState, QueueSpec, Traits
 from clusters.sync.models import OrphanedObject
-from clusters.sync.selectors import desired_state
-from clusters.watch.models import ObservedPod
+from clusters.sync.selectors import desired_state, unversioned_state
+from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
+from clusters.watch.services.observations import POOLS
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode, Strategy
-from scheduling.model.taints import Taint, Toleration
+from scheduling.model.taints import Taint
+from scheduling.state.workspace import successor
 from tenants.organisation.models import Project
-from workloads.forecast.selectors.pending_pods import (
-    admission_times,
-    never_requeued,
+from workloads.forecast.selectors.observed_groups import (
+    ANY_POOL,
+    MINUTE,
+    GroupSettings,
+    as_gang,
+    group_settings,
+    groups_of_pods,
+    live_pods,
+    namespace_queue,
     pods_scheduled_singly,
     single_workloads,
     waiting_without_pods,
+    with_placement,
+    workload_of,
 )
 from workloads.intake import WorkloadSpec
 from workloads.intake.rules.spec import borne_taints, selected_labels, shared_topology, wanted_placement
 from workloads.state.models import Workload
-from workloads.state.selectors.workloads import workload_ids
-
-ANY_POOL: Final = "default"
-MINUTE: Final = 60_000_000  # microseconds, the unit of every time stamp here
-GATED: Final = "SchedulingGated"  # held back from the scheduler by its maker
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +72,188 @@ class PodGroupRequest:
 
 def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, datetime | None]:
     """The cluster (or one of its pools) as it was last observed, and when that was."""
-    behind = OrphanedObject.objects.filter(cluster=cluster).exclude(flavour=cluster.flavour)
-    snapshot = _snapshot(cluster, frozenset(behind.values_list("workload_id", flat=True)))
+    snapshot = _with_unborn(cluster, _observation(cluster))
     by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
     return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
 
 
+def _observation(cluster: Cluster) -> "_ObservedCluster":
+    orphans = OrphanedObject.objects.filter(cluster=cluster).exclude(flavour=cluster.flavour)
+    behind = frozenset(orphans.values_list("workload_id", flat=True))
+    return _kept(cluster, behind) if _keeps() else _read(cluster, behind)
+
+
 def snapshot_after(target: Cluster, staying: Collection[str]) -> Snapshot:
     """Right after a switch: the row with its new scheduler, and the ids of workloads that go on with the old one."""
-    return _snapshot(target, staying, made_anew=True)
+    return _with_unborn(target, _read(target, staying, made_anew=True), made_anew=True)
 
 
-def _snapshot(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False) -> Snapshot:
-    """`behind`: ids of workloads that another scheduler started. made_anew: all other workloads have no pods yet."""
+def _now() -> int:
+    return int(timezone.now().timestamp() * 1_000_000)
+
+
+@dataclass(slots=True)
+class _ObservedCluster:
+    """What is observed, as a snapshot without workloads that have no pods. names: groups by owner (`_owner`).
+
+    staying: owners with a pod that is not ending.
+    basis, nodes, changed_at: by which it is known whether it still holds.
+    """
+
+    snapshot: Snapshot
+    known: GroupSettings
+    names: dict[str, tuple[str, ...]]
+    staying: set[str]
+    basis: object = None
+    nodes: tuple[int, datetime | None] = (0, None)
+    changed_at: datetime | None = None
+
+    def note(self, groups: Iterable[PodGroup]) -> None:
+        """Which groups their owners have by now."""
+        for owner, found in _by_owner(groups).items():
+            self.names[owner] = tuple(group.name for group in found)
+            if any(not pod.terminating for group in found for pod in group.pods):
+                self.staying.add(owner)
+
+
+def _by_owner(groups: Iterable[PodGroup]) -> dict[str, list[PodGroup]]:
+    found: dict[str, list[PodGroup]] = {}
+    for group in groups:
+        found.setdefault(workload_of(group.name) or group.name, []).append(group)
+    return found
+
+
+def _read(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False) -> _ObservedCluster:
+    """All rows. `behind`: ids of workloads that another scheduler started. made_anew: only those have pods yet."""
     traits = flavour_for(cluster.flavour).traits
-    by_pool = traits.queues_by_pool
     state = desired_state(cluster, domains=False)
     pools = list(cluster.node_pools.all())
-    single = single_workloads(cluster)
-    pods = list(_pods(cluster, single if traits.queues_jobs else ()))
+    known, single = group_settings(cluster, state, behind), single_workloads(cluster)
+    pods = list(live_pods(cluster, single if traits.queues_jobs else ()))
     if made_anew:
         pods = [pod for pod in pods if not pod.owner_id or pod.owner_id in behind]
-    groups = (_of_another(group, behind) if by_pool else group for group in _groups(cluster, pods, state, single))
-    return Snapshot(
-        nodes=tuple(_nodes(cluster, by_pool=by_pool)),
-        queues=tuple(_queues(state, traits) if by_pool else _namespace_queues(state)),
-        groups=(*groups, *_unborn(cluster, pods, pools, made_anew=made_anew)),
-        now=int(timezone.now().timestamp() * 1_000_000),
+    snapshot = Snapshot(
+        nodes=tuple(_nodes(_node_rows(cluster), by_pool=traits.queues_by_pool)),
+        queues=tuple(_queues(state, traits) if traits.queues_by_pool else _namespace_queues(state)),
+        groups=tuple(groups_of_pods(cluster, pods, known, single)),
+        now=_now(),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
         leaves_out=missing_causes(cluster),
         levels=_levels(pools) if traits.goes_by_levels else {},
     )
+    found = _ObservedCluster(snapshot, known, {}, set())
+    found.note(snapshot.groups)
+    return found
 
 
-def _of_another(group: PodGroup, behind: Collection[str]) -> PodGroup:
-    """A scheduler with queues neither counts nor evicts what another one has placed: it only finds the room taken."""
-    placed = group.holding and workload_of(group.name) in behind
-    return replace(group, queue="", preemptible=False) if placed else group
+def _with_unborn(cluster: Cluster, observed: _ObservedCluster, *, made_anew: bool = False) -> Snapshot:
+    """Beside the pods waiting workloads that nothing has been observed of yet; their controllers do not pause."""
+    found = (
+        groups_of(pod_group_request(each.workload, each.pool), cluster.flavour)
+        for each in waiting_without_pods(cluster, cluster.node_pools.all(), observed.names, observed.staying)
+        if made_anew or not each.later
+    )
+    return observed.snapshot.changed((), chain.from_iterable(found), now=_now())
 
 
-def _nodes(cluster: Cluster, *, by_pool: bool) -> Iterator[SnapshotNode]:
-    for order, node in enumerate(cluster.nodes.select_related("pool").order_by("name")):
+_LATE: Final = timedelta(seconds=2)
+_LATE_EVENTS: Final = timedelta(minutes=1)
+"""What is stored may be of a moment so long before."""
+_observed: Final[dict[UUID, _ObservedCluster]] = {}
+_locks: Final[dict[UUID, Lock]] = {}
+
+
+def _keeps() -> bool:
+    """Pods of ten thousands are read once a process. SQLite, of demos and tests, holds few and has one process."""
+    return connection.vendor == "postgresql"
+
+
+def _kept(cluster: Cluster, behind: frozenset[str]) -> _ObservedCluster:
+    """What this process has read before, and the rows of pods that were stored since.
+
+    All is read again once anything else has changed: settings, nodes, what another scheduler left behind.
+    """
+    with _locks.setdefault(cluster.pk, Lock()):
+        basis, nodes = _basis(cluster, behind), _node_stamp(cluster)
+        found = _observed.get(cluster.pk)
+        if found is None or found.basis != basis or not _same_nodes(cluster, found, nodes):
+            changed_at = _pod_rows(cluster).aggregate(at=Max("observed_at"))["at"]
+            found = _observed[cluster.pk] = _read(cluster, behind)
+            found.basis, found.changed_at = basis, changed_at
+        else:
+            _catch_up(cluster, found)
+        found.nodes = nodes
+        return copy(found)
+
+
+def _pod_rows(cluster: Cluster) -> QuerySet[ObservedPod]:
+    return ObservedPod.objects.filter(cluster=cluster)
+
+
+def _basis(cluster: Cluster, behind: frozenset[str]) -> object:
+    """Changes with whatever a snapshot is made from, but pods, nodes and workloads: desired state is counted up."""
+    row = Cluster.objects.values_list("generation", "flavour", "backend", "configured").get(pk=cluster.pk)
+    pools = cluster.node_pools.order_by("pk").values_list(*(field.attname for field in NodePool._meta.concrete_fields))
+    sorted_in = ObserverLease.objects.filter(cluster=cluster).values_list(f"versions__{POOLS}", flat=True)
+    return (row, cluster.flavour, cluster.configured, list(pools), list(sorted_in), unversioned_state(cluster), behind)
+
+
+def _node_stamp(cluster: Cluster) -> tuple[int, datetime | None]:
+    found = cluster.nodes.aggregate(count=Count("pk"), at=Max("observed_at"))
+    return found["count"], found["at"]
+
+
+def _same_nodes(cluster: Cluster, found: _ObservedCluster, stamp: tuple[int, datetime | None]) -> bool:
+    """Do the nodes that were seen since say of themselves what they said before? Most of what they say is when."""
+    if stamp == found.nodes:
+        return True
+    if stamp[0] != found.nodes[0] or found.nodes[1] is None:
+        return False
+    before = {node.name: node for node in found.snapshot.nodes}
+    rows = _node_rows(cluster).filter(observed_at__gte=found.nodes[1] - _LATE)
+    later = _nodes(rows, by_pool=flavour_for(cluster.flavour).traits.queues_by_pool)
+    return all(
+        each.name in before and replace(each, order=before[each.name].order) == before[each.name] for each in later
+    )
+
+
+def _catch_up(cluster: Cluster, found: _ObservedCluster) -> None:
+    """Make the pod groups anew whose pods were stored since."""
+    since, rows = found.changed_at, _pod_rows(cluster)
+    if since is not None:
+        rows = rows.filter(observed_at__gte=since - _LATE)
+    changed = list(rows.values_list("owner_id", "uid", "observed_at"))
+    queues_jobs = flavour_for(cluster.flavour).traits.queues_jobs
+    owners = {owner for owner, _uid, _at in changed if owner} | (_let_in(cluster, since) if queues_jobs else set())
+    alone = [uid for owner, uid, _at in changed if not owner]
+    found.changed_at = max((at for _owner, _uid, at in changed), default=since)
+    single = single_workloads(cluster, owners)
+    theirs = Q(owner_id__in=owners) | Q(owner_id="", uid__in=alone)
+    pods = live_pods(cluster, single if queues_jobs else ()).filter(theirs)
+    groups = list(groups_of_pods(cluster, list(pods), found.known, single))
+    touched = [*owners, *(f":{uid}" for uid in alone)]
+    before = {name for owner in touched for name in found.names.pop(owner, ())}
+    found.staying.difference_update(touched)
+    found.note(groups)
+    come = [group for group in groups if found.snapshot.group(group.name) != group]
+    gone = before - {group.name for group in groups}
+    if come or gone:
+        found.snapshot = successor(found.snapshot, gone, come, now=_now())
+
+
+def _let_in(cluster: Cluster, since: datetime | None) -> set[str]:
+    """Owners of jobs of which their queue said something lately."""
+    said = ClusterEvent.objects.filter(cluster=cluster, reason__in=(ADMITTED, LEFT_OUT))
+    recent = said.filter(at__gte=since - _LATE_EVENTS) if since else said
+    return set(recent.exclude(owner_id="").values_list("owner_id", flat=True))
+
+
+def _node_rows(cluster: Cluster) -> QuerySet[Node]:
+    return cluster.nodes.select_related("pool").order_by("name")
+
+
+def _nodes(rows: Iterable[Node], *, by_pool: bool) -> Iterator[SnapshotNode]:
+    for order, node in enumerate(rows):
         yield SnapshotNode(
             name=node.name,
             pool=(node.pool.name if node.pool else "") if by_pool else ANY_POOL,
@@ -154,11 +305,6 @@ def _namespace_queues(state: DesiredState) -> Iterator[Queue]:
         )
 
 
-def namespace_queue(namespace: str) -> str:
-    """Name of the queue that stands for a namespace's quota."""
-    return f"namespace {namespace}"
-
-
 def _sum(limits: Iterable[Limit]) -> Limit:
     parts = list(limits)
     return Limit(
@@ -168,159 +314,10 @@ def _sum(limits: Iterable[Limit]) -> Limit:
     )
 
 
-def _pods(cluster: Cluster, queued: Collection[str]) -> Iterable[ObservedPod]:
-    """Whatever holds room or waits for some, whoever made it; of these workloads also pods that stand in a queue."""
-    rows = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True).exclude(phase__in=TERMINAL)
-    held = Q(node_name="", reason=GATED) & ~Q(owner_id__in=queued)
-    return rows.exclude(held).exclude(node_name="", uid__in=never_requeued(cluster)).order_by("created_at", "uid")
-
-
-def _groups(
-    cluster: Cluster, pods: Sequence[ObservedPod], state: DesiredState, single: Collection[str]
-) -> Iterator[PodGroup]:
-    traits = flavour_for(cluster.flavour).traits
-    by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
-    minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
-    topologies = _noted(flavours_objects.TOPOLOGY_KEY, minimum) if traits.knows_domains else {}
-    carried = _carried(minimum) if traits.spares_young == "pods" else {}
-    placements = _noted(
-        flavours_objects.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name}
-    )
-    homes = _leaves(state.projects)
-    numbers = {level.name: level.value for level in state.levels} if traits.counts_classes else {}
-    entries = admission_times(cluster, pods) if traits.queues_jobs else {}
-    parted, first = _parted(pods, single), _first_of(pods)
-    drafts: dict[str, list[ObservedPod]] = {}
-    for pod in pods:
-        together = pod.owner_id not in single and (by_pool or (gangs and minimum.get(pod.owner_id, 1) > 1))
-        drafts.setdefault(_group_name(pod, together=together, parted=pod.owner_id in parted), []).append(pod)
-    for name, members in drafts.items():
-        group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
-        group = replace(group, created=min(group.created, first.get(members[0].pod_group, group.created)))
-        if traits.queues_jobs and (members[0].node_name or members[0].reason != GATED):
-            group = _admitted(group, entries.get(name))
-        owner = members[0].owner_id
-        group = replace(_placed(group, placements.get(owner, ""), owner), topology=topologies.get(owner))
-        group = replace(group, priority=numbers.get(members[0].priority_class, group.priority))
-        if least := carried.get(owner):
-            group = replace(group, min_runtime=least * MINUTE)
-        yield as_gang(group, minimum.get(owner, 1)) if gangs else group
-
-
-def _admitted(group: PodGroup, let_in: int | None) -> PodGroup:
-    """Where whole jobs are queued, pods are of admitted ones; pods of others are in none of its queues."""
-    group = replace(group, let_in=let_in)
-    return replace(group, started=group.started or group.age_key, queue=group.queue if workload_of(group.name) else "")
-
-
-def as_gang(group: PodGroup, minimum: int) -> PodGroup:
-    """As a scheduler of gangs sees it: what starts together goes together. The minimum stands, though few are there."""
-    return replace(group, min_member=minimum, gang=True, whole=True) if minimum > 1 else replace(group, topology=None)
-
-
-def _placed(group: PodGroup, placement: str, kin: str) -> PodGroup:
-    """With the wish for its own pods, where it has one; their workload is who they all belong to."""
-    return replace(group, placement=Strategy(placement), kin=kin) if placement else group
-
-
-def _leaves(projects: Iterable[ProjectSpec]) -> dict[tuple[str, str], str]:
-    """(namespace, pool) to queue, for pods that name none."""
-    return {(project.namespace, queue.pool.name): queue.name for project in projects for queue in project.queues}
-
-
-def _minimums(owners: set[str]) -> dict[str, int]:
-    rows = Workload.objects.filter(pk__in=workload_ids(owners))
-    return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
-
-
-def _carried(owners: Iterable[str]) -> dict[str, int]:
-    """How many minutes their pods say that they are left alone, by workload id, of those whose pods do."""
-    rows = Workload.objects.filter(pk__in=workload_ids(owners), min_runtime_minutes__gt=0)
-    return {str(pk): minutes for pk, minutes in rows.values_list("pk", "min_runtime_minutes")}
-
-
-def _noted(key: str, owners: Iterable[str]) -> dict[str, str]:
-    """What an annotation says, by workload id, of those that have it."""
-    rows = Workload.objects.filter(pk__in=workload_ids(owners)).values_list("pk", "spec__annotations")
-    return {str(pk): notes[key] for pk, notes in rows if key in (notes or {})}
-
-
-def _first_of(pods: Iterable[ObservedPod]) -> dict[str, int]:
-    """When the first pod of each group was made that has lost some: its scheduler made the group for that one."""
-    named = {pod.owner_id for pod in pods if pod.owner_id and pod.pod_group}
-    gone = ObservedPod.objects.filter(owner_id__in=named, gone_at__isnull=False).exclude(pod_group="")
-    rows = gone.values_list("pod_group").annotate(Min("created_at"))
-    return {group: int(at.timestamp() * 1_000_000) for group, at in rows.order_by()}
-
-
-def _parted(pods: Iterable[ObservedPod], single: Collection[str]) -> frozenset[str]:
-    """Ids of the workloads whose pods name several groups of their scheduler, or might."""
-    named: dict[str, set[str]] = {}
-    for pod in pods:
-        if pod.owner_id and pod.pod_group:
-            named.setdefault(pod.owner_id, set()).add(pod.pod_group)
-    return frozenset(owner for owner, groups in named.items() if owner in single or len(groups) > 1)
-
-
-def _group_name(pod: ObservedPod, *, together: bool, parted: bool) -> str:
-    """The workload's id, and what tells its groups apart where there are several."""
-    if parted and pod.pod_group:
-        return f"{pod.owner_id}:{pod.pod_group}"
-    return pod.owner_id if together and pod.owner_id else f"{pod.owner_id}:{pod.uid}"
-
-
-def workload_of(group: str) -> str:
-    """The id of the workload that a group of a snapshot belongs to; empty for foreign pods."""
-    return group.partition(":")[0]
-
-
-def _group(
-    name: str,
-    pods: Sequence[ObservedPod],
-    minimum: int,
-    homes: Mapping[tuple[str, str], str] | None,
-) -> PodGroup:
-    first = pods[0]
-    members = tuple(_pod(pod) for pod in pods)
-    starts = [pod.started for pod in members if pod.started is not None]
-    home = namespace_queue(first.namespace) if homes is None else first.queue
-    return PodGroup(
-        name=name,
-        queue=home or (homes or {}).get((first.namespace, first.pool_name), ""),
-        namespace=first.namespace,
-        priority=first.priority,
-        preemptible=first.preemptible if homes is not None else first.priority < THRESHOLD,
-        pods=members,
-        min_member=min(minimum, len(pods)),
-        started=min(starts, default=None),
-        created=int(first.created_at.timestamp() * 1_000_000),
-        pool=ANY_POOL if homes is None else first.pool_name,
-        never_preempts=first.never_preempts,
-        node_selector=first.node_selector,
-        tolerations=tuple(Toleration(**each) for each in first.tolerations),
-        made=homes is None,
-    )
-
-
-def _pod(pod: ObservedPod) -> Pod:
-    amounts = Resources(pod.gpu_milli, pod.cpu_milli, pod.memory_bytes)
-    leaving = pod.deletion_at is not None
-    started = int(pod.started_at.timestamp() * 1_000_000) if pod.started_at else None
-    return Pod(pod.uid, amounts, pod.node_name or None, leaving, pod.nominated_node or None, started, pod.device)
-
-
-def _unborn(
-    cluster: Cluster, pods: Sequence[ObservedPod], pools: Sequence[NodePool], *, made_anew: bool
-) -> Iterator[PodGroup]:
-    """Waiting workloads that nothing has been observed of yet. The controller of a new object does not pause."""
-    for each in waiting_without_pods(cluster, pools, pods):
-        if made_anew or not each.later:
-            yield from groups_of(pod_group_request(each.workload, each.pool), cluster.flavour)
-
-
 def coming_later(cluster: Cluster) -> Mapping[Workload, tuple[PodGroup, ...]]:
     """Waiting workloads that no snapshot has, since their controllers pause: what a scheduler will see of them."""
-    found = waiting_without_pods(cluster, cluster.node_pools.all(), list(_pods(cluster, ())))
+    observed = _observation(cluster)
+    found = waiting_without_pods(cluster, cluster.node_pools.all(), observed.names, observed.staying)
     return {
         each.workload: groups_of(pod_group_request(each.workload, each.pool), cluster.flavour)
         for each in found
@@ -381,7 +378,7 @@ def _whole(wanted: PodGroupRequest, flavour_name: str) -> PodGroup:
         node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
         tolerations=borne_taints(wanted.spec),
     )
-    group = _placed(group, wanted_placement(wanted.spec), wanted.name)
+    group = with_placement(group, wanted_placement(wanted.spec), wanted.name)
     if flavour.traits.knows_domains:
         group = replace(group, topology=shared_topology(wanted.spec))
     return as_gang(group, wanted.spec.min_member) if flavour.traits.whole_gangs else group

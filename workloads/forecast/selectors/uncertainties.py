@@ -9,10 +9,11 @@ from clusters.inventory.models import NodePool
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import WITHOUT_NOMINATION, cycle, preview
 from scheduling.model.decisions import Evict, Outcome
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot
+from scheduling.model.snapshot import PodGroup, Snapshot
 from tenants.access.selectors import access_for
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
-from workloads.forecast.selectors.snapshot import coming_later, groups_of, pod_group_request, workload_of
+from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.snapshot import coming_later, groups_of, pod_group_request
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.selectors.workloads import workload_ids
 
@@ -44,7 +45,7 @@ def uncertainties(
 
     Stronger ones without a pod, and those of another pool whose next one this is. And whether it counts on others.
     """
-    if outcome.coming and not outcome.victims and not any(pod.terminating for pod in _pods(snapshot)):
+    if outcome.coming and not outcome.victims and not snapshot.ending:
         yield OTHERS_FIRST
     cluster, value = pool.cluster, candidates[0].priority
     if (
@@ -84,9 +85,9 @@ def _again(
         more |= {workload_of(each.victim.name) for each in then.victims if each.victim.name not in evicted}
     if more:
         yield MORE.format(title=flavour_for(flavour).title, count=len(more))
-    stay = tuple(each for each in snapshot.groups if each.name not in evicted)
     own = {each.name: replace(each, started=snapshot.now) for each in candidates}
-    after = cycle(replace(snapshot, groups=(*stay, *own.values())), flavour=flavour) if not outcome.waiting else ()
+    then_there = snapshot.changed(evicted, own.values(), now=snapshot.now)
+    after = cycle(then_there, flavour=flavour, about=()) if not outcome.waiting else ()
     takers = {each.for_group for each in after if isinstance(each, Evict) and each.victim.name in own}
     if takers:
         yield AGAIN.format(names=" and ".join(_known(takers, actor)))
@@ -94,16 +95,12 @@ def _again(
 
 def _after(snapshot: Snapshot, first: str, evicted: Collection[str]) -> Snapshot:
     """The first of them is gone, the others have their grace."""
-    groups = (each for each in snapshot.groups if each.name != first)
-    return replace(snapshot, groups=tuple(_leaving(each) if each.name in evicted else each for each in groups))
+    others = (snapshot.group(name) for name in evicted if name != first)
+    return snapshot.changed({first}, map(_leaving, filter(None, others)), now=snapshot.now)
 
 
 def _leaving(group: PodGroup) -> PodGroup:
     return replace(group, pods=tuple(replace(pod, terminating=True) for pod in group.pods))
-
-
-def _pods(snapshot: Snapshot) -> Iterator[Pod]:
-    return (pod for group in snapshot.groups for pod in group.pods)
 
 
 def _turning(pool: NodePool) -> Others:
@@ -126,9 +123,8 @@ def _turning(pool: NodePool) -> Others:
 def _with(snapshot: Snapshot, others: Others) -> Snapshot:
     """The same with these, and without what else of them waits."""
     own = {str(row.pk) for row in others}
-    stay = (each for each in snapshot.groups if not each.waiting or workload_of(each.name) not in own)
-    without = replace(snapshot, groups=tuple(stay))
-    return without.with_groups(group for groups in others.values() for group in groups)
+    gone = (each.name for each in snapshot.waiting if workload_of(each.name) in own)
+    return snapshot.changed(gone, (group for groups in others.values() for group in groups), now=snapshot.now)
 
 
 def _names(others: Others, actor: Actor) -> list[str]:
@@ -139,7 +135,7 @@ def _names(others: Others, actor: Actor) -> list[str]:
 def overtaken(pool: NodePool, actor: Actor, snapshot: Snapshot, outcome: Outcome) -> Iterator[str]:
     """Who takes room that is made for it, as far as the actor may know them; or that another may."""
     if not outcome.first:
-        rivals = any(each.waiting and each.pool == pool.name for each in snapshot.groups)
+        rivals = any(each.pool == pool.name for each in snapshot.waiting)
         if outcome.victims and rivals and pool.cluster.flavour in WITHOUT_NOMINATION:
             yield RIVALS.format(title=flavour_for(pool.cluster.flavour).title)
         return

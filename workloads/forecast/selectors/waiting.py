@@ -4,7 +4,7 @@ The model answers first; where it cannot, what its scheduler says does, in peopl
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,10 +19,11 @@ from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from workloads.forecast.rules.messages import duration_text, pend_sentence
+from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import configured_so
 from workloads.forecast.selectors.pool_selection import queue_labels
 from workloads.forecast.selectors.runtime_rules import min_runtime_sentences
-from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of, workload_of
+from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
 
@@ -189,10 +190,8 @@ def _stale(cluster: Cluster) -> bool:
 def _apart(snapshot: Snapshot, wanted: Sequence[PodGroup]) -> tuple[Snapshot, Sequence[PodGroup]]:
     """The cluster without the workload's own waiting pods, and those; none seen: as it is wanted."""
     mine = workload_of(wanted[0].name)
-    own = tuple(group for group in snapshot.groups if workload_of(group.name) == mine and group.waiting)
-    if not own:
-        return snapshot, wanted
-    return replace(snapshot, groups=tuple(group for group in snapshot.groups if group not in own)), own
+    own = tuple(group for group in snapshot.waiting if workload_of(group.name) == mine)
+    return (snapshot.without_groups(group.name for group in own), own) if own else (snapshot, wanted)
 
 
 def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,6 @@ A workload with a pod on a node, or with a node promised to one, is never moved:
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -27,9 +26,10 @@ from scheduling.model.decisions import Evict, Outcome, OutcomeKind
 from scheduling.model.snapshot import Snapshot
 from workloads.forecast.rules.forecast import PATIENCE, its_turn_is_over, waited_in_pool
 from workloads.forecast.rules.messages import duration_text, pend_sentence
+from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pool_selection import queue_labels, quota_hold_of
 from workloads.forecast.selectors.runtime_rules import expected_deferral, is_deferred
-from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_after, snapshot_of, workload_of
+from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_after, snapshot_of
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HELD, HOLDING
 from workloads.state.selectors.usage import could_hold
@@ -111,7 +111,7 @@ def _may_go(workload: Workload, here: Outcome, now: datetime) -> bool:
 
 def _without(snapshot: Snapshot, workload: Workload) -> Snapshot:
     own = str(workload.pk)
-    return replace(snapshot, groups=tuple(each for each in snapshot.groups if workload_of(each.name) != own))
+    return snapshot.without_groups(each.name for each in snapshot.groups if workload_of(each.name) == own)
 
 
 def _outcome(snapshot: Snapshot, workload: Workload, pool: NodePool) -> Outcome:

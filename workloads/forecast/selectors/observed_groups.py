@@ -1,0 +1,289 @@
+"""Observed pods as pod groups; waiting workloads without pods, and when queued jobs were let in.
+
+A Job whose pod has failed or was evicted gets the next one after a pause, ten seconds at first and up to ten minutes;
+whom a quota refused is tried again with growing pauses. Until then no scheduler sees any of them.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from django.db.models import Min, Q, QuerySet
+
+from clusters.flavours import objects as flavours_objects
+from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.flavour import DesiredState
+from clusters.ports.kinds import POD
+from clusters.ports.pods import TERMINAL
+from clusters.watch.models import ClusterEvent, ObservedPod
+from scheduling.model.preemptibility import THRESHOLD
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Pod, PodGroup, Strategy
+from scheduling.model.taints import Toleration
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.rules import HELD, LIVE, NO_CONTROLLER, REFUSED_PODS, WAITING
+from workloads.state.selectors.workloads import workload_ids
+
+ANY_POOL: Final = "default"
+MINUTE: Final = 60_000_000  # microseconds, the unit of every time stamp here
+GATED: Final = "SchedulingGated"  # held back from the scheduler by its maker
+
+
+def pods_scheduled_singly(cluster: Cluster) -> Collection[str]:
+    """Types of workloads. The simulated Kueue takes every object whole."""
+    traits = flavour_for(cluster.flavour).traits
+    return () if traits.queues_jobs and cluster.backend == "sandbox" else traits.singly
+
+
+def single_workloads(cluster: Cluster, owners: Collection[str] | None = None) -> frozenset[str]:
+    """Ids of the live ones of these types, of all or of these owners."""
+    types = pods_scheduled_singly(cluster)
+    if not types:
+        return frozenset()
+    rows = Workload.objects.filter(project__cluster=cluster, type__name__in=types, phase__in=LIVE)
+    if owners is not None:
+        rows = rows.filter(pk__in=workload_ids(owners))
+    return frozenset(str(pk) for pk in rows.values_list("pk", flat=True))
+
+
+OUT_OF_TURN: Final = (*HELD, NO_CONTROLLER, LEFT_OUT)
+"""Why a workload waits that no scheduler has before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutPods:
+    """One of them in its node pool. later: its controller pauses before it makes pods."""
+
+    workload: Workload
+    pool: NodePool
+    later: bool
+
+
+def waiting_without_pods(
+    cluster: Cluster, pools: Iterable[NodePool], seen: Collection[str], staying: Collection[str]
+) -> Iterator[WithoutPods]:
+    """Rung holds none of them back, and a controller has them. seen, staying: owners of live pods, and of such that are
+    not ending.
+    """
+    by_name = {pool.name: pool for pool in pools}
+    rows = Workload.objects.filter(
+        project__cluster=cluster, phase__in=WAITING, desired_phase=DesiredPhase.RUNNING, deleted_at__isnull=True
+    )
+    found = rows.exclude(phase_reason__in=OUT_OF_TURN).select_related("project__cluster", "priority")
+    without = {str(each.pk): each for each in found if str(each.pk) not in staying}
+    tried = _tried(cluster, without)
+    for owner, workload in without.items():
+        later = owner in tried or _has_refused_pods(workload)
+        if (pool := by_name.get(workload.pool_name)) and (later or owner not in seen):
+            yield WithoutPods(workload, pool, later)
+
+
+def _tried(cluster: Cluster, workloads: dict[str, Workload]) -> set[str]:
+    """Those that had pods before, under a controller that pauses; a scheduler of whole jobs has them in its queue."""
+    if flavour_for(cluster.flavour).traits.queues_jobs:
+        return set()
+    handed = [owner for owner, each in workloads.items() if each.applied_generation == each.generation]
+    rows = ObservedPod.objects.filter(cluster=cluster, owner_id__in=handed)
+    return set(rows.values_list("owner_id", flat=True))
+
+
+def _has_refused_pods(workload: Workload) -> bool:
+    return workload.phase == Phase.PENDING and workload.phase_reason in REFUSED_PODS
+
+
+SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot
+
+
+def admission_times(cluster: Cluster, pods: Collection[ObservedPod]) -> dict[str, int]:
+    """When each pod group was let in, by its name. It may wait for a node long after."""
+    owners, uids = {pod.owner_id for pod in pods if pod.owner_id}, [pod.uid for pod in pods]
+    said = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=ADMITTED)
+    rows = said.filter(~Q(kind=POD.kind) | Q(object_uid__in=uids)).order_by("at")
+    return {
+        f"{owner}:{uid}" if kind == POD.kind else owner: int(at.timestamp() * SECOND)
+        for owner, kind, uid, at in rows.values_list("owner_id", "kind", "object_uid", "at")
+    }
+
+
+def never_requeued(cluster: Cluster) -> QuerySet[ClusterEvent, str]:
+    """Uids of pods that stay gated until they are deleted: only another pod in their place is queued."""
+    said = ClusterEvent.objects.filter(cluster=cluster, kind=POD.kind, reason=LEFT_OUT)
+    return said.values_list("object_uid", flat=True)
+
+
+def namespace_queue(namespace: str) -> str:
+    """Name of the queue that stands for a namespace's quota."""
+    return f"namespace {namespace}"
+
+
+def _of_another(group: PodGroup, behind: Collection[str]) -> PodGroup:
+    """A scheduler with queues neither counts nor evicts what another one has placed: it only finds the room taken."""
+    placed = group.holding and workload_of(group.name) in behind
+    return replace(group, queue="", preemptible=False) if placed else group
+
+
+def live_pods(cluster: Cluster, queued: Collection[str]) -> QuerySet[ObservedPod]:
+    """Whatever holds room or waits for some, whoever made it; of these workloads also pods that stand in a queue."""
+    rows = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True).exclude(phase__in=TERMINAL)
+    held = Q(node_name="", reason=GATED) & ~Q(owner_id__in=queued)
+    return rows.exclude(held).exclude(node_name="", uid__in=never_requeued(cluster)).order_by("created_at", "uid")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What else pod groups are made from. homes: queues by (namespace, pool), for pods that name none; numbers: of
+    priority classes, where their scheduler counts those; behind: ids of workloads that another scheduler started.
+    """
+
+    homes: Mapping[tuple[str, str], str]
+    numbers: Mapping[str, int]
+    behind: Collection[str]
+
+
+def group_settings(cluster: Cluster, state: DesiredState, behind: Collection[str]) -> GroupSettings:
+    """Of a cluster with this desired state."""
+    counts = flavour_for(cluster.flavour).traits.counts_classes
+    return GroupSettings(
+        homes={(each.namespace, queue.pool.name): queue.name for each in state.projects for queue in each.queues},
+        numbers={level.name: level.value for level in state.levels} if counts else {},
+        behind=behind,
+    )
+
+
+def groups_of_pods(
+    cluster: Cluster, pods: Sequence[ObservedPod], known: GroupSettings, single: Collection[str]
+) -> Iterator[PodGroup]:
+    """Of all live pods, or of all that some owners have."""
+    by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
+    groups = _groups(cluster, pods, known, single)
+    return (_of_another(group, known.behind) for group in groups) if by_pool else groups
+
+
+def _groups(
+    cluster: Cluster, pods: Sequence[ObservedPod], known: GroupSettings, single: Collection[str]
+) -> Iterator[PodGroup]:
+    traits = flavour_for(cluster.flavour).traits
+    by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
+    minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
+    topologies = _noted(flavours_objects.TOPOLOGY_KEY, minimum) if traits.knows_domains else {}
+    carried = _carried(minimum) if traits.spares_young == "pods" else {}
+    placements = _noted(
+        flavours_objects.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name}
+    )
+    homes, numbers = known.homes, known.numbers
+    entries = admission_times(cluster, pods) if traits.queues_jobs else {}
+    parted, first = _parted(pods, single), _first_of(pods)
+    drafts: dict[str, list[ObservedPod]] = {}
+    for pod in pods:
+        together = pod.owner_id not in single and (by_pool or (gangs and minimum.get(pod.owner_id, 1) > 1))
+        drafts.setdefault(_group_name(pod, together=together, parted=pod.owner_id in parted), []).append(pod)
+    for name, members in drafts.items():
+        group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
+        group = replace(group, created=min(group.created, first.get(members[0].pod_group, group.created)))
+        if traits.queues_jobs and (members[0].node_name or members[0].reason != GATED):
+            group = _admitted(group, entries.get(name))
+        owner = members[0].owner_id
+        group = replace(with_placement(group, placements.get(owner, ""), owner), topology=topologies.get(owner))
+        group = replace(group, priority=numbers.get(members[0].priority_class, group.priority))
+        if least := carried.get(owner):
+            group = replace(group, min_runtime=least * MINUTE)
+        yield as_gang(group, minimum.get(owner, 1)) if gangs else group
+
+
+def _admitted(group: PodGroup, let_in: int | None) -> PodGroup:
+    """Where whole jobs are queued, pods are of admitted ones; pods of others are in none of its queues."""
+    group = replace(group, let_in=let_in)
+    return replace(group, started=group.started or group.age_key, queue=group.queue if workload_of(group.name) else "")
+
+
+def as_gang(group: PodGroup, minimum: int) -> PodGroup:
+    """As a scheduler of gangs sees it: what starts together goes together. The minimum stands, though few are there."""
+    return replace(group, min_member=minimum, gang=True, whole=True) if minimum > 1 else replace(group, topology=None)
+
+
+def with_placement(group: PodGroup, placement: str, kin: str) -> PodGroup:
+    """With the wish for its own pods, where it has one; their workload is who they all belong to."""
+    return replace(group, placement=Strategy(placement), kin=kin) if placement else group
+
+
+def _minimums(owners: set[str]) -> dict[str, int]:
+    rows = Workload.objects.filter(pk__in=workload_ids(owners))
+    return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
+
+
+def _carried(owners: Iterable[str]) -> dict[str, int]:
+    """How many minutes their pods say that they are left alone, by workload id, of those whose pods do."""
+    rows = Workload.objects.filter(pk__in=workload_ids(owners), min_runtime_minutes__gt=0)
+    return {str(pk): minutes for pk, minutes in rows.values_list("pk", "min_runtime_minutes")}
+
+
+def _noted(key: str, owners: Iterable[str]) -> dict[str, str]:
+    """What an annotation says, by workload id, of those that have it."""
+    rows = Workload.objects.filter(pk__in=workload_ids(owners)).values_list("pk", "spec__annotations")
+    return {str(pk): notes[key] for pk, notes in rows if key in (notes or {})}
+
+
+def _first_of(pods: Iterable[ObservedPod]) -> dict[str, int]:
+    """When the first pod of each group was made that has lost some: its scheduler made the group for that one."""
+    named = {pod.owner_id for pod in pods if pod.owner_id and pod.pod_group}
+    gone = ObservedPod.objects.filter(owner_id__in=named, gone_at__isnull=False).exclude(pod_group="")
+    rows = gone.values_list("pod_group").annotate(Min("created_at"))
+    return {group: int(at.timestamp() * 1_000_000) for group, at in rows.order_by()}
+
+
+def _parted(pods: Iterable[ObservedPod], single: Collection[str]) -> frozenset[str]:
+    """Ids of the workloads whose pods name several groups of their scheduler, or might."""
+    named: dict[str, set[str]] = {}
+    for pod in pods:
+        if pod.owner_id and pod.pod_group:
+            named.setdefault(pod.owner_id, set()).add(pod.pod_group)
+    return frozenset(owner for owner, groups in named.items() if owner in single or len(groups) > 1)
+
+
+def _group_name(pod: ObservedPod, *, together: bool, parted: bool) -> str:
+    """The workload's id, and what tells its groups apart where there are several."""
+    if parted and pod.pod_group:
+        return f"{pod.owner_id}:{pod.pod_group}"
+    return pod.owner_id if together and pod.owner_id else f"{pod.owner_id}:{pod.uid}"
+
+
+def workload_of(group: str) -> str:
+    """The id of the workload that a group of a snapshot belongs to; empty for foreign pods."""
+    return group.partition(":")[0]
+
+
+def _group(
+    name: str,
+    pods: Sequence[ObservedPod],
+    minimum: int,
+    homes: Mapping[tuple[str, str], str] | None,
+) -> PodGroup:
+    first = pods[0]
+    members = tuple(_pod(pod) for pod in pods)
+    starts = [pod.started for pod in members if pod.started is not None]
+    home = namespace_queue(first.namespace) if homes is None else first.queue
+    return PodGroup(
+        name=name,
+        queue=home or (homes or {}).get((first.namespace, first.pool_name), ""),
+        namespace=first.namespace,
+        priority=first.priority,
+        preemptible=first.preemptible if homes is not None else first.priority < THRESHOLD,
+        pods=members,
+        min_member=min(minimum, len(pods)),
+        started=min(starts, default=None),
+        created=int(first.created_at.timestamp() * 1_000_000),
+        pool=ANY_POOL if homes is None else first.pool_name,
+        never_preempts=first.never_preempts,
+        node_selector=first.node_selector,
+        tolerations=tuple(Toleration(**each) for each in first.tolerations),
+        made=homes is None,
+    )
+
+
+def _pod(pod: ObservedPod) -> Pod:
+    amounts = Resources(pod.gpu_milli, pod.cpu_milli, pod.memory_bytes)
+    leaving = pod.deletion_at is not None
+    started = int(pod.started_at.timestamp() * 1_000_000) if pod.started_at else None
+    return Pod(pod.uid, amounts, pod.node_name or None, leaving, pod.nominated_node or None, started, pod.device)
