@@ -231,9 +231,18 @@ class _KaiCycle:
         groups = [group for group in self.board.holders[queue].values() if group.preemptible]
         if self._protection.spares_work(least):
             return by_unit(self.board, groups, spares=lambda group: self._protection.spares(group.started, least))
-        if queue in self._robbed:
+        if queue in self._robbed and any(map(self._is_robbed_of_some, groups)):
             return by_unit(self.board, groups, spares=_nobody)
-        return self.board.kept_of_queue(queue, "units", lambda: by_unit(self.board, groups, spares=_nobody))
+        units = self.board.kept_of_queue(queue, "units", lambda: by_unit(self.board, groups, spares=_nobody))
+        return [each for each in units if not each[0][0].leaving] if queue in self._robbed else units
+
+    def _is_robbed_of_some(self, group: PodGroup) -> bool:
+        """Of some of its pods in this cycle, and not of all: what is left of it is lost in other units."""
+        seats = self.board.seats_of[group.name]
+        if len(seats) == 1:
+            return False
+        gone = [seat.leaving for seat in seats]
+        return any(gone) and not all(gone)
 
     def _held_queues(self) -> list[str]:
         """Those that have pods on nodes."""

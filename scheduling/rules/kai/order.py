@@ -32,7 +32,16 @@ class KaiQueueShares:
         self.total = board.rooms.capacity()
         requested = {name: use.requested for name, use in board.ledger.uses.items()}
         self.fair = fair_shares(snapshot.queues, requested, self.total)
+        self._frames: dict[str, tuple[Resources, Head, Tail]] = {}
         self._allocatable = {queue.name: self._may_use(queue) for queue in snapshot.queues}
+
+    def frame(self, queue: Queue) -> tuple[Head, Tail]:
+        """The parts of a victim's key that are the same for all victims below a queue, as long as its use is."""
+        used = self.allocated(queue.name)
+        known = self._frames.get(queue.name)
+        if known is None or known[0] != used:
+            known = self._frames[queue.name] = (used, self.head(queue, used), self.tail(queue))
+        return known[1:]
 
     def allocated(self, name: str) -> Resources:
         return self.board.ledger.uses.get(name, UNUSED).allocated
@@ -168,7 +177,7 @@ class VictimOrder(ScheduleOrder[Payload]):
 
     def __init__(self, standing: KaiQueueShares, leaves: Mapping[str, Leaf[Payload]]) -> None:
         self._taken: dict[str, Resources] = {}
-        self._frames: dict[str, tuple[Head, Tail]] = {}
+        self._frames: dict[str, tuple[Resources, Head, Tail]] = {}
         super().__init__(standing, leaves)
 
     def _popped(self, leaf: str, amount: Resources) -> None:
@@ -178,12 +187,17 @@ class VictimOrder(ScheduleOrder[Payload]):
         return max([self._keys.get(name) or self._key(name) for name in self._children[parent]])
 
     def _compare(self, queue: Queue, leaf: str) -> QueueKey:
-        used = self._standing.allocated(queue.name)
-        if queue.name not in self._frames:
-            self._frames[queue.name] = (self._standing.head(queue, used), self._standing.tail(queue))
-        head, tail = self._frames[queue.name]
-        gone = self._taken.get(leaf, ZERO) + self._leaves[leaf][-1][1]
-        return (*head, self._standing.dominant(queue, used - gone), *tail)
+        frame = self._frames.get(queue.name)
+        if frame is None:
+            frame = self._frames[queue.name] = (self._standing.allocated(queue.name), *self._standing.frame(queue))
+        used, head, tail = frame
+        taken, coming = self._taken.get(leaf, ZERO), self._leaves[leaf][-1][1]
+        left = Resources(
+            used.gpu - taken.gpu - coming.gpu,
+            used.cpu - taken.cpu - coming.cpu,
+            used.memory - taken.memory - coming.memory,
+        )
+        return (*head, self._standing.dominant(queue, left), *tail)
 
 
 def groups_by_queue(

@@ -39,6 +39,8 @@ class PotentialVictims:
         self._of: dict[str, list[int]] = defaultdict(list)
         self._beside: dict[str, set[str]] = defaultdict(set)
         self._freed: dict[str, Resources] = {}
+        self._spread = False
+        """Has any of their groups victims on several nodes?"""
         self._gained: dict[str, int] = {}
         self._asked = pods[-1].requests
         self._wanted = sum(pod.requests == self._asked for pod in pods)
@@ -72,18 +74,30 @@ class PotentialVictims:
         self._of[name].append(index)
         for node, freed in _by_node(unit).items():
             self._on[node].append(index)
-            self._beside[name].add(node)
-            before = self._recorded.get(node, ZERO)
-            self._freed[node] = self._freed.get(node, ZERO) + freed
-            gained = self._gain(node, before, before + self._freed[node])
+            beside = self._beside[name]
+            beside.add(node)
+            self._spread = self._spread or len(beside) > 1
+            known = self._freed.get(node)
+            self._freed[node] = freed if known is None else known + freed
+            gained = self._gained_on(node)
             self._coming += gained - self._gained.get(node, 0)
             self._gained[node] = gained
         return self._slots + self._coming >= self._wanted
+
+    def _gained_on(self, node: str) -> int:
+        """How many more pods fit there once what may be taken is gone, beside what goes in any case."""
+        before, freed = self._recorded.get(node, ZERO), self._freed[node]
+        room = self._board.rooms.get(node)
+        if room is None or room.future.gpu + before.gpu + freed.gpu < self._asked.gpu:
+            return 0
+        return self._gain(node, before, before + freed)
 
     def around(self) -> Iterator[list[Unit]]:
         """Of each node of the latest victim's group: all victims of each group that has one there, as one parcel."""
         latest = self._units[-1][0].group
         for node in sorted(nodes_of(self._board.seats_of[latest.name])):
+            if not self._spread and self._slots + self._gained.get(node, 0) < self._wanted:
+                continue
             groups = dict.fromkeys(self._units[index][0].group.name for index in self._on.get(node, ()))
             near = {each for name in groups for each in self._beside[name]}
             if groups and self._slots + sum(self._gained[each] for each in near) >= self._wanted:
