@@ -27,6 +27,7 @@ from clusters.inventory.services.inventory import pause, unpause
 from clusters.ports.errors import ClusterError
 from clusters.sync.models import SyncState
 from clusters.sync.services.disconnect import forget_cluster, managed_counts, references_to, removal_of, request_removal
+from clusters.sync.services.reconcile import CHANGED
 from clusters.web.forms import ConnectForm, ConnectionForm, DisconnectForm, MetricsForm, ReconnectForm
 from clusters.web.views.api_equivalents import (
     change_connection_request,
@@ -107,7 +108,7 @@ def connection(request: HttpRequest, name: str) -> HttpResponse:
         "row": row,
         "form": form,
         "rights_for": [(cluster.flavour, flavour_for(cluster.flavour).title)],
-        "foreign": cluster.paused_reason.startswith("Another cluster"),
+        "foreign": cluster.paused_reason == CHANGED,
     }
     return render(request, "clusters/connection/connection.html", context, status=422 if form and form.errors else 200)
 
