@@ -292,9 +292,9 @@ class SchedulerFlavour(Protocol):
 
 
 HELD_BY_RUNG: Final = (
-    "so Rung holds back what would evict a run before its time, if the cluster's option Defer preemptors is on: as the "
-    "model foresees it, at most until that time is over, and only what its cluster does not have yet. What waits there "
-    "already, and pods of others, may evict it."
+    "so Rung defers workloads that would evict a run inside its minimum runtime, if the cluster's option Defer "
+    "preemptors is on. Rung decides by the estimate, until the minimum runtime is over, and only for workloads not yet "
+    "sent to the cluster. Workloads that wait in the cluster, and pods not created by Rung, may still evict it."
 )
 """The end of a sentence about a scheduler that evicts whoever is weaker, however young."""
 NOT_HELD: Final = "and the cluster's option Defer preemptors is off."

@@ -126,7 +126,7 @@ def test_a_kind_that_kueue_is_configured_to_leave_alone_is_refused_and_named_to_
         "batch/job",
         "jobset.x-k8s.io/jobset",
     ]
-    with pytest.raises(ValidationFailed, match="the integration deployment is off in Kueue's configuration"):
+    with pytest.raises(ValidationFailed, match="the integration deployment is disabled in Kueue's configuration"):
         product.submit(fresh_project(one), deployment())
     (warning,) = try_stored(product.cluster).warnings
     assert "Deployment, StatefulSet, LeaderWorkerSet, all kinds that Kueue does not support" in warning

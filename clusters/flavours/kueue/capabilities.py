@@ -68,8 +68,8 @@ IMPATIENT: Final = (
     "again. Forecasts do not model this."
 )
 WOULD_RUN_OUTSIDE: Final = (
-    "the integration {integration} is off in Kueue's configuration, so a {kind} would run outside every quota. A "
-    f"platform admin can switch it on ({WHERE})"
+    "the integration {integration} is disabled in Kueue's configuration, so a {kind} would run outside all quotas. A "
+    f"platform admin can enable it ({WHERE})"
 )
 ASSUMED: Final = (
     "Assumption: Kueue manages {kind}, because its configuration is unknown. If the integration {integration} is "

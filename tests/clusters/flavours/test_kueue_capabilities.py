@@ -52,7 +52,9 @@ def test_a_kind_whose_integration_is_off_would_run_outside_every_quota() -> None
         "quotas. A platform admin can enable it (ConfigMap kueue-system/kueue-manager-config, "
         "controller_manager_config.yaml)"
     )
-    assert "the integration pod is off" in unmanaged(jobs, "Workflow"), "its pods would have to be queued one by one"
+    assert "the integration pod is disabled" in unmanaged(jobs, "Workflow"), (
+        "its pods would have to be queued one by one"
+    )
 
 
 def test_as_shipped_most_of_kubeflow_is_off() -> None:
@@ -139,7 +141,7 @@ def test_what_cannot_be_read_is_not_known_and_nothing_is_refused(found: Manifest
     assert said.startswith("Assumption: Kueue manages Deployment, because its configuration is unknown.")
     kept = {each.code: each for each in guarantees_of(facts)}
     assert kept["quota_per_node_pool"].enforced == "partly"
-    assert "is not known" in kept["quota_per_node_pool"].explanation
+    assert "Kueue's configuration is unknown." in kept["quota_per_node_pool"].explanation
 
 
 def test_quotas_are_enforced_as_far_as_kinds_are_managed() -> None:

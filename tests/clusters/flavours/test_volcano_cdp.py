@@ -85,7 +85,8 @@ def test_one_that_does_not_spare_is_warned_of_and_leaves_it_to_rung(found: Facts
     told = promised(found)
     assert (told.enforced, told.remedy) == ("partly", LAST)
     assert (
-        f"does not keep young work from the action {actions}, so Rung defers workloads that would" in told.explanation
+        f"does not protect the minimum runtime from the action {actions}, so Rung defers workloads that would"
+        in told.explanation
     )
 
 

@@ -186,7 +186,9 @@ def test_an_admin_lets_rung_defer_preemptors_on_a_cluster(
     assert Cluster.objects.get().defer_preemptors
     record = AuditRecord.objects.get(action="cluster.defer_preemptors")
     assert record.detail == {"before": False, "after": True}
-    assert "so Rung defers what would evict a run before its time" in words(client_of(alice), promises)
+    assert "so Rung defers workloads that would evict a run inside its minimum runtime" in words(
+        client_of(alice), promises
+    )
     client_of(admin).post(where, {"enabled": ""})
     assert not Cluster.objects.get().defer_preemptors
 

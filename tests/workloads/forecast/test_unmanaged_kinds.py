@@ -59,8 +59,8 @@ def test_it_is_refused_in_preview_and_submission_with_the_integration(
     for refusal in (preview.value, submission.value):
         assert (refusal.code, refusal.problems[0].pointer) == ("kind_not_managed", "/kind")
         assert refusal.message.startswith(
-            f"Kueue on lab does not manage this kind: the integration {kind.lower()} is off in Kueue's configuration, "
-            f"so a {kind} would run outside every quota."
+            f"Kueue on lab does not manage this kind: the integration {kind.lower()} is disabled in Kueue's "
+            f"configuration, so a {kind} would run outside all quotas."
         )
     assert ask(team, job()).cautions == ()
 
@@ -69,7 +69,7 @@ def test_a_stopped_one_is_not_resumed_outside_every_quota(lab: Lab, team: Projec
     workload = lab.submit(team, "alone", manifest=deployment())
     stop(workload=fresh(workload), actor=SYSTEM)
     configure("batch/job")
-    with pytest.raises(ValidationFailed, match="would run outside every quota"):
+    with pytest.raises(ValidationFailed, match="would run outside all quotas"):
         resume(workload=fresh(workload), actor=SYSTEM)
 
 
