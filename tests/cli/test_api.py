@@ -31,8 +31,8 @@ def test_a_write_takes_its_body_from_yaml_or_json_and_prints_the_answer(
     ("asked", "text", "said"),
     [
         (("GET", "v1/clusters", "-f", "-"), "a: 1", "GET takes no body"),
-        (("POST", "v1/org-unit/reports", "-f", "-"), "a: [", "no YAML"),
-        (("POST", "v1/org-unit/reports", "-f", "-"), "a: .nan", "no YAML"),
+        (("POST", "v1/org-unit/reports", "-f", "-"), "a: [", "not valid YAML"),
+        (("POST", "v1/org-unit/reports", "-f", "-"), "a: .nan", "cannot be converted to JSON"),
         (("POST", "v1/org-unit/reports", "-f", "-"), "a: 1\n---\nb: 2", "The body must be one document"),
         (("FETCH", "v1/clusters"), "", "FETCH"),
         (("GET", "v1/clusters", "-o", "name"), "", "-o name is not supported"),

@@ -84,7 +84,9 @@ def _body(file: str) -> Any:
         raise UsageError(f"The body must be one document, not {len(found)}.")
     try:
         return json.loads(json.dumps(yaml.safe_load(found[0].text), default=_as_text, allow_nan=False))
-    except (yaml.YAMLError, TypeError, ValueError) as error:
+    except yaml.YAMLError as error:
+        raise UsageError(f"{found[0]}: not valid YAML: {error}") from None
+    except (TypeError, ValueError) as error:
         raise UsageError(f"{found[0]}: cannot be converted to JSON: {error}") from None
 
 
