@@ -180,7 +180,8 @@ def delete_node_pool(*, pool: NodePool, actor: Actor) -> None:
             pool.delete()
     except ProtectedError as error:
         number = len(error.protected_objects)
-        message = f"{number} quotas use node pool {pool.name}."
+        uses = "1 quota uses" if number == 1 else f"{number} quotas use"
+        message = f"{uses} node pool {pool.name}."
         raise Conflict.at("", "pool_in_use", message, quotas=number) from error
     mark_dirty(pool.cluster)
     record(actor, "node_pool.delete", before, detail=_as_audit(pool))

@@ -220,7 +220,7 @@ def test_a_pool_that_a_quota_names_stays(cluster: Cluster) -> None:
     DepartmentQuota.objects.create(
         department=Department.objects.create(cluster=cluster, name="research"), node_pool=used, gpu_deserved=8000
     )
-    with pytest.raises(Conflict, match="1 quotas name"):
+    with pytest.raises(Conflict, match="1 quota uses node pool"):
         delete_node_pool(pool=used, actor=SYSTEM)
     assert NodePool.objects.get() == used
     assert audited() == ["node_pool.create"]
