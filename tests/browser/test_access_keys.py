@@ -23,7 +23,7 @@ def make(page: Page) -> None:
     page.get_by_label("Name").fill("nightly-training")
     page.get_by_label("Scope").select_option(label="llm-team")
     page.get_by_role("button", name="Create key").click()
-    expect(page.get_by_role("heading", name="The secret of nightly-training")).to_be_visible()
+    expect(page.get_by_role("heading", name="Secret of nightly-training")).to_be_visible()
 
 
 def wrong_in_any_look(window: Visit, name: str) -> list[str]:

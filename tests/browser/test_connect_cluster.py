@@ -62,7 +62,7 @@ def test_from_the_first_test_to_the_last_trace(
     page.get_by_role("button", name="Connect", exact=True).click()
     expect(page.get_by_text("real connected. The first sync is running")).to_be_visible()
     page.get_by_role("button", name="Test connection", exact=True).click()
-    expect(page.locator("#report")).to_contain_text("every right Rung needs")
+    expect(page.locator("#report")).to_contain_text("The account has all required permissions")
     page.get_by_text("permissions, all granted").click()
     clean(page)
     assert lab.token not in page.content()

@@ -138,8 +138,8 @@ def test_pruning_deletes_what_no_document_names_children_first(rung: Rung, admin
         (NEW.replace("priority: urgent", "priority: sooner"), "unknown priority sooner"),
         (NEW.replace("department: biology", "department: botany"), "lab has no department botany"),
         (NEW.replace("cluster: lab", "cluster: moon"), "unknown cluster moon"),
-        (NEW.replace("name: PyTorchJob", "name: NoSuchJob"), "there is no WorkloadType NoSuchJob"),
-        (NEW + "---" + NEW.split("---", maxsplit=1)[0], "stands in"),
+        (NEW.replace("name: PyTorchJob", "name: NoSuchJob"), "unknown WorkloadType NoSuchJob"),
+        (NEW + "---" + NEW.split("---", maxsplit=1)[0], "Priority urgent is already in stdin, document 1"),
         ("a: [", "not valid YAML"),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_project_or_phase_that_is_not_there_is_an_error_with_the_nearest_name(
         ended = signed_in("list", *flags)
         assert ended.code != 0
         assert ended.out == ""
-        assert f"Did you mean '{nearest}'." in ended.err
+        assert f"Did you mean '{nearest}'?" in ended.err
 
 
 def test_pages_of_a_real_portal_follow_each_other_to_the_end(signed_in: Rung, llm_team: Project) -> None:
@@ -109,8 +109,8 @@ def test_one_that_waits_names_what_would_let_it_start(signed_in: Rung, monkeypat
     found = signed_in("describe", "queued/mine", "-o", "json").data["alternatives"]
     assert {"medium-low"} == {each["priority"] for each in found if "priority" in each}
     out = " ".join(signed_in("describe", "queued/mine").out.split())
-    assert all(f"Instead: {each['words']}" in out for each in found)
-    assert "Instead:" not in signed_in("describe", "queued/ahead").out
+    assert all(f"Alternative: {each['words']}" in out for each in found)
+    assert "Alternative:" not in signed_in("describe", "queued/ahead").out
 
 
 def test_logs_whole_in_part_and_until_the_end(signed_in: Rung, running: Workload) -> None:

@@ -101,7 +101,7 @@ def test_a_refusal_names_the_field_and_what_would_be_right(rung: Rung) -> None:
     with portal_that(project, refused) as portal:
         ended = asking(rung, portal, *asked)
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "rung: refused.\n  --priority: 'urgent' is not known.\n    allowed: low\n"
+    assert ended.err == "rung: refused.\n  --priority: 'urgent' is not known.\n    Allowed: low\n"
     with portal_that(project, refused) as portal:
         ended = asking(rung, portal, *asked, "-o", "json")
     assert json.loads(ended.err)["errors"] == [problem]

@@ -27,7 +27,7 @@ def test_suspend_resume_and_delete_by_name(signed_in: Rung, submitted: Callable[
     again = signed_in("suspend", "first", str(second.pk))
     assert again.code == 0
     assert "llm-team/first   No change: it is Stopping." in again.out
-    assert "llm-team/second  Suspending it." in again.out
+    assert "llm-team/second  Suspending." in again.out
     assert signed_in("resume", "first").code == 0
     assert signed_in("delete", "first", "llm-team/second", "--yes").code == 0
     phases = Workload.objects.filter(pk__in=[first.pk, second.pk]).values_list("phase", flat=True)
@@ -43,7 +43,7 @@ def test_what_failed_to_apply_is_listed_and_retried_by_name(
     again = signed_in("retry", "refused", "fine")
     assert again.code == 1
     assert "1 of 2 refused: fine is Creating" in again.err
-    assert "llm-team/refused  Retrying it." in again.out
+    assert "llm-team/refused  Retrying." in again.out
     made.refresh_from_db()
     assert made.phase == Phase.CREATING
 

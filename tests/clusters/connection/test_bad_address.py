@@ -136,7 +136,7 @@ def test_the_operators_setting_allows_exactly_its_range() -> None:
 
 def test_t42_a_name_that_stands_for_a_private_address() -> None:
     message = refused("https://innocent.example", resolve=lambda _host, _port: ["10.0.0.7"])
-    assert "innocent.example stands for 10.0.0.7" in message
+    assert "innocent.example resolves to 10.0.0.7" in message
 
 
 def test_t42_every_address_of_a_name_is_checked() -> None:

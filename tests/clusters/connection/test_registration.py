@@ -54,7 +54,7 @@ def test_an_account_without_every_right_begins_paused() -> None:
     cluster, report = register_cluster(name="real", flavour="kube", source=entered(), actor=SYSTEM, opens=weak)
     cluster.refresh_from_db()
     assert (cluster.state, report.works) == ("paused", False)
-    assert "lacks rights" in cluster.paused_reason
+    assert "Its account lacks permissions." in cluster.paused_reason
 
 
 def test_t49_the_same_cluster_under_another_name_is_refused_with_the_first_ones() -> None:

@@ -49,7 +49,7 @@ def seen(cluster: Cluster) -> Cluster:
 def test_it_is_as_shipped_until_a_reconcile_has_read_it(volcano: Cluster) -> None:
     say(store_of(str(volcano.pk)), ALL)
     assert missing_causes(volcano) == BOTH
-    assert "Assumed" in next(each.explanation for each in guarantees_on(volcano))
+    assert "Assumption: default configuration" in next(each.explanation for each in guarantees_on(volcano))
     assert missing_causes(seen(volcano)) == frozenset()
 
 
@@ -108,4 +108,4 @@ def test_a_plan_of_a_switch_promises_what_the_configuration_there_keeps(cluster:
     told = {each.after.code: each.after.explanation for each in read.promises}
     assert "Without the action preempt" in told["priority_inside_project"]
     assumed = {each.after.code: each.after.explanation for each in unread.promises}
-    assert assumed["priority_inside_project"].startswith("Assumed")
+    assert assumed["priority_inside_project"].startswith("Assumption: default configuration")

@@ -60,7 +60,7 @@ def test_pools_of_one_scheduler_are_named(kai: Cluster) -> None:
         pool(kai, name)
     pool(kai, "l40", shard=True)
     (warning,) = shard_warnings(kai)
-    assert warning.startswith("One KAI Scheduler serves the node pools a100 and h100.")
+    assert warning.startswith("One KAI Scheduler serves the node pools a100 and h100 and counts quotas")
     assert SHARD_LABEL in warning
     assert shard_forecast_warnings(kai, "h100")[0].startswith("One KAI Scheduler serves a100 and h100")
     assert shard_forecast_warnings(kai, "l40") == ()
@@ -84,7 +84,7 @@ def test_a_pool_that_no_scheduler_takes_is_named(kai: Cluster) -> None:
     pool(kai, "h100", shard=True)
     pool(kai, "a100")
     after = seen(kai, "h100-new")
-    assert [each.partition(":")[0] for each in shard_warnings(after)] == [
+    assert [each.partition(". ")[0] for each in shard_warnings(after)] == [
         "No SchedulingShard of KAI Scheduler covers the nodes of a100",
         "No SchedulingShard of KAI Scheduler covers the nodes of h100",
     ]

@@ -75,7 +75,7 @@ def test_only_a_paused_cluster_is_cleared_and_only_once_at_a_time(left: Cluster)
     assert AuditRecord.objects.get(action="cluster.remove_traces").result == "Denied"
     pause(cluster=left, reason="again", actor=SYSTEM)
     request_removal(cluster=left, actor=SYSTEM)
-    with pytest.raises(Conflict, match="at work"):
+    with pytest.raises(Conflict, match="A sync run is active"):
         request_removal(cluster=left, actor=SYSTEM)
 
 

@@ -151,7 +151,7 @@ class TestReadings:
             "status": {"phase": "Inqueue", "conditions": [waits]},
         }
         _, told = pod_group_events(group)
-        assert (told["reason"], told["message"].partition(" has ")[0]) == ("NoDomain", f"No single {RACK}")
+        assert (told["reason"], told["message"].partition(" fits ")[0]) == ("NoDomain", f"No single {RACK}")
 
 
 class Estate:

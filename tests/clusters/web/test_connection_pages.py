@@ -96,7 +96,7 @@ def test_a_pasted_kubeconfig_connects_too(client_of: Clients, admin: User, answe
 def test_a_test_stores_nothing_and_needs_no_name(client_of: Clients, admin: User, answers: Answering) -> None:
     answer = client_of(admin).post("/connect-cluster/", {**PARTS, "name": "", "act": "test"})
     said = words(answer.content)
-    assert "the account has every right Rung needs" in said
+    assert "Connected. The account has all required permissions." in said
     assert "v1.36.3" in said
     assert not Cluster.objects.exists()
     assert TOKEN not in said
@@ -132,7 +132,7 @@ def test_insecure_is_offered_only_by_the_operator_and_shown_in_red(
     settings.RUNG_ALLOW_INSECURE_CLUSTERS = True
     answer = client_of(admin).post("/connect-cluster/", insecure, follow=True)
     assert ClusterCredential.objects.get().insecure
-    assert "note note-bad\">The server's certificate is not checked" in words(answer.content)
+    assert "note note-bad\">The server's certificate is not verified" in words(answer.content)
 
 
 def test_another_address_needs_the_secret_again(client_of: Clients, admin: User, answers: Answering) -> None:
@@ -195,7 +195,9 @@ def test_leaving_says_what_it_takes_along(client_of: Clients, admin: User, clust
 
 
 def test_a_simulated_cluster_has_nothing_to_connect(client_of: Clients, admin: User, cluster: Cluster) -> None:
-    assert "No credential is stored" in words(client_of(admin).get("/clusters/lab/connection/").content)
+    assert "This cluster is simulated. It needs no connection and no credential." in words(
+        client_of(admin).get("/clusters/lab/connection/").content
+    )
     assert client_of(admin).post("/clusters/lab/connection/test/").status_code == 404
 
 
@@ -256,11 +258,11 @@ def test_leaving_counts_along_and_asks_the_cluster_nothing_meanwhile(
 
     monkeypatch.setattr("clusters.web.views.connection.managed_counts", asked)
     page = client.get("/clusters/lab/leave/")
-    assert "12 found, 7 deleted" in words(page.content)
+    assert "12 objects found, 7 deleted" in words(page.content)
     assert b'hx-get="/clusters/lab/leave/?part=removal"' in page.content
     assert b'value="traces"' not in page.content
     SyncRun.objects.filter(pk=run.pk).update(state="succeeded", finished_at=timezone.now(), written=12)
     part = client.get("/clusters/lab/leave/?part=removal")
-    assert "12 found, 12 deleted" in words(part.content)
+    assert "12 objects found, 12 deleted" in words(part.content)
     assert b"hx-get" not in part.content
     assert b"<html" not in part.content

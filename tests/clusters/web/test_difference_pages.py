@@ -169,7 +169,7 @@ def test_a_dry_run_that_found_a_conflict_has_not_failed(client_of: Clients, alic
     )
     SyncOutcome.objects.create(run=run, action="conflict", kind="Queue", name="q", ok=False, code="object_conflict")
     text = words(client_of(alice), f"/clusters/lab/runs/{run.pk}/")
-    assert "1 would be refused" in text
+    assert "1 would be rejected" in text
     assert "Failed" not in text
 
 

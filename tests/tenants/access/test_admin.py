@@ -133,7 +133,7 @@ class TestRoles:
         twice = {"user": str(bob.pk), "group_name": "both", "role": Role.VIEWER}
         assert "Choose a user" in str(errors_of(console.post(url("membership_add"), twice)))
         wide = {"group_name": "g", "role": Role.VIEWER, "project": str(llm_team.pk), "cluster": str(cluster.pk)}
-        assert "and no other" in str(errors_of(console.post(url("membership_add"), wide)))
+        assert "Choose one project, department or cluster." in str(errors_of(console.post(url("membership_add"), wide)))
         assert not Group.objects.exists()
 
 

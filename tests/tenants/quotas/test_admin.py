@@ -146,7 +146,7 @@ class TestWhatASaveBringsWithIt:
 
     def test_a_warning_waits_for_a_second_save(self, console: Client, quota: ProjectQuota) -> None:
         said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="9")))
-        assert "deserve 9 GPUs together" in said[0]
+        assert "the projects of research deserve 9 GPUs in total" in said[0]
         assert said[-1] == "Not saved yet. Save again to confirm."
         quota.refresh_from_db()
         assert quota.gpu_deserved == 4000
@@ -158,7 +158,7 @@ class TestWhatASaveBringsWithIt:
     def test_other_numbers_are_shown_again(self, console: Client, quota: ProjectQuota) -> None:
         _said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="9")))
         said, _other = self._shown(console.post(page_of(quota), typed(gpu_deserved="10", accepted=accepted)))
-        assert "deserve 10 GPUs together" in said[0]
+        assert "the projects of research deserve 10 GPUs in total" in said[0]
         quota.refresh_from_db()
         assert quota.gpu_deserved == 4000
 
@@ -279,7 +279,7 @@ def test_a_lost_race_is_a_message_not_a_failure(
     monkeypatch.setattr(quotas, "usage_of", lambda _project, _pool: next(calls))
     answer = console.post(page_of(quota), typed(gpu_deserved="2"), follow=True)
     assert answer.status_code == 200
-    assert "hold 4 GPUs now" in answer.content.decode()
+    assert "Non-preemptible workloads use 4 GPUs, more than 2 GPUs." in answer.content.decode()
     quota.refresh_from_db()
     assert quota.gpu_deserved == 4000
 

@@ -93,8 +93,10 @@ def test_what_was_exported_changes_nothing_when_it_comes_back(console: Client, l
     ("line", "complaint"),
     [
         pytest.param("llm-team,h100,5,12,,,,,2,medium-low,", "Give a reason", id="no reason"),
-        pytest.param("llm-team,h100,2,12,,,,,2,medium-low,Q4", "hold 3 GPUs now", id="below non-preemptible use"),
-        pytest.param("llm-team,h100,9,12,,,,,2,medium-low,Q4", "deserve 9 GPUs together", id="over the department"),
+        pytest.param(
+            "llm-team,h100,2,12,,,,,2,medium-low,Q4", "use 3 GPUs, more than 2 GPUs", id="below non-preemptible use"
+        ),
+        pytest.param("llm-team,h100,9,12,,,,,2,medium-low,Q4", "deserve 9 GPUs in total", id="over the department"),
         pytest.param("llm-team,h100,5,4,,,,,2,medium-low,Q4", "lower than the deserved", id="limit below deserved"),
         pytest.param("llm-team,h100,-5,4,,,,,2,medium-low,Q4", "out of range", id="negative"),
         pytest.param("llm-team,h100,x,4,,,,,2,medium-low,Q4", "not a quantity", id="no number"),

@@ -83,7 +83,7 @@ def test_malformed_values_are_refused_at_their_field(
 
 
 def test_a_limit_below_deserved_names_both(llm_team: Project, h100: NodePool) -> None:
-    with pytest.raises(ValidationFailed, match=r"limit of 3 GPUs is lower than the deserved 4 GPUs"):
+    with pytest.raises(ValidationFailed, match=r"limit of 3 GPUs is lower than the deserved quota of 4 GPUs"):
         set_project_quota(project=llm_team, node_pool=h100, values=gpus(4, 3), actor=SYSTEM)
 
 

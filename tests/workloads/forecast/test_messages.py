@@ -233,7 +233,7 @@ LACKING = ("gpu",)
         ),
         pytest.param(
             PendingReason(Reason.EVICTING, EIGHT),
-            "has its place in h100: and waits for evicted pods to stop",
+            "has its place in h100 and waits for evicted pods to stop",
             id="evicting",
         ),
         pytest.param(

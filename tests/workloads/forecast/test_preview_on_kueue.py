@@ -394,4 +394,4 @@ def test_who_waits_is_told_what_its_quota_lacks(kueue: Kueue) -> None:
     told = why_waiting(Workload.objects.select_related("project__cluster", "priority", "type").get(pk=waiting.pk))
     assert told is not None
     assert (told.source, told.reason) == ("model", "WaitingForQuota")
-    assert "of quota project llm-team has 0 GPUs free" in told.sentence
+    assert "project llm-team has 0 GPUs of quota free" in told.sentence

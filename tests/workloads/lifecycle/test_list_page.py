@@ -264,7 +264,7 @@ class TestAskingBeforeWorkEnds:
         ]
         page = done.content.decode()
         assert "no change, it is Failed" in page
-        assert "Resume it" in page
+        assert "Resume 1 workload" in page
         assert page.count(f'name="id" value="{running.pk}"') == 1
         assert f'name="id" value="{refused.pk}"' not in page
         self.send(client, "resume", running)

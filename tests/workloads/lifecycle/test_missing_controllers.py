@@ -90,7 +90,7 @@ def ask(project: Project) -> Forecast:
 def test_what_nothing_answers_within_a_minute_says_so_everywhere(handed: Handed, client: Client, admin: User) -> None:
     assert handed.check(SOON) == ""
     assert handed.check(LATE) == "NoController"
-    said = f"no controller for PyTorchJob seems to run in {handed.cluster.name}"
+    said = f"No controller for PyTorchJob seems to run in {handed.cluster.name}"
     assert said in fresh(handed.workload).phase_message
     headline = why_waiting(fresh(handed.workload))
     assert headline is not None
@@ -100,7 +100,7 @@ def test_what_nothing_answers_within_a_minute_says_so_everywhere(handed: Handed,
     assert (need.why, said in need.sentence) == ("unanswered", True)
     answer = ask(handed.project)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoController")
-    assert said in answer.sentence
+    assert answer.sentence.startswith(f"Waits: no controller for PyTorchJob seems to run in {handed.cluster.name},")
     client.force_login(admin)
     page = " ".join(client.get(f"/clusters/{handed.cluster.name}/").content.decode().split())
     assert "No controller for PyTorchJob seems to run here" in page

@@ -82,7 +82,7 @@ def test_the_next_pool_takes_it_after_a_while_as_foretold(lab: Pools) -> None:
     [event] = workload.timeline.filter(reason="NextPool")
     assert (event.detail["from"], event.detail["to"]) == ("h100", "a100")
     assert "8 GPUs" in event.message
-    assert "it starts now" in event.message
+    assert "it starts there now" in event.message
 
 
 def test_it_stays_where_it_is_while_no_other_pool_lets_it_start(lab: Pools) -> None:

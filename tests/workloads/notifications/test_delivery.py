@@ -210,7 +210,7 @@ def test_a_dead_server_is_asked_once_a_turn_and_given_up_in_the_end(
     for number in range(1, 8):
         turn(later=number * 7200)
     assert {row.state for row in Delivery.objects.all()} == {DeliveryState.FAILED}
-    assert Delivery.objects.first().trouble == "Failed after 8 attempts.  Mail server error 421."
+    assert Delivery.objects.first().trouble == "Failed after 8 attempts. Mail server error 421."
     server.greeting = 220
     turn(later=100_000)
     assert server.arrived == []

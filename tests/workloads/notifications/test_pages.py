@@ -153,7 +153,7 @@ def test_somebody_elses_subscription_is_absent(
 
 def test_without_a_channel_it_says_who_makes_one(client_of: Clients, bob: User, admin: User) -> None:
     page = words(client_of(bob))
-    assert "A platform admin adds one" in page
+    assert "Ask a platform admin to add a mail server" in page
     assert "E-mail is disabled" in page
     assert ADD not in page
     assert ADD in words(client_of(admin))

@@ -165,7 +165,7 @@ def test_rights_are_read_when_it_is_made(asked: Report) -> None:
     reports_services.sweep()
     asked.refresh_from_db()
     assert (asked.status, asked.content) == ("Failed", "")
-    assert "may not see" in asked.message
+    assert "no longer visible to you" in asked.message
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_file_is_kept_for_thirty_days(db: None, status: str, days: int, left: 
 @pytest.mark.parametrize(
     ("minutes", "said"),
     [
-        pytest.param(4, "25.0 % of the period.", id="a quarter"),
+        pytest.param(4, "Coverage: 25.0 % of the period.", id="a quarter"),
         pytest.param(40_000, "Coverage below 0.1 % of the period.", id="hardly any"),
     ],
 )

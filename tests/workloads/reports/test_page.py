@@ -78,7 +78,7 @@ def test_the_day_that_is_not_over_is_told_as_far_as_it_has_come(person: Client) 
         pytest.param({"start": "soon"}, "Enter a valid date.", id="no day"),
         pytest.param({"end": "9999-12-31"}, "less than or equal to 2999-12-31", id="the end of days"),
         pytest.param({"start": "2998-12-31", "end": "2998-12-31"}, "must start in the past", id="a day to come"),
-        pytest.param({"start": "2020-01-01"}, "At most 400 days", id="years"),
+        pytest.param({"start": "2020-01-01"}, "The period must be at most 400 days.", id="years"),
         pytest.param({"filter_by": "projectName==vision-team"}, "Select a valid choice.", id="somebody else's project"),
         pytest.param({"group_by": "Department"}, "Not found, or not visible to you", id="no department to see"),
     ],

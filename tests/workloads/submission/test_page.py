@@ -85,7 +85,7 @@ def test_every_card_submits(
 def test_the_panel_says_pair_and_source_verdict_flavour_and_age(client_of: Clients, alice: User) -> None:
     text = panel(client_of(alice), FORM, filled())
     assert "priority low, 40, rung 2 of 7" in text
-    assert "type default" in text
+    assert "default for Training" in text
     assert "Starts now in h100" in text
     assert "Estimated with the KAI Scheduler model" in text
     assert "from data 7 s old. Nothing is reserved." in text
@@ -192,7 +192,7 @@ def test_problems_of_a_text_have_line_and_pointer(client_of: Clients, alice: Use
         "          containers:", "          hostNetwork: true\n          containers:", 1
     )
     shown = panel(client_of(alice), TEXT, manifest(text=text))
-    assert "Refused" in shown
+    assert "Rejected" in shown
     assert "Line " in shown
     assert "hostNetwork" in shown
 

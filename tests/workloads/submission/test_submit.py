@@ -227,7 +227,7 @@ def test_a_project_without_quota_runs_preemptible_work_only(research: object, as
     ("served", "pointer", "words"),
     [
         (["batch/v1 Job"], "/kind", "its operator is not installed"),
-        (["batch/v1 Job", "kubeflow.org/v2 PyTorchJob"], "/apiVersion", "it knows PyTorchJob as kubeflow.org/v2"),
+        (["batch/v1 Job", "kubeflow.org/v2 PyTorchJob"], "/apiVersion", "it serves PyTorchJob as kubeflow.org/v2"),
     ],
 )
 def test_a_kind_that_the_cluster_was_seen_not_to_serve_is_refused(

@@ -228,7 +228,7 @@ def test_the_list_says_how_one_comes_to_be_and_then_who_made_it_where(
     client_of: Clients, bob: User, llm_team: Project
 ) -> None:
     client = client_of(bob)
-    assert "press “Save as template”" in words(client, LIST)
+    assert "choose “Save as template”" in words(client, LIST)
     draft = TemplateDraft(name="mine", description="Small and fast", spec={"image": IMAGE})
     create_template(kind="workspaces", owner=llm_team, draft=draft, actor=acting(bob))
     page = words(client, LIST)

@@ -154,7 +154,7 @@ def test_another_cluster_behind_the_address_pauses_until_it_is_adopted(
     synced.refresh_from_db()
     assert (run.state, run.error_code) == (SyncState.FAILED, "cluster_changed")
     assert synced.state == "paused"
-    assert "Another cluster" in synced.paused_reason
+    assert "A different cluster responds at this address" in synced.paused_reason
     assert "high" not in names(gateway)
     with pytest.raises(Conflict):
         reconcile(synced)
@@ -170,7 +170,11 @@ def test_another_cluster_behind_the_address_pauses_until_it_is_adopted(
 
 @pytest.mark.parametrize(
     ("uid", "said"),
-    [("", "is none"), ("x" * 10_000, "is none"), ("the-other-one", "the cluster first, which is connected already")],
+    [
+        ("", "Invalid UID of the kube-system namespace"),
+        ("x" * 10_000, "Invalid UID of the kube-system namespace"),
+        ("the-other-one", "This cluster is already connected as first."),
+    ],
 )
 def test_t47_a_cluster_that_claims_an_identity_it_cannot_have_is_paused(
     cluster: Cluster, wanted: Wanted, store: MemoryStore, uid: str, said: str, monkeypatch: pytest.MonkeyPatch

@@ -34,7 +34,7 @@ def test_a_filter_that_names_nothing_is_refused_with_what_is_nearest(
     assert (problem["pointer"], problem["code"]) == ("/filterBy", "unknown_name")
     assert problem.get("allowed", []) == ([nearest] if nearest else [])
     if nearest:
-        assert f"Did you mean '{nearest}'." in problem["message"]
+        assert f"Did you mean '{nearest}'?" in problem["message"]
 
 
 def test_a_foreign_project_is_refused_like_one_that_is_not_there(member: Robot, llm_team: Project) -> None:

@@ -159,4 +159,4 @@ def test_scripts_come_from_here_with_a_nonce_and_without_eval(client: Client) ->
 def test_an_error_page_names_no_internals(client_of: Clients, alice: User) -> None:
     answer = client_of(alice).get("/no-such-page/")
     assert answer.status_code == 404
-    assert b"There is nothing here that you may see" in answer.content
+    assert b"it was deleted, or it belongs to a project that you cannot see" in answer.content
