@@ -163,7 +163,7 @@ class Rig(Product):
         found = {"failing": "sync runs failed" in page, "failed": ">Failed<" in listed}
         found |= {"paused": ">Paused<" in listed, "stale": 'class="age age-fresh"' not in page}
         found |= {
-            "does not accept work": ">Takes no work<" in listed and "has sent no workloads to this cluster" in page
+            "does not accept work": ">Not accepting work<" in listed and "has sent no workloads to this cluster" in page
         }
         health = admin.get("/readyz").json()
         for trouble, part in (("waiting", "missing"), ("degraded", "degraded")):

@@ -404,7 +404,7 @@ def test_pools_that_share_a_scheduler_or_have_none_are_named_by_what_the_account
         assert Cluster.objects.get(pk=product.cluster.pk).configured == {"shards": ["", "l40"]}
         NodePool.objects.filter(cluster=product.cluster, name="a100").update(label_key="rung.dev/node-pool")
         (warning,) = try_stored(product.cluster).warnings
-        assert warning.startswith("One KAI Scheduler serves the node pools a100 and lab.")
+        assert warning.startswith("One KAI Scheduler serves the node pools a100 and lab and counts quotas")
     finally:
         for each in made:
             product.admin.delete(ref_of(each))

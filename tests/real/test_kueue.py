@@ -273,7 +273,7 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
         near = a_job("near", pods=2)
         near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
         asked = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
-        with pytest.raises(ValidationFailed, match="the node pool racks has no topology levels"):
+        with pytest.raises(ValidationFailed, match="node pool racks has no topology levels"):
             product.submit(project, near, **asked)
         product.reconcile()
         give_levels(product, RACK)
