@@ -109,7 +109,9 @@ def test_one_that_waits_names_what_would_let_it_start(signed_in: Rung, monkeypat
     found = signed_in("describe", "queued/mine", "-o", "json").data["alternatives"]
     assert {"medium-low"} == {each["priority"] for each in found if "priority" in each}
     out = " ".join(signed_in("describe", "queued/mine").out.split())
-    assert all(f"Alternative: {each['words']}" in out for each in found)
+    until_the_loss = [each["words"].partition("), ")[0] for each in found]  # what is at risk grows by the second
+    assert all(f"Alternative: {words}), " in out for words in until_the_loss)
+    assert " GPU-minutes at risk." in out
     assert "Alternative:" not in signed_in("describe", "queued/ahead").out
 
 
