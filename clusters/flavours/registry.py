@@ -14,9 +14,9 @@ FLAVOURS: Final[Mapping[str, SchedulerFlavour]] = {
 }
 """In the order in which they are offered."""
 COMPANION_KEYS: Final = frozenset(kind.key for each in FLAVOURS.values() for kind in each.traits.beside)
-EVENT_SOURCE_KEYS: Final = frozenset(kind.key for each in FLAVOURS.values() for kind in each.traits.tells)
+EVENT_SOURCE_KEYS: Final = frozenset(kind.key for each in FLAVOURS.values() for kind in each.traits.event_sources)
 LABELLED_EVENT_SOURCE_KEYS: Final = frozenset(
-    kind.key for each in FLAVOURS.values() for kind in each.traits.told_by_label
+    kind.key for each in FLAVOURS.values() for kind in each.traits.labelled_events
 )
 
 

@@ -222,10 +222,10 @@ class Traits:
     """Kinds of which it is told so without a field of their own."""
     beside: tuple[Kind, ...] = ()
     """Objects that stand beside a workload's own, under its name, in the order of making them."""
-    tells: Mapping[Kind, Callable[[Manifest], Iterable[Manifest]]] = field(default_factory=dict)
+    event_sources: Mapping[Kind, Callable[[Manifest], Iterable[Manifest]]] = field(default_factory=dict)
     """Objects of the scheduler's own that are watched, and how each becomes events about its workload."""
-    told_by_label: tuple[Kind, ...] = ()
-    """Those of them that take over the labels of their workload's object: nobody else's are even asked for."""
+    labelled_events: tuple[Kind, ...] = ()
+    """Event sources that carry the labels of their workload's object. Only labelled ones are listed."""
     retells: Callable[[Manifest], Manifest | None] | None = None
     """How an event about an object of its own becomes one about a pod, by name, or a workload's object, by uid."""
     configuration: SchedulerConfiguration | None = None
@@ -238,8 +238,8 @@ class Traits:
     """It is told every single domain with its nodes, as they were seen."""
     fixed_topologies: bool = False
     """What runs is counted under the levels of its start, and they never change: others are told under a new name."""
-    spares_young: Literal["queues", "pods", "held"] = "held"
-    """What leaves young work alone: its queues' rule, its pods' (one time, as they were made), Rung (`held`)."""
+    protects_minimum_runtime: Literal["queues", "pods", "held"] = "held"
+    """What protects runs inside their minimum runtime: queues, pods (by a time set at creation) or Rung (`held`)."""
     inquiries: VisibilityApi | None = None
     """What it is asked again and again while something waits."""
     rigid: str = ""

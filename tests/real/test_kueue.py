@@ -355,7 +355,7 @@ def test_levels_come_change_and_go_though_kueue_never_changes_a_flavor(product: 
         with streaming(product.cluster, product.gateway) as watching:
             first = product.submit(fresh_project(project), near, **asked)
             watching.until(in_phase(first, "Running"), seconds=PATIENCE)
-            with pytest.raises(Conflict, match="1 workloads are running in racks"):
+            with pytest.raises(Conflict, match="1 workload is running in racks"):
                 give_levels(product, "example.com/row", RACK)
             stop(workload=fresh(first), actor=SYSTEM)
             product.apply(first)

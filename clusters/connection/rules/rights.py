@@ -114,7 +114,7 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[RequiredAccess, 
 
 def _looked_at(traits: Traits) -> Iterable[Kind]:
     """What stands beside workloads is read anyway."""
-    return (kind for kind in traits.tells if kind not in traits.beside)
+    return (kind for kind in traits.event_sources if kind not in traits.beside)
 
 
 def _configured(by: SchedulerConfiguration | None) -> Iterable[RequiredAccess]:

@@ -57,12 +57,12 @@ class Kai:
         places_by_pool=True,
         minimum="own",
         told_minimum=("Job",),
-        tells={KAI_POD_GROUP: kai_status.pod_group_events},
-        told_by_label=(KAI_POD_GROUP,),
+        event_sources={KAI_POD_GROUP: kai_status.pod_group_events},
+        labelled_events=(KAI_POD_GROUP,),
         retells=kai_status.redirected_event,
         shards=(KAI_SHARD, NODE_POOL_LABEL),
         topologies=KAI_TOPOLOGY,
-        spares_young="queues",
+        protects_minimum_runtime="queues",
     )
 
     def kinds(self) -> Sequence[Kind]:

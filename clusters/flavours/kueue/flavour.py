@@ -82,7 +82,7 @@ class Kueue:
         singly=SINGLY,
         placements=flavours_objects.PLACEMENTS,
         minimum="all",
-        tells={KUEUE_WORKLOAD: kueue_status.workload_events},
+        event_sources={KUEUE_WORKLOAD: kueue_status.workload_events},
         topologies=KUEUE_TOPOLOGY,
         fixed_topologies=True,
         inquiries=VISIBILITY_API,

@@ -142,7 +142,7 @@ class Volcano:
         queues_by_pool=True,
         minimum="any",
         beside=(VOLCANO_POD_GROUP,),
-        tells={VOLCANO_POD_GROUP: volcano_status.pod_group_events},
+        event_sources={VOLCANO_POD_GROUP: volcano_status.pod_group_events},
         configuration=SchedulerConfiguration(
             CONF,
             "whether the scheduler preempts, reclaims and uses topology domains",
@@ -157,7 +157,7 @@ class Volcano:
         topologies=VOLCANO_HYPER_NODE,
         names_domains=True,
         rigid=TOPOLOGY_DRAWBACK,
-        spares_young="pods",
+        protects_minimum_runtime="pods",
     )
 
     def kinds(self) -> Sequence[Kind]:

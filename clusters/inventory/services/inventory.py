@@ -230,16 +230,17 @@ def _topology_of(pool: NodePool) -> tuple[list[str], str, str]:
 
 
 def _check_idle(pool: NodePool) -> None:
-    """Where what runs is counted under the levels that it started with, nobody would count it under new ones."""
+    """Refuse new levels while workloads run, where the scheduler counts these by the levels they started with."""
     flavour = flavour_for(pool.cluster.flavour)
     if not flavour.traits.fixed_topologies:
         return
     live = ObservedPod.objects.filter(cluster=pool.cluster, pool_name=pool.name, gone_at__isnull=True)
     owners = live.exclude(phase__in=TERMINAL).exclude(node_name="").exclude(owner_id="").values("owner_id").distinct()
     if number := owners.count():
+        running = "1 workload is running" if number == 1 else f"{number} workloads are running"
         message = (
-            f"{number} workloads are running in {pool.name}, and {flavour.title} counts them by the levels they "
-            "started with. Change the levels or the label when they have ended."
+            f"{running} in {pool.name}, and {flavour.title} counts running workloads by the levels they started with. "
+            "Change the levels or the label when they have ended."
         )
         raise Conflict.at("/topology_levels", "pool_busy", message, workloads=number)
 

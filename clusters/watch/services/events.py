@@ -133,7 +133,7 @@ def store_scheduler_events(cluster: Cluster, looks: Mapping[str, WatchBatch], *,
         named = [event for each in look.present if (event := traits.retells(each))]
         known = list(chain(_identified(cluster, named), _found(cluster, named)))
         events += store_events(cluster, WatchBatch(EVENT, look.version, known), at=at)
-    for kind, tell in traits.tells.items():
+    for kind, tell in traits.event_sources.items():
         if look := looks.get(kind.key):
             told = [event for each in look.every for event in tell(each)]
             about = KINDS | {kind.kind}  # what stands beside a workload is ours too, and may speak of itself

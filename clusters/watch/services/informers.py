@@ -61,7 +61,7 @@ def kinds_of(cluster: Cluster) -> list[Kind]:
     Each kind once.
     """
     flavour = flavour_for(cluster.flavour)
-    kinds = (NODE, POD, EVENT, *JOB_KINDS, *flavour.traits.beside, *flavour.traits.tells, *flavour.kinds())
+    kinds = (NODE, POD, EVENT, *JOB_KINDS, *flavour.traits.beside, *flavour.traits.event_sources, *flavour.kinds())
     return list({kind.key: kind for kind in kinds}.values())
 
 

@@ -177,7 +177,7 @@ def desired_state(cluster: Cluster, *, owner: str = ALL_OWNERS) -> DesiredState:
     parents = quotas_in(DepartmentQuota.objects.filter(department__in=departments))
     leaves = quotas_in(ProjectQuota.objects.filter(project__in=few))
     caps = _caps(few)
-    rules = min_runtimes_of(cluster) if flavour.traits.spares_young == "queues" else MinRuntimes()
+    rules = min_runtimes_of(cluster) if flavour.traits.protects_minimum_runtime == "queues" else MinRuntimes()
     promised = _deserved_by_projects(departments) if flavour.traits.sums_projects else {}
     return DesiredState(
         departments=tuple(

@@ -115,7 +115,7 @@ def guarantee_of(project: Project) -> MinRuntimeGuarantee | None:
     rules = _rules_of(project)
     own, above = rules.of_project(project.pk, project.department_id), rules.of_department(project.department_id)
     inside = rules.effective(project.pk, project.department_id)
-    across = inside if flavour_for(project.cluster.flavour).traits.spares_young == "pods" else above or 0
+    across = inside if flavour_for(project.cluster.flavour).traits.protects_minimum_runtime == "pods" else above or 0
     if not inside and not across:
         return None
     whose = f"project {project.name}" if own is not None else f"department {project.department.name}"

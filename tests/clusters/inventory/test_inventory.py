@@ -160,7 +160,7 @@ def test_levels_that_kueue_counts_by_change_only_once_nothing_runs_under_them(cl
     Cluster.objects.update(flavour="kueue")
     ObservedPodFactory(cluster=cluster, pool_name=pool(cluster).name, owner_id="w1", node_name="n", phase="Running")
     update_node_pool(pool=NodePool.objects.get(), topology_levels=[RACK], actor=SYSTEM)
-    with pytest.raises(Conflict, match="1 workloads are running in a100") as error:
+    with pytest.raises(Conflict, match="1 workload is running in a100") as error:
         update_node_pool(pool=NodePool.objects.get(), topology_levels=["x", RACK], actor=SYSTEM)
     assert error.value.code == "pool_busy"
     ObservedPod.objects.update(phase="Succeeded")

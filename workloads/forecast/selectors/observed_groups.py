@@ -168,7 +168,7 @@ def _groups(
     by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
     minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
     topologies = _noted(flavours_objects.TOPOLOGY_KEY, minimum) if traits.knows_domains else {}
-    carried = _carried(minimum) if traits.spares_young == "pods" else {}
+    carried = _carried(minimum) if traits.protects_minimum_runtime == "pods" else {}
     placements = _noted(
         flavours_objects.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name}
     )

@@ -71,7 +71,7 @@ class Deferral:
 
 def lacks_min_runtime(cluster: Cluster) -> bool:
     """Is there an eviction from which its scheduler, as it is configured, does not keep young work?"""
-    asks_queues = flavour_for(cluster.flavour).traits.spares_young == "queues"
+    asks_queues = flavour_for(cluster.flavour).traits.protects_minimum_runtime == "queues"
     return not asks_queues and bool(set(INSIDE_MIN_RUNTIME.values()) - missing_causes(cluster))
 
 
@@ -141,7 +141,7 @@ def expected_deferral(outcome: Outcome, project: Project, *, since: datetime | N
 def _inside_min_runtime(project: Project, since: datetime | None) -> Mapping[UUID, datetime]:
     """Runs inside their time that began before `since`, each with the moment from which the project may take it."""
     now, cluster = timezone.now(), project.cluster
-    asks_pods, rules = flavour_for(cluster.flavour).traits.spares_young == "pods", min_runtimes_of(cluster)
+    asks_pods, rules = flavour_for(cluster.flavour).traits.protects_minimum_runtime == "pods", min_runtimes_of(cluster)
     if not asks_pods and not rules:
         return {}
     rows = Workload.objects.filter(
@@ -247,12 +247,12 @@ def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], fl
 
 def _queues_say(project: Project) -> bool:
     """Its scheduler asks the queue, and then only about as many pods as the group needs."""
-    return flavour_for(project.cluster.flavour).traits.spares_young == "queues"
+    return flavour_for(project.cluster.flavour).traits.protects_minimum_runtime == "queues"
 
 
 def _pods_say(project: Project) -> bool:
     """Its pods carry it, each for itself, as they were made."""
-    return flavour_for(project.cluster.flavour).traits.spares_young == "pods"
+    return flavour_for(project.cluster.flavour).traits.protects_minimum_runtime == "pods"
 
 
 def _guarantee(workload: Workload) -> MinRuntimeGuarantee | None:

@@ -76,7 +76,7 @@ TURNS: Final = frozenset({pod_status.QUEUED, ADMITTED, LEFT_OUT, NOT_READY, NOT_
 
 def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
     """The scheduler's words by workload id, of those whose present object waits in a queue now."""
-    if not owners or not flavour_for(cluster.flavour).traits.tells:
+    if not owners or not flavour_for(cluster.flavour).traits.event_sources:
         return {}
     rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason__in=TURNS).order_by("at", "pk")
     said = rows.values_list("at", "object_uid", "reason", "owner_id", "message")
