@@ -12,6 +12,17 @@ from scheduling.model.resources import ZERO, Resources, parse_quantity
 from scheduling.model.taints import Taint, Toleration
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
+GPU_RESOURCES: Final = frozenset(
+    {
+        GPU_RESOURCE,
+        "nvidia.com/gpu.shared",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        "habana.ai/gaudi",
+    }
+)
+"""What device plugins call whole GPUs, or the replicas of shared ones."""
 MIG_PREFIX: Final = "nvidia.com/mig-"
 GPU_FRACTION: Final = "gpu-fraction"  # annotations of KAI: a part of one device,
 GPU_MEMORY: Final = "gpu-memory"  # as much of its memory, which only the node knows as a part,
@@ -38,38 +49,75 @@ def scaled(quantity: str, unit: int) -> int:
 
 def amounts(resources: Mapping[str, Any]) -> Resources:
     """A `requests`, `capacity` or `allocatable` mapping as exact amounts. A MIG device counts as its slice number."""
-    gpu = scaled(str(resources.get(GPU_RESOURCE, 0)), 1000)
-    for name, count in resources.items():
-        if name.startswith(MIG_PREFIX):
-            gpu += scaled(str(count), 1000) * _slices(name)
-    return _plausible(
-        Resources(gpu, scaled(str(resources.get("cpu", 0)), 1000), scaled(str(resources.get("memory", 0)), 1))
-    )
+    return _plausible(_amounts(resources))
+
+
+def _amounts(resources: Mapping[str, Any]) -> Resources:
+    gpu = sum(scaled(str(count), 1000) * gpus_of(name) for name, count in resources.items())
+    return Resources(gpu, scaled(str(resources.get("cpu", 0)), 1000), scaled(str(resources.get("memory", 0)), 1))
 
 
 def _plausible(said: Resources) -> Resources:
     return Resources(min(said.gpu, MOST.gpu), min(said.cpu, MOST.cpu), min(said.memory, MOST.memory))
 
 
-def _slices(name: str) -> int:
-    number = name.removeprefix(MIG_PREFIX).split("g", 1)[0]
-    return int(number) if number.isdecimal() and len(number) < 4 else 1
+def gpus_of(resource: str) -> int:
+    """How many GPUs one device of this resource counts as; 0: it is no GPU."""
+    if resource.startswith(MIG_PREFIX):
+        number = resource.removeprefix(MIG_PREFIX).split("g", 1)[0]
+        return int(number) if number.isdecimal() and len(number) < 4 else 1
+    return int(resource in GPU_RESOURCES)
 
 
 def requests_of(pod: Manifest) -> Resources:
-    """What the scheduler counts for a pod: the sum of its containers, or its largest init container if that is more."""
+    """What the scheduler counts for an observed pod, as far as a cluster can be believed."""
+    return _plausible(counted_requests(pod))
+
+
+def counted_requests(pod: Manifest) -> Resources:
+    """What the scheduler counts for a pod, as `pod` says it: the one rule for what is submitted and what is observed.
+
+    The sum of its containers and sidecars, or an init container with the sidecars before it if that is more; what the
+    pod asks for as a whole stands in for those; its runtime class adds its overhead.
+    """
     spec = pod.get("spec") or {}
-    asked = sum((_asked(each) for each in spec.get("containers") or []), ZERO)
+    asked, peak, sidecars = sum((_asked(each) for each in spec.get("containers") or []), ZERO), ZERO, ZERO
     for each in spec.get("initContainers") or []:
-        first = _asked(each)
-        asked = Resources(max(asked.gpu, first.gpu), max(asked.cpu, first.cpu), max(asked.memory, first.memory))
-    return _plausible(Resources(_gpus(pod, asked.gpu), asked.cpu, asked.memory))
+        if each.get("restartPolicy") == "Always":
+            sidecars += _asked(each)
+        else:
+            peak = _larger(peak, sidecars + _asked(each))
+    asked = _larger(asked + sidecars, peak)
+    asked = _as_a_whole(asked, _sides(spec)) + _amounts(spec.get("overhead") or {})
+    return Resources(_gpus(pod, asked.gpu), asked.cpu, asked.memory)
+
+
+def _as_a_whole(asked: Resources, said: Mapping[str, Any]) -> Resources:
+    """Pod-level resources: for CPU and memory alone, each where it is said."""
+    own = _amounts(said)
+    return Resources(
+        asked.gpu, own.cpu if "cpu" in said else asked.cpu, own.memory if "memory" in said else asked.memory
+    )
+
+
+def _larger(one: Resources, other: Resources) -> Resources:
+    return Resources(max(one.gpu, other.gpu), max(one.cpu, other.cpu), max(one.memory, other.memory))
 
 
 def _asked(container: Mapping[str, Any]) -> Resources:
-    """Requests, where a limit stands in for a missing request."""
-    resources = container.get("resources") or {}
-    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    return _amounts(_sides(container))
+
+
+def _sides(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Requests, where a limit stands in for a missing request; of devices the larger side."""
+    resources = part.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    devices = {name for name in limits if name in requests and gpus_of(name)}
+    return {**limits, **requests, **{each: max(limits[each], requests[each], key=_count) for each in devices}}
+
+
+def _count(quantity: object) -> int:
+    return scaled(str(quantity), 1000)
 
 
 def _gpus(pod: Manifest, asked: int) -> int:

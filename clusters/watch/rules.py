@@ -232,7 +232,8 @@ _CONDITIONS: Final = several(
     table(type=word(317), status=word(16), reason=word(128), message=sentence, lastTransitionTime=_TIME)
 )
 _AMOUNTS: Final = pairs(word(317), quantity)
-_CONTAINERS: Final = several(table(resources=table(limits=_AMOUNTS, requests=_AMOUNTS)))
+_RESOURCES: Final = table(limits=_AMOUNTS, requests=_AMOUNTS)
+_CONTAINERS: Final = several(table(resources=_RESOURCES, restartPolicy=word(16)))
 _CONTAINER_STATES: Final = several(
     table(
         state=table(
@@ -251,6 +252,8 @@ _POD: Final = table(
         terminationGracePeriodSeconds=whole,
         containers=_CONTAINERS,
         initContainers=_CONTAINERS,
+        resources=_RESOURCES,
+        overhead=_AMOUNTS,
     ),
     status=table(
         phase=word(20),

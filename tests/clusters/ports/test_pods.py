@@ -52,6 +52,31 @@ GPU = "nvidia.com/gpu"
             Resources.of(cpu=1),
             id="what holds a device for those that share it",
         ),
+        pytest.param(
+            pod(asking({"cpu": "1"}), initContainers=[{**asking({"cpu": "1", GPU: "1"}), "restartPolicy": "Always"}]),
+            Resources.of(gpu=1, cpu=2),
+            id="a sidecar runs beside the containers",
+        ),
+        pytest.param(
+            pod(
+                asking({"cpu": "1"}),
+                initContainers=[{**asking({"cpu": "2"}), "restartPolicy": "Always"}, asking({"cpu": "3"})],
+            ),
+            Resources.of(cpu=5),
+            id="an init container runs beside the sidecars before it",
+        ),
+        pytest.param(
+            pod(asking({"cpu": "1", GPU: "1"}), resources={"requests": {"cpu": "4"}, "limits": {"memory": "1Gi"}}),
+            Resources.of(1, 4, "1Gi"),
+            id="what the pod as a whole asks for",
+        ),
+        pytest.param(
+            pod(asking({"cpu": "1"}), overhead={"cpu": "250m", "memory": "1Gi"}),
+            Resources.of(cpu="1250m", memory="1Gi"),
+            id="the overhead of its runtime class",
+        ),
+        pytest.param(pod(asking({"amd.com/gpu": "2"})), Resources(gpu=2000), id="GPUs of another vendor"),
+        pytest.param(pod(asking({"nvidia.com/gpu.shared": "1"})), Resources(gpu=1000), id="a replica of a shared GPU"),
         pytest.param(pod(asking({"nvidia.com/mig-3g.40gb": "2"})), Resources(gpu=6000), id="MIG slices"),
         pytest.param(pod(asking({"nvidia.com/mig-odd": "1"})), Resources(gpu=1000), id="an unknown slice is one"),
         pytest.param(pod(asking({"cpu": "many"})), Resources(), id="an unreadable quantity is nothing"),

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from clusters.ports.kinds import POD
+from clusters.ports.pods import requests_of
+from clusters.watch.rules import sanitize
 from tests.workloads.intake.manifests import IMAGE, VALID, Manifest, container, one_gpu, pod, problems_of, read
 
 SHARE = {"annotations": {"gpu-fraction": "0.5"}}
@@ -86,6 +89,25 @@ def test_totals_that_no_column_stores_are_refused() -> None:
     body = changed("Job", lambda spec: spec.update(parallelism=100))
     body["spec"]["template"]["spec"]["containers"] = [huge]
     assert problems_of(body)["/spec"].code == "too_much"
+
+
+def test_a_submitted_pod_is_counted_as_it_is_once_observed() -> None:
+    """A native sidecar, an init container and two containers: intake and observation count by one rule."""
+    ask = {"limits": {"cpu": "2", "nvidia.com/gpu": "1"}, "requests": {"cpu": "1"}}
+    sidecar = container("sidecar", resources=ask) | {"restartPolicy": "Always"}
+    early = container("early", resources={"limits": {"cpu": "9"}})
+    body = pod(containers=[container("main", resources=ask), container("more")], initContainers=[sidecar, early])
+    spec = read(body)
+    observed = sanitize(POD, {**body, "metadata": {"name": "p", "uid": "u"}})
+    assert observed is not None
+    assert (spec.total.gpu, spec.total.cpu) == (2000 + read(pod(containers=[container("more")])).total.gpu, 10_000)
+    assert requests_of(observed) == spec.total
+
+
+def test_t9_the_label_of_shared_gpus_is_kais_own() -> None:
+    body = pod(containers=[container("main", resources=one_gpu())])
+    body["metadata"]["labels"] = {"runai-gpu-group": "mine"}
+    assert problems_of(body)["/metadata/labels/runai-gpu-group"].code == "managed_label"
 
 
 def test_a_launcher_that_waits_for_its_own_gang_is_refused() -> None:

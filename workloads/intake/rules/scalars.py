@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, Final
 
 from clusters.flavours.objects import LEVEL_KEY, LONGEST_LEVEL_KEY, PLACEMENT, PLACEMENTS, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
+from clusters.ports.pods import GPU_GROUP
 from portal.kit.security.strict_parsing.documents import Unreadable, visible
-from scheduling.model.resources import LARGEST, Resources, parse_quantity
+from scheduling.model.resources import LARGEST, parse_quantity
 from workloads.intake.rules.values import ABSENT, Location, Rule, mapping, storable, table, text, wrong_type
 
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -29,13 +29,14 @@ RAY_PRIORITY_LABEL: Final = "ray.io/priority-class-name"
 MANAGER_LABEL: Final = "app.kubernetes.io/managed-by"
 
 OWN_LABEL_PREFIXES: Final = ("app.kubernetes.io",)
-# KAI reads a bare `project` label as a queue name, and the controllers write the others.
+# KAI reads a bare `project` label as a queue name and writes that of shared GPUs; the controllers write the others.
 RESERVED_LABELS: Final = frozenset(
     {
         "project",
         "pod-template-hash",
         "controller-uid",
         "controller-revision-hash",
+        GPU_GROUP,
         "job-name",
         "statefulset.kubernetes.io/pod-name",
     }
@@ -199,7 +200,7 @@ def _granted(name: str, place: Location) -> bool:
 
 
 GPU: Final = "nvidia.com/gpu"
-MIG: Final = re.compile(r"nvidia\.com/(mig-([1-9])g\.[0-9]{1,3}gb(?:\.me)?)")
+MIG: Final = re.compile(r"nvidia\.com/(mig-[1-9]g\.[0-9]{1,3}gb(?:\.me)?)")
 MOST_GPUS: Final = 64
 FRACTION: Final = "gpu-fraction"
 _PLAIN: Final = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -302,25 +303,3 @@ def _compare(name: str, asked: str, limit: str | None, place: Location) -> None:
             place.refuse("gpu_request_differs", f"GPU requests must equal limits. Write {name} under limits.")
     elif limit is not None and parse_quantity(asked) > parse_quantity(limit):
         place.refuse("request_over_limit", f"The request {asked} exceeds the limit {limit}.")
-
-
-def requested(rebuilt: Mapping[str, Any]) -> Resources:
-    """What one container holds: requests, limits where there is no request; of devices the larger side."""
-    limits, requests = rebuilt.get("limits", {}), rebuilt.get("requests", {})
-    asked = {**limits, **requests}
-    devices = sum(
-        max(int(side.get(name, 0)) for side in (limits, requests)) * slices(name) for name in asked if slices(name)
-    )
-    return Resources.of(gpu=devices, cpu=_exact(asked.get("cpu")), memory=_exact(asked.get("memory")))
-
-
-def slices(name: str) -> int:
-    """How many GPUs one device counts as: KAI counts a MIG device as the number before its g."""
-    if name in {GPU, "gpu"}:
-        return 1
-    found = MIG.fullmatch(name)
-    return int(found[2]) if found else 0
-
-
-def _exact(amount: str | None) -> Fraction:
-    return parse_quantity(amount) if amount is not None else Fraction(0)

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from decimal import Decimal
 from typing import Any, Final, Literal, Self
 
 from clusters.flavours.objects import PLACEMENT, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
-from clusters.ports.pods import tolerations_of
+from clusters.ports.pods import counted_requests, tolerations_of
 from clusters.ports.workload_kinds import kind_for
 from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_parsing.documents import DocumentProblem, token
@@ -16,12 +15,11 @@ from scheduling.model.resources import ZERO, Resources
 from scheduling.model.taints import Toleration
 from workloads.dictionary.rules.resolution import Request
 from workloads.intake.rules.scalars import (
-    FRACTION,
+    GPU,
     NODE_POOLS,
     PREEMPTIBILITY_LABEL,
     PRIORITY_LABEL,
     RAY_PRIORITY_LABEL,
-    requested,
 )
 from workloads.intake.rules.values import Explicit, ProblemReport
 
@@ -197,43 +195,24 @@ def image_of(container: Part) -> str:
 
 
 def _pod_requests(found: FoundPart, spec: Part) -> Resources:
-    running = sum((_container_requests(each) for each in _containers(found)), ZERO)
-    notes = found.part.get("metadata", {}).get("annotations", {})
-    share = Resources.of(gpu=Decimal(notes[FRACTION])) if FRACTION in notes else ZERO
-    return _with_init(running, spec.get("initContainers", [])) + share
+    """As observation counts the pod that its controller makes of it."""
+    containers = [{"resources": _resources_of(each)} for each in _containers(found)]
+    pod = {"containers": containers, "initContainers": spec.get("initContainers", [])}
+    return counted_requests({"metadata": found.part.get("metadata", {}), "spec": pod})
 
 
-def _with_init(running: Resources, init: list[Part]) -> Resources:
-    """Kubernetes' rule: the larger of what runs together and of each init container with the sidecars before it."""
-    sidecars, peak = ZERO, ZERO
-    for each in init:
-        asked = _container_requests(each)
-        if each.get("restartPolicy") == "Always":
-            sidecars += asked
-        else:
-            peak = _larger(peak, sidecars + asked)
-    return _larger(running + sidecars, peak)
-
-
-def _larger(one: Resources, other: Resources) -> Resources:
-    return Resources(max(one.gpu, other.gpu), max(one.cpu, other.cpu), max(one.memory, other.memory))
-
-
-def _container_requests(container: Part) -> Resources:
+def _resources_of(container: Part) -> dict[str, dict[str, Any]]:
+    """Limits and requests under Kubernetes' names, however the container's kind writes them."""
     if "domain" in container:
-        return _machine_requests(container["domain"])
-    if (
-        "cpuLimit" in container
-        or "memoryLimit" in container
-        or "cpuRequest" in container
-        or "memoryRequest" in container
-    ):
-        return requested(_devfile_resources(container))
-    return requested(container.get("computeResources") or container.get("resources", {}))
+        return _machine_resources(container["domain"])
+    if any(f"{name}{side}" in container for name in ("cpu", "memory") for side in ("Limit", "Request")):
+        return _devfile_resources(container)
+    written = container.get("computeResources") or container.get("resources", {})
+    return {side: {GPU if name == "gpu" else name: amount for name, amount in written[side].items()} for side in written}
 
 
-def _devfile_resources(container: Part) -> dict[str, dict[str, str]]:
-    sides: dict[str, dict[str, str]] = {"limits": {}, "requests": {}}
+def _devfile_resources(container: Part) -> dict[str, dict[str, Any]]:
+    sides: dict[str, dict[str, Any]] = {"limits": {}, "requests": {}}
     for name in ("cpu", "memory"):
         for side, member in (("limits", f"{name}Limit"), ("requests", f"{name}Request")):
             if member in container:
@@ -241,9 +220,12 @@ def _devfile_resources(container: Part) -> dict[str, dict[str, str]]:
     return sides
 
 
-def _machine_requests(domain: Part) -> Resources:
-    devices = len(domain.get("devices", {}).get("gpus", []))
-    return requested(domain.get("resources", {})) + Resources.of(gpu=devices)
+def _machine_resources(domain: Part) -> dict[str, dict[str, Any]]:
+    """Passed-through GPUs beside what the domain itself asks for, which may be some, too."""
+    written = domain.get("resources", {})
+    limits, requests = dict(written.get("limits", {})), dict(written.get("requests", {}))
+    own = max(int(side.pop(GPU, 0)) for side in (limits, requests))
+    return {"limits": {**limits, GPU: str(own + len(domain.get("devices", {}).get("gpus", [])))}, "requests": requests}
 
 
 NOTES: Final = "/metadata/annotations"
