@@ -160,7 +160,7 @@ class Kube:
     name: str = "kube"
     title: str = "kube-scheduler"
     preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
-    traits: Traits = Traits(simulated=True, placements=flavours_objects.PLACEMENTS)
+    traits: Traits = Traits(simulated=True, placements=flavours_objects.PLACEMENTS, spares_budgets=True)
 
     def kinds(self) -> Sequence[Kind]:
         return (PRIORITY_CLASS, NAMESPACE, LIMIT_RANGE, RESOURCE_QUOTA)
@@ -293,6 +293,7 @@ class KubeGangs(Kube):
         installed=GANG_WORKLOAD,
         suggested=False,
         simulated=True,
+        spares_budgets=True,
         whole_gangs=True,
         minimum="any",
         beside=(GANG_WORKLOAD, GANG_POD_GROUP),

@@ -161,6 +161,9 @@ class Node(models.Model):
     cpu_milli = models.PositiveBigIntegerField(default=0, help_text="Allocatable CPU in millicores.")
     memory_bytes = models.PositiveBigIntegerField(default=0)
     max_pods = models.PositiveIntegerField(null=True, blank=True, help_text="Allocatable pods; empty: not said.")
+    more_amounts = models.JSONField(
+        default=dict, blank=True, help_text="Allocatable ephemeral storage in bytes, and devices but whole GPUs."
+    )
     taints = models.JSONField(default=list, blank=True, help_text="What keeps pods away: key, value, effect.")
     ready = models.BooleanField(default=True)
     unschedulable = models.BooleanField(default=False)

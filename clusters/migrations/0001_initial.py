@@ -303,6 +303,14 @@ class Migration(migrations.Migration):
                 ("gpu_milli", models.PositiveBigIntegerField(default=0)),
                 ("cpu_milli", models.PositiveBigIntegerField(default=0)),
                 ("memory_bytes", models.PositiveBigIntegerField(default=0)),
+                (
+                    "more_requests",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Ephemeral storage in bytes, devices but whole GPUs, claims of devices.",
+                    ),
+                ),
                 ("grace_seconds", models.PositiveIntegerField(default=30)),
                 ("created_at", models.DateTimeField()),
                 ("started_at", models.DateTimeField(blank=True, null=True)),
@@ -341,6 +349,14 @@ class Migration(migrations.Migration):
                 (
                     "max_pods",
                     models.PositiveIntegerField(blank=True, help_text="Allocatable pods; empty: not said.", null=True),
+                ),
+                (
+                    "more_amounts",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Allocatable ephemeral storage in bytes, and devices but whole GPUs.",
+                    ),
                 ),
                 (
                     "taints",

@@ -210,6 +210,8 @@ class Traits:
     """Types whose pods it decides about one by one, or by their own minimum, where otherwise all are one group."""
     whole_gangs: bool = False
     """A gang of the plain scheduler is evicted whole and may ask for one topology domain."""
+    spares_budgets: bool = False
+    """Pods that a disruption budget protects are evicted last."""
     shares_gpus: bool = False
     """A pod may ask for a part of one GPU (the annotation `gpu-fraction`); on every other scheduler it gets none."""
     placements: tuple[str, ...] = ()

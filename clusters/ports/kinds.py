@@ -12,6 +12,7 @@ from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS, kind_for
 
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 POD = Kind("", "v1", "Pod", "pods")
 EVENT = Kind("", "v1", "Event", "events")

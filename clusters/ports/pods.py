@@ -1,5 +1,6 @@
 """Readers of pod and node manifests: amounts, times, phase, conditions, taints. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -72,6 +73,58 @@ def gpus_of(resource: str) -> int:
 def requests_of(pod: Manifest) -> Resources:
     """What the scheduler counts for an observed pod, as far as a cluster can be believed."""
     return _plausible(counted_requests(pod))
+
+
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+CLAIMS: Final = "resource-claims"
+
+
+def more_amounts(resources: Mapping[str, Any]) -> dict[str, int]:
+    """What else scheduling knows of a node or container: ephemeral storage in bytes, devices other than whole GPUs.
+
+    Whole NVIDIA GPUs are not named: they are what `amounts` counts and this does not.
+    """
+    named = {name: count for name, count in resources.items() if name == EPHEMERAL_STORAGE or gpus_of(name)}
+    found = {name: min(scaled(str(count), 1), MOST.memory) for name, count in named.items() if name != GPU_RESOURCE}
+    return {name: count for name, count in found.items() if count}
+
+
+def more_requests(pod: Manifest) -> dict[str, int]:
+    """The same of a pod, and what it has that amounts do not tell: claims of devices, parts of several GPUs."""
+    spec, notes = pod.get("spec") or {}, annotations(pod)
+    found = Counter[str]()
+    for each in spec.get("containers") or []:
+        found.update(more_amounts(_sides(each)))
+    for each in spec.get("initContainers") or []:
+        found |= Counter(more_amounts(_sides(each)))
+    claims, parts = len(spec.get("resourceClaims") or []), scaled(notes.get(GPU_DEVICES, "1"), 1)
+    found.update({CLAIMS: claims, GPU_DEVICES: parts if parts > 1 else 0, GPU_MEMORY: int(GPU_MEMORY in notes)})
+    return dict(+found)
+
+
+def devices_of_node(gpu_milli: int, more: Mapping[str, int]) -> dict[str, int]:
+    """`more_amounts` of a node, and how many whole GPUs are left beside its other devices."""
+    others = sum(count * gpus_of(name) for name, count in more.items())
+    return {**more, GPU_RESOURCE: max(gpu_milli // 1000 - others, 0)}
+
+
+def needs_of_pods(pods: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, int]:
+    """What every one of these pods needs of a node that offers it by name: of GPUs (milli) and `more_requests`.
+
+    A whole GPU or a part of one needs one whole GPU to be there: how many are free is counted elsewhere.
+    """
+    first, *others = [_needs(gpu_milli, more) for gpu_milli, more in pods] or [{}]
+    return {
+        name: min(amount, *(each[name] for each in others)) if others else amount
+        for name, amount in first.items()
+        if all(name in each for each in others)
+    }
+
+
+def _needs(gpu_milli: int, more: Mapping[str, int]) -> dict[str, int]:
+    found = {name: count for name, count in more.items() if name == EPHEMERAL_STORAGE or gpus_of(name)}
+    others = sum(count * gpus_of(name) for name, count in found.items())
+    return {**found, GPU_RESOURCE: 1} if gpu_milli > others * 1000 else found
 
 
 def counted_requests(pod: Manifest) -> Resources:

@@ -50,6 +50,9 @@ class ObservedPod(models.Model):
     gpu_milli = models.PositiveBigIntegerField(default=0)
     cpu_milli = models.PositiveBigIntegerField(default=0)
     memory_bytes = models.PositiveBigIntegerField(default=0)
+    more_requests = models.JSONField(
+        default=dict, blank=True, help_text="Ephemeral storage in bytes, devices but whole GPUs, claims of devices."
+    )
     grace_seconds = models.PositiveIntegerField(default=30)
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)

@@ -254,6 +254,7 @@ _POD: Final = table(
         initContainers=_CONTAINERS,
         resources=_RESOURCES,
         overhead=_AMOUNTS,
+        resourceClaims=several(table(name=word(63))),
     ),
     status=table(
         phase=word(20),

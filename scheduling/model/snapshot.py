@@ -33,7 +33,10 @@ class QueuePreemptionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNode:
-    """A node of one node pool. `order` breaks ties between otherwise equal nodes. max_pods: None is no limit."""
+    """A node of one node pool. `order` breaks ties between otherwise equal nodes. max_pods: None is no limit.
+
+    more: what it has beside, by resource name (ephemeral storage, devices by kind); never counted down.
+    """
 
     name: str
     pool: str
@@ -43,6 +46,7 @@ class SnapshotNode:
     order: int = 0
     max_pods: int | None = None
     taints: tuple[Taint, ...] = ()
+    more: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,7 @@ class PodGroup:
     let_in: when a queue of jobs let it in, where its scheduler says so: it may have waited for a node since (Kueue).
     made: all its pods exist, and a ResourceQuota counts them from then on until they are gone (kube); else whoever
     waits asks it first.
+    more: what every pod of it needs of a node's `more`.
     """
 
     name: str
@@ -130,6 +135,7 @@ class PodGroup:
     min_runtime: int = 0
     let_in: int | None = None
     made: bool = False
+    more: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def waiting(self) -> tuple[Pod, ...]:

@@ -17,7 +17,7 @@ from scheduling.state.gpu_devices import ENTIRE, SharedGpus, is_gpu_fraction
 
 NO_LIMIT: Final = 2**31
 
-Selection = tuple[str, tuple[tuple[str, str], ...], tuple[Toleration, ...]]
+Selection = tuple[str, tuple[tuple[str, str], ...], tuple[Toleration, ...], tuple[tuple[str, int], ...]]
 
 
 class NodeCapacity:
@@ -191,7 +191,12 @@ class NodeCapacities:
 
 
 def matches(node: SnapshotNode, group: PodGroup) -> bool:
-    """True when the node is in the group's pool, carries every label it selects, and has no taint it does not bear."""
+    """True when the node is in the group's pool, carries every label it selects, and has no taint it does not bear.
+
+    And when it is large enough in what is not counted down.
+    """
+    if any(node.more.get(name, 0) < amount for name, amount in group.more.items()):
+        return False
     if node.pool != group.pool or not welcome(node.taints, group.tolerations):
         return False
     return all(node.labels.get(key) == value for key, value in group.node_selector.items())
@@ -220,4 +225,5 @@ def by_size(amount: Resources) -> tuple[int, int, int]:
 
 def selection(group: PodGroup) -> Selection:
     """What decides which nodes a group may use."""
-    return (group.pool, tuple(sorted(group.node_selector.items())), group.tolerations)
+    more = tuple(sorted(group.more.items())) if group.more else ()
+    return (group.pool, tuple(sorted(group.node_selector.items())), group.tolerations, more)

@@ -53,6 +53,17 @@ def test_flags_make_a_native_workload_after_its_rehearsal(signed_in: Rung) -> No
     assert (refused.code, "--priority: " in refused.err) == (1, True)
 
 
+def test_what_a_forecast_does_not_know_is_shown_with_its_code_and_what_to_check(signed_in: Rung) -> None:
+    claims = "persistentVolumeClaim: {claimName: corpus}"
+    mounting = job("mounts").replace("containers:", f"volumes: [{{name: data, {claims}}}]\n      containers:", 1)
+    for command in (("explain", "-"), ("submit", "-f", "-", "--dry-run")):
+        ended = signed_in(*command, stdin=mounting)
+        assert ended.code == 0, ended.err
+        assert ended.out.count("mounts the volume claim corpus") == 1, "once, not as a warning beside"
+        assert "Uncertain: It mounts" in ended.out
+        assert "get pvc corpus (volume_claim)" in ended.out
+
+
 def test_a_run_of_a_pipeline_that_is_repeated_submits_once(signed_in: Rung) -> None:
     first, again = (
         signed_in("submit", "-f", "-", "--idempotency-key", "build-17", "-o", "json", stdin=job("once")).data

@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
+from workloads.forecast.rules.doubts import DoubtCode
 from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 
 
@@ -45,6 +46,14 @@ class AlternativesSchema(serializers.Serializer[Any]):
     alternatives = AlternativeSchema(many=True)
 
 
+class DoubtSchema(serializers.Serializer[Any]):
+    """What the estimate depends on and does not know."""
+
+    code = serializers.ChoiceField(choices=[str(each) for each in DoubtCode], help_text="Stable; new ones may come.")
+    sentence = serializers.CharField()
+    check = serializers.CharField(help_text="What to look at.")
+
+
 class ForecastSchema(serializers.Serializer[Any]):
     """An estimate by the model of the cluster's scheduler, on a snapshot of the age that it names."""
 
@@ -63,7 +72,8 @@ class ForecastSchema(serializers.Serializer[Any]):
     podsAfterEviction = serializers.IntegerField(help_text="Pods that start when evicted pods have stopped.")
     podsWaiting = serializers.IntegerField(help_text="Pods that wait independently of the others.")
     alternatives = AlternativeSchema(many=True)
-    cautions = serializers.ListField(child=serializers.CharField())
+    doubts = DoubtSchema(many=True)
+    cautions = serializers.ListField(child=serializers.CharField(), help_text="Warnings, and the sentences of doubts.")
     assurances = serializers.ListField(child=serializers.CharField())
 
 
@@ -85,6 +95,9 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "podsAfterEviction": forecast.coming,
         "podsWaiting": forecast.waiting,
         "alternatives": [alternative_json(each) for each in forecast.alternatives],
+        "doubts": [
+            {"code": str(each.code), "sentence": each.sentence, "check": each.check} for each in forecast.doubts
+        ],
         "cautions": [str(each) for each in forecast.cautions],
         "assurances": [str(each) for each in forecast.assurances],
     }

@@ -102,8 +102,13 @@ def forecast(out: Output, found: Mapping[str, Any]) -> None:
         out.table(found["victims"], VICTIMS)
     for each in found["alternatives"]:
         out.line(f"  Alternative: {each['words']}", style="green")
+    doubts = found.get("doubts") or []
+    uncertain = {each["sentence"] for each in doubts}
     for each in found["cautions"]:
-        out.line(f"  Warning: {each}", style="yellow")
+        if each not in uncertain:
+            out.line(f"  Warning: {each}", style="yellow")
+    for each in doubts:
+        out.line(f"  Uncertain: {each['sentence']} Check: {each['check']} ({each['code']})", style="yellow")
     for each in found["assurances"]:
         out.line(f"  {each}")
     out.line(f"  {_basis(found)}", style="dim")

@@ -5,7 +5,7 @@ for one's own rights (SelfSubjectAccessReview) and discovery are open to every s
 default roles.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.ports.flavour import SchedulerConfiguration, Traits, VisibilityApi
 from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.kinds import (
+    BUDGET,
     EVENT,
     KAI_TOPOLOGY,
     KUEUE_TOPOLOGY,
@@ -112,6 +113,13 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[RequiredAccess, 
     )
 
 
+def optional_access(flavour: str) -> tuple[RequiredAccess, ...]:
+    """What Rung reads where it may, for more exact forecasts: nothing is refused without it. KeyError: no flavour."""
+    if not flavour_for(flavour).traits.spares_budgets:
+        return ()
+    return (RequiredAccess(BUDGET.group, BUDGET.plural, ("list",), "which victims the scheduler avoids"),)
+
+
 def _looked_at(traits: Traits) -> Iterable[Kind]:
     """What stands beside workloads is read anyway."""
     return (kind for kind in traits.event_sources if kind not in traits.beside)
@@ -156,7 +164,9 @@ def manifests_for(
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": _labelled(ROLE),
-            "rules": list(_rules(required_access(flavour, beside=beside))),
+            "rules": list(
+                _rules(dict.fromkeys((*required_access(flavour, beside=beside), *_optional(flavour, beside))))
+            ),
         },
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -166,6 +176,10 @@ def manifests_for(
             "subjects": [subject],
         },
     ]
+
+
+def _optional(*flavours: str) -> Iterable[RequiredAccess]:
+    return (access for name in flavours if name for access in optional_access(name))
 
 
 def admission_policy_for(*, namespace: str = NAMESPACE, account: str = ACCOUNT) -> list[Manifest]:
@@ -204,7 +218,7 @@ def _labelled(name: str) -> dict[str, object]:
     return {"name": name, "labels": {"app.kubernetes.io/part-of": MANAGER}}
 
 
-def _rules(accesses: Sequence[RequiredAccess]) -> Iterable[dict[str, list[str]]]:
+def _rules(accesses: Iterable[RequiredAccess]) -> Iterable[dict[str, list[str]]]:
     """One rule per API group, set of verbs and named object."""
     grouped: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for access in accesses:

@@ -7,21 +7,27 @@ Read again by every reconcile that looks at everything; forgotten when the clust
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from clusters.flavours.kai.flavour import value_of
+from clusters.flavours.kai.flavour import CAUSES, shard_settings, value_of
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
-from clusters.ports.errors import ClusterError, NotServed, TransientClusterError
+from clusters.ports.errors import ClusterError, NotAuthorized, NotServed, TransientClusterError
 from clusters.ports.flavour import HELD_BY_RUNG, NOT_HELD, Facts, Guarantee, SchedulerFlavour
 from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import kind_of_workload
+from clusters.ports.kinds import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, kind_of_workload
+from clusters.ports.ownership import is_managed
 from clusters.ports.workload_kinds import KINDS
 
 SERVED: Final = "shards"
 QUOTA_GUARANTEE: Final = "quota_per_node_pool"
+SETTINGS: Final = "shard_settings"
+SET_OTHERWISE: Final = (
+    "The {kind} of {pool} is configured with {settings}, which the model does not have. The scheduler may decide "
+    "otherwise."
+)
 MOST: Final = 500
 SHARED: Final = (
     "One {scheduler} serves the node pools {pools} and counts quotas and fair shares over all their nodes. "
@@ -77,7 +83,8 @@ def shards_in(gateway: ObjectLister, flavour: SchedulerFlavour) -> Facts:
     except NotServed:
         return {}
     values = sorted({value_of(each) for each in found})[:MOST]
-    return {SERVED: values} if values else {}
+    settings = {value_of(each): said for each in found[:MOST] if (said := shard_settings(each))}
+    return {name: said for name, said in ((SERVED, values), (SETTINGS, settings)) if said}
 
 
 def shard_warnings(cluster: Cluster, facts: Facts | None = None) -> tuple[str, ...]:
@@ -103,6 +110,18 @@ def shard_forecast_warnings(cluster: Cluster, pool: str) -> tuple[str, ...]:
     by = _pools_by_instance(cluster, cluster.configured)
     beside = [each for each in by.shared if pool in {row.name for row in each}] if by else []
     return tuple(CAUTION.format(scheduler=by.scheduler, pools=_named(each)) for each in beside) if by else ()
+
+
+def shard_settings_warnings(cluster: Cluster, pool: str) -> tuple[str, ...]:
+    """What the instance of a pool is configured to do otherwise than the model."""
+    by = _pools_by_instance(cluster, cluster.configured)
+    values = [value for value, rows in by.pools.items() if pool in {row.name for row in rows}] if by else []
+    said = (cluster.configured.get(SETTINGS) or {}).get(values[0], {}) if values else {}
+    modelled = missing_causes(cluster)
+    apart = [f"no {name}" for name in said.get("off", ()) if CAUSES[name] not in modelled]
+    if by is None or not (found := [*apart, *said.get("other", ())]):
+        return ()
+    return (SET_OTHERWISE.format(kind=by.kind, pool=pool, settings=", ".join(found)),)
 
 
 def guarantees_with_shards(cluster: Cluster, promises: Sequence[Guarantee]) -> Sequence[Guarantee]:
@@ -134,6 +153,77 @@ def _named(pools: Sequence[NodePool]) -> str:
     return f"{', '.join(others)} and {last}"
 
 
+BUDGETS: Final = "budgets"
+
+
+def budgets_in(gateway: ObjectLister, flavour: SchedulerFlavour) -> Facts:
+    """By namespace with a disruption budget, how many evictions the strictest allows. Nothing where that is not known.
+
+    Raises ClusterError, but not where budgets may not be read: no work needs them.
+    """
+    if not flavour.traits.spares_budgets:
+        return {}
+    try:
+        found = gateway.list(BUDGET, managed_only=False)[0]
+    except (NotServed, NotAuthorized):
+        return {}
+    allowed: dict[str, int] = {}
+    for each in found:
+        space, said = each["metadata"].get("namespace", ""), (each.get("status") or {}).get("disruptionsAllowed")
+        number = said if isinstance(said, int) and not isinstance(said, bool) else 0
+        if space in allowed or len(allowed) < MOST:
+            allowed[space] = min(number, allowed.get(space, number))
+    return {BUDGETS: allowed}
+
+
+OTHER_QUEUES: Final = "other_queues"
+
+
+def other_queues_in(gateway: ObjectLister, flavour: SchedulerFlavour) -> Facts:
+    """What Rung did not make and its Kueue queues depend on.
+
+    members: queues and cohorts of others in the tree of Rung's; lending: with lending limits; checks: on Rung's own
+    queues, by name of the queue. Nothing where that is not known. Raises ClusterError, but not where it is not served.
+    """
+    if KUEUE_QUEUE not in flavour.kinds():
+        return {}
+    try:
+        queues = gateway.list(KUEUE_QUEUE, managed_only=False)[0]
+        cohorts = gateway.list(KUEUE_COHORT, managed_only=False)[0]
+    except (NotServed, NotAuthorized):
+        return {}
+    above = {each["metadata"]["name"]: _above(each, "parentName") for each in cohorts}
+    shared = {_root(_above(each, "cohortName"), above) for each in queues if is_managed(each)} - {""}
+    others = [each for each in queues if not is_managed(each) and _root(_above(each, "cohortName"), above) in shared]
+    others += [
+        each
+        for each in cohorts
+        if not is_managed(each) and _root(each["metadata"]["name"], above) in shared - {each["metadata"]["name"]}
+    ]
+    checked = [each["metadata"]["name"] for each in queues if is_managed(each) and _has_checks(each.get("spec") or {})]
+    lending = any("lendingLimit" in repr((each.get("spec") or {}).get("resourceGroups")) for each in others)
+    return {OTHER_QUEUES: {"members": len(others), "lending": lending, "checks": sorted(checked)[:MOST]}}
+
+
+def _above(manifest: Manifest, field: str) -> str:
+    name = (manifest.get("spec") or {}).get(field)
+    return name if isinstance(name, str) else ""
+
+
+def _root(name: str, above: Mapping[str, str]) -> str:
+    """The cohort above all; a tree that goes in circles ends somewhere."""
+    for _ in range(MOST):
+        if not above.get(name):
+            break
+        name = above[name]
+    return name
+
+
+def _has_checks(spec: Mapping[str, Any]) -> bool:
+    strategy = spec.get("admissionChecksStrategy") or {}
+    return bool(spec.get("admissionChecks") or (isinstance(strategy, Mapping) and strategy.get("admissionChecks")))
+
+
 class ObjectReader(ObjectLister, Protocol):
     """Whatever can be asked for objects."""
 
@@ -145,7 +235,12 @@ def read_facts(gateway: ObjectReader, flavour: SchedulerFlavour) -> Facts:
     """What a scheduler's configuration and its instances say; nothing where it has none. Raises ClusterError."""
     by = flavour.traits.configuration
     facts = {} if by is None else by.facts_of(gateway.get(by.ref))
-    return {**facts, **shards_in(gateway, flavour)}
+    return {
+        **facts,
+        **shards_in(gateway, flavour),
+        **budgets_in(gateway, flavour),
+        **other_queues_in(gateway, flavour),
+    }
 
 
 def read_facts_or_none(gateway: ObjectReader, flavour: SchedulerFlavour) -> Facts:
@@ -193,9 +288,17 @@ def refresh_scheduler_config(cluster: Cluster, gateway: ObjectReader) -> None:
 
 
 def missing_causes(cluster: Cluster) -> frozenset[str]:
-    """Causes of evictions that the configuration of its scheduler does not have, as far as Rung knows."""
+    """Causes of evictions that the configuration of its scheduler does not have, as far as Rung knows.
+
+    Where it has several instances, those that none of them has.
+    """
     by = flavour_for(cluster.flavour).traits.configuration
-    return frozenset() if by is None else by.leaves_out(cluster.configured)
+    if by is not None:
+        return by.leaves_out(cluster.configured)
+    settings = cluster.configured.get(SETTINGS) or {}
+    served = cluster.configured.get(SERVED) or ()
+    off: list[set[str]] = [{CAUSES[name] for name in settings.get(each, {}).get("off", ())} for each in served]
+    return frozenset(set.intersection(*off)) if off else frozenset()
 
 
 def forecast_warnings(cluster: Cluster, foretold: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from clusters.ports.flavour import DesiredState, Guarantee, JobSpec, PodStatusRe
 from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.kinds import KAI_POD_GROUP, KAI_QUEUE, KAI_SHARD, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS
 from clusters.ports.ownership import owned
+from scheduling.model.decisions import Cause
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
@@ -29,6 +30,42 @@ def value_of(shard: Manifest) -> str:
     return value[:63] if isinstance(value, str) else ""
 
 
+CAUSES: Final = {"consolidation": Cause.CONSOLIDATE, "reclaim": Cause.RECLAIM, "preempt": Cause.PREEMPT}
+"""Actions that a SchedulingShard may disable, and what then evicts nobody."""
+NOT_MODELLED: Final = {
+    "usageDBConfig": "time-based fair share",
+    "minRuntime": "default minimum runtimes",
+    "queueDepthPerAction": "a queue depth per action",
+    "scenarioSearchBudgets": "budgets for the search of victims",
+    "args": "arguments of its own",
+}
+
+
+def shard_settings(shard: Manifest) -> dict[str, list[str]]:
+    """What a SchedulingShard changes of the default configuration: `off`, actions by name that are disabled and that
+    the model can leave out; `other`, what the model does not have. Empty: nothing. Its text is a stranger's.
+    """
+    spec = shard.get("spec") or {}
+    actions, plugins = (_tables(spec.get(name)) for name in ("actions", "plugins"))
+    off = sorted(name for name in CAUSES if actions.get(name, {}).get("enabled") is False)
+    other = [words for name, words in NOT_MODELLED.items() if spec.get(name)]
+    if any("priority" in each for each in actions.values()) or set(actions) - {*CAUSES, "allocate", STALE_GANGS}:
+        other.append("another order of actions")
+    if actions.get("allocate", {}).get("enabled") is False:
+        other.append("no allocation")
+    if changed := sorted(name[:40] for name in plugins if name.isidentifier())[:MOST_PLUGINS]:
+        other.append(f"other settings of the plugins {', '.join(changed)}")
+    found = {"off": off, "other": other}
+    return {name: said for name, said in found.items() if said}
+
+
+def _tables(value: object) -> dict[str, dict[str, Any]]:
+    found = value if isinstance(value, dict) else {}
+    return {name: each for name, each in found.items() if isinstance(name, str) and isinstance(each, dict)}
+
+
+STALE_GANGS: Final = "stalegangeviction"
+MOST_PLUGINS: Final = 20
 SCHEDULER: Final = "kai-scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 POD_GROUP: Final = "pod-group-name"

@@ -22,10 +22,14 @@ from clusters.ports.pods import (
     annotations,
     condition,
     controller_of,
+    devices_of_node,
     is_leaving,
     is_terminal,
     labels,
     max_pods,
+    more_amounts,
+    more_requests,
+    needs_of_pods,
     preemptibility_of,
     requests_of,
     taints_of,
@@ -125,17 +129,19 @@ def nodes_of(store: ObjectStore, pool: Callable[[Manifest], str]) -> Iterator[Sn
     """Every node, in the pool that is said of it."""
     ordered = sorted(store.of(NODE.key), key=lambda node: str(node["metadata"]["name"]))
     for order, node in enumerate(ordered):
-        ready = condition(node, "Ready")
+        ready, allocatable = condition(node, "Ready"), (node.get("status") or {}).get("allocatable") or {}
+        capacity = amounts(allocatable)
         usable = (ready is None or ready.get("status") == "True") and not node.get("spec", {}).get("unschedulable")
         yield SnapshotNode(
             name=node["metadata"]["name"],
             pool=pool(node),
-            capacity=amounts((node.get("status") or {}).get("allocatable") or {}),
+            capacity=capacity,
             labels={HOSTNAME: str(node["metadata"]["name"]), **labels(node)},
             ready=usable,
             order=order,
             max_pods=max_pods(node),
             taints=taints_of(node),
+            more=devices_of_node(capacity.gpu, more_amounts(allocatable)),
         )
 
 
@@ -233,6 +239,7 @@ def _group(draft: _Draft, shards: _Shards | None, *, whole: bool) -> PodGroup:
         kin=labels(first).get(OWNER, ""),
         topology=(annotations(first).get(TOPOLOGY_KEY) or None) if draft.gang else None,
         min_runtime=duration_micros(annotations(first).get(MIN_RUNTIME)) or 0,
+        more=needs_of_pods((requests_of(pod).gpu, more_requests(pod)) for pod in draft.pods),
     )
 
 

@@ -11,7 +11,7 @@ from clusters.inventory.selectors import domains_by_node
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import notify_sync
 from clusters.ports.gateway import Manifest
-from clusters.ports.pods import GPU_PRODUCT, amounts, condition, labels, max_pods, moment_of, taints_of
+from clusters.ports.pods import GPU_PRODUCT, amounts, condition, labels, max_pods, moment_of, more_amounts, taints_of
 from clusters.watch.services.watch_buffer import WatchBatch
 
 FIELDS = [
@@ -23,6 +23,7 @@ FIELDS = [
     "cpu_milli",
     "memory_bytes",
     "max_pods",
+    "more_amounts",
     "taints",
     "ready",
     "unschedulable",
@@ -63,7 +64,8 @@ def pool_of(marks: dict[str, str], pools: list[NodePool]) -> NodePool | None:
 
 
 def _row(cluster: Cluster, manifest: Manifest, pools: list[NodePool], at: datetime) -> Node:
-    free = amounts((manifest.get("status") or {}).get("allocatable") or {})
+    allocatable = (manifest.get("status") or {}).get("allocatable") or {}
+    free = amounts(allocatable)
     ready = condition(manifest, "Ready")
     marks = labels(manifest)
     return Node(
@@ -77,6 +79,7 @@ def _row(cluster: Cluster, manifest: Manifest, pools: list[NodePool], at: dateti
         cpu_milli=free.cpu,
         memory_bytes=free.memory,
         max_pods=max_pods(manifest),
+        more_amounts=more_amounts(allocatable),
         taints=[asdict(taint) for taint in taints_of(manifest)],
         ready=ready is not None and ready.get("status") == "True",
         unschedulable=bool((manifest.get("spec") or {}).get("unschedulable")),

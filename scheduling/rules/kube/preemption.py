@@ -174,11 +174,12 @@ class KubePreemption:
             bounds = self.board.kept(
                 ("bounds", key), lambda: _Bounds(self.board, self.board.rooms.matching(group), asked, group.priority)
             )
-            cost = partial(self._cost_of, asked=asked, priority=group.priority)
+            cost = partial(self.cost_of, asked=asked, priority=group.priority)
             self._rankings[key] = _Ranking(self.board.rooms, bounds, cost)
         return self._rankings[key].best()
 
-    def _cost_of(self, room: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
+    def cost_of(self, room: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
+        """What a preemption on this node costs, the lowest first; None: it frees too little, or nobody has to go."""
         return self._cost(self._victims(room, asked, priority))
 
     def _weaker(self, room: NodeCapacity, priority: int) -> list[Assignment]:
@@ -312,6 +313,27 @@ class _Ranking:
             if room.version == version and (cost := self._cost(room)) is not None:
                 heappush(self._heap, (cost, index, version))
         return None
+
+
+LEAST_SAMPLE: Final = 100
+"""So many nodes it looks at in any case; of more, at a tenth, from a random one on."""
+
+
+def sample_size(nodes: int) -> int:
+    """On how many of so many nodes it tries an eviction (minCandidateNodesAbsolute and minCandidateNodesPercentage)."""
+    return min(max(nodes // 10, LEAST_SAMPLE), nodes)
+
+
+def equally_good(snapshot: Snapshot, group: PodGroup) -> tuple[int, list[str]]:
+    """How many nodes a group may use, and those where its first pod costs as many victims of as low priorities as on
+    the best: by name, the one with the youngest first. What else waits is left aside.
+    """
+    with workspace(snapshot, kube_state) as board:
+        trial, asked = KubePreemption(board, []), group.waiting[0].requests
+        rooms = board.rooms.matching(group)
+        costs = {room.node.name: trial.cost_of(room, asked, group.priority) for room in rooms}
+        found = sorted((cost, name) for name, cost in costs.items() if cost is not None)
+        return len(rooms), [name for cost, name in found if cost[:3] == found[0][0][:3]]
 
 
 class KubeRules:

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from clusters.connection.rules.kubeconfig import read_kubeconfig
-from clusters.connection.rules.rights import as_yaml, manifests_for, required_access
+from clusters.connection.rules.rights import as_yaml, manifests_for, optional_access, required_access
 from clusters.connection.services.connection_test import try_connection
 from clusters.connection.services.gateways import gateway_to
 from clusters.flavours.registry import FLAVOURS
@@ -67,10 +67,17 @@ def test_every_call_of_the_gateway_is_covered(flavour: str) -> None:
 @pytest.mark.parametrize("flavour", sorted(FLAVOURS))
 def test_what_is_tested_is_what_is_granted(flavour: str) -> None:
     wanted: dict[tuple[str, str], set[str]] = {}
-    for access in required_access(flavour):
+    for access in (*required_access(flavour), *optional_access(flavour)):
         wanted.setdefault((access.group, access.path), set()).update(access.verbs)
     assert wanted == granted(flavour)
     assert all(access.why for access in required_access(flavour))
+
+
+def test_disruption_budgets_are_read_where_they_may_be_and_never_required() -> None:
+    for flavour in ("kube", "kube-gangs"):
+        assert granted(flavour)["policy", "poddisruptionbudgets"] == {"list"}
+        assert not any(access.resource == "poddisruptionbudgets" for access in required_access(flavour))
+    assert ("policy", "poddisruptionbudgets") not in granted("kai")
 
 
 def test_the_command_prints_what_kubectl_takes() -> None:

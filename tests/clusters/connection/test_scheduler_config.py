@@ -5,11 +5,14 @@ from typing import Final
 import pytest
 
 from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
-from clusters.connection.services.scheduler_config import guarantees_on, missing_causes
+from clusters.connection.services.scheduler_config import budgets_in, guarantees_on, missing_causes, other_queues_in
+from clusters.flavours.registry import flavour_for
 from clusters.flavours.volcano.config import CONF, KEY, NO_PREEMPT, UNREAD
 from clusters.inventory.models import Cluster
 from clusters.ports.errors import ClusterError, ClusterUnreachable, NotAuthorized
-from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.gateway import Kind, Manifest, ObjectRef
+from clusters.ports.kinds import BUDGET, KUEUE_COHORT, KUEUE_QUEUE
+from clusters.ports.ownership import MANAGED_BY, MANAGER
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
 from portal.kit.security.actors import SYSTEM
@@ -109,3 +112,59 @@ def test_a_plan_of_a_switch_promises_what_the_configuration_there_keeps(cluster:
     assert "Without the action preempt" in told["priority_inside_project"]
     assumed = {each.after.code: each.after.explanation for each in unread.promises}
     assert assumed["priority_inside_project"].startswith("Assumption: default configuration")
+
+
+class _Budgets:
+    """A gateway that lists these disruption budgets, or may not."""
+
+    def __init__(self, *found: Manifest, refused: bool = False) -> None:
+        self.found, self.refused = list(found), refused
+
+    def list(self, kind: Kind, *, managed_only: bool = True) -> tuple[list[Manifest], str]:
+        if self.refused:
+            raise NotAuthorized("poddisruptionbudgets is forbidden")
+        return self.found if kind == BUDGET and not managed_only else [], ""
+
+
+def budget(namespace: str, allowed: object) -> Manifest:
+    return {"metadata": {"name": "b", "namespace": namespace}, "status": {"disruptionsAllowed": allowed}}
+
+
+def test_of_disruption_budgets_the_strictest_of_a_namespace_is_kept() -> None:
+    listed = _Budgets(budget("a", 2), budget("a", 0), budget("b", 1), budget("c", "many"))
+    assert budgets_in(listed, flavour_for("kube")) == {"budgets": {"a": 0, "b": 1, "c": 0}}
+    assert budgets_in(listed, flavour_for("kai")) == {}, "KAI ignores them"
+
+
+def test_budgets_that_may_not_be_read_are_not_known_and_nothing_else_is_lost() -> None:
+    assert budgets_in(_Budgets(refused=True), flavour_for("kube")) == {}
+    assert budgets_in(_Budgets(), flavour_for("kube")) == {"budgets": {}}
+
+
+class _Queues:
+    """A gateway that lists these queues and cohorts of Kueue."""
+
+    def __init__(self, queues: list[Manifest], cohorts: list[Manifest]) -> None:
+        self.found = {KUEUE_QUEUE: queues, KUEUE_COHORT: cohorts}
+
+    def list(self, kind: Kind, *, managed_only: bool = True) -> tuple[list[Manifest], str]:
+        assert not managed_only
+        return self.found[kind], ""
+
+
+def queue(name: str, *, ours: bool = False, **spec: object) -> Manifest:
+    labels = {MANAGED_BY: MANAGER} if ours else {}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def test_kueues_queues_of_others_count_where_they_share_a_tree_with_ours() -> None:
+    lends = [{"flavors": [{"resources": [{"name": "nvidia.com/gpu", "lendingLimit": "1"}]}]}]
+    cohorts = [queue("root"), queue("research", ours=True, parentName="root"), queue("guests", parentName="root")]
+    ours = queue("project.1", ours=True, cohortName="research", admissionChecks=["capacity"])
+    stray = queue("stray", cohortName="elsewhere", resourceGroups=lends)
+    said = {"members": 1, "lending": False, "checks": ["project.1"]}
+    assert other_queues_in(_Queues([ours, stray], cohorts), flavour_for("kueue")) == {"other_queues": said}
+    guest = queue("guest", cohortName="guests", resourceGroups=lends)
+    found = other_queues_in(_Queues([ours, stray, guest], cohorts), flavour_for("kueue"))["other_queues"]
+    assert found == {"members": 2, "lending": True, "checks": ["project.1"]}
+    assert other_queues_in(_Queues([ours], cohorts), flavour_for("kai")) == {}

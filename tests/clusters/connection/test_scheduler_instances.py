@@ -6,7 +6,9 @@ from clusters.backends.memory import MemoryGateway, store_of
 from clusters.connection.services.registration import register_cluster, try_stored
 from clusters.connection.services.scheduler_config import (
     guarantee_on,
+    missing_causes,
     shard_forecast_warnings,
+    shard_settings_warnings,
     shard_warnings,
     unserved_because,
 )
@@ -15,6 +17,7 @@ from clusters.ports.errors import NotAuthorized
 from clusters.ports.gateway import Kind, Manifest
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
+from scheduling.model.decisions import Cause
 from tests.clusters.connection.answering import Answering, entered
 from tests.factories.clusters import NodePoolFactory, build_cluster
 
@@ -123,3 +126,42 @@ def test_a_connection_test_reads_them_anew() -> None:
     answering.shards = shards("h200")
     (warning,) = try_stored(cluster, opens=answering).warnings
     assert warning.startswith("No SchedulingShard of KAI Scheduler covers the nodes of h100")
+
+
+def configured(cluster: Cluster, **settings: object) -> Cluster:
+    """With shards for two pools, of which the one for h100 has these settings."""
+    gateway = MemoryGateway(store_of(str(cluster.pk)))
+    for shard in shards("h100", "a100"):
+        more = settings if shard["spec"]["partitionLabelValue"] == "h100" else {}
+        gateway.create({**shard, "spec": {**shard["spec"], **more}})
+    reconcile(Cluster.objects.get(pk=cluster.pk))
+    return Cluster.objects.get(pk=cluster.pk)
+
+
+def test_what_a_shard_sets_otherwise_is_named_for_its_own_pool(kai: Cluster) -> None:
+    for name in ("h100", "a100"):
+        pool(kai, name, shard=True)
+    after = configured(
+        kai,
+        actions={"reclaim": {"enabled": False}, "preempt": {"priority": 900}},
+        usageDBConfig={"clientType": "prometheus"},
+        plugins={"elastic": {"enabled": False}, "<b>": {}},
+    )
+    (said,) = shard_settings_warnings(after, "h100")
+    for words in ("no reclaim", "time-based fair share", "another order of actions", "settings of the plugins elastic"):
+        assert words in said
+    assert "<b>" not in said
+    assert shard_settings_warnings(after, "a100") == ()
+    assert missing_causes(after) == frozenset(), "the other shard reclaims"
+
+
+def test_what_no_shard_does_is_left_out_by_the_model(kai: Cluster) -> None:
+    pool(kai, "h100", shard=True)
+    gateway = MemoryGateway(store_of(str(kai.pk)))
+    for shard in shards("h100"):
+        off = {name: {"enabled": False} for name in ("consolidation", "reclaim")}
+        gateway.create({**shard, "spec": {**shard["spec"], "actions": off}})
+    reconcile(Cluster.objects.get(pk=kai.pk))
+    after = Cluster.objects.get(pk=kai.pk)
+    assert missing_causes(after) == {Cause.CONSOLIDATE, Cause.RECLAIM}
+    assert shard_settings_warnings(after, "h100") == ()

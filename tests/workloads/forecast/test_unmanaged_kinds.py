@@ -26,7 +26,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def lab() -> Lab:
-    return Lab("kueue")
+    lab = Lab("kueue")
+    lab.look()
+    return lab
 
 
 @pytest.fixture

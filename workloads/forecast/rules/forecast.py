@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from clusters.ports.flavour import Guarantee
 from portal.kit.errors import Problem
 from workloads.dictionary.rules.resolution import Effective
+from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
 from workloads.forecast.rules.messages import gpu_time_text, gpus_text
 
 if TYPE_CHECKING:
@@ -116,9 +117,15 @@ class Forecast:
     coming: int = 0
     waiting: int = 0
     nodes: tuple[str, ...] = ()
-    cautions: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    doubts: Sequence[Doubt] = ()
     assurances: Sequence[str] = ()
     promises: Sequence[Guarantee] = ()
+
+    @property
+    def cautions(self) -> Sequence[str]:
+        """What is known to go otherwise than people expect, and what is not known."""
+        return (*self.warnings, *(each.sentence for each in self.doubts))
 
     @property
     def broken(self) -> list[Guarantee]:
@@ -281,7 +288,8 @@ def with_node_capacity(found: Forecast, snapshot: Snapshot, group: PodGroup, out
     missing = unplaced_pods(snapshot, group, outcome.victims)
     if missing is None:
         rivals = outcome.victims and unplaced_pods(snapshot, group, outcome.victims, last=True)
-        return replace(found, cautions=(*found.cautions, BIT_BY_BIT)) if rivals else found
+        more = doubt(DoubtCode.ADMITTED_PODS_WAIT, BIT_BY_BIT)
+        return replace(found, doubts=(*found.doubts, more)) if rivals else found
     if missing.later:
         return _after_others(found, missing)
     placed, sentence = missing.of - missing.pods, _sentence(missing, found)
@@ -291,7 +299,7 @@ def with_node_capacity(found: Forecast, snapshot: Snapshot, group: PodGroup, out
         starting=starting,
         coming=placed - starting,
         waiting=found.waiting + missing.pods,
-        cautions=(*found.cautions, HOLDS),
+        warnings=(*found.warnings, HOLDS),
     )
     if found.verdict is not Verdict.STARTS:
         return replace(found, sentence=f"{admission_sentence(found.pool, found.victims)} {sentence}")

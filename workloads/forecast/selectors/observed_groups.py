@@ -16,7 +16,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import DesiredState
 from clusters.ports.kinds import POD
-from clusters.ports.pods import TERMINAL
+from clusters.ports.pods import TERMINAL, needs_of_pods
 from clusters.watch.models import ClusterEvent, ObservedPod
 from scheduling.model.preemptibility import THRESHOLD
 from scheduling.model.resources import Resources
@@ -279,6 +279,7 @@ def _group(
         node_selector=first.node_selector,
         tolerations=tuple(Toleration(**each) for each in first.tolerations),
         made=homes is None,
+        more=needs_of_pods((pod.gpu_milli, pod.more_requests) for pod in pods),
     )
 
 

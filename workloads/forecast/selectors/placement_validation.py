@@ -7,6 +7,7 @@ Only what was asked for is refused: what a scheduler does by itself is told by i
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -21,7 +22,7 @@ from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.ports.pod_templates import TemplateShape, WorkloadKind
-from clusters.ports.pods import GPU_FRACTION
+from clusters.ports.pods import EPHEMERAL_STORAGE, GPU_FRACTION, devices_of_node, gpus_of, needs_of_pods
 from clusters.ports.workload_kinds import kind_for
 from portal.kit.errors import Problem, RungError, ValidationFailed
 from portal.kit.security.strict_parsing.documents import token
@@ -29,9 +30,10 @@ from scheduling.model.decisions import Cause, Outcome
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import MILLI, Resources, decimal_text
 from tenants.organisation.models import Project
+from workloads.forecast.rules.messages import memory_text
 from workloads.forecast.selectors.pool_selection import pools_for
 from workloads.intake import WorkloadSpec
-from workloads.intake.rules.spec import shared_topology, together, wanted_placement
+from workloads.intake.rules.spec import named_requests, shared_topology, together, wanted_placement
 
 CODE = "gang_larger_than_pool"
 
@@ -95,6 +97,43 @@ def _problem(
         "room": str(room),
     }
     return Problem(pointer, CODE, message, numbers=numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingOnNodes:
+    """No node of the pool has so much for one pod, however empty: why, as the rest of a sentence, and the numbers."""
+
+    why: str
+    numbers: Mapping[str, str]
+
+
+def missing_on_nodes(spec: WorkloadSpec, pool: NodePool) -> MissingOnNodes | None:
+    """Ephemeral storage or devices of a name that no node offers. A pool of which no node was seen is not judged."""
+    rows = Node.objects.filter(pool=pool).values_list("gpu_milli", "more_amounts")
+    nodes = [devices_of_node(gpus, more) for gpus, more in rows]
+    for gpus, more in named_requests(spec).values() if nodes else ():
+        needs = needs_of_pods([(gpus, more)])
+        if not any(all(node.get(name, 0) >= amount for name, amount in needs.items()) for node in nodes):
+            return _missing(pool, needs, nodes)
+    return None
+
+
+def _missing(pool: NodePool, needs: Mapping[str, int], nodes: Sequence[Mapping[str, int]]) -> MissingOnNodes:
+    most = {name: max(node.get(name, 0) for node in nodes) for name in needs}
+    name = next((each for each in needs if most[each] < needs[each]), EPHEMERAL_STORAGE)
+    numbers = {"pool": pool.name, "resource": name, "needed": str(needs[name]), "largest": str(most[name])}
+    if name == EPHEMERAL_STORAGE:
+        needed, largest = memory_text(needs[name], up=True), memory_text(most[name])
+        why = (
+            f"each pod needs {needed} of ephemeral storage on one node of {pool.name}; the largest that can fit there "
+            f"is {largest}"
+        )
+        return MissingOnNodes(why, numbers)
+    offered = sorted({each for node in nodes for each, count in node.items() if count and gpus_of(each)})
+    said = f"its nodes offer {', '.join(offered)}" if offered else "its nodes offer no GPUs"
+    if name in offered:
+        said = f"its nodes offer at most {most[name]} each"
+    return MissingOnNodes(f"each pod needs {needs[name]} {name} on one node of {pool.name}, and {said}", numbers)
 
 
 def no_controller_of(spec: WorkloadSpec, cluster: Cluster) -> str:

@@ -14,10 +14,11 @@ from clusters.connection.services.scheduler_config import (
     guarantees_on,
     kind_warnings,
     shard_forecast_warnings,
+    shard_settings_warnings,
     unserved_because,
 )
 from clusters.flavours.registry import flavour_for
-from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.models import NodePool
 from clusters.sync.selectors import desired_state, unserved_kinds, work_stopped
 from portal.kit.errors import RungError
 from portal.kit.security.actors import Actor
@@ -33,6 +34,7 @@ from tenants.organisation.models import Project
 from tenants.organisation.selectors import with_current_cluster
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
+from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
 from workloads.forecast.rules.forecast import (
     PATIENCE,
     Alternative,
@@ -54,6 +56,7 @@ from workloads.forecast.selectors.placement_validation import (
     check_kind_scheduled,
     check_placement,
     configured_so,
+    missing_on_nodes,
     no_controller_of,
 )
 from workloads.forecast.selectors.pool_selection import (
@@ -73,7 +76,8 @@ from workloads.forecast.selectors.runtime_rules import (
     protection_sentences,
 )
 from workloads.forecast.selectors.snapshot import PodGroupRequest, groups_of, snapshot_of
-from workloads.forecast.selectors.uncertainties import overtaken, uncertainties
+from workloads.forecast.selectors.uncertainties import overtaken, rivals, snapshot_age_doubts, uncertainties
+from workloads.forecast.selectors.unmodelled import ForecastSubject, unmodelled
 from workloads.intake import WorkloadSpec
 from workloads.intake.rules.spec import shared_topology
 from workloads.policies.selectors import policy_for
@@ -125,12 +129,15 @@ class _Stage:
             sentence=sentence,
             pool=pool,
             flavour=flavour.title,
-            cautions=(
+            warnings=(
                 *filter(None, [work_stopped(cluster), unserved_kinds(cluster)]),
                 *flavour.cautions(value=effective.priority.value, preemptibility=effective.preemptibility),
-                *kind_warnings(cluster, self.spec.kind),
                 *(domain_warnings(cluster) if shared_topology(self.spec) else ()),
                 *limit_sentences(self.project, category_of(type_of(self.spec))),
+            ),
+            doubts=(
+                *snapshot_age_doubts(self.observed, self.now),
+                *(doubt(DoubtCode.KIND_ASSUMED, each) for each in kind_warnings(cluster, self.spec.kind)),
             ),
             assurances=assured,
             promises=guarantees_on(cluster),
@@ -191,7 +198,9 @@ def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
 
 
 def _may_start(stage: _Stage, pool: NodePool, outcome: Outcome) -> bool:
-    return outcome.kind is not OutcomeKind.PENDING and not _deferral(stage, pool, outcome)
+    if outcome.kind is OutcomeKind.PENDING or _deferral(stage, pool, outcome):
+        return False
+    return missing_on_nodes(stage.spec, pool) is None
 
 
 def _deferral(stage: _Stage, pool: NodePool, outcome: Outcome) -> Deferral | QuotaHold | None:
@@ -219,6 +228,9 @@ def _build_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: 
         return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=str(Reason.NO_SUCH_POOL))
     if why := no_controller_of(stage.spec, stage.project.cluster):
         return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=NO_CONTROLLER)
+    if missing := missing_on_nodes(stage.spec, pool):
+        base = stage.answer(Verdict.WAITS, f"Waits: {missing.why}.", pool.name)
+        return replace(base, reason=str(Reason.NEVER_FITS), numbers=missing.numbers)
     verdict = _verdict(stage, outcome)
     victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
     labels = queue_labels(desired_state(stage.project.cluster, domains=False))
@@ -231,13 +243,8 @@ def _build_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: 
         reason=str(pend.reason) if pend else "",
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
-        cautions=(
-            *base.cautions,
-            *overtaken(pool, stage.actor, snapshot, outcome),
-            *_cautions(stage.project.cluster, outcome),
-            *shard_forecast_warnings(stage.project.cluster, pool.name),
-            *uncertainties(pool, stage.actor, snapshot, _candidates(stage, pool), outcome),
-        ),
+        warnings=(*base.warnings, *overtaken(stage.actor, outcome), *_warnings(outcome)),
+        doubts=(*base.doubts, *_doubts(stage, pool, snapshot, outcome)),
         over_quota=outcome.over_quota,
         assurances=(
             *base.assurances,
@@ -273,12 +280,25 @@ def _deferred_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: 
     return replace(base, reason=hold.reason, numbers=hold.numbers(), alternatives=_alternatives(stage, pool, snapshot))
 
 
-def _cautions(cluster: Cluster, outcome: Outcome) -> Iterator[str]:
+def _doubts(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Iterator[Doubt]:
+    cluster, candidates = stage.project.cluster, _candidates(stage, pool)
+    yield from rivals(pool, snapshot, outcome)
+    for each in configured_so(cluster, outcome):
+        yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
+    if outcome.kind is not OutcomeKind.PLACED:
+        for each in shard_settings_warnings(cluster, pool.name):
+            yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
+    for each in shard_forecast_warnings(cluster, pool.name):
+        yield doubt(DoubtCode.SCHEDULER_SHARED, each)
+    yield from uncertainties(pool, stage.actor, snapshot, candidates, outcome)
+    yield from unmodelled(ForecastSubject(stage.spec, stage.project, pool, snapshot, candidates, outcome))
+
+
+def _warnings(outcome: Outcome) -> Iterator[str]:
     if _breaks_a_gang(outcome):
         yield BREAKS
     if outcome.victims and outcome.pend and outcome.pend.reason is Reason.NO_DOMAIN:
         yield IN_VAIN
-    yield from configured_so(cluster, outcome)
 
 
 def _min_runtime_sentences(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:

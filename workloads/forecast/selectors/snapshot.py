@@ -26,6 +26,7 @@ from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.ports.flavour import DesiredState, QueueSpec, Traits
+from clusters.ports.pods import devices_of_node, needs_of_pods
 from clusters.sync.models import OrphanedObject
 from clusters.sync.selectors import desired_state, unversioned_state
 from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
@@ -52,7 +53,13 @@ from workloads.forecast.selectors.observed_groups import (
     workload_of,
 )
 from workloads.intake import WorkloadSpec
-from workloads.intake.rules.spec import borne_taints, selected_labels, shared_topology, wanted_placement
+from workloads.intake.rules.spec import (
+    borne_taints,
+    named_requests,
+    needed_placement,
+    selected_labels,
+    shared_topology,
+)
 from workloads.state.models import Workload
 
 
@@ -263,6 +270,7 @@ def _nodes(rows: Iterable[Node], *, by_pool: bool) -> Iterator[SnapshotNode]:
             order=order,
             max_pods=node.max_pods,
             taints=tuple(Taint(**taint) for taint in node.taints),
+            more=devices_of_node(node.gpu_milli, node.more_amounts),
         )
 
 
@@ -377,8 +385,9 @@ def _whole(wanted: PodGroupRequest, flavour_name: str) -> PodGroup:
         never_preempts=wanted.preemption_policy == "Never",
         node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
         tolerations=borne_taints(wanted.spec),
+        more=needs_of_pods(each for each in named_requests(wanted.spec).values()),
     )
-    group = with_placement(group, wanted_placement(wanted.spec), wanted.name)
+    group = with_placement(group, needed_placement(wanted.spec), wanted.name)
     if flavour.traits.knows_domains:
         group = replace(group, topology=shared_topology(wanted.spec))
     return as_gang(group, wanted.spec.min_member) if flavour.traits.whole_gangs else group

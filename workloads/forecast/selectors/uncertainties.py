@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from clusters.flavours.registry import flavour_for
@@ -11,7 +12,9 @@ from scheduling.forecast.cycle import WITHOUT_NOMINATION, cycle, preview
 from scheduling.model.decisions import Evict, Outcome
 from scheduling.model.snapshot import PodGroup, Snapshot
 from tenants.access.selectors import access_for
+from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
+from workloads.forecast.rules.messages import duration_text
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.snapshot import coming_later, groups_of, pod_group_request
 from workloads.state.models import DesiredPhase, Phase, Workload
@@ -33,20 +36,31 @@ AGAIN: Final = "The evictions free more than it uses, and {names} may evict it f
 TOGETHER: Final = (
     "{title} may evict and move workloads in one step, which the model tries separately. The workload may start anyway."
 )
+NOTHING_SEEN: Final = "The cluster has not been observed yet: its nodes and pods are not known."
+STALE: Final = "The cluster was last observed {age} ago. What has changed since is not known."
+FRESH: Final = timedelta(minutes=5)
 MOST_FIRST: Final = 8
 """Of so many victims it is tried what follows if one is the first to leave."""
 Others = Mapping[Workload, Sequence[PodGroup]]
 
 
+def snapshot_age_doubts(observed: datetime | None, now: datetime) -> Iterator[Doubt]:
+    """That nothing was observed yet, or nothing of late."""
+    if observed is None:
+        yield doubt(DoubtCode.NO_SNAPSHOT, NOTHING_SEEN)
+    elif now - observed > FRESH:
+        yield doubt(DoubtCode.STALE_SNAPSHOT, STALE.format(age=duration_text(now - observed)))
+
+
 def uncertainties(
     pool: NodePool, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
-) -> Iterator[str]:
+) -> Iterator[Doubt]:
     """Others that this pool's scheduler does not see yet, where it would make a difference that it did.
 
     Stronger ones without a pod, and those of another pool whose next one this is. And whether it counts on others.
     """
     if outcome.coming and not outcome.victims and not snapshot.ending:
-        yield OTHERS_FIRST
+        yield doubt(DoubtCode.COUNTS_ON_EVICTIONS, OTHERS_FIRST)
     cluster, value = pool.cluster, candidates[0].priority
     if (
         outcome.pend
@@ -54,18 +68,21 @@ def uncertainties(
         and cluster.flavour in WITHOUT_NOMINATION
         and _has_weaker(snapshot, candidates[0])
     ):
-        yield TOGETHER.format(title=flavour_for(cluster.flavour).title)
+        yield doubt(DoubtCode.EVICTS_AND_MOVES, TOGETHER.format(title=flavour_for(cluster.flavour).title))
     if outcome.victims and flavour_for(cluster.flavour).traits.queues_jobs:
         yield from _again(cluster.flavour, actor, snapshot, candidates, outcome)
     by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
     later = {row: groups for row, groups in coming_later(cluster).items() if groups[0].priority > value}
     turning = {row: groups for row, groups in _turning(pool).items() if by_queue or groups[0].priority > value}
-    for others, sentence in ((later, absent_sentence), (turning, turning_sentence)):
+    for others, sentence, code in (
+        (later, absent_sentence, DoubtCode.PODS_PAUSED),
+        (turning, turning_sentence, DoubtCode.OTHER_POOLS_TURN),
+    ):
         other = preview(_with(snapshot, others), *candidates, flavour=cluster.flavour) if others else outcome
         if _fate(other) != _fate(outcome):
             evicted = {workload_of(each.victim.name) or each.victim.name for each in other.victims}
             instead = instead_sentence(len(others), starting=other.starting, coming=other.coming, evicted=len(evicted))
-            yield f"{sentence(_names(others, actor), pool.name)} {instead}"
+            yield doubt(code, f"{sentence(_names(others, actor), pool.name)} {instead}")
 
 
 def _has_weaker(snapshot: Snapshot, candidate: PodGroup) -> bool:
@@ -76,7 +93,7 @@ def _has_weaker(snapshot: Snapshot, candidate: PodGroup) -> bool:
 
 def _again(
     flavour: str, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
-) -> Iterator[str]:
+) -> Iterator[Doubt]:
     """What a scheduler of jobs may decide between two of its victims' ends, and once it is let in."""
     evicted = {each.victim.name for each in outcome.victims}
     more = set[str]()
@@ -84,13 +101,13 @@ def _again(
         then = preview(_after(snapshot, first, evicted), *candidates, flavour=flavour)
         more |= {workload_of(each.victim.name) for each in then.victims if each.victim.name not in evicted}
     if more:
-        yield MORE.format(title=flavour_for(flavour).title, count=len(more))
+        yield doubt(DoubtCode.MORE_EVICTIONS, MORE.format(title=flavour_for(flavour).title, count=len(more)))
     own = {each.name: replace(each, started=snapshot.now) for each in candidates}
     then_there = snapshot.changed(evicted, own.values(), now=snapshot.now)
     after = cycle(then_there, flavour=flavour, about=()) if not outcome.waiting else ()
     takers = {each.for_group for each in after if isinstance(each, Evict) and each.victim.name in own}
     if takers:
-        yield AGAIN.format(names=" and ".join(_known(takers, actor)))
+        yield doubt(DoubtCode.EVICTED_NEXT, AGAIN.format(names=" and ".join(_known(takers, actor))))
 
 
 def _after(snapshot: Snapshot, first: str, evicted: Collection[str]) -> Snapshot:
@@ -132,14 +149,17 @@ def _names(others: Others, actor: Actor) -> list[str]:
     return [row.name if row.project_id in visible else "another project's workload" for row in others]
 
 
-def overtaken(pool: NodePool, actor: Actor, snapshot: Snapshot, outcome: Outcome) -> Iterator[str]:
-    """Who takes room that is made for it, as far as the actor may know them; or that another may."""
-    if not outcome.first:
-        rivals = any(each.pool == pool.name for each in snapshot.waiting)
-        if outcome.victims and rivals and pool.cluster.flavour in WITHOUT_NOMINATION:
-            yield RIVALS.format(title=flavour_for(pool.cluster.flavour).title)
-        return
-    yield overtaken_sentence(_known({each.name for each in outcome.first}, actor))
+def rivals(pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Iterator[Doubt]:
+    """That another may take room that is made for it."""
+    waits = any(each.pool == pool.name for each in snapshot.waiting)
+    if outcome.victims and not outcome.first and waits and pool.cluster.flavour in WITHOUT_NOMINATION:
+        yield doubt(DoubtCode.RIVALS_FIRST, RIVALS.format(title=flavour_for(pool.cluster.flavour).title))
+
+
+def overtaken(actor: Actor, outcome: Outcome) -> Iterator[str]:
+    """Who takes room that is made for it, as far as the actor may know them."""
+    if outcome.first:
+        yield overtaken_sentence(_known({each.name for each in outcome.first}, actor))
 
 
 def _known(groups: Collection[str], actor: Actor) -> list[str]:

@@ -20,7 +20,7 @@ from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from workloads.forecast.rules.messages import duration_text, pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
-from workloads.forecast.selectors.placement_validation import configured_so
+from workloads.forecast.selectors.placement_validation import configured_so, missing_on_nodes
 from workloads.forecast.selectors.pool_selection import queue_labels
 from workloads.forecast.selectors.runtime_rules import min_runtime_sentences
 from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of
@@ -156,8 +156,12 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
     if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
         return None
+    wanted = pod_group_request(workload, pool)
+    if missing := missing_on_nodes(wanted.spec, pool):
+        never = {"reason": str(Reason.NEVER_FITS), "source": "model", "numbers": missing.numbers}
+        return {"doing": missing.why, **never}
     snapshot, _at = snapshot_of(cluster, pool.name)
-    snapshot, groups = _apart(snapshot, groups_of(pod_group_request(workload, pool), cluster.flavour))
+    snapshot, groups = _apart(snapshot, groups_of(wanted, cluster.flavour))
     outcome = preview(snapshot, *groups, flavour=cluster.flavour)
     cautions = shard_forecast_warnings(cluster, pool.name)
     if outcome.pend is None:

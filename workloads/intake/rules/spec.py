@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, Self
 
-from clusters.flavours.objects import PLACEMENT, TOPOLOGY_KEY
+from clusters.flavours.objects import HOSTNAME, PLACEMENT, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
-from clusters.ports.pods import counted_requests, tolerations_of
+from clusters.ports.pods import counted_requests, more_requests, tolerations_of
 from clusters.ports.workload_kinds import kind_for
 from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_parsing.documents import DocumentProblem, token
@@ -143,7 +143,7 @@ def together(kind: WorkloadKind, roles: tuple[PodRole, ...]) -> int:
 
 def _role(found: FoundPart) -> PodRole:
     containers = _containers(found)
-    spec = found.part.get("spec", {}) if found.shape is TemplateShape.TEMPLATE else found.part
+    spec = _spec_of(found)
     return PodRole(
         name=found.role,
         replicas=found.replicas,
@@ -196,9 +196,26 @@ def image_of(container: Part) -> str:
 
 def _pod_requests(found: FoundPart, spec: Part) -> Resources:
     """As observation counts the pod that its controller makes of it."""
+    return counted_requests(_as_pod(found, spec))
+
+
+def named_requests(spec: WorkloadSpec) -> dict[str, tuple[int, dict[str, int]]]:
+    """By the pointer of each role: GPUs of a pod in thousandths, and its `more_requests`."""
+    kind = kind_for(spec.api_version, spec.kind)
+    found = [each for each in parts_in(spec.manifest, kind) if _containers(each)] if kind else []
+    gpus = {role.pointer: role.requests.gpu for role in spec.roles}
+    return {each.pointer: (gpus[each.pointer], more_requests(_as_pod(each, _spec_of(each)))) for each in found}
+
+
+def _spec_of(found: FoundPart) -> Part:
+    spec: Part = found.part.get("spec", {}) if found.shape is TemplateShape.TEMPLATE else found.part
+    return spec
+
+
+def _as_pod(found: FoundPart, spec: Part) -> dict[str, Any]:
     containers = [{"resources": _resources_of(each)} for each in _containers(found)]
     pod = {"containers": containers, "initContainers": spec.get("initContainers", [])}
-    return counted_requests({"metadata": found.part.get("metadata", {}), "spec": pod})
+    return {"metadata": found.part.get("metadata", {}), "spec": pod}
 
 
 def _resources_of(container: Part) -> dict[str, dict[str, Any]]:
@@ -208,7 +225,9 @@ def _resources_of(container: Part) -> dict[str, dict[str, Any]]:
     if any(f"{name}{side}" in container for name in ("cpu", "memory") for side in ("Limit", "Request")):
         return _devfile_resources(container)
     written = container.get("computeResources") or container.get("resources", {})
-    return {side: {GPU if name == "gpu" else name: amount for name, amount in written[side].items()} for side in written}
+    return {
+        side: {GPU if name == "gpu" else name: amount for name, amount in written[side].items()} for side in written
+    }
 
 
 def _devfile_resources(container: Part) -> dict[str, dict[str, Any]]:
@@ -319,6 +338,26 @@ def borne_taints(spec: WorkloadSpec) -> tuple[Toleration, ...]:
     """The tolerations that every pod of the workload has."""
     first, *others = [tolerations_of(each) for each in _pod_specs(spec)] or [()]
     return tuple(each for each in first if all(each in other for other in others))
+
+
+def hard_spreads(spec: WorkloadSpec) -> set[tuple[str, int]]:
+    """Node labels over which its pods have to be spread (DoNotSchedule), each with its maxSkew."""
+    found = (each for pod in _pod_specs(spec) for each in pod.get("topologySpreadConstraints") or [])
+    return {(each["topologyKey"], each["maxSkew"]) for each in found if each["whenUnsatisfiable"] == "DoNotSchedule"}
+
+
+def needed_placement(spec: WorkloadSpec) -> str:
+    """The same as wanted; pods that have to be on different nodes are spread, whoever wants nothing else."""
+    apart = any(key == HOSTNAME for key, _skew in hard_spreads(spec))
+    return wanted_placement(spec) or ("spread" if apart else "")
+
+
+def volume_claims(manifest: object) -> set[str]:
+    """Names of the claims that a manifest mounts, wherever its kind writes them."""
+    if isinstance(manifest, Mapping):
+        own = manifest.get("claimName")
+        return set().union({own} if isinstance(own, str) else (), *map(volume_claims, manifest.values()))
+    return set().union(*map(volume_claims, manifest)) if isinstance(manifest, list) else set()
 
 
 def shared_topology(spec: WorkloadSpec) -> str | None:
