@@ -33,6 +33,8 @@ EXCEEDED: Final = re.compile(
 )
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 NODES: Final = re.compile(r"(?P<fitting>\d{1,9})/(?P<nodes>\d{1,9}) nodes are (?:un)?available")
+VOLUME_CLAIM: Final = "volume_claim"
+MISSING_CLAIM: Final = re.compile(r'persistentvolumeclaim "(?P<name>[a-z0-9.-]{1,253})" not found')
 SHORTFALL: Final = re.compile(r"(?P<count>\d{1,9}) (?P<cause>(?:Insufficient|node\(s\))[^,]*?)(?=,|\.\s|\.?$)")
 
 
@@ -87,13 +89,18 @@ def starting_reason(pod: Mapping[str, Any]) -> PodStatusReason:
 
 
 def node_numbers(message: str) -> dict[str, str]:
-    """ "0/16 nodes are available: 16 Insufficient nvidia.com/gpu" as nodes, fitting, and one count per cause."""
+    """ "0/16 nodes are available: 16 Insufficient nvidia.com/gpu" as nodes, fitting, and one count per cause.
+
+    And the name of a volume claim that does not exist.
+    """
     nodes = NODES.search(message)
     if nodes is None:
         return {}
     first_part = message.partition("preemption:")[0].strip()
     causes = {match["cause"]: match["count"] for match in SHORTFALL.finditer(first_part)}
-    return {"nodes": nodes["nodes"], "fitting": nodes["fitting"], **causes}
+    claim = MISSING_CLAIM.search(first_part)
+    named = {VOLUME_CLAIM: claim["name"]} if claim else {}
+    return {"nodes": nodes["nodes"], "fitting": nodes["fitting"], **named, **causes}
 
 
 def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:

@@ -151,7 +151,7 @@ def test_pods_that_hold_gpus_otherwise_are_named(kube: Kube, more: dict[str, int
     kube.node("a")
     kube.pod("odd", "a", gpus=0, more_requests=more)
     said = sentence(kube.ask(), DoubtCode.PODS_NOT_COUNTED)
-    assert f"1 pod in h100 hold GPUs in a way that is not counted exactly ({ways})" in said
+    assert f"1 pod of others use GPUs in a way that is not counted exactly ({ways})" in said
 
 
 def test_victims_under_a_disruption_budget_are_named_without_names(kube: Kube) -> None:
@@ -208,6 +208,24 @@ def test_queues_of_others_in_kueues_cohorts_are_named(kueue: Kueue, members: int
     )
     assert sentence(kueue.ask(gpus=1), DoubtCode.QUEUES_OF_OTHERS).startswith(said)
     assert "waits until all of them are ready" in sentence(kueue.ask(gpus=1), DoubtCode.ADMISSION_CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("limits", "needed", "largest"),
+    [
+        ({"nvidia.com/gpu": "16"}, "needs 16 GPUs", "8 GPUs in total, 8 on its largest node"),
+        ({"cpu": "4k"}, "needs 4000 CPUs", "on its largest node"),
+        ({"memory": "64Ti"}, "needs 65536 GiB", "on its largest node"),
+    ],
+)
+def test_what_is_larger_than_any_node_never_fits_and_says_what_would(
+    kube: Kube, limits: dict[str, str], needed: str, largest: str
+) -> None:
+    kube.node("a", 8)
+    answer = kube.ask_for(asking(**limits))
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
+    assert needed in answer.sentence
+    assert largest in answer.sentence
 
 
 def test_the_documentation_explains_every_code() -> None:

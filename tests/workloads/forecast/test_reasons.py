@@ -156,6 +156,12 @@ def test_nodes_are_counted_by_what_they_lack() -> None:
     assert sentence(reading, pool="h100", names={}) == words
 
 
+def test_a_volume_claim_that_does_not_exist_is_named() -> None:
+    text = '0/3 nodes are available: persistentvolumeclaim "corpus" not found. preemption: 0/3 nodes are available.'
+    reading = flavour_for("kube").interpret(condition(text), [])
+    assert sentence(reading, pool="h100", names={}) == "The volume claim corpus does not exist"
+
+
 @pytest.mark.parametrize("flavour", ["kube", "kueue"])
 def test_a_pod_with_a_nominated_node_waits_for_the_grace_of_its_victims(flavour: str) -> None:
     pod = condition("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", nominatedNodeName="node-0")

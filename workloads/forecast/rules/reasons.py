@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from clusters.flavours.pod_status import VOLUME_CLAIM
 from clusters.ports.flavour import PodStatusReason
 
 SCHEDULER_MESSAGE: Final = "said"
@@ -210,6 +211,8 @@ def _kueue_domain(numbers: Numbers, pool: str, _names: Names) -> str:
 
 
 def _nodes(numbers: Numbers, _pool: str, _names: Names) -> str:
+    if VOLUME_CLAIM in numbers:
+        return f"The volume claim {numbers[VOLUME_CLAIM]} does not exist"
     causes = {key: count for key, count in numbers.items() if key not in {"nodes", "fitting", SCHEDULER_MESSAGE}}
     told = ", ".join(f"{count} {_cause(cause, single=count == '1')}" for cause, count in causes.items())
     return f"None of {numbers['nodes']} nodes fits it" + (f": {told}" if told else "")

@@ -22,13 +22,14 @@ from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.ports.pod_templates import TemplateShape, WorkloadKind
-from clusters.ports.pods import EPHEMERAL_STORAGE, GPU_FRACTION, devices_of_node, gpus_of, needs_of_pods
+from clusters.ports.pods import EPHEMERAL_STORAGE, GPU_FRACTION, gpus_of, needs_of_pods
 from clusters.ports.workload_kinds import kind_for
 from portal.kit.errors import Problem, RungError, ValidationFailed
 from portal.kit.security.strict_parsing.documents import token
 from scheduling.model.decisions import Cause, Outcome
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import MILLI, Resources, decimal_text
+from scheduling.model.snapshot import Snapshot
 from tenants.organisation.models import Project
 from workloads.forecast.rules.messages import memory_text
 from workloads.forecast.selectors.pool_selection import pools_for
@@ -107,10 +108,11 @@ class MissingOnNodes:
     numbers: Mapping[str, str]
 
 
-def missing_on_nodes(spec: WorkloadSpec, pool: NodePool) -> MissingOnNodes | None:
+def missing_on_nodes(spec: WorkloadSpec, pool: NodePool, snapshot: Snapshot) -> MissingOnNodes | None:
     """Ephemeral storage or devices of a name that no node offers. A pool of which no node was seen is not judged."""
-    rows = Node.objects.filter(pool=pool).values_list("gpu_milli", "more_amounts")
-    nodes = [devices_of_node(gpus, more) for gpus, more in rows]
+    by_pool = flavour_for(pool.cluster.flavour).traits.queues_by_pool
+    own = (each for each in snapshot.nodes if by_pool or each.labels.get(pool.label_key) == pool.label_value)
+    nodes = [each.more for each in own if each.pool == pool.name or not by_pool]
     for gpus, more in named_requests(spec).values() if nodes else ():
         needs = needs_of_pods([(gpus, more)])
         if not any(all(node.get(name, 0) >= amount for name, amount in needs.items()) for node in nodes):

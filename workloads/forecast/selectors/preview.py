@@ -189,18 +189,19 @@ def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
     """In the first of its pools; where that one does not let it start, in the next one that does."""
     snapshot, _at = snapshot_of(stage.project.cluster)
     first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
-    if not (_may_start(stage, first, outcome) or outcome.starting):  # what has a pod on a node is tried nowhere else
+    holds = outcome.starting  # what has a pod on a node is tried nowhere else
+    if not (holds or _may_start(stage, first, snapshot, outcome)):
         for pool in pools[1:]:
             later = _outcome(stage, pool, snapshot)
-            if _may_start(stage, pool, later):
+            if _may_start(stage, pool, snapshot, later):
                 return _later(stage, _build_forecast(stage, pool, snapshot, later), first, outcome)
     return _build_forecast(stage, first, snapshot, outcome)
 
 
-def _may_start(stage: _Stage, pool: NodePool, outcome: Outcome) -> bool:
+def _may_start(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> bool:
     if outcome.kind is OutcomeKind.PENDING or _deferral(stage, pool, outcome):
         return False
-    return missing_on_nodes(stage.spec, pool) is None
+    return missing_on_nodes(stage.spec, pool, snapshot) is None
 
 
 def _deferral(stage: _Stage, pool: NodePool, outcome: Outcome) -> Deferral | QuotaHold | None:
@@ -228,7 +229,7 @@ def _build_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: 
         return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=str(Reason.NO_SUCH_POOL))
     if why := no_controller_of(stage.spec, stage.project.cluster):
         return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=NO_CONTROLLER)
-    if missing := missing_on_nodes(stage.spec, pool):
+    if missing := missing_on_nodes(stage.spec, pool, snapshot):
         base = stage.answer(Verdict.WAITS, f"Waits: {missing.why}.", pool.name)
         return replace(base, reason=str(Reason.NEVER_FITS), numbers=missing.numbers)
     verdict = _verdict(stage, outcome)

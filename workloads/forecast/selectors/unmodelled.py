@@ -1,25 +1,24 @@
 """What schedulers and nodes ask for that the model does not: named where it would make a difference to a forecast."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from clusters.connection.services.scheduler_config import BUDGETS, OTHER_QUEUES
 from clusters.flavours.registry import flavour_for
-from clusters.inventory.models import Node, NodePool
+from clusters.inventory.models import NodePool
 from clusters.ports.pods import (
     CLAIMS,
     EPHEMERAL_STORAGE,
     GPU_DEVICES,
     GPU_MEMORY,
     GPU_RESOURCE,
-    devices_of_node,
     needs_of_pods,
 )
 from clusters.watch.models import ObservedPod
 from scheduling.model.decisions import Outcome
-from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode
 from scheduling.rules.kube.preemption import LEAST_SAMPLE, equally_good, sample_size
 from tenants.organisation.models import Project
 from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
@@ -49,8 +48,8 @@ MIXED: Final = (
     "together, so the pod may wait."
 )
 NOT_COUNTED: Final = (
-    "{pods} in {pool} hold GPUs in a way that is not counted exactly ({ways}). Fewer or more GPUs may be free than the "
-    "estimate says."
+    "On the nodes where its pods go, {pods} of others use GPUs in a way that is not counted exactly ({ways}). Fewer or "
+    "more GPUs may be free there."
 )
 WAYS: Final = {
     CLAIMS: "claims of dynamic resource allocation",
@@ -93,6 +92,16 @@ class ForecastSubject:
     candidates: Sequence[PodGroup]
     outcome: Outcome
 
+    @property
+    def nodes(self) -> Mapping[str, SnapshotNode]:
+        """By name."""
+        return {node.name: node for node in self.snapshot.nodes}
+
+    @property
+    def places(self) -> set[str]:
+        """Names of the nodes where its pods go; empty where the scheduler names none."""
+        return set(self.outcome.placements.values())
+
 
 def unmodelled(about: ForecastSubject) -> Iterator[Doubt]:
     """Doubts about pods that get their place, and about whom they evict."""
@@ -124,7 +133,7 @@ def _claims(about: ForecastSubject) -> Iterator[Doubt]:
 def _spreads(about: ForecastSubject) -> Iterator[Doubt]:
     if sum(role.replicas for role in about.spec.roles) < 2:
         return
-    nodes = {node.name: node.labels for node in about.snapshot.nodes if node.pool == about.candidates[0].pool}
+    nodes = {node.name: node.labels for node in about.nodes.values() if node.pool == about.candidates[0].pool}
     for key, skew in hard_spreads(about.spec):
         said: dict[str, Any] = {"key": key, "skew": skew}
         if not about.outcome.placements:
@@ -139,10 +148,10 @@ def _spreads(about: ForecastSubject) -> Iterator[Doubt]:
 
 def _devices(about: ForecastSubject) -> Iterator[Doubt]:
     """Of what is not counted down, less is left on a node than a pod there needs."""
+    nodes = about.nodes
     needs = needs_of_pods(named_requests(about.spec).values())
-    mixed = Node.objects.filter(cluster=about.pool.cluster, name__in=set(about.outcome.placements.values()))
-    rows = {row.name: devices_of_node(row.gpu_milli, row.more_amounts) for row in mixed.exclude(more_amounts={})}
-    used = _used(about, rows) if rows else {}
+    rows = {name: nodes[name].more for name in sorted(about.places) if set(nodes[name].more) - {GPU_RESOURCE}}
+    used = _used(about, rows) if rows and needs else {}
     for node, offered in rows.items():
         for name, amount in needs.items():
             free = max(offered.get(name, 0) - used.get(node, Counter())[name], 0)
@@ -158,7 +167,7 @@ def _short(node: str, name: str, free: int, needed: int) -> Doubt:
     return doubt(DoubtCode.GPU_RESOURCES_MIXED, MIXED.format(node=node, free=free, name=name), node=node)
 
 
-def _used(about: ForecastSubject, nodes: Mapping[str, Any]) -> dict[str, Counter[str]]:
+def _used(about: ForecastSubject, nodes: Collection[str]) -> dict[str, Counter[str]]:
     """By node and resource name, without the victims. Parts of a GPU count as what they are, rounded up."""
     gone = {pod for evict in about.outcome.victims for pod in evict.pods}
     rows = ObservedPod.objects.holding().filter(cluster=about.pool.cluster, node_name__in=nodes).exclude(uid__in=gone)
@@ -171,14 +180,13 @@ def _used(about: ForecastSubject, nodes: Mapping[str, Any]) -> dict[str, Counter
 
 
 def _not_counted(about: ForecastSubject) -> Iterator[Doubt]:
-    nodes = Node.objects.filter(pool=about.pool).values("name")
-    rows = ObservedPod.objects.holding().filter(cluster=about.pool.cluster, node_name__in=nodes)
+    rows = ObservedPod.objects.holding().filter(cluster=about.pool.cluster, node_name__in=about.places)
     found = list(rows.exclude(more_requests={}).values_list("more_requests", flat=True))
     odd = [each for each in found if WAYS.keys() & each.keys()]
     if odd:
         ways = ", ".join(words for key, words in WAYS.items() if any(key in each for each in odd))
         pods = "1 pod" if len(odd) == 1 else f"{len(odd)} pods"
-        sentence = NOT_COUNTED.format(pods=pods, pool=about.pool.name, ways=ways)
+        sentence = NOT_COUNTED.format(pods=pods, ways=ways)
         yield doubt(DoubtCode.PODS_NOT_COUNTED, sentence, pool=about.pool.name)
 
 

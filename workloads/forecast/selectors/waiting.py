@@ -157,10 +157,10 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
         return None
     wanted = pod_group_request(workload, pool)
-    if missing := missing_on_nodes(wanted.spec, pool):
+    snapshot, _at = snapshot_of(cluster, pool.name)
+    if missing := missing_on_nodes(wanted.spec, pool, snapshot):
         never = {"reason": str(Reason.NEVER_FITS), "source": "model", "numbers": missing.numbers}
         return {"doing": missing.why, **never}
-    snapshot, _at = snapshot_of(cluster, pool.name)
     snapshot, groups = _apart(snapshot, groups_of(wanted, cluster.flavour))
     outcome = preview(snapshot, *groups, flavour=cluster.flavour)
     cautions = shard_forecast_warnings(cluster, pool.name)

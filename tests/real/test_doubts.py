@@ -1,0 +1,139 @@
+"""What a forecast names as a doubt, or answers with never, put to a real kube-scheduler."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from clusters.inventory.models import Cluster
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.kinds import BUDGET, ref_of
+from tenants.organisation.models import Project
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory
+from tests.factories.workloads import job
+from tests.real.product import Product
+from tests.real.test_statements import GPUS, HIGH, LOW, NODES, asking, foretold, runs, waits
+from workloads.forecast.rules.doubts import DoubtCode
+from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.state.models import Workload
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(autouse=True)
+def registries(settings: Settings) -> None:
+    settings.RUNG_IMAGE_REGISTRIES = ["registry.example"]
+
+
+@pytest.fixture
+def team(product: Product) -> Project:
+    project = product.project("team", deserved=NODES * GPUS)
+    product.reconcile()
+    product.look()
+    return project
+
+
+def codes(answer: Forecast) -> set[DoubtCode]:
+    return {each.code for each in answer.doubts}
+
+
+def said_of_waiting(product: Product, workload: Workload) -> str:
+    """What the scheduler says of its only pod without a node."""
+    [pod] = [each for each in product.pods_of(workload) if not each["spec"].get("nodeName")]
+    return str(pod["status"].get("conditions"))
+
+
+def with_pod(manifest: Manifest, **fields: Any) -> Manifest:
+    manifest["spec"]["template"]["spec"] |= fields
+    return manifest
+
+
+def test_ephemeral_storage_above_every_node_never_fits_and_stays_pending(product: Product, team: Project) -> None:
+    manifest = asking("large")
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    container["resources"]["limits"]["ephemeral-storage"] = "900Ti"
+    answer = foretold(team, manifest, **LOW)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
+    assert "Insufficient ephemeral-storage" in said_of_waiting(product, waits(product, team, manifest))
+
+
+@pytest.fixture
+def slices(product: Product, team: Project) -> Iterator[str]:
+    """A node pool of one node with MIG slices alone."""
+    pool = NodePoolFactory(cluster=product.cluster, name="slices")
+    DepartmentQuotaFactory(department=product.department, node_pool=pool, gpu_deserved=8 * GPU)
+    ProjectQuotaFactory(project=team, node_pool=pool, gpu_deserved=8 * GPU)
+    size = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/mig-1g.10gb": "7"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": f"slices-{product.mark}",
+            "labels": {pool.label_key: pool.label_value},
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+        },
+        "status": {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    product.admin.create(node)
+    product.reconcile()
+    product.look()
+    yield pool.name
+    product.admin.delete(ref_of(node))
+
+
+def test_a_whole_gpu_on_nodes_of_slices_never_fits_and_stays_pending(
+    product: Product, team: Project, slices: str
+) -> None:
+    manifest, asked = asking("whole"), {**LOW, "node_pools": (slices,)}
+    answer = foretold(team, manifest, **asked)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
+    assert "its nodes offer nvidia.com/mig-1g.10gb" in answer.sentence
+    assert "Insufficient nvidia.com/gpu" in said_of_waiting(product, waits(product, team, manifest, **asked))
+
+
+def test_a_claim_that_does_not_exist_is_a_doubt_and_the_pod_waits(product: Product, team: Project) -> None:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
+    manifest = with_pod(asking("mounts"), volumes=[volume])
+    assert DoubtCode.VOLUME_CLAIM in codes(foretold(team, manifest, **LOW))
+    said = said_of_waiting(product, waits(product, team, manifest))
+    assert 'persistentvolumeclaim "nowhere" not found' in said
+
+
+def test_pods_that_must_be_spread_wait_where_only_one_node_has_room(product: Product, team: Project) -> None:
+    runs(product, team, asking("full", gpus=GPUS, pods=NODES - 1), pods=NODES - 1, **HIGH)
+    labels = {"app": "apart"}
+    constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    manifest = with_pod(
+        asking("apart", pods=2), topologySpreadConstraints=[{**constraint, "labelSelector": {"matchLabels": labels}}]
+    )
+    manifest["spec"]["template"]["metadata"] = {"labels": labels}
+    assert DoubtCode.TOPOLOGY_SPREAD in codes(foretold(team, manifest, **LOW))
+    workload = product.submit(team, manifest, **LOW)
+    product.until(workload, lambda row: row.running_pods == 1)
+    assert "topology spread constraints" in said_of_waiting(product, workload)
+
+
+def test_a_disruption_budget_on_the_weakest_is_a_doubt_and_another_is_evicted(product: Product, team: Project) -> None:
+    weak = runs(product, team, asking("weak", gpus=GPUS), priority="very-low", preemptibility="preemptible")
+    runs(product, team, asking("rest", gpus=GPUS, pods=NODES - 1), pods=NODES - 1, **LOW)
+    for pod in product.pods_of(weak):
+        labels = {"matchLabels": {"rung.dev/owner": pod["metadata"]["labels"]["rung.dev/owner"]}}
+        budget = {
+            "apiVersion": BUDGET.api_version,
+            "kind": BUDGET.kind,
+            "metadata": {"name": "kept", "namespace": team.namespace},
+            "spec": {"minAvailable": 1, "selector": labels},
+        }
+        product.admin.apply(budget, manager="test")
+    kept = ObjectRef(BUDGET, "kept", team.namespace)
+    product.admin.wait_until(kept, lambda found: found.get("status", {}).get("expectedPods") == 1)
+    Cluster.objects.update(resync_due_at=None)
+    product.reconcile()
+    product.look()
+    answer = foretold(team, job("strong", gpus=GPUS), **HIGH)
+    assert (answer.verdict, [each.label for each in answer.victims]) == (Verdict.EVICTS, ["weak"])
+    assert DoubtCode.DISRUPTION_BUDGETS in codes(answer)
+    runs(product, team, asking("strong", gpus=GPUS), **HIGH)
+    assert len([pod for pod in product.pods_of(weak) if not pod["metadata"].get("deletionTimestamp")]) == 1
