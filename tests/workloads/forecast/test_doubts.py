@@ -228,6 +228,23 @@ def test_what_is_larger_than_any_node_never_fits_and_says_what_would(
     assert largest in answer.sentence
 
 
+def test_fair_sharing_of_kueue_is_named_where_it_would_matter(kueue: Kueue) -> None:
+    kueue.runs(kueue.team, "first", gpus=12)
+    Cluster.objects.update(configured={**SHIPPED, "fair": True})
+    answer = kueue.ask(gpus=1)
+    assert answer.verdict is Verdict.WAITS
+    assert "Kueue's fair sharing is enabled" in sentence(answer, DoubtCode.SCHEDULER_CONFIGURATION)
+    Cluster.objects.update(configured=SHIPPED)
+    assert not sentence(kueue.ask(gpus=1), DoubtCode.SCHEDULER_CONFIGURATION)
+
+
+def test_settings_of_a_shard_of_kai_are_named_in_forecasts_for_its_pool(kueue: Kueue) -> None:
+    settings = {"": {"other": ["time-based fair share"]}}
+    Cluster.objects.update(flavour="kai", configured={"shards": [""], "shard_settings": settings})
+    said = sentence(kueue.ask(gpus=1), DoubtCode.SCHEDULER_CONFIGURATION)
+    assert "SchedulingShard of h100 is configured with time-based fair share" in said
+
+
 def test_the_documentation_explains_every_code() -> None:
     text = (ROOT / "docs" / "model.md").read_text(encoding="utf-8")
     section = text.partition("## What a forecast does not know")[2].partition("\n## ")[0]
