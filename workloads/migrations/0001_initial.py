@@ -1208,6 +1208,18 @@ class Migration(migrations.Migration):
                 name="workloads_due_in_project",
             ),
         ),
+        migrations.AddIndex(
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(
+                    ("deleted_at__isnull", True),
+                    ("phase__in", ["Running", "Updating", "Degraded"]),
+                    ("started_at__isnull", False),
+                ),
+                fields=["category", "started_at"],
+                name="workloads_runs_by_start",
+            ),
+        ),
         migrations.AddConstraint(
             model_name="workload",
             constraint=models.UniqueConstraint(

@@ -151,6 +151,15 @@ class Workload(models.Model):
                 name="workloads_due_in_project",
                 condition=models.Q(due_at__isnull=False),
             ),
+            models.Index(
+                fields=["category", "started_at"],
+                name="workloads_runs_by_start",
+                condition=models.Q(
+                    deleted_at__isnull=True,
+                    started_at__isnull=False,
+                    phase__in=[Phase.RUNNING, Phase.UPDATING, Phase.DEGRADED],
+                ),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -70,6 +70,12 @@ def idle_since(owners: Iterable[str], *, now: datetime) -> Mapping[str, datetime
     return {owner: since for owner, since in found.items() if owner not in busy}
 
 
+def idle_owners(moment: datetime) -> set[str]:
+    """Owners (ids of workloads) of pods in a cluster that have done nothing on a GPU since that moment or longer."""
+    pods = ObservedPod.objects.filter(gpu_use__idle_since__lte=moment, gone_at=None, ended_at=None, gpu_milli__gt=0)
+    return set(pods.exclude(owner_id="").values_list("owner_id", flat=True))
+
+
 def has_recent_readings(cluster: Cluster, *, now: datetime) -> bool:
     """Was the use of its GPUs read lately?"""
     return MetricsSource.objects.filter(cluster=cluster, read_at__gte=now - LATE).exists()

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.audit.models import AuditRecord
@@ -92,6 +94,29 @@ def test_only_what_runs_and_is_bounded_ends(an_hour: None, llm_team: Project, ca
     assert enforce(at(60)) == 0
     assert told(workload) == []
     assert run_end(workload) is None
+
+
+def test_queries_do_not_grow_with_the_runs_that_know_their_end(an_hour: None, llm_team: Project) -> None:
+    def queries() -> int:
+        enforce(at(0))
+        with CaptureQueriesContext(connection) as captured:
+            enforce(at(1))
+        return len(captured)
+
+    run(llm_team, minutes=52)
+    few = queries()
+    for minutes in (51, 52, 53, 54):
+        run(llm_team, minutes=minutes)
+    assert queries() == few
+
+
+def test_runs_whose_end_is_far_are_not_read(an_hour: None, llm_team: Project) -> None:
+    run(llm_team, minutes=40)
+    with CaptureQueriesContext(connection) as captured:
+        enforce(at(0))
+    read = [each["sql"] for each in captured if 'FROM "workloads_workload"' in each["sql"]]
+    assert len(read) == 1
+    assert '"spec"' not in read[0]
 
 
 def test_projects_of_other_departments_run_on(an_hour: None, vision_team: Project) -> None:

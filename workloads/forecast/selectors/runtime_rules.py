@@ -13,6 +13,7 @@ from time import monotonic
 from typing import ClassVar, Final
 from uuid import UUID
 
+from django.db.models import Q
 from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import missing_causes
@@ -274,6 +275,14 @@ def _runs_began(workloads: Sequence[Workload], _now: datetime) -> Mapping[str, d
     return {str(each.pk): each.started_at or each.phase_at for each in workloads}
 
 
+def _began_by(moment: datetime) -> Q:
+    return Q(started_at__lte=moment)
+
+
+def _idle_by(moment: datetime) -> Q:
+    return _began_by(moment) & Q(pk__in=workload_ids(usage.idle_owners(moment)))
+
+
 def _fell_idle(workloads: Sequence[Workload], now: datetime) -> Mapping[str, datetime]:
     return usage.idle_since([str(each.pk) for each in workloads], now=now)
 
@@ -284,6 +293,8 @@ class LimitClock:
 
     kind: type[RuntimeLimit]
     starts: Starts
+    began_by: Callable[[datetime], Q]
+    """Narrows running workloads to those whose clock may have started by that moment."""
     near: str
     reached: str
     rule: str
@@ -291,13 +302,14 @@ class LimitClock:
 
 
 TIME: Final = LimitClock(
-    TimeLimit, _runs_began, "TimeLimitNear", "TimeLimitReached", "workloads of {0} run at most {1}"
+    TimeLimit, _runs_began, _began_by, "TimeLimitNear", "TimeLimitReached", "workloads of {0} run at most {1}"
 )
 
 
 IDLE: Final = LimitClock(
     IdleLimit,
     _fell_idle,
+    _idle_by,
     "IdleLimitNear",
     "IdleLimitReached",
     "the GPUs of workloads of {0} may be idle for at most {1}",

@@ -6,13 +6,14 @@ each time one worked; where nothing measures them, no idle limit acts. Nobody is
 comes or tightens while something runs leaves it the notice from then on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, IntegerField, Min
 from django.utils import timezone
 
 from portal.kit.errors import RungError
@@ -60,27 +61,37 @@ def enforce(now: datetime | None = None) -> int:
 
 
 def _runs_near_end(clock: LimitClock, now: datetime) -> Iterator[tuple[Workload, RunEnd]]:
-    """Runs that a rule bounds, from their notice on."""
-    name = clock.kind.__name__.lower()
-    ruled = Q(**{f"{name}_rules__isnull": False}) | Q(**{f"department__{name}_rules__isnull": False})
-    projects = list(Project.objects.filter(ruled).distinct().select_related("department"))
-    limits = allowances(projects, clock.kind)
-    categories = {category for _, category in limits}
-    rows = Workload.objects.filter(
-        project__in=projects,
-        category__in=categories,
-        phase__in=HOLDING,
-        desired_phase=DesiredPhase.RUNNING,
-        started_at__isnull=False,
-        deleted_at__isnull=True,
-        type__fixed=False,
-    ).order_by("pk")
-    for batch in _batches(rows.select_related("type", "project__department", "project__cluster").iterator(BATCH)):
-        starts = clock.starts(batch, now)
-        for workload in batch:
-            found, since = limits.get((workload.project_id, workload.category)), starts.get(str(workload.pk))
-            if found and since and now >= found.ends(since) - found.notice:
-                yield workload, _end(clock, workload, found, since, now)
+    """Runs that a rule bounds, from their notice on. Reads only runs that the shortest rule of their category reaches."""
+    notice = Min(F("minutes") - F("notice_minutes"), output_field=IntegerField())
+    shortest = clock.kind._default_manager.order_by().values_list("category").annotate(minutes=notice)
+    for category, minutes in shortest:
+        began = clock.began_by(now - timedelta(minutes=minutes))
+        rows = Workload.objects.filter(
+            began,
+            category=category,
+            phase__in=HOLDING,
+            desired_phase=DesiredPhase.RUNNING,
+            started_at__isnull=False,
+            deleted_at__isnull=True,
+            type__fixed=False,
+        ).order_by("pk")
+        for batch in _batches(rows.only("project", "category", "started_at", "phase_at").iterator(BATCH)):
+            yield from _near_end_of(clock, batch, now)
+
+
+def _near_end_of(clock: LimitClock, batch: Sequence[Workload], now: datetime) -> Iterator[tuple[Workload, RunEnd]]:
+    projects = Project.objects.filter(pk__in={row.project_id for row in batch}).select_related("department")
+    limits, starts = allowances(list(projects), clock.kind), clock.starts(batch, now)
+    near: dict[UUID, tuple[Allowance, datetime]] = {}
+    for row in batch:
+        limit, since = limits.get((row.project_id, row.category)), starts.get(str(row.pk))
+        if limit and since and now >= limit.ends(since) - limit.notice:
+            near[row.pk] = limit, since
+    whole = Workload.objects.select_related("type", "project__department", "project__cluster")
+    told = _told(clock, {key: since for key, (_limit, since) in near.items()})
+    for workload in whole.filter(pk__in=near).order_by("pk"):
+        limit, since = near[workload.pk]
+        yield workload, _end(clock, limit, since, told.get(workload.pk), now)
 
 
 def _batches(rows: Iterator[Workload]) -> Iterator[list[Workload]]:
@@ -88,16 +99,22 @@ def _batches(rows: Iterator[Workload]) -> Iterator[list[Workload]]:
         yield batch
 
 
+def _told(clock: LimitClock, since: Mapping[UUID, datetime]) -> dict[UUID, datetime]:
+    """When each of these runs was first told of its end, since its clock started."""
+    events = WorkloadEvent.objects.filter(workload__in=since, reason=clock.near).order_by("-at")
+    return {key: at for key, at in events.values_list("workload", "at") if at >= since[key]}
+
+
 def _end_by(clock: LimitClock, workload: Workload, now: datetime) -> RunEnd | None:
     found = allowances([workload.project], clock.kind).get((workload.project_id, workload.category))
     since = clock.starts([workload], now).get(str(workload.pk)) if found else None
-    return _end(clock, workload, found, since, now) if found and since else None
+    if found is None or since is None:
+        return None
+    return _end(clock, found, since, _told(clock, {workload.pk: since}).get(workload.pk), now)
 
 
-def _end(clock: LimitClock, workload: Workload, allowance: Allowance, since: datetime, now: datetime) -> RunEnd:
+def _end(clock: LimitClock, allowance: Allowance, since: datetime, told_at: datetime | None, now: datetime) -> RunEnd:
     """The rule's end, or later: whoever was told late, or not yet, has the whole notice."""
-    said = WorkloadEvent.objects.filter(workload=workload, reason=clock.near, at__gte=since)
-    told_at = said.order_by("at").values_list("at", flat=True).first()
     at = max(allowance.ends(since), (told_at or now) + allowance.notice)
     return RunEnd(clock, since, at, allowance, told_at)
 
