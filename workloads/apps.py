@@ -11,6 +11,8 @@ class WorkloadsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
     # Settings that every submit reads; see `portal.kit.db.read_cache`.
     cached = {"Priority": (), "Category": (), "WorkloadType": (), "Policy": ()}
+    # Columns that lists are searched by; see `portal.kit.db.search_indexes`.
+    searched = {"Workload": ("name",)}
 
     def ready(self) -> None:
         """Models exist only from here on."""

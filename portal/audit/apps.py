@@ -11,6 +11,8 @@ class AuditConfig(AppConfig):
     name = "portal.audit"
     label = "audit"
     default_auto_field = "django.db.models.BigAutoField"
+    # Columns that lists are searched by; see `portal.kit.db.search_indexes`.
+    searched = {"AuditRecord": ("actor_name", "action", "entity_name")}
 
     def ready(self) -> None:
         """Connect the receivers; they need the models, so not before now."""

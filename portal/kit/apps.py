@@ -18,11 +18,12 @@ class CoreConfig(AppConfig):
     def ready(self) -> None:
         """Bad configuration is found at start; migrations install triggers; workers prove that they work."""
         from portal.kit.api import error_responses
-        from portal.kit.db import read_cache
+        from portal.kit.db import read_cache, search_indexes
         from portal.kit.messaging import consumer_heartbeat
 
         for check in checks.ALL:
             register(check, "rung")
         post_migrate.connect(read_cache.install_triggers)
+        post_migrate.connect(search_indexes.install)
         consumer_heartbeat.prove_consumption()
         got_request_exception.connect(error_responses.forget_user)

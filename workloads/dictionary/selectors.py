@@ -30,7 +30,7 @@ from workloads.dictionary.rules.resolution import (
     Source,
     TypeDefaults,
 )
-from workloads.state.models import Workload
+from workloads.state.models import Phase, Workload
 from workloads.state.rules import ENDED
 
 
@@ -160,13 +160,18 @@ class TypeRow:
     running: int
 
 
-def type_rows(*, withdrawn: bool = False) -> list[TypeRow]:
-    """The types with their use. One query counts what has not ended; what has ended costs nothing."""
-    active = Workload.objects.filter(deleted_at__isnull=True).exclude(phase__in=ENDED).order_by().values_list("type")
+def type_rows() -> tuple[list[TypeRow], list[TypeRow]]:
+    """The types that are offered and those that are withdrawn, with their use.
+
+    Counts the phases that have not ended by name: the index by phase finds them among many more that have.
+    """
+    phases = [phase for phase in Phase if phase not in ENDED]
+    active = Workload.objects.filter(deleted_at__isnull=True, phase__in=phases).order_by().values_list("type")
     counted = active.annotate(active=Count("pk"), running=Count("pk", filter=Q(running_pods__gt=0)))
     counts = {key: (number, running) for key, number, running in counted}
-    rows = workload_types(withdrawn=withdrawn).order_by("-native", "category__name", "name")
-    return [TypeRow(each, *counts.get(each.pk, (0, 0))) for each in rows]
+    types = WorkloadType.objects.select_related("category", "priority").order_by("-native", "category__name", "name")
+    rows = [TypeRow(each, *counts.get(each.pk, (0, 0))) for each in types]
+    return [row for row in rows if row.type.withdrawn_at is None], [row for row in rows if row.type.withdrawn_at]
 
 
 PRIORITIES = "/api/v1/workload-priorities"

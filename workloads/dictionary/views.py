@@ -160,9 +160,10 @@ def planned(
 @require_safe
 def type_list(request: HttpRequest) -> HttpResponse:
     """Every type with category, defaults and use."""
+    offered, withdrawn = type_rows()
     context = {
-        "rows": type_rows(),
-        "withdrawn": type_rows(withdrawn=True),
+        "rows": offered,
+        "withdrawn": withdrawn,
         "may_edit": can(actor_of(request), Permission.MANAGE_DICTIONARY),
     }
     return render(request, "workloads/dictionary/types.html", context)

@@ -86,7 +86,7 @@ def test_types_are_counted_by_the_workloads_that_have_not_ended(llm_team: Projec
     WorkloadFactory(project=llm_team, phase="Running", running_pods=1)
     WorkloadFactory(project=llm_team, phase="Completed")
     WorkloadFactory(project=llm_team, deleted_at=timezone.now())
-    used = {row.type.name: (row.active, row.running) for row in type_rows()}
+    used = {row.type.name: (row.active, row.running) for row in type_rows()[0]}
     assert (used["PyTorchJob"], used["Job"]) == ((2, 1), (0, 0))
 
 

@@ -61,7 +61,7 @@ def enforce(now: datetime | None = None) -> int:
 
 
 def _runs_near_end(clock: LimitClock, now: datetime) -> Iterator[tuple[Workload, RunEnd]]:
-    """Runs that a rule bounds, from their notice on. Reads only runs that the shortest rule of their category reaches."""
+    """Runs that a rule bounds, from their notice on. Reads only what the shortest rule of a category reaches."""
     notice = Min(F("minutes") - F("notice_minutes"), output_field=IntegerField())
     shortest = clock.kind._default_manager.order_by().values_list("category").annotate(minutes=notice)
     for category, minutes in shortest:
