@@ -160,7 +160,9 @@ class Kube:
     name: str = "kube"
     title: str = "kube-scheduler"
     preemptibilities: tuple[str, ...] = ("preemptible", "non-preemptible")
-    traits: Traits = Traits(simulated=True, placements=flavours_objects.PLACEMENTS, spares_budgets=True)
+    traits: Traits = Traits(
+        simulated=True, quotas_by_class=True, placements=flavours_objects.PLACEMENTS, spares_budgets=True
+    )
 
     def kinds(self) -> Sequence[Kind]:
         return (PRIORITY_CLASS, NAMESPACE, LIMIT_RANGE, RESOURCE_QUOTA)
@@ -294,6 +296,7 @@ class KubeGangs(Kube):
         suggested=False,
         simulated=True,
         spares_budgets=True,
+        quotas_by_class=True,
         whole_gangs=True,
         minimum="any",
         beside=(GANG_WORKLOAD, GANG_POD_GROUP),

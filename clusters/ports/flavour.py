@@ -206,6 +206,8 @@ class Traits:
     """Whole jobs wait, are let go and are evicted: pods exist only of those that were let go."""
     counts_classes: bool = False
     """A workload that is there counts with the number that its PriorityClass has now, not with that of its pods."""
+    quotas_by_class: bool = False
+    """Quotas of projects name PriorityClasses; otherwise no object of a project depends on the dictionary."""
     singly: tuple[str, ...] = ()
     """Types whose pods it decides about one by one, or by their own minimum, where otherwise all are one group."""
     whole_gangs: bool = False

@@ -240,9 +240,14 @@ def _mapping(change: dict[str, Any]) -> dict[str, Any]:
 
 def desired_state(_cluster: Cluster, *, owner: str = ALL_OWNERS) -> DesiredState:
     """The same levels on every cluster, weakest first; all of them for any owner, whose quotas name classes."""
+    return DesiredState(levels=current_levels())
+
+
+def current_levels() -> tuple[PriorityLevel, ...]:
+    """Those that clusters hold: retired ones as long as workloads of them are left."""
     live = Workload.objects.filter(deleted_at__isnull=True).values("priority")
     rows = Priority.objects.filter(Q(retired_at__isnull=True) | Q(pk__in=live))
-    return DesiredState(levels=tuple(_level(row) for row in rows))
+    return tuple(_level(row) for row in rows)
 
 
 def _level(row: Priority) -> PriorityLevel:

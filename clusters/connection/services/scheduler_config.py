@@ -143,7 +143,7 @@ def _pools_by_instance(cluster: Cluster, facts: Facts) -> _PoolsByInstance | Non
         return None
     kind, label = flavour.traits.shards
     found: dict[str, list[NodePool]] = defaultdict(list)
-    for pool in cluster.node_pools.order_by("name"):
+    for pool in sorted(cluster.node_pools.all(), key=lambda pool: pool.name):
         found[pool.label_value if pool.label_key == label else ""].append(pool)
     return _PoolsByInstance(flavour.title, kind.kind, label, dict(found), facts.get(SERVED))
 

@@ -1,6 +1,8 @@
 """Changing the dictionary: what is refused, what a plan shows, and what applying it does."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from clusters.flavours.registry import FLAVOURS
@@ -11,7 +13,8 @@ from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict, Forbidden, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.organisation.models import Project
-from tests.factories.clusters import ClusterFactory
+from tests.factories.clusters import ClusterFactory, NodePoolFactory
+from tests.factories.tenants import ProjectFactory, ProjectQuotaFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
 from workloads.dictionary.models import Plan, PlanState, Priority, WorkloadType
 from workloads.dictionary.services.changes import (
@@ -384,3 +387,56 @@ def test_a_value_across_the_threshold_says_what_naming_it_means_and_for_which_ty
     ]
     within = plan_priority_change(change=change("medium", value=81), actor=as_admin)
     assert not any("From now on" in each for each in within.effect["warnings"])
+
+
+@pytest.mark.parametrize("flavour", ["kai", "kube"])
+def test_queries_of_a_plan_do_not_grow_with_clusters_or_waiting_workloads(
+    flavour: str, llm_team: Project, as_admin: Actor
+) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            plan_priority_change(change=change("medium", value=66), actor=as_admin)
+        return len(captured)
+
+    few = queries()
+    for number in range(3):
+        project = ProjectFactory(department__cluster=ClusterFactory(flavour=flavour))
+        WorkloadFactory(project=project, name=f"waits-{number}", phase=Phase.PENDING)
+    assert queries() == few
+
+
+def test_queries_of_a_plan_do_not_grow_with_workloads_that_turn(llm_team: Project, as_admin: Actor) -> None:
+    medium = Priority.objects.get(name="medium-high")
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            plan = plan_priority_change(change=change("medium-high", value=101), actor=as_admin)
+        assert plan.effect["workloads"]["flip"]["count"] == Workload.objects.count()
+        return len(captured)
+
+    def waits(name: str) -> None:
+        WorkloadFactory(
+            project=llm_team,
+            name=name,
+            phase=Phase.PENDING,
+            priority=medium,
+            preemptibility="preemptible",
+            preemptibility_source="threshold",
+        )
+
+    waits("first")
+    few = queries()
+    for number in range(3):
+        waits(f"more-{number}")
+    assert queries() == few
+
+
+def test_a_value_across_the_threshold_changes_the_quotas_that_name_classes(as_admin: Actor) -> None:
+    cluster = ClusterFactory(flavour="kube")
+    project = ProjectFactory(department__cluster=cluster)
+    ProjectQuotaFactory(project=project, node_pool=NodePoolFactory(cluster=cluster), gpu_deserved=4000)
+    plan = plan_priority_change(change=change("medium-high", value=101), actor=as_admin)
+    (kinds,) = (
+        {row["kind"] for row in each["changes"]} for each in plan.effect["objects"] if each["cluster"] == cluster.name
+    )
+    assert kinds == {"PriorityClass", "ResourceQuota"}

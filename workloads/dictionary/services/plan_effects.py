@@ -1,16 +1,16 @@
 """Effects of a dictionary change: objects per cluster, workloads, who may evict whom, warnings."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 
-from clusters.connection.services.scheduler_config import guarantee_on
+from clusters.connection.services.scheduler_config import guarantees_on
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
-from clusters.ports.flavour import Traits
+from clusters.ports.flavour import DesiredState, PriorityLevel, Traits
 from clusters.ports.ownership import stamped
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update, diff
 from clusters.sync.selectors import desired_state
@@ -18,10 +18,10 @@ from clusters.watch.models import ObservedPod
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from workloads.dictionary.rules.drafts import Draft, DraftEntry
 from workloads.dictionary.rules.resolution import Source
-from workloads.dictionary.selectors import facts_of, levels_of
+from workloads.dictionary.selectors import current_levels, facts_of, levels_of
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import ENDED
-from workloads.state.selectors.usage import could_hold
+from workloads.state.selectors.usage import bounds_of, could_hold
 from workloads.state.selectors.workloads import workload_ids
 
 ANYWHERE: Final = "in the whole cluster, in any project"
@@ -60,14 +60,12 @@ def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict
 
 
 def _reach_on(cluster: Cluster) -> _Reach:
-    def kept(code: str) -> bool:
-        return guarantee_on(cluster, code).enforced != "no"
-
+    kept = {guarantee.code: guarantee.enforced != "no" for guarantee in guarantees_on(cluster)}
     return _Reach(
-        kept("priority_inside_project"),
-        kept("non_preemptible_stays"),
-        kept("never_evicts_nobody"),
-        kept("foreign_pods_stay"),
+        kept["priority_inside_project"],
+        kept["non_preemptible_stays"],
+        kept["never_evicts_nobody"],
+        kept["foreign_pods_stay"],
     )
 
 
@@ -113,7 +111,7 @@ Effect = dict[str, Any]
 def effect_of(before: Draft, after: Draft) -> Effect:
     """Everything a plan shows, and the facts it was computed on."""
     clusters = list(Cluster.objects.prefetch_related("node_pools"))
-    objects = [_objects(cluster, after) for cluster in clusters]
+    objects = list(_objects(clusters, after))
     workloads = _workloads(before, after)
     effect: Effect = {
         "objects": [each for each in objects if each["changes"]],
@@ -126,13 +124,25 @@ def effect_of(before: Draft, after: Draft) -> Effect:
     return {"sentence": _sentence(effect), **effect}
 
 
-def _objects(cluster: Cluster, after: Draft) -> dict[str, Any]:
-    """The flavour's own objects before and after, compared as reconcile compares them."""
-    now = desired_state(cluster)
-    then = replace(now, levels=levels_of(after.entries.values(), now.levels))
-    flavour = flavour_for(cluster.flavour)
-    changes = diff([stamped(each) for each in flavour.objects_for(now)], flavour.objects_for(then))
-    return {"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": [_change(each) for each in changes]}
+def _objects(clusters: Sequence[Cluster], after: Draft) -> Iterator[dict[str, Any]]:
+    """The flavours' own objects before and after, compared as reconcile compares them.
+
+    Projects are read where a cluster's quotas name PriorityClasses and the change makes them name others.
+    """
+    now = current_levels()
+    then = levels_of(after.entries.values(), now)
+    requotas = _classes(now) != _classes(then)
+    for cluster in clusters:
+        flavour = flavour_for(cluster.flavour)
+        projects = desired_state(cluster) if requotas and flavour.traits.quotas_by_class else DesiredState()
+        old, new = (flavour.objects_for(replace(projects, levels=levels)) for levels in (now, then))
+        changes = [_change(each) for each in diff([stamped(each) for each in old], new)]
+        yield {"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": changes}
+
+
+def _classes(levels: Iterable[PriorityLevel]) -> set[tuple[str, bool]]:
+    """What quotas by class depend on."""
+    return {(level.name, level.value >= THRESHOLD) for level in levels}
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -156,7 +166,7 @@ def flipping(before: Draft, after: Draft) -> Iterator[tuple[Workload, Preemptibi
     """Waiting workloads whose preemptibility followed the threshold and now falls on its other side."""
     moved = _moved_values(before, after)
     rows = _live().filter(priority__name__in=moved, running_pods=0, preemptibility_source=Source.THRESHOLD)
-    for workload in rows:
+    for workload in rows.defer("spec", "raw"):
         if (follows := flip_of(workload, before, after)) is not None:
             yield workload, follows
 
@@ -222,12 +232,14 @@ def _group(rows: QuerySet[Workload]) -> dict[str, Any]:
     return {"count": rows.count(), "examples": _examples(rows[:EXAMPLES])}
 
 
-def _unfit(flips: Iterable[tuple[Workload, Preemptibility]]) -> Iterator[Workload]:
+def _unfit(flips: Sequence[tuple[Workload, Preemptibility]]) -> Iterator[Workload]:
     """Yield workloads that the quotas of none of their pools could hold with their new preemptibility."""
     pools = {(pool.cluster_id, pool.name): pool for pool in NodePool.objects.all()}
+    bounds = bounds_of([workload.project for workload, _follows in flips])
     for workload, follows in flips:
         own = (pools.get((workload.project.cluster_id, name)) for name in workload.node_pools)
-        if not any(could_hold(workload, pool, follows) for pool in own if pool):
+        known = bounds[workload.project_id]
+        if not any(could_hold(workload, pool, follows, bounds=known) for pool in own if pool):
             yield workload
 
 

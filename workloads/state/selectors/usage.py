@@ -170,6 +170,17 @@ def _bounds(project_id: int, department_id: int) -> Mapping[tuple[str, int], Bou
         return {(whose, pool): (Limit(*row[:3]), Limit(*row[3:])) for whose, pool, *row in cursor.fetchall()}
 
 
+def bounds_of(projects: Collection[Project]) -> Mapping[int, Mapping[tuple[str, int], Bounds]]:
+    """The same of many projects by id, in two queries."""
+    leaves: defaultdict[int, dict[tuple[str, int], Bounds]] = defaultdict(dict)
+    parents: defaultdict[int, dict[tuple[str, int], Bounds]] = defaultdict(dict)
+    for own in ProjectQuota.objects.filter(project__in={project.pk for project in projects}):
+        leaves[own.project_id][LEAF, own.node_pool_id] = own.deserved, own.limit
+    for above in DepartmentQuota.objects.filter(department__in={project.department_id for project in projects}):
+        parents[above.department_id][PARENT, above.node_pool_id] = above.deserved, above.limit
+    return {project.pk: leaves[project.pk] | parents[project.department_id] for project in projects}
+
+
 _COLUMNS: Final = "gpu_deserved, cpu_deserved, memory_deserved, gpu_limit, cpu_limit, memory_limit"
 
 
@@ -186,19 +197,34 @@ def _queue(name: str, pool: NodePool, bounds: Bounds | None) -> Queue:
     return Queue(name, pool=pool.name, deserved=deserved, limit=limit)
 
 
-def queue_paths(project: Project, pools: Sequence[NodePool]) -> dict[int, tuple[Queue, Queue]]:
-    """Per pool id the project's and the department's queue, under their people's names. No row: nothing deserved."""
+def queue_paths(
+    project: Project, pools: Sequence[NodePool], bounds: Mapping[tuple[str, int], Bounds] | None = None
+) -> dict[int, tuple[Queue, Queue]]:
+    """Per pool id the project's and the department's queue, under their people's names. No row: nothing deserved.
+
+    bounds: of `bounds_of`; None: they are read.
+    """
     leaf, parent = f"project {project.name}", f"department {project.department.name}"
-    bounds = _bounds(project.pk, project.department_id)
+    if bounds is None:
+        bounds = _bounds(project.pk, project.department_id)
     return {
         pool.pk: (_queue(leaf, pool, bounds.get((LEAF, pool.pk))), _queue(parent, pool, bounds.get((PARENT, pool.pk))))
         for pool in pools
     }
 
 
-def could_hold(workload: Workload, pool: NodePool, preemptibility: str = "") -> bool:
-    """Check whether the quotas of the pool could ever hold an accepted workload, or it with another preemptibility."""
-    path = queue_paths(workload.project, [pool])[pool.pk]
+def could_hold(
+    workload: Workload,
+    pool: NodePool,
+    preemptibility: str = "",
+    *,
+    bounds: Mapping[tuple[str, int], Bounds] | None = None,
+) -> bool:
+    """Check whether the quotas of the pool could ever hold an accepted workload, or it with another preemptibility.
+
+    bounds: as `queue_paths` takes them.
+    """
+    path = queue_paths(workload.project, [pool], bounds)[pool.pk]
     total = Resources(workload.gpu_milli, workload.cpu_milli, workload.memory_bytes)
     preemptible = (preemptibility or workload.preemptibility) != Preemptibility.NON_PREEMPTIBLE
     return fits_quota(path, {}, total, preemptible=preemptible) is None
