@@ -17,6 +17,7 @@ from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selecti
 from scheduling.state.queue_usage import QueueUsageTracker
 from scheduling.state.shortage import Shortage, Space, shortage
 from scheduling.state.topology_domains import Domains
+from scheduling.state.workspace import check_time
 
 Kept = TypeVar("Kept")
 MOST_KEPT: Final = 64
@@ -224,6 +225,7 @@ class SchedulingState:
 
     def evict(self, seat: Assignment) -> None:
         """The seat's room will be free in the future; its queue has it back at once."""
+        check_time()
         self._move_out(seat, leaving=True)
         self._journal.append(lambda: self._move_out(seat, leaving=False))
 
@@ -282,6 +284,7 @@ class SchedulingState:
 
     def find(self, group: PodGroup, asked: Resources, *, now: bool) -> NodeCapacity | None:
         """The best node for one pod: where most or fewest of its own are, as it wants; then by its pool's strategy."""
+        check_time()
         strategy = self.strategy(group)
         if group.placement is None:
             return self.rooms.find(asked, group, strategy, now=now)

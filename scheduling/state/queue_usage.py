@@ -11,6 +11,7 @@ from typing import Final
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Limit, Resources
 from scheduling.model.snapshot import Queue
+from scheduling.state.workspace import check_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +101,5 @@ class QueueUsageTracker:
 
     def refusal(self, name: str, needed: Resources, *, preemptible: bool) -> PendingReason | None:
         """`fits_quota` along the queue's path with the use of this moment."""
+        check_time()
         return fits_quota(self.path(name), self.uses, needed, preemptible=preemptible)

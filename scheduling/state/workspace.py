@@ -7,10 +7,36 @@ pod groups exchanged meanwhile. One cycle at a time works on a state; others wai
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from scheduling.model.snapshot import PodGroup, Snapshot
+
+
+class OutOfTime(Exception):
+    """The time of whoever asks is over before there is an answer."""
+
+
+_is_over: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("is_over", default=None)
+
+
+@contextmanager
+def interrupted_when(is_over: Callable[[], bool]) -> Iterator[None]:
+    """Let searches inside raise OutOfTime once `is_over` says so, or that of a caller around. Here is no clock."""
+    outer = _is_over.get()
+    token = _is_over.set(is_over if outer is None else lambda: outer() or is_over())
+    try:
+        yield
+    finally:
+        _is_over.reset(token)
+
+
+def check_time() -> None:
+    """Raise OutOfTime when it is. Called by every step that searches repeat."""
+    is_over = _is_over.get()
+    if is_over is not None and is_over():
+        raise OutOfTime
 
 
 class Workspace(Protocol):
@@ -56,8 +82,12 @@ def workspace(snapshot: Snapshot, make: Callable[[Snapshot], Space]) -> Iterator
             for gone, come in changes:
                 space.exchange(gone, come)
             yield space
+        except OutOfTime:
+            shared.space = None  # interrupted between a change and its undoing
+            raise
         finally:
-            space.restore()
+            if shared.space is not None:
+                space.restore()
 
 
 def _lineage(snapshot: Snapshot) -> tuple[Snapshot, list[tuple[Iterable[str], Iterable[PodGroup]]]]:

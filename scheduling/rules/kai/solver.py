@@ -18,6 +18,7 @@ from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVicti
 from scheduling.state.cluster_state import Assignment, SchedulingState
 from scheduling.state.node_capacity import NodeCapacity
 from scheduling.state.victims import held
+from scheduling.state.workspace import check_time
 
 GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (
     (PotentialVictims.around, None),
@@ -123,6 +124,7 @@ class Solver:
     ) -> Iterator[list[Unit]]:
         known = {seat for parcel in recorded for seat in parcel}
         for unit in self._victims:
+            check_time()
             if known.isdisjoint(unit) and potential.add(unit):
                 self._hopeful = True
                 yield from generator(potential)

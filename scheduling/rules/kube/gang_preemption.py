@@ -12,6 +12,7 @@ from scheduling.model.snapshot import Pod
 from scheduling.rules.kube.preemption import start_time
 from scheduling.state.cluster_state import Assignment, SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT, by_size
+from scheduling.state.workspace import check_time
 
 Space = tuple[Resources, int]
 """What is free on a node, and how many more pods its kubelet takes."""
@@ -111,6 +112,7 @@ def minimal_victims(trial: GangTrial, units: Sequence[EvictionUnit], needed: int
         return None
     gone: list[EvictionUnit] = []
     for unit in units:
+        check_time()
         trial.give_back(unit)
         if trial.fitting() < needed:
             trial.take(unit)

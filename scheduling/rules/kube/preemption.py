@@ -31,7 +31,7 @@ from scheduling.state.cluster_state import Assignment, SchedulingState
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, selection
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.victims import evictions, held
-from scheduling.state.workspace import workspace
+from scheduling.state.workspace import check_time, workspace
 
 PRIORITY_SHIFT: Final = 2**31
 NOT_STARTED: Final = 2**63
@@ -188,6 +188,7 @@ class KubePreemption:
 
     def _victims(self, room: NodeCapacity, asked: Resources, priority: int) -> list[Assignment]:
         """Who has to go from this node; empty when it cannot be made free enough."""
+        check_time()
         weaker = self._weaker(room, priority)
         free, pods_left = room.future + held(weaker), room.pods_left + len(weaker)
         if not (pods_left > 0 and asked.served_by(free)):

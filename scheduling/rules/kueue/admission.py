@@ -34,7 +34,7 @@ from scheduling.rules.kueue.preemption import (
 )
 from scheduling.rules.kueue.quota import QuotaShare, beyond, bounds, tree_of
 from scheduling.rules.kueue.topology import TopologyCapacity
-from scheduling.state.workspace import workspace
+from scheduling.state.workspace import check_time, workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,7 @@ class _KueueCycle:
                     yield from self._carry_out(plan)
 
     def _plan(self, case: _KueueCandidate) -> _Plan:
+        check_time()
         share, needed = case.share, case.needed
         if not needed.served_by(share.capacity()):
             return _Plan(case, pend=_never(case))

@@ -25,6 +25,7 @@ from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import PodGroup, Queue, QueuePreemptionPolicy
 from scheduling.rules.kueue.quota import QuotaShare
 from scheduling.rules.kueue.topology import TopologyCapacity
+from scheduling.state.workspace import check_time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,6 +193,7 @@ class VictimSearch:
         return victims if fits else []
 
     def _fits(self, *, borrowing: bool) -> bool:
+        check_time()
         share, needed = self._taker.share, self._taker.needed
         quota = (borrowing or share.deserves(needed)) and needed.served_by(share.free())
         return quota and self._taker.places.suffice(self._taker.group)

@@ -32,7 +32,7 @@ from scheduling.state.cluster_state import Assignment, SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, matches
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.victims import evictions, held
-from scheduling.state.workspace import workspace
+from scheduling.state.workspace import check_time, workspace
 
 
 @dataclass(slots=True)
@@ -196,6 +196,7 @@ class _VolcanoCycle:
 
     def _with_room(self, group: PodGroup, asked: Resources) -> list[NodeCapacity]:
         """Nodes that have room now or on its way."""
+        check_time()
         rooms = self.board.rooms
         found = rooms.with_gpus(group, asked.gpu) if asked.gpu else rooms.matching(group)
         return [room for room in found if room.fits(asked, now=False)]
@@ -278,6 +279,7 @@ class _VolcanoCycle:
         self, case: _VolcanoCandidate, pod: Pod, room: NodeCapacity, victims: list[Assignment], fits: Fits
     ) -> list[Assignment] | None:
         """Evict in turn until the pod fits, then place it; None: nothing has changed."""
+        check_time()
         if not pod.requests.served_by(room.future + held(victims)):
             return None
         mark, gone, turns = self.board.mark(), list[Assignment](), self.standing.in_turn(victims, case.group.queue)

@@ -1,5 +1,6 @@
 """A state that is used again and again says what one that was made just now says."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.snapshot import PodGroup, Snapshot
-from scheduling.state.workspace import successor
+from scheduling.state.workspace import OutOfTime, check_time, interrupted_when, successor
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import after, clusters, life, modest, newcomers
 
@@ -27,6 +28,31 @@ def test_questions_leave_no_trace_in_later_answers(cluster: Snapshot, asked: lis
     asked_often = settled(cluster, flavour)
     for each in (*asked, *asked):
         assert preview(asked_often, each, flavour=flavour) == preview(replace(asked_often), each, flavour=flavour)
+
+
+@modest
+@given(clusters(), newcomers, flavours, st.integers(0, 40))
+def test_a_question_that_ran_out_of_time_leaves_no_trace(
+    cluster: Snapshot, asked: PodGroup, flavour: str, steps: int
+) -> None:
+    interrupted, left = settled(cluster, flavour), iter(range(steps))
+    with suppress(OutOfTime), interrupted_when(lambda: next(left, None) is None):
+        preview(interrupted, asked, flavour=flavour)
+    assert preview(interrupted, asked, flavour=flavour) == preview(replace(interrupted), asked, flavour=flavour)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_every_scheduler_stops_when_its_time_is_over(flavour: str) -> None:
+    queues = (queue("team", "dep", deserved=8), queue("dep", deserved=8))
+    cluster = snapshot(node("a", 8), *queues, running("old", "a", gpus=8, priority=25))
+    with pytest.raises(OutOfTime), interrupted_when(lambda: True):
+        preview(cluster, gang("new", gpus=8, priority=80), flavour=flavour)
+
+
+def test_the_time_around_a_question_counts_as_well() -> None:
+    with interrupted_when(lambda: True), interrupted_when(lambda: False), pytest.raises(OutOfTime):
+        check_time()
+    check_time()
 
 
 @modest

@@ -31,6 +31,7 @@ class DoubtCode(StrEnum):
     NODES_SAMPLED = "nodes_sampled"
     QUEUES_OF_OTHERS = "queues_of_others"
     ADMISSION_CHECKS = "admission_checks"
+    OUT_OF_TIME = "out_of_time"
 
 
 C = DoubtCode
@@ -58,6 +59,7 @@ _CHECKS: Final = {
     C.NODES_SAMPLED: "The flag percentageOfNodesToScore of the kube-scheduler.",
     C.QUEUES_OF_OTHERS: "kubectl get clusterqueues,cohorts",
     C.ADMISSION_CHECKS: "kubectl describe clusterqueue {queue}",
+    C.OUT_OF_TIME: "The waiting workloads of this cluster.",
 }
 
 

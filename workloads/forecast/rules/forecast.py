@@ -88,6 +88,11 @@ class Alternative:
         return self.words
 
     @property
+    def changes(self) -> bool:
+        """False for a sentence that offers nothing."""
+        return self.resizes or any((self.priority, self.preemptibility, self.pool))
+
+    @property
     def resizes(self) -> bool:
         """Does it change what a pod asks for?"""
         return any((self.gpus_per_pod, self.cpus_per_pod, self.gib_per_pod))

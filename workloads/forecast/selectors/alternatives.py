@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from django.db.models import QuerySet
@@ -35,6 +36,7 @@ from workloads.forecast.selectors.snapshot import (
     pod_group_request,
     snapshot_of,
 )
+from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, until_out_of_time
 from workloads.intake import WorkloadSpec
 from workloads.policies.rules.merge import Merged
 from workloads.policies.selectors import policy_for
@@ -46,6 +48,7 @@ from workloads.state.selectors.workloads import may_manage, workload_ids
 OTHERS: Final = "another project"
 FOREIGN: Final = "another tenant's pod"
 NO_CLASS: Final = "no class"
+NOT_ALL_TRIED: Final = f"Not all alternatives were tried: {TOO_LONG}."
 
 
 def named_victims(cluster: Cluster, actor: Actor, now: datetime, outcome: Outcome) -> tuple[ForecastVictim, ...]:
@@ -164,12 +167,12 @@ class AlternativeTrial:
 
 
 def alternatives(trial: AlternativeTrial) -> Iterator[Alternative]:
-    """Preemptible, a milder priority, less per pod of what is short, another pool, a stronger priority."""
-    yield from _preemptible(trial)
-    yield from _lower(trial)
-    yield from _fewer(trial)
-    yield from _elsewhere(trial)
-    yield from _stronger(trial)
+    """Preemptible, a milder priority, less per pod of what is short, another pool, a stronger priority.
+
+    One without a change where the time budget is over before all are tried.
+    """
+    tried = chain.from_iterable(kind(trial) for kind in (_preemptible, _lower, _fewer, _elsewhere, _stronger))
+    return until_out_of_time(tried, Alternative(NOT_ALL_TRIED))
 
 
 def _preemptible(trial: AlternativeTrial) -> Iterator[Alternative]:
@@ -294,8 +297,8 @@ def waiting_alternatives(*, workload: Workload, actor: Actor) -> tuple[Alternati
     seen = workload.project.cluster.observed_at
     if seen is None or timezone.now() - seen > STALE:
         return ()
-    with cached_reads():
-        return _tried(workload, actor)
+    with cached_reads(), time_budget():
+        return tuple(until_out_of_time(_tried(workload, actor), Alternative(NOT_ALL_TRIED)))
 
 
 def is_waiting(workload: Workload) -> bool:
@@ -303,18 +306,18 @@ def is_waiting(workload: Workload) -> bool:
     return wanted and workload.phase in WAITING and not workload.running_pods
 
 
-def _tried(workload: Workload, actor: Actor) -> tuple[Alternative, ...]:
+def _tried(workload: Workload, actor: Actor) -> Iterator[Alternative]:
     cluster, flavour = workload.project.cluster, workload.project.cluster.flavour
     pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
     if pool is None or flavour not in FLAVOURS:
-        return ()
+        return
     observed, _at = snapshot_of(cluster)
     own = (each.name for each in observed.groups if workload_of(each.name) == str(workload.pk))
     snapshot = observed.without_groups(own)
     wanted = pod_group_request(workload, pool)
     outcome = preview(snapshot, *groups_of(wanted, flavour), flavour=flavour)
     if outcome.kind is not OutcomeKind.PENDING and not quota_hold_for(wanted):
-        return ()
+        return
     short = outcome.pend.short if outcome.pend else ()
     spec = WorkloadSpec.from_json(workload.spec)
     trial = AlternativeTrial(
@@ -328,4 +331,4 @@ def _tried(workload: Workload, actor: Actor) -> tuple[Alternative, ...]:
         short=tuple(name for name in DIMENSIONS if name in short),
         named=partial(named_victims, cluster, actor, timezone.now()),
     )
-    return tuple(alternatives(trial))
+    yield from alternatives(trial)

@@ -28,6 +28,7 @@ from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import DIMENSIONS
 from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.state.workspace import OutOfTime
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.organisation.models import Project
@@ -76,6 +77,7 @@ from workloads.forecast.selectors.runtime_rules import (
     protection_sentences,
 )
 from workloads.forecast.selectors.snapshot import PodGroupRequest, groups_of, snapshot_of
+from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, until_out_of_time
 from workloads.forecast.selectors.uncertainties import overtaken, rivals, snapshot_age_doubts, uncertainties
 from workloads.forecast.selectors.unmodelled import ForecastSubject, unmodelled
 from workloads.intake import WorkloadSpec
@@ -96,6 +98,7 @@ BREAKS: Final = (
     "It evicts single pods of a running gang. The gang's other pods keep their GPUs: on this scheduler only a "
     "gang evicts whole gangs."
 )
+INCOMPLETE: Final = f"The estimate is incomplete: {TOO_LONG}."
 IN_VAIN: Final = "It still waits afterwards: the freed GPUs are not in one domain of its topology."
 
 
@@ -170,7 +173,11 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
         return stage.answer(
             Verdict.UNKNOWN, "No estimate: Rung has no model of this cluster's scheduler.", holding[0].name
         )
-    return _foreseen(stage, holding)
+    with time_budget():
+        try:
+            return _foreseen(stage, holding)
+        except OutOfTime:
+            return stage.answer(Verdict.UNKNOWN, f"No estimate: {TOO_LONG}.", holding[0].name)
 
 
 def _refused_forecast(stage: _Stage, pools: list[NodePool], refusal: RungError) -> Forecast:
@@ -245,7 +252,10 @@ def _build_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: 
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
         warnings=(*base.warnings, *overtaken(stage.actor, outcome), *_warnings(outcome)),
-        doubts=(*base.doubts, *_doubts(stage, pool, snapshot, outcome)),
+        doubts=(
+            *base.doubts,
+            *until_out_of_time(_doubts(stage, pool, snapshot, outcome), doubt(DoubtCode.OUT_OF_TIME, INCOMPLETE)),
+        ),
         over_quota=outcome.over_quota,
         assurances=(
             *base.assurances,

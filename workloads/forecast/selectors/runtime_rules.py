@@ -27,6 +27,7 @@ from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Outcome
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.min_runtime import is_guaranteed, protected_until
+from scheduling.state.workspace import OutOfTime
 from tenants.organisation.models import Project
 from tenants.quotas.models import IdleLimit, RuntimeLimit, TimeLimit
 from tenants.quotas.selectors.runtime_rules import (
@@ -39,6 +40,7 @@ from tenants.quotas.selectors.runtime_rules import (
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pool_selection import quota_hold_of
 from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of
+from workloads.forecast.selectors.time_budget import time_budget
 from workloads.state.models import Phase, Workload
 from workloads.state.rules import HELD, HELD_BACK, HOLDING
 from workloads.state.selectors.workloads import workload_ids
@@ -114,7 +116,13 @@ def deferral_of(workload: Workload) -> DeferredApply | None:
     snapshot, _at = snapshot_of(cluster)
     own = str(workload.pk)
     others = replace(snapshot, groups=tuple(each for each in snapshot.groups if workload_of(each.name) != own))
-    outcome = preview(others, *groups_of(pod_group_request(workload, pool), cluster.flavour), flavour=cluster.flavour)
+    try:
+        with time_budget():
+            outcome = preview(
+                others, *groups_of(pod_group_request(workload, pool), cluster.flavour), flavour=cluster.flavour
+            )
+    except OutOfTime:
+        return None
     found = expected_deferral(outcome, workload.project, since=since)
     if found is None:
         return None
@@ -233,10 +241,16 @@ def protection_sentences(project: Project, *, preemptibility: str, pods: int, mi
 
 
 def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], flavour: str) -> Sequence[str]:
-    """For something that waits: whom it would evict were nobody protected, and from when on it may."""
+    """For something that waits: whom it would evict were nobody protected, and from when on it may.
+
+    Nothing where the time budget is over before that is known.
+    """
     if not is_guaranteed(snapshot):
         return ()
-    found = preview(snapshot.at(None), *candidates, flavour=flavour).victims
+    try:
+        found = preview(snapshot.at(None), *candidates, flavour=flavour).victims
+    except OutOfTime:
+        return ()
     if not found:
         return ()
     last = max(protected_until(snapshot, each, candidates[0]) for each in found)

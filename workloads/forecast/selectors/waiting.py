@@ -18,12 +18,14 @@ from clusters.watch.models import ClusterEvent
 from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.state.workspace import OutOfTime
 from workloads.forecast.rules.messages import duration_text, pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import configured_so, missing_on_nodes
 from workloads.forecast.selectors.pool_selection import queue_labels
 from workloads.forecast.selectors.runtime_rules import min_runtime_sentences
 from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of
+from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
 
@@ -92,7 +94,11 @@ def why_waiting(workload: Workload) -> Headline | None:
         return _headline(workload, workload.phase_message, reason=workload.phase_reason, source="rung")
     if workload.phase_reason in MAKING_ROOM:
         return _by_scheduler(workload)
-    told = _by_model(workload)
+    try:
+        with time_budget():
+            told = _by_model(workload)
+    except OutOfTime:
+        return _by_scheduler(workload, TOO_LONG)
     return _by_scheduler(workload) if told is None else _headline(workload, **told)
 
 
@@ -136,8 +142,8 @@ def _headline(
     )
 
 
-def _by_scheduler(workload: Workload) -> Headline:
-    doing = _scheduler_sentence(workload)
+def _by_scheduler(workload: Workload, *more: str) -> Headline:
+    doing = _joined(_scheduler_sentence(workload), *(f"{each[0].upper()}{each[1:]}" for each in more))
     if workload.phase_reason in REFUSED_PODS:
         doing = _joined(doing, ASKED_AGAIN)
     return _headline(workload, doing, reason=workload.phase_reason, source="scheduler")

@@ -24,12 +24,14 @@ from clusters.watch.models import ObservedObject, ObservedPod
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.decisions import Evict, Outcome, OutcomeKind
 from scheduling.model.snapshot import Snapshot
+from scheduling.state.workspace import OutOfTime
 from workloads.forecast.rules.forecast import PATIENCE, its_turn_is_over, waited_in_pool
 from workloads.forecast.rules.messages import duration_text, pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pool_selection import queue_labels, quota_hold_of
 from workloads.forecast.selectors.runtime_rules import expected_deferral, is_deferred
 from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_after, snapshot_of
+from workloads.forecast.selectors.time_budget import time_budget
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HELD, HOLDING
 from workloads.state.selectors.usage import could_hold
@@ -37,6 +39,8 @@ from workloads.state.selectors.workloads import named_object, workload_ids
 from workloads.state.services import note, notify_apply
 
 STALE: Final = timedelta(seconds=120)
+MOST_SECONDS: Final = 20.0
+"""For the model on one cluster; who is not decided by then waits for the next round."""
 WORDS: Final = {
     OutcomeKind.PLACED: "it starts there now",
     OutcomeKind.PREEMPTS: "it starts there after an eviction",
@@ -85,6 +89,7 @@ def _has_a_node(workload: Workload) -> bool:
     return pods.exclude(node_name="", nominated_node="").exists()
 
 
+@time_budget(MOST_SECONDS)
 def _in_cluster(cluster: Cluster, workloads: Iterable[Workload], now: datetime) -> int:
     """Each decision counts for the next: who was moved waits in its new pool from then on."""
     snapshot, _at = snapshot_of(cluster)
@@ -96,8 +101,12 @@ def _in_cluster(cluster: Cluster, workloads: Iterable[Workload], now: datetime) 
         if present is None:
             continue
         others = _without(snapshot, workload)
-        here = _outcome(others, workload, present)
-        found = _elsewhere(others, workload, chain, present) if _may_go(workload, here, now) else None
+        try:
+            with time_budget():
+                here = _outcome(others, workload, present)
+                found = _elsewhere(others, workload, chain, present) if _may_go(workload, here, now) else None
+        except OutOfTime:
+            continue
         if found and _move(workload, here, *found, now=now):
             snapshot = others.with_groups(groups_of(pod_group_request(workload, found[0]), cluster.flavour))
             moved += 1
