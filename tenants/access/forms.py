@@ -4,10 +4,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 from django import forms
+from django.db.models import CharField, QuerySet, Value
+from django.db.models.functions import Concat
 from django.utils import timezone
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
-from portal.kit.pages.forms import PageForm
+from portal.kit.pages.forms import Offer, PageForm, SearchField
 from tenants.access.models import ACCOUNT_NAME, User
 from tenants.access.selectors import Access
 from tenants.organisation.models import Department, Project
@@ -32,21 +35,19 @@ class AccessKeyForm(PageForm):
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
     )
     lasts = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label=_("Expires after"))
-    reach = forms.ChoiceField(required=False, label=_("Scope"))
+    reach = SearchField(required=False, label=_("Scope"))
     read_only = forms.BooleanField(
         required=False, label=_("Read-only"), help_text=_("The key can list and view, but not change anything.")
     )
 
     def __init__(self, *args: Any, standing: Access, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._projects = {f"project {each.pk}": each for each in standing.projects().order_by("name")}
-        self._departments = {f"department {each.pk}": each for each in standing.departments().order_by("name")}
-        reach = cast("forms.ChoiceField", self.fields["reach"])
-        reach.choices = [
-            ("", _("all your projects")),
-            (_("One department only"), [(key, each.name) for key, each in self._departments.items()]),
-            (_("One project only"), [(key, each.name) for key, each in self._projects.items()]),
-        ]
+        departments, projects = department_offer(standing.departments()), project_offer(standing.projects())
+        self._reach.offer(departments, projects, empty=_("all your projects"))
+
+    @property
+    def _reach(self) -> SearchField:
+        return cast("SearchField", self.fields["reach"])
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -63,12 +64,29 @@ class AccessKeyForm(PageForm):
     @property
     def project(self) -> Project | None:
         """The only project where it works, if there is one."""
-        return self._projects.get(self.cleaned_data["reach"])
+        return self._row if isinstance(self._row, Project) else None
 
     @property
     def department(self) -> Department | None:
         """The only department where it works, if there is one."""
-        return self._departments.get(self.cleaned_data["reach"])
+        return self._row if isinstance(self._row, Department) else None
+
+    @cached_property
+    def _row(self) -> Project | Department | None:
+        chosen = self.cleaned_data["reach"]
+        return self._reach.row_of(chosen) if chosen else None
+
+
+def project_offer(projects: QuerySet[Project]) -> Offer:
+    """Projects for a field that offers other places too."""
+    return Offer(projects, Concat(Value("project "), "name", output_field=CharField()))
+
+
+def department_offer(departments: QuerySet[Department]) -> Offer:
+    """The same of departments, whose names are unique on a cluster only."""
+    return Offer(
+        departments, Concat(Value("department "), "name", Value(" on "), "cluster__name", output_field=CharField())
+    )
 
 
 DIGITS: Final = {"autocomplete": "one-time-code", "inputmode": "numeric", "spellcheck": "false"}

@@ -21,7 +21,7 @@ def window(visit: Visitor, alice: User, llm_team: Project) -> Visit:
 
 def make(page: Page) -> None:
     page.get_by_label("Name").fill("nightly-training")
-    page.get_by_label("Scope").select_option(label="llm-team")
+    page.get_by_label("Scope").select_option("project llm-team")
     page.get_by_role("button", name="Create key").click()
     expect(page.get_by_role("heading", name="Secret of nightly-training")).to_be_visible()
 

@@ -6,6 +6,8 @@ from django import forms
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
+from portal.kit.pages.forms import Offer, SearchField
+from tenants.organisation.models import Project
 from workloads.dictionary.forms import PREEMPTIBILITIES
 from workloads.dictionary.models import Priority, WorkloadType
 from workloads.state.models import Phase, Workload
@@ -43,13 +45,14 @@ class WorkloadFilter(forms.Form):
         widget=forms.TextInput(attrs={"class": "form-control form-control-sm", "type": "search", "placeholder": "/"}),
     )
 
-    def __init__(self, *args: Any, projects: list[str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, projects: QuerySet[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         priorities = Priority.objects.order_by("-value").values_list("name", flat=True)
         types = WorkloadType.objects.values_list("name", "title")
         self.fields["phase"] = _select([(each.value, WORDS.get(each, each.value)) for each in Phase], _("any phase"))
         self.fields["result"] = _select([("failed-to-apply", _("failed to apply"))], _("any result"))
-        self.fields["project"] = _select([(name, name) for name in projects], _("any project"))
+        self.fields["project"] = project = SearchField(required=False)
+        project.offer(Offer(projects), empty=_("any project"), size="sm")
         self.fields["type"] = _select(list(types), _("any type"))
         self.fields["priority"] = _select([(name, name) for name in priorities], _("any priority"))
         self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any"))

@@ -1,17 +1,22 @@
 """The form of a policy, and of the question what holds for a project."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from django import forms
+from django.db.models import CharField, QuerySet, Value
+from django.db.models.functions import Concat
 from django.utils.translation import gettext_lazy as _
 
-from portal.kit.pages.forms import PageForm
+from portal.kit.errors import NotFound
+from portal.kit.pages.forms import Offer, PageForm, SearchField
+from tenants.access.forms import department_offer, project_offer
+from tenants.organisation.models import Project
 from workloads.dictionary.models import Priority
-from workloads.policies.models import Policy
+from workloads.policies.models import Owner, Policy
 from workloads.policies.rules.documents import WORKER, Document, flat, part_of
 from workloads.policies.rules.merge import FIELDS, MODES, PREEMPTIBILITY, PRIORITY, FieldRule, PolicyKind, ScopeRef
-from workloads.policies.selectors import known_priorities
+from workloads.policies.selectors import ManageableScopes, known_priorities
 
 KINDS: Final[Mapping[PolicyKind, Any]] = {
     PolicyKind.WORKSPACE: _("Workspace"),
@@ -28,13 +33,52 @@ def _select(label: Any, choices: Choices, **more: Any) -> forms.ChoiceField:
     return forms.ChoiceField(label=label, choices=choices, **more)
 
 
+class ScopeField(SearchField):
+    """A scope that the reader may manage."""
+
+    def offer_scopes(self, scopes: ManageableScopes) -> None:
+        """The widest first."""
+        self.offer(
+            Offer(scopes.clusters, Concat(Value("cluster "), "name", output_field=CharField())),
+            department_offer(scopes.departments),
+            project_offer(scopes.projects),
+            words=[ScopeRef().words] if scopes.installation else [],
+        )
+
+    def owner_of(self, words: str) -> Owner:
+        """The row that was chosen; None for the installation. Absent where it is gone meanwhile."""
+        found: Owner = None if words in self.words else self.row_of(words)
+        if found is None and words not in self.words:
+            raise NotFound
+        return found
+
+
+class EffectiveForm(PageForm):
+    """For which project the effective policy is shown."""
+
+    project = SearchField(label=_("Project"), required=False)
+
+    def __init__(self, *args: Any, projects: QuerySet[Project], **kwargs: Any) -> None:
+        super().__init__(*args, auto_id="policy-%s", **kwargs)
+        self._field = cast("SearchField", self.fields["project"])
+        self._field.offer(Offer(projects.select_related("cluster", "department")), size="sm")
+
+    @property
+    def chosen(self) -> Project | None:
+        """The named project, else the first; None where the name is unknown."""
+        name = self.cleaned_data["project"] if self.is_valid() else None
+        if self.is_bound and name is None:
+            return None
+        first = name or next(iter(self._field.matching("", 1)), "")
+        return self._field.row_of(first)
+
+
 class PolicyForm(PageForm):
     """Defaults and rules of one policy. Its bounds are the service's to judge."""
 
     kind = _select(_("For"), [(str(kind), title) for kind, title in KINDS.items()])
-    place = _select(
-        _("Where"),
-        [],
+    place = ScopeField(
+        label=_("Where"),
         help_text=_("Applies to this scope and everything below it. Narrower scopes can only add restrictions."),
     )
     name = forms.CharField(label=_("Name"), max_length=100)
@@ -64,7 +108,9 @@ class PolicyForm(PageForm):
 
     WORDS: Final = {PRIORITY: "priority", PREEMPTIBILITY: "preemptibility"}
 
-    def __init__(self, *args: Any, places: Choices, old: Policy | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, scopes: ManageableScopes | None = None, old: Policy | None = None, **kwargs: Any
+    ) -> None:
         initial = self.of(old) if old else {}
         super().__init__(*args, initial=initial, **kwargs)
         offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
@@ -72,7 +118,8 @@ class PolicyForm(PageForm):
         named = {initial.get("priority_default"), *initial.get("priority_options", ())} - {None, "", *dict(levels)}
         levels += [(each, _("%(name)s, no longer offered") % {"name": each}) for each in sorted(named)]
         self._shown = _shown_in(old) if old else {}
-        self._choices("place", places)
+        if scopes is not None:
+            self._place.offer_scopes(scopes)
         self._choices("priority_default", [("", _("the type's default")), *levels])
         self._choices("priority_options", levels)
         if old is not None:
@@ -82,6 +129,15 @@ class PolicyForm(PageForm):
         field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared above
         field.choices = choices
+
+    @property
+    def _place(self) -> ScopeField:
+        return cast("ScopeField", self.fields["place"])
+
+    @property
+    def owner(self) -> Owner:
+        """Whose policy it is to be; None: the installation's."""
+        return self._place.owner_of(self.cleaned_data["place"])
 
     @classmethod
     def of(cls, row: Policy) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from django.db.models import Q, QuerySet
 from clusters.inventory.models import Cluster
 from portal.kit.api.filters import id_number
 from portal.kit.db.read_cache import cached_read
-from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access, access_for, require
@@ -96,15 +95,6 @@ def owner_at(actor: Actor, scope: Scope, key: str) -> Owner:
     return found
 
 
-def chosen_owner(actor: Actor, place: str) -> Owner:
-    """The owner that a choice of `manageable_owners` names. Absent for another one."""
-    scope, _colon, key = place.partition(":")
-    try:
-        return owner_at(actor, Scope(scope), key)
-    except LookupError:
-        raise NotFound from None
-
-
 def _candidates(standing: Access, scope: Scope) -> QuerySet[Cluster] | QuerySet[Department] | QuerySet[Project]:
     if scope is Scope.CLUSTER:
         return _clusters(standing)
@@ -140,16 +130,29 @@ def _is_key(scope: Scope, key: str) -> bool:
         return False
 
 
-def manageable_owners(actor: Actor, *, in_project: Permission = Permission.MANAGE_PROJECT) -> list[tuple[str, str]]:
-    """Where the actor may keep scoped rows: `department:12` and its words, the widest first."""
+@dataclass(frozen=True, slots=True)
+class ManageableScopes:
+    """Where an actor may keep scoped rows."""
+
+    installation: bool
+    clusters: QuerySet[Cluster]
+    departments: QuerySet[Department]
+    projects: QuerySet[Project]
+
+    def __bool__(self) -> bool:
+        return self.installation or self.departments.exists() or self.projects.exists()
+
+
+def manageable_scopes(actor: Actor, *, in_project: Permission = Permission.MANAGE_PROJECT) -> ManageableScopes:
+    """Where the actor may keep scoped rows: clusters only for who may do so for the whole installation."""
     standing = access_for(actor)
-    found = [("tenant:", ScopeRef().words)] if standing.can(Permission.MANAGE_DICTIONARY) else []
-    if found:
-        found += [(f"cluster:{each.pk}", f"cluster {each.name}") for each in Cluster.objects.order_by("name")]
-    departments = standing.departments(Permission.MANAGE_DEPARTMENT).select_related("cluster").order_by("name")
-    found += [(f"department:{each.pk}", f"department {each.name} on {each.cluster.name}") for each in departments]
-    projects = standing.projects(in_project).order_by("name")
-    return found + [(f"project:{each.pk}", f"project {each.name}") for each in projects]
+    everywhere = standing.can(Permission.MANAGE_DICTIONARY)
+    return ManageableScopes(
+        everywhere,
+        Cluster.objects.all() if everywhere else Cluster.objects.none(),
+        standing.departments(Permission.MANAGE_DEPARTMENT),
+        standing.projects(in_project),
+    )
 
 
 NOBODYS: Final[Merged] = {}

@@ -14,17 +14,15 @@ from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.pages.api_snippets import ApiRequest as Call
 from portal.kit.pages.api_snippets import action_snippet, form_snippets
-from portal.kit.pages.forms import form_data
-from portal.kit.security.actors import Actor
+from portal.kit.pages.forms import form_data, suggestions
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import access_for
-from workloads.policies.forms import KINDS, POINTERS, PolicyForm
+from workloads.policies.forms import KINDS, POINTERS, EffectiveForm, PolicyForm
 from workloads.policies.models import Policy
 from workloads.policies.rules.merge import PolicyKind
 from workloads.policies.selectors import (
-    chosen_owner,
     effective_rows,
-    manageable_owners,
+    manageable_scopes,
     policy_rows,
     require_scope,
     visible_policies,
@@ -40,17 +38,19 @@ LIST: Final = "workloads:policies"
 def policies(request: HttpRequest) -> HttpResponse:
     """Every policy the reader may see, and what holds for the chosen project."""
     actor = actor_of(request)
-    projects = access_for(actor).projects().select_related("cluster", "department").order_by("name")
-    chosen = projects.filter(name=request.GET.get("project", "")[:63]).first() or projects.first()
+    form = EffectiveForm(request.GET if "project" in request.GET else None, projects=access_for(actor).projects())
+    if suggested := suggestions(request, form):
+        return suggested
+    chosen = form.chosen
     with cached_reads():
         rows, effective = policy_rows(actor), effective_rows(chosen) if chosen else []
     context = {
         "rows": rows,
         "kinds": KINDS,
-        "projects": projects,
+        "form": form,
         "project": chosen,
         "effective": effective,
-        "may_add": bool(manageable_owners(actor)),
+        "may_add": bool(manageable_scopes(actor)),
     }
     return render(request, "workloads/policies/policies.html", context)
 
@@ -60,14 +60,14 @@ def policies(request: HttpRequest) -> HttpResponse:
 def add(request: HttpRequest) -> HttpResponse:
     """Set a policy where there is none; one that is there already is opened instead."""
     actor = actor_of(request)
-    places = manageable_owners(actor)
-    if not places:
+    scopes = manageable_scopes(actor)
+    if not scopes:
         require_scope(actor, None)
-    form = PolicyForm(form_data(request), places=places)
-    if shown := form_snippets(request, form, lambda: _api_request(form, _chosen(actor, form))):
+    form = PolicyForm(form_data(request), scopes=scopes)
+    if shown := suggestions(request, form) or form_snippets(request, form, lambda: _api_request(form, _chosen(form))):
         return shown
     if request.method == "POST" and form.is_valid():
-        target = _chosen(actor, form)
+        target = _chosen(form)
         if there := Policy.objects.filter(kind=str(target.kind), **target.where).first():
             messages.info(request, _("This policy already exists. You can edit it here."))
             return redirect("workloads:policy", policy_id=there.pk)
@@ -82,7 +82,7 @@ def edit(request: HttpRequest, policy_id: UUID) -> HttpResponse:
     row = get_object_or_404(visible_policies(actor), pk=policy_id)
     target = _target(row)
     require_scope(actor, target.owner)
-    form = PolicyForm(form_data(request), places=[], old=row)
+    form = PolicyForm(form_data(request), old=row)
     if shown := form_snippets(request, form, lambda: _api_request(form, target)):
         return shown
     if request.method == "POST" and form.is_valid():
@@ -122,8 +122,8 @@ def _api_request(form: PolicyForm, target: PolicyTarget) -> Call:
     return policy_put_request(target.kind, target.owner, form.cleaned_data["name"], form.document(target.kind))
 
 
-def _chosen(actor: Actor, form: PolicyForm) -> PolicyTarget:
-    return PolicyTarget(PolicyKind(form.cleaned_data["kind"]), chosen_owner(actor, form.cleaned_data["place"]))
+def _chosen(form: PolicyForm) -> PolicyTarget:
+    return PolicyTarget(PolicyKind(form.cleaned_data["kind"]), form.owner)
 
 
 def _target(row: Policy) -> PolicyTarget:

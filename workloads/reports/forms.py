@@ -1,16 +1,19 @@
 """The form of a new usage report: days in UTC, and places that its reader sees."""
 
-from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, cast
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db.models import CharField, Value
+from django.db.models.functions import Concat
 from django.utils.translation import gettext_lazy as _
 
 from clusters.inventory.models import Cluster
-from portal.kit.pages.forms import PageForm
+from portal.kit.pages.forms import Offer, PageForm, SearchField
+from tenants.access.forms import department_offer, project_offer
 from tenants.access.selectors import Access
+from tenants.organisation.models import Department, Project
 from workloads.reports.models import ReportGroup
 from workloads.reports.rules import CLUSTER_ID, DEPARTMENT_NAME, PROJECT_NAME, YEARS
 
@@ -40,25 +43,34 @@ class ReportForm(PageForm):
     start = _day(_("From"))
     end = _day(_("To"), help_text=_("Both dates included (UTC)."))
     group_by = forms.ChoiceField(label=_("Group by"), choices=GROUPS)
-    filter_by = forms.ChoiceField(label=_("Scope"), required=False)
+    filter_by = SearchField(label=_("Scope"), required=False)
 
     def __init__(self, *args: Any, standing: Access, now: datetime, **kwargs: Any) -> None:
         today = now.astimezone(UTC).date()
         kwargs.setdefault("initial", {"start": today - 6 * DAY, "end": today, "group_by": GROUPS[0][0]})
         super().__init__(*args, **kwargs)
         self._now = now
-        cast("forms.ChoiceField", self.fields["filter_by"]).choices = _places(standing)
+        self._scope.offer(
+            department_offer(standing.departments()),
+            project_offer(standing.projects()),
+            Offer(Cluster.objects.all(), Concat(Value("cluster "), "name", output_field=CharField())),
+            empty=_("everything you can see"),
+        )
+
+    @property
+    def _scope(self) -> SearchField:
+        return cast("SearchField", self.fields["filter_by"])
 
     @property
     def asked(self) -> dict[str, Any]:
-        found, chosen = self.cleaned_data, self.cleaned_data["filter_by"]
+        found = self.cleaned_data
         start, end = _midnight(found["start"]), _midnight(found["end"]) + DAY
         return {
             "name": found["name"],
             "start": start,
             "end": min(end, self._now) if start < self._now else end,
             "group_by": found["group_by"],
-            "filter_by": [chosen] if chosen else [],
+            "filter_by": _filters(self._scope.row_of(found["filter_by"])),
         }
 
 
@@ -66,14 +78,14 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), tzinfo=UTC)
 
 
-def _places(standing: Access) -> Sequence[tuple[Any, Any]]:
-    """Everything, or one place, by the filter that names it."""
-    departments = standing.departments().order_by("name").values_list("name", flat=True).distinct()
-    projects = standing.projects().order_by("name").values_list("name", flat=True)
-    clusters = Cluster.objects.order_by("name").values_list("pk", "name")
-    groups: list[tuple[Any, list[tuple[str, str]]]] = [
-        (_("One department"), [(f"{DEPARTMENT_NAME}=={name}", name) for name in departments]),
-        (_("One project"), [(f"{PROJECT_NAME}=={name}", name) for name in projects]),
-        (_("One cluster"), [(f"{CLUSTER_ID}=={key}", name) for key, name in clusters]),
-    ]
-    return [("", _("everything you can see")), *(group for group in groups if group[1])]
+def _filters(place: object) -> list[str]:
+    """The filter that names one place; none for everything."""
+    match place:
+        case Project():
+            return [f"{PROJECT_NAME}=={place.name}"]
+        case Department():
+            return [f"{DEPARTMENT_NAME}=={place.name}", f"{CLUSTER_ID}=={place.cluster_id}"]
+        case Cluster():
+            return [f"{CLUSTER_ID}=={place.pk}"]
+        case _:
+            return []

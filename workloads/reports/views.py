@@ -17,7 +17,7 @@ from portal.kit.api.csv_export import csv_response
 from portal.kit.db.keyset_pagination import page_of
 from portal.kit.errors import RungError
 from portal.kit.pages.api_snippets import action_snippet, form_snippets
-from portal.kit.pages.forms import form_data
+from portal.kit.pages.forms import form_data, suggestions
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import access_for
@@ -44,7 +44,7 @@ def reports(request: HttpRequest) -> HttpResponse:
     """My reports, newest first, and a form for another one."""
     actor = actor_of(request)
     form = ReportForm(form_data(request), standing=access_for(actor), now=timezone.now())
-    if shown := form_snippets(request, form, lambda: report_create_request(form.asked)):
+    if shown := suggestions(request, form) or form_snippets(request, form, lambda: report_create_request(form.asked)):
         return shown
     if request.method == "POST" and form.is_valid():
         try:

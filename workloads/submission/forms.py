@@ -1,19 +1,20 @@
 """Forms of the submit page. Intake reads what they carry, and services decide."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
-from uuid import UUID, uuid4
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+from uuid import uuid4
 
 from django import forms
 from django.conf import settings
-from django.db.models import Max
+from django.db.models import Max, QuerySet
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from clusters.flavours.registry import flavour_for
-from clusters.inventory.models import Node, NodePool
+from clusters.inventory.models import Cluster, Node, NodePool
 from portal.kit.errors import RungError
 from portal.kit.pages.formatting import gpus_text
-from portal.kit.pages.forms import NOTHING, PageForm
+from portal.kit.pages.forms import NOTHING, Offer, PageForm, SearchField
 from tenants.organisation.models import Project
 from workloads.dictionary.forms import PREEMPTIBILITIES
 from workloads.dictionary.models import Priority
@@ -49,7 +50,7 @@ class SubmitBase(PageForm):
 
     pointers: Mapping[str, str] = POINTERS
 
-    project = forms.ChoiceField(label=_("Project"))
+    project = SearchField(label=_("Project"))
     node_pool = forms.ChoiceField(label=_("Node pool"), required=False)
     second_pool = forms.ChoiceField(
         label=_("If it does not fit there"),
@@ -61,15 +62,16 @@ class SubmitBase(PageForm):
     preemptibility = forms.ChoiceField(label=_("Preemptibility"), required=False)
     key = forms.UUIDField(required=False, widget=forms.HiddenInput)
 
-    def __init__(self, *args: Any, projects: Sequence[Project], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, projects: QuerySet[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._projects = {project.name: project for project in projects}
+        cast("SearchField", self.fields["project"]).offer(Offer(projects))
+        self._projects = projects.select_related("department", "cluster")
+        self._clusters = list(Cluster.objects.filter(pk__in=projects.order_by().values("cluster")))
         offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
-        pools = NodePool.objects.filter(cluster__in={project.cluster_id for project in projects})
+        pools = NodePool.objects.filter(cluster__in=self._clusters)
         named = list(pools.values_list("name", "topology_levels"))
         names = sorted({name for name, _levels in named})
         self._levels = list(dict.fromkeys(key for _name, levels in named for key in levels))
-        self._choices("project", [(name, name) for name in self._projects])
         self._choices("node_pool", [("", self.NO_POOL), *((name, name) for name in names)])
         for field in LATER_POOLS:
             self._choices(field, [("", _("it waits")), *((name, name) for name in names)])
@@ -88,10 +90,10 @@ class SubmitBase(PageForm):
         assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared above
         field.choices = choices
 
-    @property
+    @cached_property
     def chosen_project(self) -> Project:
         """The project of a valid form."""
-        return self._projects[self.cleaned_data["project"]]
+        return self._projects.get(name=self.cleaned_data["project"])
 
     @property
     def explicit(self) -> Explicit:
@@ -234,19 +236,17 @@ class FieldsForm(SubmitBase):
         secrets = [("", _("none")), *((name, name) for name in settings.RUNG_PROJECT_SECRETS)]
         self._choices("secret", secrets)
         self._choices("pull_secret", secrets)
-        clusters = {project.cluster_id for project in self._projects.values()}
         if self._levels:
             told = _("Topology level of the node pools: %(levels)s. Gangs only.")
             self.fields["topology_key"].help_text = told % {"levels": ", ".join(self._levels)}
-        self.fields["gpus"].help_text = self._sizes(clusters)
+        self.fields["gpus"].help_text = self._sizes()
         self.initial = {"gpus": "1", "type": types[0][0] if types else "", **self.initial}
 
-    def _sizes(self, clusters: Collection[UUID]) -> str:
-        """What may be asked for on these clusters."""
-        flavours = {project.cluster.flavour for project in self._projects.values()}
-        shares = [flavour_for(each).traits.shares_gpus for each in flavours]
+    def _sizes(self) -> str:
+        """What may be asked for on the clusters of the projects."""
+        shares = [flavour_for(each).traits.shares_gpus for each in {cluster.flavour for cluster in self._clusters}]
         told = [str(WHOLE if not any(shares) else SHARED if all(shares) else MIXED)]
-        if largest := Node.objects.filter(cluster__in=clusters).aggregate(most=Max("gpu_milli"))["most"]:
+        if largest := Node.objects.filter(cluster__in=self._clusters).aggregate(most=Max("gpu_milli"))["most"]:
             told.append(_("The largest node has %(gpus)s.") % {"gpus": gpus_text(largest)})
         return " ".join(told)
 
@@ -256,15 +256,14 @@ class FieldsForm(SubmitBase):
 
     def _is_served(self, kind: str) -> bool:
         """By a cluster of one of the projects; one that nobody has looked at yet may serve anything."""
-        found = [project.cluster.served_kinds for project in self._projects.values()]
+        found = [cluster.served_kinds for cluster in self._clusters]
         return not found or any(not served or kind in served for served in found)
 
     @property
     def imposed(self) -> list[str]:
         """What policies say to workloads of the chosen type in the chosen project, a sentence each."""
         given = getattr(self, "cleaned_data", {})
-        project = self._projects.get(given.get("project", ""))
-        return list(imposed(policy_for(given.get("type", ""), project))) if project else []
+        return list(imposed(policy_for(given.get("type", ""), self.chosen_project))) if given.get("project") else []
 
     def raws(self, specs: Sequence[WorkloadSpec]) -> list[dict[str, Any]]:
         """With the native fields that say the same, where there are any: a template can be made of them."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.text import slugify
@@ -24,7 +25,7 @@ from portal.kit.pages.api_snippets import (
     portal_address,
     wants_snippets,
 )
-from portal.kit.pages.forms import form_data
+from portal.kit.pages.forms import form_data, suggestions
 from portal.kit.pages.htmx import render_page, requested_partial
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -177,14 +178,16 @@ def submit_text(request: HttpRequest) -> HttpResponse:
     return _answer(request, form, actor, read, "workloads/submission/submit_yaml.html", {"examples": EXAMPLES})
 
 
-def _projects(actor: Actor) -> list[Project]:
-    return list(access_for(actor).projects(Permission.SUBMIT).select_related("department", "cluster").order_by("name"))
+def _projects(actor: Actor) -> QuerySet[Project]:
+    return access_for(actor).projects(Permission.SUBMIT)
 
 
 def _answer(
     request: HttpRequest, form: SubmitBase, actor: Actor, read: Read, template: str, context: Mapping[str, Any]
 ) -> HttpResponse:
     """1. read what was sent  2. check it for the panel, keep it, or submit it  3. show a refusal, losing nothing."""
+    if suggested := suggestions(request, form):
+        return suggested
     checking = requested_partial(request) == "forecast"
     keeping = not checking and "keep" in request.POST
     shown: dict[str, Any] = {"form": form, "checking": checking, **context}

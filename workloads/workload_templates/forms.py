@@ -12,6 +12,9 @@ from django.utils.translation import gettext_lazy as _
 from portal.kit.pages.forms import PageForm
 from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits
 from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from workloads.policies.forms import ScopeField
+from workloads.policies.models import Owner
+from workloads.policies.selectors import ManageableScopes
 from workloads.workload_templates.models import Asset, TemplateKind, WorkloadTemplate
 from workloads.workload_templates.services import LONGEST_DESCRIPTION, LONGEST_NAME, TemplateDraft
 
@@ -33,7 +36,7 @@ class TemplateForm(PageForm):
         label=_("Name"), max_length=LONGEST_NAME, widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
     description = forms.CharField(label=_("Description"), required=False, max_length=LONGEST_DESCRIPTION)
-    place = forms.ChoiceField(label=_("Where"), help_text=_("Available in this scope and everything below it."))
+    place = ScopeField(label=_("Where"), help_text=_("Available in this scope and everything below it."))
     environment = forms.ChoiceField(label=_("Environment"), required=False)
     compute = forms.ChoiceField(label=_("Compute resource"), required=False)
     text = forms.CharField(
@@ -51,12 +54,18 @@ class TemplateForm(PageForm):
     )
 
     def __init__(
-        self, *args: Any, places: Choices, assets: Sequence[Asset], old: WorkloadTemplate | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        assets: Sequence[Asset],
+        scopes: ManageableScopes | None = None,
+        old: WorkloadTemplate | None = None,
+        **kwargs: Any,
     ) -> None:
         kwargs.setdefault("initial", self.of(old) if old else {})
         super().__init__(*args, **kwargs)
         self._old = old
-        self._choices("place", places)
+        if scopes is not None:
+            self._place.offer_scopes(scopes)
         for name in ASSETS:
             known = (each for each in assets if each.kind == name)
             offered = [(str(each.pk), f"{each.name} ({each.place.words})") for each in known]
@@ -68,6 +77,15 @@ class TemplateForm(PageForm):
 
     def _choices(self, name: str, choices: Choices) -> None:
         cast("forms.ChoiceField", self.fields[name]).choices = choices
+
+    @property
+    def _place(self) -> ScopeField:
+        return cast("ScopeField", self.fields["place"])
+
+    @property
+    def owner(self) -> Owner:
+        """Whose template it is to be; None: the installation's."""
+        return self._place.owner_of(self.cleaned_data["place"])
 
     @classmethod
     def of(cls, row: WorkloadTemplate) -> dict[str, Any]:

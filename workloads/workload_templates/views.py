@@ -16,12 +16,12 @@ from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import BadRequest, Conflict, NotFound, PayloadTooLarge, ValidationFailed
 from portal.kit.pages.api_snippets import ApiRequest as Call
 from portal.kit.pages.api_snippets import action_snippet, form_snippets
-from portal.kit.pages.forms import form_data
+from portal.kit.pages.forms import form_data, suggestions
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.organisation.models import Project
-from workloads.policies.selectors import chosen_owner, manageable_owners, require_scope
+from workloads.policies.selectors import manageable_scopes, require_scope
 from workloads.state.selectors.workloads import workload_or_404
 from workloads.workload_templates.forms import POINTERS, TemplateForm, yaml_of
 from workloads.workload_templates.models import WorkloadTemplate
@@ -56,9 +56,9 @@ def templates(request: HttpRequest) -> HttpResponse:
     page = page_of(visible_templates(actor), column="name", after=request.GET.get("after", ""), size=PAGE_SIZE)
     with cached_reads():
         rows = [(row, row.place.words, may_keep(actor, row)) for row in page.rows]
-        places = manageable_owners(actor, in_project=Permission.SUBMIT)
+        may_add = bool(manageable_scopes(actor, in_project=Permission.SUBMIT))
     return render(
-        request, "workloads/workload_templates/templates.html", {"page": page, "rows": rows, "may_add": bool(places)}
+        request, "workloads/workload_templates/templates.html", {"page": page, "rows": rows, "may_add": may_add}
     )
 
 
@@ -67,13 +67,11 @@ def templates(request: HttpRequest) -> HttpResponse:
 def add(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     form = form_for_new(actor, data=form_data(request), initial=_copied(request, actor))
-    if shown := form_snippets(request, form, lambda: _api_request(actor, form)):
+    if shown := suggestions(request, form) or form_snippets(request, form, lambda: _api_request(form)):
         return shown
     if request.method == "POST" and form.is_valid():
-        given = form.cleaned_data
         try:
-            owner = chosen_owner(actor, given["place"])
-            row = create_template(kind=given["kind"], owner=owner, draft=form.draft, actor=actor)
+            row = create_template(kind=form.cleaned_data["kind"], owner=form.owner, draft=form.draft, actor=actor)
         except REFUSALS as error:
             form.show(error, POINTERS)
         else:
@@ -90,7 +88,7 @@ def one(request: HttpRequest, template_id: UUID) -> HttpResponse:
     row = template_or_404(actor, template_id)
     if request.method == "POST":
         require_keep(actor, row)
-    form = TemplateForm(form_data(request), places=[], assets=list(usable_assets(row.owner)), old=row)
+    form = TemplateForm(form_data(request), assets=list(usable_assets(row.owner)), old=row)
     if shown := form_snippets(request, form, lambda: template_update_request(row, form.draft)):
         return shown
     if request.method == "POST" and form.is_valid():
@@ -117,23 +115,22 @@ def delete(request: HttpRequest, template_id: UUID) -> HttpResponse:
     return redirect(LIST)
 
 
-def _api_request(actor: Actor, form: TemplateForm) -> Call:
-    given = form.cleaned_data
-    return template_create_request(given["kind"], chosen_owner(actor, given["place"]), form.draft)
+def _api_request(form: TemplateForm) -> Call:
+    return template_create_request(form.cleaned_data["kind"], form.owner, form.draft)
 
 
 def form_for_new(actor: Actor, **kwargs: Any) -> TemplateForm:
     """The form of a template that is not kept yet. Denied for whoever may keep none."""
-    places = manageable_owners(actor, in_project=Permission.SUBMIT)
-    if not places:
+    scopes = manageable_scopes(actor, in_project=Permission.SUBMIT)
+    if not scopes:
         require_scope(actor, None)
-    return TemplateForm(places=places, assets=list(visible_assets(actor)), **kwargs)
+    return TemplateForm(scopes=scopes, assets=list(visible_assets(actor)), **kwargs)
 
 
 def first_values(found: tuple[str, Mapping[str, Any]], *, name: str, project: Project) -> dict[str, Any]:
     """What the form of a template begins with: kind and spec of a submission, its name and its project."""
     kind, spec = found
-    return {"kind": kind, "name": name, "place": f"project:{project.pk}", "text": yaml_of(spec)}
+    return {"kind": kind, "name": name, "place": f"project {project.name}", "text": yaml_of(spec)}
 
 
 def show_form(request: HttpRequest, form: TemplateForm) -> HttpResponse:

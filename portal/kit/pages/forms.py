@@ -1,13 +1,20 @@
 """Forms of the pages: Tabler's classes on every widget, and refusals of services shown at their fields."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from django import forms
+from django.db.models import CharField, QuerySet
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast
 from django.forms.renderers import DjangoTemplates
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.template import loader
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
 
 from portal.kit.errors import RungError
 
@@ -75,6 +82,106 @@ class PageForm(forms.Form):
             else:
                 where = f"{problem.pointer}: " if problem.pointer else ""
                 self.add_error(None, f"{where}{problem.message}")
+
+
+MOST_OPTIONS: Final = 50
+"""A field with more choices is a search field."""
+MOST_SUGGESTIONS: Final = 20
+LONGEST_SEARCH: Final = 200
+SUGGEST: Final = "suggest"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Rows that a field may name, and the text that names one of them. No two rows of a field share it."""
+
+    rows: QuerySet[Any]
+    label: Combinable | str = "name"
+
+    def labelled(self, **lookup: str) -> QuerySet[Any]:
+        """Rows with their label as `offered_as`, in its order. lookup: of the label, such as `__icontains`."""
+        rows: QuerySet[Any] = self.rows.annotate(offered_as=Cast(self.label, CharField()))
+        return rows.filter(**{f"offered_as{name}": text for name, text in lookup.items()}).order_by("offered_as")
+
+
+class SearchInput(forms.TextInput):
+    """A text field with suggestions, which the page's own address serves while it is typed in."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        """The field and its list, which is empty until the field has the focus."""
+        suggested = f"{(attrs or {}).get('id', name)}-suggestions"
+        own = {**(attrs or {}), "hx-get": f"?{SUGGEST}={name}", "hx-target": f"#{suggested}", "list": suggested}
+        return format_html('{}<datalist id="{}"></datalist>', super().render(name, value, own, renderer), suggested)
+
+
+class SearchField(forms.ChoiceField):
+    """One of few rows by a select box, one of many by a search field. Its value is the row's label either way."""
+
+    HTMX: Final = {
+        "hx-trigger": "focus once, input changed delay:150ms",
+        "hx-swap": "innerHTML",
+        "hx-sync": "this:replace",
+        "hx-push-url": "false",
+    }
+    PLAIN: Final = {"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
+    NOT_FOUND: Final = _("“%(value)s” not found. Choose one of the suggestions.")
+    offers: Sequence[Offer] = ()
+    words: Sequence[str] = ()
+
+    def offer(self, *offers: Offer, words: Sequence[str] = (), empty: Any = None, size: str = "") -> None:
+        """Offer these rows, after `words`, which stand for themselves.
+
+        empty: what no choice means, None where there must be one. size: `sm` for small fields.
+        """
+        self.offers, self.words = offers, words
+        labels = self.matching("", MOST_OPTIONS + 1)
+        if len(labels) <= MOST_OPTIONS:
+            self.choices = [*([] if empty is None else [("", empty)]), *((label, label) for label in labels)]
+        else:
+            placeholder = {} if empty is None else {"placeholder": str(empty)}
+            self.widget = SearchInput({**self.widget.attrs, **self.PLAIN, **self.HTMX, **placeholder})
+            self.widget.is_required = self.required
+            self.error_messages["invalid_choice"] = self.NOT_FOUND
+        kind = "form-control" if self.searches else "form-select"
+        self.widget.attrs["class"] = f"{kind} {kind}-{size}" if size else kind
+
+    @property
+    def searches(self) -> bool:
+        """True where there are too many rows for a select box."""
+        return isinstance(self.widget, SearchInput)
+
+    def matching(self, text: str, most: int) -> list[str]:
+        """The first so many labels that contain the text, offer by offer."""
+        found = [word for word in self.words if text.lower() in word.lower()]
+        for offer in self.offers:
+            rows = offer.labelled(__icontains=text).values_list("offered_as", flat=True)
+            found += rows[: max(most - len(found), 0)]
+        return found
+
+    def row_of(self, label: str) -> Any | None:
+        """The row with this label; None where there is none, and for `words`."""
+        return next(filter(None, (offer.labelled(__exact=label).first() for offer in self.offers)), None)
+
+    def clean(self, value: Any) -> str:
+        """The label, without the spaces around what was typed."""
+        return str(super().clean(value.strip() if isinstance(value, str) else value))
+
+    def valid_value(self, value: str) -> bool:
+        """Whether a row or a word has this label."""
+        if self.searches:
+            return value in self.words or ("\x00" not in value and self.row_of(value) is not None)
+        return super().valid_value(value)
+
+
+def suggestions(request: HttpRequest, form: forms.Form) -> HttpResponse | None:
+    """The options that a search field of the form asks for; None for any other request."""
+    name = request.GET.get(SUGGEST, "") if request.method == "GET" else ""
+    field = form.fields.get(name)
+    if not isinstance(field, SearchField):
+        return None
+    text = request.GET.get(form.add_prefix(name), "").replace("\x00", "").strip()[:LONGEST_SEARCH]
+    labels = ((label,) for label in field.matching(text, MOST_SUGGESTIONS))
+    return HttpResponse(format_html_join("", "<option>{}</option>", labels))
 
 
 def form_data(request: HttpRequest) -> QueryDict | None:

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.kit.errors import NotFound, RungError
 from portal.kit.pages.api_snippets import ApiRequest, action_snippet, form_snippets, portal_address
-from portal.kit.pages.forms import form_data
+from portal.kit.pages.forms import form_data, suggestions
 from portal.kit.security.request_identity import actor_of
 from tenants.access.forms import AccessKeyForm
 from tenants.access.models import AccessKey
@@ -85,7 +85,7 @@ def keys(request: HttpRequest) -> HttpResponse:
     """Every key of mine, and a form for another one."""
     actor = actor_of(request)
     form = AccessKeyForm(form_data(request), standing=access_for(actor))
-    if shown := form_snippets(request, form, lambda: create_key_request(**form.asked)):
+    if shown := suggestions(request, form) or form_snippets(request, form, lambda: create_key_request(**form.asked)):
         return shown
     if request.method == "POST" and form.is_valid():
         try:

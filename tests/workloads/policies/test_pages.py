@@ -32,7 +32,7 @@ def words(client: Client, path: str) -> str:
 
 def sent(**more: Any) -> dict[str, Any]:
     """Training everywhere: medium unless somebody chooses, and nothing but low and medium."""
-    base = {"kind": "training", "place": "tenant:", "name": "house rules", "priority_default": "medium"}
+    base = {"kind": "training", "place": "the whole installation", "name": "house rules", "priority_default": "medium"}
     return {**base, "priority_options": ["low", "medium"], **more}
 
 
@@ -58,7 +58,7 @@ def test_the_form_comes_back_as_it_was_set_and_sets_it_anew(
     client_of: Clients, admin: User, research: Department
 ) -> None:
     client = client_of(admin)
-    client.post(ADD, sent(kind="distributed", place=f"department:{research.pk}"))
+    client.post(ADD, sent(kind="distributed", place=f"department {research.name} on {research.cluster.name}"))
     row = Policy.objects.get()
     assert row.document["defaults"] == {"worker": {"priorityClass": "medium"}}
     page = words(client, f"{LIST}{row.pk}/")
@@ -123,8 +123,8 @@ def test_an_admin_of_a_department_is_offered_what_is_theirs_only(
     assert "project llm-team" in page
     assert "the whole installation" not in page
     assert "vision-team" not in page
-    assert client.post(ADD, sent(place="tenant:")).status_code == 422
-    assert client.post(ADD, sent(place=f"project:{vision_team.pk}")).status_code == 422
+    assert client.post(ADD, sent(place="the whole installation")).status_code == 422
+    assert client.post(ADD, sent(place="project vision-team")).status_code == 422
     house = PolicyFactory()
     assert client.get(f"{LIST}{house.pk}/").status_code == 403
     assert client.post(f"{LIST}{house.pk}/lift/").status_code == 403

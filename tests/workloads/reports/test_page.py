@@ -40,12 +40,12 @@ def test_somebody_without_a_report_reads_what_one_is(person: Client) -> None:
     page = words(person)
     assert "No reports yet." in page
     assert 'hx-trigger="every' not in page
-    assert ">llm-team</option>" in page
+    assert ">project llm-team</option>" in page
     assert "vision-team" not in page
 
 
 def test_it_is_asked_for_watched_downloaded_and_deleted(person: Client) -> None:
-    answer = person.post(PATH, days(7, 1, filter_by="projectName==llm-team"))
+    answer = person.post(PATH, days(7, 1, filter_by="project llm-team"))
     assert (answer.status_code, answer["Location"]) == (302, PATH)
     row = Report.objects.get()
     assert row.end - row.start == timedelta(days=7)
@@ -79,7 +79,7 @@ def test_the_day_that_is_not_over_is_told_as_far_as_it_has_come(person: Client) 
         pytest.param({"end": "9999-12-31"}, "less than or equal to 2999-12-31", id="the end of days"),
         pytest.param({"start": "2998-12-31", "end": "2998-12-31"}, "must start in the past", id="a day to come"),
         pytest.param({"start": "2020-01-01"}, "The period must be at most 400 days.", id="years"),
-        pytest.param({"filter_by": "projectName==vision-team"}, "Select a valid choice.", id="somebody else's project"),
+        pytest.param({"filter_by": "project vision-team"}, "Select a valid choice.", id="somebody else's project"),
         pytest.param({"group_by": "Department"}, "Not found, or not visible to you", id="no department to see"),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_workload_of_the_form_becomes_a_template(client_of: Clients, bob: User
     assert f"{ADD}?workload={workload.pk}" in words(client, f"/workloads/{workload.pk}/")
     form = client.get(ADD, {"workload": str(workload.pk)}).context["form"]
     kept = {name: form[name].value() for name in form.fields}
-    assert (kept["kind"], kept["name"], kept["place"]) == ("trainings", "train", f"project:{llm_team.pk}")
+    assert (kept["kind"], kept["name"], kept["place"]) == ("trainings", "train", "project llm-team")
     client.post(ADD, {name: value or "" for name, value in kept.items()})
     assert WorkloadTemplate.objects.get().spec["compute"] == {
         "gpuDevicesRequest": 2,
@@ -270,8 +270,8 @@ def test_who_may_not_change_it_reads_it_and_starts_from_it(client_of: Clients, b
         ({"name": "a\u202eb"}, "name"),
         ({"description": "x" * 251}, "description"),
         ({"kind": "nim-services"}, "kind"),
-        ({"place": "tenant:"}, "place"),
-        ({"place": "project:0"}, "place"),
+        ({"place": "the whole installation"}, "place"),
+        ({"place": "project absent"}, "place"),
         ({"text": "a: [1"}, "text"),
         ({"text": "- a"}, "text"),
         ({"text": "image: a\n---\nimage: b"}, "text"),
@@ -289,7 +289,7 @@ def test_who_may_not_change_it_reads_it_and_starts_from_it(client_of: Clients, b
 def test_t59_what_no_template_may_say_is_refused_and_nothing_is_kept(
     client_of: Clients, bob: User, llm_team: Project, typed: dict[str, str], at: str
 ) -> None:
-    good = {"kind": "trainings", "name": "mine", "place": f"project:{llm_team.pk}", "text": f"image: {IMAGE}"}
+    good = {"kind": "trainings", "name": "mine", "place": "project llm-team", "text": f"image: {IMAGE}"}
     answer = client_of(bob).post(ADD, {**good, **typed})
     assert answer.status_code == 422
     assert list(answer.context["form"].errors) == [at]
@@ -309,7 +309,7 @@ def test_t57_what_a_template_is_called_and_says_is_text(client_of: Clients, bob:
 
 def test_a_name_that_is_taken_is_told_at_the_name(client_of: Clients, bob: User, llm_team: Project) -> None:
     made(llm_team, name="mine")
-    typed = {"kind": "trainings", "name": "mine", "place": f"project:{llm_team.pk}", "text": ""}
+    typed = {"kind": "trainings", "name": "mine", "place": "project llm-team", "text": ""}
     answer = client_of(bob).post(ADD, typed)
     assert answer.status_code == 422
     assert "already" in answer.context["form"].errors["name"][0]

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from portal.kit.db.keyset_pagination import page_of
 from portal.kit.errors import BadRequest
 from portal.kit.pages.api_snippets import ApiRequest, action_snippet
+from portal.kit.pages.forms import suggestions
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
@@ -118,11 +119,13 @@ DOING: Final = {
 def workload_list(request: HttpRequest) -> HttpResponse:
     """My workloads. Everything that shapes the table is in the URL."""
     actor = actor_of(request)
-    names = list(visible_projects(actor).order_by("name").values_list("name", flat=True))
-    wanted = WorkloadFilter(request.GET, projects=names)
+    projects = visible_projects(actor)
+    wanted = WorkloadFilter(request.GET, projects=projects)
+    if suggested := suggestions(request, wanted):
+        return suggested
     rows = wanted.narrow(visible_workloads(actor)).select_related("project", "type", "priority")
     page = page_of(rows, column=wanted.column, after=request.GET.get("after", ""), size=PAGE_SIZE)
-    context = {"filter": wanted, "page": page, "projects": names}
+    context = {"filter": wanted, "page": page, "projects": projects}
     return render_page(request, LIST, context, parts=("table",))
 
 
