@@ -257,6 +257,24 @@ def test_parts_of_a_gpu_are_counted_once_and_come_out_of_one_device(product: Pro
         assert fresh(more).phase == "Pending"
 
 
+def test_three_parts_of_six_tenths_do_not_fit_two_gpus(product: Product) -> None:
+    """1.8 GPUs of 2 are asked for, but a part is never taken out of two devices."""
+    one, _two = two_projects(product, deserved=NODES * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        running(product, watching, one, "a", "b", "c", priority="low")
+        six = submitted(product, one, a_job("six", gpus=GPUS - 2), priority="low")
+        watching.until(lambda: fresh(six).phase == "Running", seconds=PATIENCE)
+        for name in ("first", "second"):
+            assert forecast_of(one, a_share(name, "0.6"), priority="low").verdict is Verdict.STARTS
+            share = submitted(product, one, a_share(name, "0.6"), priority="low")
+            watching.until(lambda share=share: fresh(share).phase == "Running", seconds=PATIENCE)
+        assert forecast_of(one, a_share("third", "0.6"), priority="low").verdict is Verdict.WAITS
+        third = submitted(product, one, a_share("third", "0.6"), priority="low")
+        rest = submitted(product, one, a_share("rest", "0.4"), priority="low")
+        watching.until(lambda: fresh(rest).phase == "Running", seconds=PATIENCE)
+        assert fresh(third).phase == "Pending"
+
+
 def test_non_preemptible_work_above_the_deserved_quota_is_refused_here_and_there(product: Product) -> None:
     """Rung refuses it at submission; where the queue in the cluster has less, KAI says why, with its numbers."""
     one, _two = two_projects(product, deserved=2 * GPUS)
