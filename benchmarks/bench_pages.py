@@ -22,7 +22,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 from benchmarks import stage
 
 # isort: split
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import Value
+from django.db.models.functions import Concat
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -35,27 +37,34 @@ from tenants.access.models import Membership, Role, User
 from tenants.access.services.service_accounts import create
 from tenants.access.services.tokens import exchange
 from tenants.organisation.models import Department, Project
-from tenants.quotas.models import ProjectQuota
+from tenants.quotas.models import IdleLimit, ProjectQuota, TimeLimit
 from tests.support import database, postgres
+from workloads.dictionary.services.plans import plan_priority_change
 from workloads.lifecycle.services import apply_queue, relocation, run_limits
 from workloads.state.models import Workload
 
 GROWTH: Final = 1.3
 P95: Final = 0.150  # seconds
 NODES: Final = 120
+RARE: Final = 60
+"""The oldest workloads, whose names are searched for: a full page on either estate."""
 PROJECTS_PER_DEPARTMENT: Final = 5
 PAGES: Final = (
     "/",
     "/workloads/",
     "/workloads/?phase=Pending",
-    "/workloads/?q=job-77",
+    "/workloads/?q=rare",
+    "/workloads/?suggest=project&project=p1",
     "/workloads/{workload}/",
     "/workloads/submit/",
+    "/workloads/submit/yaml/",
     "/priorities/",
     "/types/",
     "/types/{type}/",
     "/policies/",
+    "/policies/add/",
     "/templates/",
+    "/templates/add/",
     "/notifications/",
     "/reports/",
     "/projects/",
@@ -70,6 +79,7 @@ PAGES: Final = (
 )
 ROUTES: Final = (
     "/api/v1/workloads?limit=50",
+    "/api/v1/workloads?limit=50&search=rare",
     "/api/v1/workloads/count",
     "/api/v1/workloads/pods?limit=50",
     "/api/v1/workloads/telemetry?telemetryType=WORKLOADS_COUNT",
@@ -84,15 +94,25 @@ ROUTES: Final = (
     "/api/v1/users?limit=50",
     "/api/v1/clusters",
     "/api/v1/nodes?limit=50",
-    "/api/v1/node-pools?limit=50",
+    "/api/v1/node-pools?limit=2",
     "/api/v1/audit/log?start=2026-01-01T00:00:00Z&end=2036-01-01T00:00:00Z&numberOfSamples=50",
 )
+
+
+def plan() -> None:
+    """A plan as the page makes it, without a trace."""
+    with transaction.atomic():
+        plan_priority_change(change={"op": "change", "name": "very-high", "value": 151}, actor=ACTOR)
+        transaction.set_rollback(True)
+
+
 TASKS: Final[Mapping[str, Callable[[], object]]] = {
     "task: time and idle limits": run_limits.enforce,
     "task: next node pools": relocation.try_next_pools,
     "task: due workloads": apply_queue.sweep,
     "task: samples": take_samples,
     "task: sealing the audit chain": seal,
+    "change plan": plan,
 }
 Act = Callable[[], object]
 
@@ -142,6 +162,15 @@ def fill(size: Size) -> None:
     ended = Workload.objects.filter(phase__in=("Running", "Pending")).order_by("-created_at")
     keep = list(ended.values_list("pk", flat=True)[: 80 * size.clusters // SMALL.clusters])
     ended.exclude(pk__in=keep).update(phase="Completed")
+    Workload.objects.filter(phase="Running").update(started_at=now)
+    for kind in (TimeLimit, IdleLimit):
+        kind.objects.bulk_create(
+            kind(department=each, category="Train", minutes=1440) for each in Department.objects.all()
+        )
+    oldest = Workload.objects.order_by("created_at").values("pk")[:RARE]
+    Workload.objects.filter(pk__in=list(oldest.values_list("pk", flat=True))).update(
+        name=Concat(Value("rare-"), "name")
+    )
     User.objects.create_superuser("admin", password="bench")
     member = User.objects.create_user("member", password="bench")
     Membership.objects.create(user=member, project=Project.objects.get(name="p3"), role_id=Role.MEMBER)
