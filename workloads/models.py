@@ -1,6 +1,7 @@
 """Rows of the workloads, split by topic."""
 
 from workloads.dictionary.models import Category, Plan, PlanState, PreemptionPolicy, Priority, WorkloadType
+from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
@@ -17,6 +18,8 @@ __all__ = [
     "DeliveryState",
     "DesiredPhase",
     "EventType",
+    "ForecastCount",
+    "ForecastResult",
     "IdempotencyKey",
     "NotificationChannel",
     "NotificationState",
@@ -31,6 +34,7 @@ __all__ = [
     "Report",
     "ReportGroup",
     "ReportStatus",
+    "StoredForecast",
     "Subscription",
     "TemplateKind",
     "Workload",

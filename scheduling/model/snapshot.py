@@ -1,9 +1,10 @@
 """A snapshot of one cluster: nodes, queues and pod groups at one moment. Immutable; larger time stamps are younger."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from hashlib import sha256
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -258,6 +259,15 @@ class Snapshot:
         return {}
 
     @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """Fingerprints of its nodes and of its quotas: a later snapshot shows by them whether those have changed."""
+        if self.origin is not None:
+            return self.origin.base.digests
+        settings = (self.queues, sorted(self.strategies.items()), sorted(self.leaves_out), sorted(self.levels.items()))
+        nodes = [replace(node, order=0) for node in self.nodes]
+        return {"nodes": _digest(nodes), "quotas": _digest(settings)}
+
+    @cached_property
     def shards(self) -> dict[str, "Snapshot"]:
         """Those that somebody has asked for, by pool."""
         return {}
@@ -329,6 +339,10 @@ _OF_GROUPS: Final = frozenset(
     {"group_by_name", "pools", "waiting", "ending", "has_min_runtimes", "workspaces", "shards"}
 )
 """What is kept of a snapshot and does not hold for another that is derived from it."""
+
+
+def _digest(value: object) -> str:
+    return sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def _waits(group: PodGroup) -> bool:

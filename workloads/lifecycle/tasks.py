@@ -3,12 +3,14 @@
 from celery import shared_task
 
 from portal.kit.db.periodic_lock import claim_period
+from workloads.forecast import services as forecast_services
 from workloads.lifecycle.services import apply_queue, observe, relocation, run_limits
 
 SWEEP_SECONDS = 5
 CONTROLLER_SECONDS = 20
 LIMIT_SECONDS = 30
 POOL_SECONDS = 10
+FORECAST_SECONDS = 10
 
 
 @shared_task(name="workloads.apply_due", soft_time_limit=110, time_limit=120)
@@ -38,3 +40,10 @@ def try_next_pools() -> None:
     """Move what waits too long to its next node pool, once per period however many beats there are."""
     if claim_period("workloads.pools", every=POOL_SECONDS):
         relocation.try_next_pools()
+
+
+@shared_task(name="workloads.score_forecasts", soft_time_limit=110, time_limit=120)
+def score_forecasts() -> None:
+    """Compare forecasts with what happened, once per period however many beats there are."""
+    if claim_period("workloads.score_forecasts", every=FORECAST_SECONDS):
+        forecast_services.score()

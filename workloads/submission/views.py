@@ -33,7 +33,7 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import access_for
 from tenants.organisation.models import Project
 from workloads.dictionary.selectors import workload_types
-from workloads.forecast.selectors.preview import forecast
+from workloads.forecast.services import foretell
 from workloads.intake import IntakeRefused, WorkloadSpec, read_native
 from workloads.intake.serializers import SubmitTarget, as_manifest, document_of, of_form, of_manifests
 from workloads.intake.services import grants_of, read_fields, read_text
@@ -219,7 +219,7 @@ def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) ->
     """What the panel shows of a file: the first few workloads, and what Rung takes of all."""
     project = form.chosen_project
     return {
-        "forecasts": [(spec, forecast(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]],
+        "forecasts": [(spec, foretell(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]],
         "rest": len(specs) - MOST_FORECASTS,
         "taken": "---\n".join(as_yaml(spec.manifest) for spec in specs),
     }

@@ -58,6 +58,15 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ForecastBasis:
+    """What a forecast was computed from: snapshot, pod groups of the workload, outcome."""
+
+    snapshot: Snapshot
+    candidates: tuple[PodGroup, ...]
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
 class ForecastVictim:
     """Who would be evicted. `workload` is None for a pod that is no workload's, then named in `label`, and for what is
     not the reader's to see: "another project", "another tenant's pod". moved: all of it finds its place elsewhere."""
@@ -126,6 +135,7 @@ class Forecast:
     doubts: Sequence[Doubt] = ()
     assurances: Sequence[str] = ()
     promises: Sequence[Guarantee] = ()
+    basis: ForecastBasis | None = field(default=None, repr=False, compare=False)
 
     @property
     def cautions(self) -> Sequence[str]:

@@ -40,6 +40,7 @@ from workloads.forecast.rules.forecast import (
     PATIENCE,
     Alternative,
     Forecast,
+    ForecastBasis,
     ForecastVictim,
     PartialStart,
     Verdict,
@@ -230,6 +231,11 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) ->
 
 
 def _build_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
+    basis = ForecastBasis(snapshot, _candidates(stage, pool), outcome)
+    return replace(_in_pool(stage, pool, snapshot, outcome), basis=basis)
+
+
+def _in_pool(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
     if hold := _deferral(stage, pool, outcome):
         return _deferred_forecast(stage, pool, snapshot, hold)
     if why := unserved_because(stage.project.cluster, pool.name):

@@ -17,8 +17,8 @@ from tenants.access.api.authentication import reads_of
 from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
-from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import ForecastSchema, forecast_json, gpus
+from workloads.forecast.services import foretell
 from workloads.intake import WorkloadSpec
 from workloads.intake.services import check_category, refusals
 from workloads.lifecycle.services import actions
@@ -256,7 +256,7 @@ class Explain(ManifestRoute):
 
 
 def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, Any]:
-    foreseen, total = forecast(spec=spec, project=project, actor=actor), spec.total
+    foreseen, total = foretell(spec=spec, project=project, actor=actor), spec.total
     return {
         "name": spec.name,
         "kind": spec.kind,

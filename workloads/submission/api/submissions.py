@@ -24,8 +24,8 @@ from tenants.access.selectors import can
 from tenants.organisation.models import Project
 from tenants.organisation.selectors import project_by_id
 from workloads.dictionary.selectors import category_of
-from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import forecast_json
+from workloads.forecast.services import foretell
 from workloads.intake import Explicit, WorkloadSpec
 from workloads.intake.services import check_category, read_manifest, read_text, refusals
 from workloads.policies.services import type_of
@@ -160,7 +160,7 @@ def _decoded(text: str) -> bytes:
 
 def _forecast(spec: WorkloadSpec, project: Project, actor: Actor, *, refused: bool = False) -> dict[str, Any]:
     try:
-        found = forecast(spec=spec, project=project, actor=actor)
+        found = foretell(spec=spec, project=project, actor=actor)
     except RungError:
         if not refused:
             raise
