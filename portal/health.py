@@ -12,6 +12,7 @@ from typing import Final
 
 from django.conf import settings
 from django.db import Error, connections
+from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -21,11 +22,13 @@ from clusters.sync.selectors import STALE_AFTER
 from portal.kit.db.probe import Probe
 from portal.kit.messaging import heartbeats
 from tenants.access.selectors import has_platform_admin
+from workloads.forecast.models import ForecastCount
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import FAILED_TO_APPLY
 
 KINDS: Final = (heartbeats.WORKER, heartbeats.BEAT, heartbeats.OBSERVER)
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+FORECASTS: Final = ("cluster__name", "flavour", "result")
 NO_ADMIN: Final = "no admin exists: run `python manage.py createsuperuser`"
 
 
@@ -37,6 +40,8 @@ class Findings:
     clusters: Sequence[Cluster]
     has_admin: bool
     failed_applies: int
+    forecasts: Sequence[tuple[str, str, str, int]]
+    """Cluster, scheduler, result, how many so far."""
 
 
 def _read() -> Findings:
@@ -44,7 +49,9 @@ def _read() -> Findings:
     active = Cluster.objects.using(using).filter(state=ClusterState.ACTIVE)
     clusters = list(active.only("name", "failures", "synced_at", "observed_at", "breaker_reason"))
     failed = Workload.objects.using(using).filter(FAILED_TO_APPLY).count()
-    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using), failed)
+    counts = ForecastCount.objects.using(using).values_list("cluster__name", "flavour", "result").order_by(*FORECASTS)
+    forecasts = list(counts.annotate(Sum("count")))
+    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using), failed, forecasts)
 
 
 _probe: Final = Probe(_read)
@@ -82,6 +89,7 @@ def metrics(_request: HttpRequest) -> HttpResponse:
     else:
         lines = [*_database_metrics(up=True), *_process_metrics(found.ages), *_cluster_metrics(found.clusters)]
         lines += _gauge("rung_workloads_failed_to_apply", "Workloads that wait for a retry.", found.failed_applies)
+        lines += _forecast_metrics(found.forecasts)
         lines += _gauge("rung_admin_exists", "1 while there is an active platform admin.", int(found.has_admin))
     return HttpResponse("\n".join([*lines, ""]), content_type=TEXT)
 
@@ -138,6 +146,13 @@ def _process_metrics(ages: Mapping[str, float]) -> Iterator[str]:
     for name in _process_names():
         if name in ages:
             yield f'rung_process_silence_seconds{{process="{name}"}} {ages[name]:.3f}'
+
+
+def _forecast_metrics(forecasts: Iterable[tuple[str, str, str, int]]) -> Iterator[str]:
+    yield "# HELP rung_forecasts_total Forecasts that were followed by a submission, by what became of them."
+    yield "# TYPE rung_forecasts_total counter"
+    for cluster, flavour, result, count in forecasts:
+        yield f'rung_forecasts_total{{cluster="{cluster}",scheduler="{flavour}",result="{result}"}} {count}'
 
 
 def _cluster_metrics(clusters: Sequence[Cluster]) -> Iterator[str]:

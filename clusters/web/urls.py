@@ -16,7 +16,7 @@ from clusters.web.api.actions import (
     Syncs,
     Unpause,
 )
-from clusters.web.api.clusters import ClusterConnection, ClusterDetail, ClusterMetricsSource, Clusters
+from clusters.web.api.clusters import ClusterConnection, ClusterDetail, ClusterMetricsSource, Clusters, ForecastAccuracy
 from clusters.web.api.metrics import ClusterMetrics, NodeMetrics, PoolMetrics
 from clusters.web.api.node_pools import NodePoolCount, NodePoolDetail, NodePools
 from clusters.web.api.nodes import ClusterNodes, NodeCount, Nodes, NodeTelemetry
@@ -86,6 +86,7 @@ api_patterns = [
     path("v1/clusters/<uuid:cluster_id>/scheduler-plans", SchedulerPlans.as_view()),
     path("v1/clusters/<uuid:cluster_id>/scheduler", Scheduler.as_view()),
     path("v1/clusters/<uuid:cluster_id>/nodes", ClusterNodes.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/forecast-accuracy", ForecastAccuracy.as_view()),
     path("v1/clusters/<uuid:cluster_id>/metrics", ClusterMetrics.as_view()),
     path("v1/clusters/<uuid:cluster_id>/nodepools/<str:pool_name>/metrics", PoolMetrics.as_view()),
     path("v1/nodes", Nodes.as_view()),

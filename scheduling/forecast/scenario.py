@@ -105,7 +105,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     names, values_of, defaults = _PARTS[type(value)]
     values = zip(names, values_of(value), defaults, strict=True)
-    return {name: _plain(each) for name, each, default in values if each != default}
+    return {name: _plain(each) for name, each, default in values if each != default or name == "pool"}
 
 
 def _made(kind: type, **parts: Read) -> Read:

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from tests.factories.workloads import ObservedPodFactory, PolicyFactory, ReportF
 from tests.support import real
 from workloads.dictionary.models import Priority, WorkloadType
 from workloads.dictionary.services.plans import apply_plan, plan_priority_change
+from workloads.forecast.models import ForecastCount, StoredForecast
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import Phase, Workload, WorkloadEvent
 
@@ -126,6 +127,7 @@ def organisation(
     _workload(vision_team, bob, "segment", Phase.RUNNING, gpus=2)
     _evicted_by(evicted, running)
     _synced(cluster)
+    _scored(cluster)
     _keys_of(admin, llm_team)
     _reports_of(admin)
     return {
@@ -158,6 +160,7 @@ def organisation(
         "sync runs": "/clusters/lab/?tab=sync",
         "drift": "/clusters/lab/?tab=drift",
         "promises": "/clusters/lab/?tab=promises",
+        "forecasts": "/clusters/lab/?tab=forecasts",
         "connection": "/clusters/lab/connection/",
         "gpu use": "/clusters/lab/gpu-use/",
         "node pools": "/clusters/lab/pools/",
@@ -259,6 +262,38 @@ def _evicted_by(victim: Workload, preemptor: Workload) -> None:
         ran_seconds=20_400,
         lost_gpu_seconds=5760,
     )
+
+
+def _scored(cluster: Cluster) -> None:
+    """Forecasts of two weeks; some of those that did not hold."""
+    monday = date(2026, 11, 16)
+    for week, result, why, count in (
+        (monday, "held", "", 1224),
+        (monday, "doubted", "rivals_first", 9),
+        (monday, "overtaken", "submission", 4),
+        (monday, "unexplained", "", 3),
+        (monday, "not_judged", "stopped", 12),
+        (monday - timedelta(weeks=1), "held", "", 310),
+    ):
+        ForecastCount.objects.create(cluster=cluster, flavour="kai", week=week, result=result, why=why, count=count)
+    workloads = Workload.objects.filter(project__cluster=cluster).order_by("name")[:3]
+    results = (("overtaken", "submission"), ("doubted", "rivals_first"), ("unexplained", ""))
+    for workload, (result, why) in zip(workloads, results, strict=False):
+        StoredForecast.objects.create(
+            cluster=cluster,
+            project=workload.project,
+            workload=workload,
+            at=timezone.now() - timedelta(hours=2),
+            data_at=timezone.now() - timedelta(hours=2, seconds=3),
+            flavour="kai",
+            pool_name="h100",
+            verdict="evicts",
+            starts=True,
+            victims=[str(workloads[0].pk), "pod:1"],
+            result=result,
+            why=why,
+            overtaken_by=workloads[1] if result == "overtaken" else None,
+        )
 
 
 def _synced(cluster: Cluster) -> None:

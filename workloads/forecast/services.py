@@ -329,11 +329,12 @@ def _overtaking(row: StoredForecast, workload: Workload, facts: ForecastFacts) -
     for event in others.exclude(workload=workload).select_related("workload").order_by("at", "pk"):
         if row.pool_name in {*event.workload.node_pools, event.workload.pool_name}:
             return ("submission" if event.reason == "Submitted" else "action"), event.workload
-    for name in ("quotas", "nodes"):
-        if name in row.changed and datetime.fromisoformat(row.changed[name]) <= facts.decided + FIRST_TRY:
-            return name, None
+    seen = sorted((datetime.fromisoformat(at), name) for name, at in row.changed.items())
+    if seen and seen[0][0] <= facts.decided + FIRST_TRY:
+        return seen[0][1], None
     since = row.data_at or row.at
-    pods = ObservedPod.objects.filter(cluster=row.cluster).exclude(owner_id=str(workload.pk))
+    pods = ObservedPod.objects.filter(cluster=row.cluster, pool_name__in=(row.pool_name, ""))
+    pods = pods.exclude(owner_id=str(workload.pk))
     if pods.filter(owner_id="", created_at__gt=since, created_at__lte=facts.decided).exists():
         return "foreign_pod", None
     if facts.started and _ended(pods, facts.pods, since, facts.decided).exists():

@@ -31,11 +31,15 @@ from clusters.web.serializers.actions import (
     ClusterCreate,
     ConnectionSchema,
     ConnectionUpdate,
+    ForecastAccuracySchema,
+    ForecastWeekSchema,
     MetricsSourceChange,
     MetricsSourceSchema,
+    MissedForecastSchema,
 )
 from clusters.web.serializers.inventory import ClusterSchema, ClusterUpdate, clusters_json
-from portal.kit.api.filters import flag_in
+from portal.kit.api.filters import flag_in, number_in
+from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     AcceptedSchema,
@@ -48,6 +52,14 @@ from portal.kit.errors import BadRequest, NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
+from workloads.forecast.selectors.accuracy import (
+    ForecastTally,
+    MissedForecast,
+    in_words,
+    missed_forecasts,
+    tallies,
+    together,
+)
 
 ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
 
@@ -151,6 +163,48 @@ class ClusterMetricsSource(Route):
         """Idle limits do not act on this cluster from now on; without one nothing happens."""
         remove_metrics_source(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))
         return Response(status=204)
+
+
+WEEKS: Final = OpenApiParameter("weeks", int, description="Newest weeks with forecasts, 1 to 52. Default 12.")
+
+
+class ForecastAccuracy(Route):
+    """What became of forecasts that were followed by a submission."""
+
+    access = {"GET": READ}
+
+    @operation(
+        "get_cluster_forecast_accuracy",
+        "Read how many forecasts held",
+        ForecastAccuracySchema,
+        description="Beyond Run:ai. Previews that were followed by the same submission, compared with what happened.",
+        parameters=[WEEKS, *PAGES],
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """By week and scheduler; of those that did not hold one page, newest first."""
+        cluster = managed_cluster(request, cluster_id)
+        found = tallies(cluster, weeks=number_in(request.query_params, "weeks", 12, 1, 52))
+        page = part_of(missed_forecasts(cluster), request, order="-at")
+        return Response(
+            {
+                "sentence": together(found).sentence,
+                "weeks": [_week_json(each) for each in found],
+                "missed": [_missed_json(each) for each in in_words(page.rows, actor_of(request))],
+                **page.ways_on,
+            }
+        )
+
+
+def _week_json(tally: ForecastTally) -> dict[str, Any]:
+    results = [
+        {"result": result, "reason": why, "count": count} for (result, why), count in sorted(tally.counts.items())
+    ]
+    return rendered(ForecastWeekSchema, tally, results=results)
+
+
+def _missed_json(each: MissedForecast) -> dict[str, Any]:
+    ids = {"workloadId": each.workload, "overtakenById": each.overtaken_by}
+    return rendered(MissedForecastSchema, each, **{name: str(row.pk) if row else None for name, row in ids.items()})
 
 
 def _connection_json(row: ClusterCredential) -> dict[str, Any]:

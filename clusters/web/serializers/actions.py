@@ -286,3 +286,50 @@ class SchedulerPlanSchema(serializers.Serializer[Any]):
     kinds = KindPlanSchema(many=True)
     promises = GuaranteeChangeSchema(many=True)
     work = SwitchEffectSchema()
+
+
+class ForecastReasonSchema(serializers.Serializer[Any]):
+    """How many forecasts of a week came out so, and why."""
+
+    result = serializers.CharField(help_text="held, overtaken, doubted, unexplained or not_judged.")
+    reason = serializers.CharField(allow_blank=True, help_text="Machine-readable code.")
+    count = serializers.IntegerField()
+
+
+class ForecastWeekSchema(serializers.Serializer[Any]):
+    """Forecasts of one week and scheduler."""
+
+    week = serializers.DateField(help_text="Its Monday, UTC.")
+    scheduler = serializers.CharField(source="flavour")
+    judged = serializers.IntegerField()
+    held = serializers.IntegerField()
+    heldPercent = serializers.FloatField(source="share", allow_null=True, help_text="Of the judged; null: none was.")
+    notJudged = serializers.IntegerField()
+    sentence = serializers.CharField()
+    results = ForecastReasonSchema(many=True)
+
+
+class MissedForecastSchema(serializers.Serializer[Any]):
+    """A forecast that did not hold. Ids are null and names general for what is not the caller's to see."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    dataAgeSeconds = serializers.FloatField(source="data_age", allow_null=True)
+    scheduler = serializers.CharField(source="flavour")
+    verdict = serializers.CharField()
+    forecast = serializers.CharField(source="foretold")
+    outcome = serializers.CharField(source="happened")
+    result = serializers.CharField()
+    reason = serializers.CharField(source="why", allow_blank=True, help_text="Machine-readable code.")
+    explanation = serializers.CharField(source="reason")
+    workloadId = serializers.UUIDField(allow_null=True)
+    workloadName = serializers.CharField(source="name")
+    overtakenById = serializers.UUIDField(allow_null=True)
+
+
+class ForecastAccuracySchema(ListSchema):
+    """How many forecasts held, by week, and a page of those that did not."""
+
+    sentence = serializers.CharField(allow_blank=True, help_text="Of all these weeks; empty: none was judged.")
+    weeks = ForecastWeekSchema(many=True)
+    missed = MissedForecastSchema(many=True)

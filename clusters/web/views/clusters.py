@@ -56,6 +56,7 @@ from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import can, require
+from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, tallies, together
 
 RUNS: Final = 10
 """The newest runs on a page."""
@@ -67,6 +68,11 @@ TABS: Final = {
     "drift": gettext_lazy("Drift"),
     "promises": gettext_lazy("Scheduler support"),
 }
+ADMIN_TABS: Final = {**TABS, "forecasts": gettext_lazy("Forecasts")}
+WEEKS: Final = 12
+"""The newest weeks with forecasts on a page."""
+MISSED: Final = 25
+"""Forecasts that did not hold on a page."""
 
 
 @login_required
@@ -84,7 +90,10 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One cluster: nodes, runs, drift, and what its scheduler cannot enforce."""
     cluster = get_object_or_404(Cluster, name=name)
     flavour, nodes = flavour_for(cluster.flavour), node_rows(cluster)
+    may = can(actor_of(request), Permission.MANAGE_CLUSTERS)
+    tabs = ADMIN_TABS if may else TABS
     tab = request.GET.get("tab", "")
+    tab, after = tab if tab in tabs else "nodes", request.GET.get("after", "")
     context = {
         "cluster": cluster,
         "compared": comparison_of(cluster),
@@ -97,14 +106,23 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "nodes": nodes,
         "pools": pool_rows(nodes),
         "runs": runs_of(cluster)[:RUNS],
-        "drifts": page_of(drifts_of(cluster), column="name", after=request.GET.get("after", ""), size=DRIFTS),
+        "drifts": page_of(drifts_of(cluster), column="name", after=after if tab == "drift" else "", size=DRIFTS),
         "leavings": former_schedulers_of(cluster),
         "door": job_rejection_of(cluster),
-        "tab": tab if tab in TABS else "nodes",
-        "tabs": TABS.items(),
-        "may_reconcile": can(actor_of(request), Permission.MANAGE_CLUSTERS),
+        "tab": tab,
+        "tabs": tabs.items(),
+        "may_reconcile": may,
+        **(_forecasts(request, cluster, after) if tab == "forecasts" else {}),
     }
     return render_page(request, "clusters/detail.html", context, parts=("cluster",))
+
+
+def _forecasts(request: HttpRequest, cluster: Cluster, after: str) -> dict[str, Any]:
+    """How many held by week, and a page of those that did not."""
+    found = tallies(cluster, weeks=WEEKS)
+    page = page_of(missed_forecasts(cluster), column="-at", after=after, size=MISSED)
+    missed = in_words(page.rows, actor_of(request))
+    return {"tallies": found, "overall": together(found), "missed": missed, "page": page}
 
 
 @login_required

@@ -86,6 +86,7 @@ SERVED = {
     "/api/v1/clusters/{cluster_id}/scheduler-plans": {"post"},
     "/api/v1/clusters/{cluster_id}/scheduler": {"put"},
     "/api/v1/clusters/{cluster_id}/nodes": {"get"},
+    "/api/v1/clusters/{cluster_id}/forecast-accuracy": {"get"},
     "/api/v1/clusters/{cluster_id}/metrics": {"get"},
     "/api/v1/clusters/{cluster_id}/nodepools/{pool_name}/metrics": {"get"},
     "/api/v1/nodes": {"get"},
