@@ -1,6 +1,5 @@
 """Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -79,7 +78,13 @@ from workloads.forecast.selectors.runtime_rules import (
 )
 from workloads.forecast.selectors.snapshot import PodGroupRequest, groups_of, snapshot_of
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, until_out_of_time
-from workloads.forecast.selectors.uncertainties import overtaken, rivals, snapshot_age_doubts, uncertainties
+from workloads.forecast.selectors.uncertainties import (
+    outcome_warnings,
+    overtaken,
+    rivals,
+    snapshot_age_doubts,
+    uncertainties,
+)
 from workloads.forecast.selectors.unmodelled import ForecastSubject, unmodelled
 from workloads.intake import WorkloadSpec
 from workloads.intake.rules.spec import shared_topology
@@ -95,12 +100,7 @@ VERDICTS: Final = {
     OutcomeKind.PREEMPTS_AND_RECLAIMS: Verdict.EVICTS,
     OutcomeKind.PENDING: Verdict.WAITS,
 }
-BREAKS: Final = (
-    "It evicts single pods of a running gang. The gang's other pods keep their GPUs: on this scheduler only a "
-    "gang evicts whole gangs."
-)
 INCOMPLETE: Final = f"The estimate is incomplete: {TOO_LONG}."
-IN_VAIN: Final = "It still waits afterwards: the freed GPUs are not in one domain of its topology."
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def _in_pool(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome
         reason=str(pend.reason) if pend else "",
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
-        warnings=(*base.warnings, *overtaken(stage.actor, outcome), *_warnings(outcome)),
+        warnings=(*base.warnings, *overtaken(stage.actor, outcome), *outcome_warnings(outcome)),
         doubts=(
             *base.doubts,
             *until_out_of_time(_doubts(stage, pool, snapshot, outcome), doubt(DoubtCode.OUT_OF_TIME, INCOMPLETE)),
@@ -311,22 +311,8 @@ def _doubts(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome)
     yield from unmodelled(ForecastSubject(stage.spec, stage.project, pool, snapshot, candidates, outcome))
 
 
-def _warnings(outcome: Outcome) -> Iterator[str]:
-    if _breaks_a_gang(outcome):
-        yield BREAKS
-    if outcome.victims and outcome.pend and outcome.pend.reason is Reason.NO_DOMAIN:
-        yield IN_VAIN
-
-
 def _min_runtime_sentences(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:
     return min_runtime_sentences(snapshot, _candidates(stage, pool), stage.project.cluster.flavour)
-
-
-def _breaks_a_gang(outcome: Outcome) -> bool:
-    taken: Counter[str] = Counter()
-    for evict in outcome.victims:
-        taken[evict.victim.name] += len(evict.pods)
-    return any(each.victim.gang and taken[each.victim.name] < len(each.victim.holding) for each in outcome.victims)
 
 
 def _candidates(stage: _Stage, pool: NodePool) -> tuple[PodGroup, ...]:

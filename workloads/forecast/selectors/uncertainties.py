@@ -1,5 +1,6 @@
 """What a forecast depends on and Rung cannot see: the same model once more, as it might be instead."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from clusters.inventory.models import NodePool
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import WITHOUT_NOMINATION, cycle, preview
 from scheduling.model.decisions import Evict, Outcome
+from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from tenants.access.selectors import access_for
 from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
@@ -28,6 +30,11 @@ OTHERS_FIRST: Final = (
     "It needs GPUs that workloads ahead of it are expected to free by evictions. None has started yet; without "
     "them it waits longer."
 )
+BREAKS: Final = (
+    "It evicts single pods of a running gang. The gang's other pods keep their GPUs: on this scheduler only a "
+    "gang evicts whole gangs."
+)
+IN_VAIN: Final = "It still waits afterwards: the freed GPUs are not in one domain of its topology."
 MORE: Final = (
     "{title} decides again as each evicted pod stops. If its queue is within quota by then, more may be evicted "
     "for it ({count})."
@@ -50,6 +57,21 @@ def snapshot_age_doubts(observed: datetime | None, now: datetime) -> Iterator[Do
         yield doubt(DoubtCode.NO_SNAPSHOT, NOTHING_SEEN)
     elif now - observed > FRESH:
         yield doubt(DoubtCode.STALE_SNAPSHOT, STALE.format(age=duration_text(now - observed)))
+
+
+def outcome_warnings(outcome: Outcome) -> Iterator[str]:
+    """That evictions leave a part of a gang, or do not help."""
+    if _breaks_a_gang(outcome):
+        yield BREAKS
+    if outcome.victims and outcome.pend and outcome.pend.reason is Reason.NO_DOMAIN:
+        yield IN_VAIN
+
+
+def _breaks_a_gang(outcome: Outcome) -> bool:
+    taken: Counter[str] = Counter()
+    for evict in outcome.victims:
+        taken[evict.victim.name] += len(evict.pods)
+    return any(each.victim.gang and taken[each.victim.name] < len(each.victim.holding) for each in outcome.victims)
 
 
 def uncertainties(
