@@ -10,7 +10,7 @@ from typing import Any, Final
 from clusters.ports.gateway import Manifest
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.resources import ZERO, Resources, parse_quantity
-from scheduling.model.taints import Taint, Toleration
+from scheduling.model.snapshot import Taint, Toleration
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 GPU_RESOURCES: Final = frozenset(

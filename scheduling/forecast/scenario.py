@@ -17,8 +17,9 @@ from scheduling.model.snapshot import (
     Snapshot,
     SnapshotNode,
     Strategy,
+    Taint,
+    Toleration,
 )
-from scheduling.model.taints import Taint, Toleration
 
 Read = Callable[[Any], Any]
 

@@ -5,11 +5,12 @@ Decisions are tried on the board (simulate removal, then restore); the snapshot 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from scheduling.model.decisions import Cause, Evict
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode, Strategy, total
@@ -361,3 +362,29 @@ class SchedulingState:
 def packed_state(snapshot: Snapshot) -> SchedulingState:
     """Of schedulers that fill nodes, and give out room that is on its way."""
     return SchedulingState(snapshot, default=Strategy.BINPACK)
+
+
+def held(seats: Sequence[Assignment]) -> Resources:
+    """What these seats free together."""
+    return seats[0].pod.requests if len(seats) == 1 else sum((seat.pod.requests for seat in seats), ZERO)
+
+
+def evictions(
+    seats: Sequence[Assignment], cause: Cause, group: PodGroup, moves: dict[Assignment, str] | None = None
+) -> list[Evict]:
+    """One decision per victim group, in order of first appearance."""
+    by_group: dict[str, list[Assignment]] = {}
+    for seat in seats:
+        by_group.setdefault(seat.group.name, []).append(seat)
+    return [_evict(found, cause, group, moves or {}) for found in by_group.values()]
+
+
+def _evict(seats: list[Assignment], cause: Cause, group: PodGroup, moves: dict[Assignment, str]) -> Evict:
+    return Evict(
+        victim=seats[0].group,
+        pods=tuple(seat.pod.name for seat in seats),
+        cause=cause,
+        for_group=group.name,
+        nodes={seat.pod.name: seat.pod.node for seat in seats if seat.pod.node is not None},
+        moves_to={seat.pod.name: moves[seat] for seat in seats if seat in moves},
+    )

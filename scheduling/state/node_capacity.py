@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import PodGroup, SnapshotNode, Strategy
-from scheduling.model.taints import Toleration, welcome
+from scheduling.model.snapshot import PodGroup, SnapshotNode, Strategy, Toleration, welcome
 from scheduling.state.gpu_devices import ENTIRE, SharedGpus, is_gpu_fraction
 
 NO_LIMIT: Final = 2**31

@@ -13,7 +13,7 @@ from clusters.inventory.models import Cluster
 from portal.kit.security.actors import SYSTEM
 from workloads.forecast.models import ForecastResult, StoredForecast
 from workloads.forecast.selectors.accuracy import ForecastTally, in_words, missed_forecasts, tallies, together
-from workloads.forecast.services import scenario_of
+from workloads.forecast.services.storage import scenario_of
 
 
 class Command(BaseCommand):

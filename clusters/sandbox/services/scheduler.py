@@ -20,8 +20,7 @@ from clusters.sandbox.services.store import WARNING, ObjectStore, record_event, 
 from scheduling.forecast.cycle import cycle
 from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import PodGroup, SnapshotNode, total
-from scheduling.model.taints import welcome
+from scheduling.model.snapshot import PodGroup, SnapshotNode, total, welcome
 from scheduling.state.fair_share import fair_shares
 from scheduling.state.queue_usage import QueueUsageTracker
 

@@ -25,11 +25,10 @@ from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, grou
 from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
 from scheduling.rules.kai.scenarios import Unit
 from scheduling.rules.kai.solver import Solution, Solver, by_unit
-from scheduling.state.cluster_state import PlacedPods, SchedulingState, packed_state
+from scheduling.state.cluster_state import PlacedPods, SchedulingState, evictions, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room
-from scheduling.state.victims import evictions
 from scheduling.state.workspace import workspace
 
 MOST_MOVED: Final = 17

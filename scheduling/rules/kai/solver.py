@@ -15,9 +15,8 @@ from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, total
 from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, VictimOrder, groups_by_queue, with_waiting
 from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims, Unit
-from scheduling.state.cluster_state import Assignment, SchedulingState
+from scheduling.state.cluster_state import Assignment, SchedulingState, held
 from scheduling.state.node_capacity import NodeCapacity
-from scheduling.state.victims import held
 from scheduling.state.workspace import check_time
 
 GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (

@@ -27,10 +27,9 @@ from scheduling.model.decisions import Cause, Decision, Start, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
-from scheduling.state.cluster_state import Assignment, SchedulingState
+from scheduling.state.cluster_state import Assignment, SchedulingState, evictions, held
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, selection
 from scheduling.state.refusals import impossible, no_room
-from scheduling.state.victims import evictions, held
 from scheduling.state.workspace import check_time, workspace
 
 PRIORITY_SHIFT: Final = 2**31

@@ -28,10 +28,9 @@ from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.rules.volcano.order import VolcanoOrder
-from scheduling.state.cluster_state import Assignment, SchedulingState
+from scheduling.state.cluster_state import Assignment, SchedulingState, evictions, held
 from scheduling.state.node_capacity import NodeCapacity, matches
 from scheduling.state.refusals import impossible, no_room
-from scheduling.state.victims import evictions, held
 from scheduling.state.workspace import check_time, workspace
 
 

@@ -6,7 +6,7 @@ from clusters.inventory.models import Node
 from clusters.ports.pods import max_pods, taints_of, tolerations_of
 from clusters.watch.models import ObservedPod
 from clusters.watch.services.informers import observe_cluster
-from scheduling.model.taints import Taint, Toleration
+from scheduling.model.snapshot import Taint, Toleration
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, furnished
 
 TAINTS = [

@@ -20,8 +20,7 @@ from clusters.ports.pods import TERMINAL, needs_of_pods
 from clusters.watch.models import ClusterEvent, ObservedPod
 from scheduling.model.preemptibility import THRESHOLD
 from scheduling.model.resources import Resources
-from scheduling.model.snapshot import Pod, PodGroup, Strategy
-from scheduling.model.taints import Toleration
+from scheduling.model.snapshot import Pod, PodGroup, Strategy, Toleration
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, LIVE, NO_CONTROLLER, REFUSED_PODS, WAITING
 from workloads.state.selectors.workloads import workload_ids

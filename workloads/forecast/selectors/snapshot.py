@@ -33,8 +33,7 @@ from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
 from clusters.watch.services.observations import POOLS
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.resources import Limit, Resources
-from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode, Strategy
-from scheduling.model.taints import Taint
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode, Strategy, Taint
 from scheduling.state.workspace import successor
 from tenants.organisation.models import Project
 from workloads.forecast.selectors.observed_groups import (

@@ -12,7 +12,7 @@ from clusters.ports.workload_kinds import kind_for
 from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_parsing.documents import DocumentProblem, token
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.taints import Toleration
+from scheduling.model.snapshot import Toleration
 from workloads.dictionary.rules.resolution import Request
 from workloads.intake.rules.scalars import (
     GPU,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduling.model.taints import Taint, Toleration, welcome
+from scheduling.model.snapshot import Taint, Toleration, welcome
 
 GPU = Taint("nvidia.com/gpu", "present")
 
