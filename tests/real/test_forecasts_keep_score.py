@@ -31,7 +31,8 @@ from tests.real.scenarios.stage import NODES
 from tests.support.kube import MERGE
 from workloads.forecast.models import StoredForecast
 from workloads.forecast.selectors.accuracy import tallies, together
-from workloads.forecast.services import HORIZON, foretell, scenario_of, score
+from workloads.forecast.services.scoring import HORIZON, score
+from workloads.forecast.services.storage import foretell, scenario_of
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle.services.actions import stop
 from workloads.state.models import Workload

@@ -109,7 +109,7 @@ class TestYouCanStart:
         project = product.project("small", deserved=2, limit=3)
         product.reconcile()
         row = startable(product, project)
-        assert (now(row), "Project limit: 3 GPUs" in row.sentence) == (3, True)
+        assert (now(row), "Project limit over all node pools: 3 GPUs" in row.sentence) == (3, True)
         runs(product, project, asking("fits", pods=3), pods=3)
         assert waits(product, project, asking("more")).phase_reason == "OverLimit"
         assert now(startable(product, project)) == 0

@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal.kit.db.periodic_lock import claim_period
-from workloads.forecast import services as forecast_services
+from workloads.forecast.services import scoring
 from workloads.lifecycle.services import apply_queue, observe, relocation, run_limits
 
 SWEEP_SECONDS = 5
@@ -46,4 +46,4 @@ def try_next_pools() -> None:
 def score_forecasts() -> None:
     """Compare forecasts with what happened, once per period however many beats there are."""
     if claim_period("workloads.score_forecasts", every=FORECAST_SECONDS):
-        forecast_services.score()
+        scoring.score()

@@ -33,7 +33,7 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import access_for
 from tenants.organisation.models import Project
 from workloads.dictionary.selectors import workload_types
-from workloads.forecast.services import foretell
+from workloads.forecast.services.storage import foretell
 from workloads.intake import IntakeRefused, WorkloadSpec, read_native
 from workloads.intake.serializers import SubmitTarget, as_manifest, document_of, of_form, of_manifests
 from workloads.intake.services import grants_of, read_fields, read_text

@@ -1,4 +1,4 @@
-"""Exact limits for guesses of secrets, and the sign-in view behind them. A correct guess is refunded.
+"""Exact limits for guesses of secrets and other costly requests, and the sign-in view. A correct guess is refunded.
 
 The database holds the count, so it survives restarts and is shared by all processes; the window starts with the first
 try, so that no boundary doubles it. Call it outside of a transaction that may be rolled back.
@@ -8,6 +8,7 @@ import hashlib
 import math
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Final
 
 from django.conf import settings
 from django.contrib.auth.forms import AuthenticationForm
@@ -21,9 +22,11 @@ from portal.kit.errors import RungError, TooManyRequests
 from portal.kit.models import LimiterBucket
 from portal.kit.security.request_identity import client_ip
 
+TOO_MANY_GUESSES: Final = "Too many attempts. Wait and try again."
 
-def hit(scope: str, key: str, *, limit: int, per: int) -> None:
-    """Count one try; after `limit` tries in `per` seconds raise `TooManyRequests` with `retry_after`.
+
+def hit(scope: str, key: str, *, limit: int, per: int, refusal: str = TOO_MANY_GUESSES) -> None:
+    """Count one try; after `limit` tries in `per` seconds raise `TooManyRequests` with `refusal` and `retry_after`.
 
     1. make the row if it is missing
     2. restart a window that is over (one caller wins)
@@ -34,7 +37,7 @@ def hit(scope: str, key: str, *, limit: int, per: int) -> None:
     bucket = LimiterBucket.objects.filter(key=name)
     bucket.filter(ends_at__lte=now).update(started_at=now, ends_at=now + timedelta(seconds=per), count=0)
     if not bucket.filter(count__lt=limit).update(count=F("count") + 1):
-        raise TooManyRequests("Too many attempts. Wait and try again.", retry_after=_seconds_left(name))
+        raise TooManyRequests(refusal, retry_after=_seconds_left(name))
 
 
 def refund(scope: str, key: str) -> None:

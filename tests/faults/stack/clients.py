@@ -144,9 +144,10 @@ def submitting(clients: Sequence[Client]) -> Iterator[None]:
 def clear_away(stack: Stack, account: Account, prefix: str) -> None:
     """Delete every workload of a run, and wait until their objects are gone: the next one has the cluster to itself."""
     left = "SELECT id::text FROM workloads_workload WHERE deleted_at IS NULL AND name LIKE %s"
+    due = "SELECT id FROM workloads_workload WHERE due_at IS NOT NULL FOR UPDATE SKIP LOCKED"
     ids = [row for (row,) in stack.rows(left, f"{prefix}%")]
     for start in range(0, len(ids), BATCH):
         answer = account.batch("delete", ids[start : start + BATCH])
         assert answer.status == 200, answer.text
-    stack.rows("UPDATE workloads_workload SET due_at = now() WHERE due_at IS NOT NULL")
+    stack.rows(f"UPDATE workloads_workload SET due_at = now() WHERE id IN ({due})")
     eventually(lambda: not stack.rows(left, f"{prefix}%"), seconds=PATIENCE)

@@ -18,7 +18,8 @@ from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
 from workloads.forecast.rules.doubts import DoubtCode
 from workloads.forecast.rules.forecast import Forecast, Verdict
-from workloads.forecast.services import FOLLOWED, HORIZON, MISSING_DATA, RETENTION, foretell, scenario_of, score
+from workloads.forecast.services.scoring import FOLLOWED, HORIZON, MISSING_DATA, RETENTION, score
+from workloads.forecast.services.storage import foretell, scenario_of
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle.services.actions import stop
 from workloads.preemption.models import PreemptionRecord

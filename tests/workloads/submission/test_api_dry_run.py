@@ -10,6 +10,8 @@ from tenants.organisation.models import Project
 from tests.support.rest_clients import Robot
 from tests.workloads.sandbox_lab import Lab
 from tests.workloads.submission.test_api_native import SPEC, body
+from workloads.forecast.models import StoredForecast
+from workloads.forecast.services import storage
 from workloads.state.models import Workload
 from workloads.submission.models import IdempotencyKey
 
@@ -58,6 +60,26 @@ def test_what_can_never_start_is_refused_with_the_models_word_and_recorded_once(
     assert told["forecast"]["verdict"] == "refused"
     assert told["forecast"]["numbers"] == told["errors"][0]["numbers"]
     assert AuditRecord.objects.filter(result="Denied", action="workload.submit").count() == 1
+
+
+def test_a_subject_that_asks_too_often_is_told_when_to_come_back_and_others_are_answered(
+    robot: Robot, llm_team: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "FORECASTS_A_MINUTE", 2)
+    asked = "v1/workloads/trainings?dryRun=true"
+    first, second, third = (robot.send("POST", asked, body(llm_team)) for _ in range(3))
+    assert (first.status_code, second.status_code, third.status_code) == (200, 200, 429)
+    assert 1 <= int(third["Retry-After"]) <= 60
+    another = Robot("another", role=Role.MEMBER, project=llm_team)
+    assert another.send("POST", asked, body(llm_team)).status_code == 200
+    assert robot.send("POST", "v1/workloads/trainings", body(llm_team)).status_code == 202
+
+
+def test_the_forecast_of_a_dry_run_is_stored_to_be_compared(robot: Robot, llm_team: Project) -> None:
+    robot.send("POST", "v1/workloads/trainings?dryRun=true", body(llm_team))
+    robot.send("POST", "v1/workloads/trainings", body(llm_team))
+    stored = StoredForecast.objects.get()
+    assert (stored.project, stored.verdict) == (llm_team, "starts")
 
 
 @pytest.mark.parametrize("spec", [{"priorityClass": "urgent"}, {"image": "ubuntu"}])

@@ -1,18 +1,14 @@
-"""A forecast that was shown is stored; one that a submission follows is compared with what then happened.
+"""A stored forecast that a submission followed is compared with what then happened.
 
-`foretell` stores it with the question that was put to the model. `score`, of a periodic task, finds the submission: of
-the same subject, for the same project, with the same request. A submission itself does nothing for it. Once the horizon
-has passed it is judged by what was observed: pods on nodes, and records of evictions. The question is kept only of
-those that nothing explains.
+`score`, of a periodic task, finds the submission: of the same subject, for the same project, with the same request.
+Once the horizon has passed the forecast is judged by what was observed: pods on nodes, and records of evictions. The
+question is kept only of those that nothing explains.
 """
 
-import json
-import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from hashlib import sha256
 from typing import Any, Final
 
 from django.db import transaction
@@ -22,16 +18,10 @@ from django.utils import timezone
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedPod
-from portal.kit.security.actors import Actor
-from scheduling.forecast.scenario import Scenario
-from scheduling.model.decisions import Cause, Evict, OutcomeKind
-from tenants.organisation.models import Project
+from scheduling.model.decisions import Cause
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
-from workloads.forecast.rules.forecast import Forecast, ForecastBasis, Verdict
-from workloads.forecast.selectors.observed_groups import workload_of
-from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.snapshot import snapshot_of
-from workloads.intake import WorkloadSpec
+from workloads.forecast.services.storage import fingerprint_of
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import DesiredPhase, EventType, Workload, WorkloadEvent
 from workloads.state.rules import HELD, REFUSED_PODS
@@ -51,77 +41,8 @@ UNWATCHED: Final = timedelta(minutes=1)
 MISSING_DATA: Final = timedelta(minutes=10)
 """So long past its horizon an observation is waited for."""
 RETENTION: Final = timedelta(days=91)
-MOST_PODS: Final = 1000
-"""Of larger clusters the question is not stored: 18 ms of processor time for 1,000 pod groups, 160 ms for 10,000."""
 AT_ONCE: Final = 500
 """Forecasts that one run judges."""
-
-
-def foretell(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
-    """A forecast as `selectors.preview.forecast` makes it, stored in case its subject submits the same."""
-    found = forecast(spec=spec, project=project, actor=actor)
-    if found.basis is not None:
-        _store(found, found.basis, spec, project, actor)
-    return found
-
-
-def _store(found: Forecast, basis: ForecastBasis, spec: WorkloadSpec, project: Project, actor: Actor) -> None:
-    cluster, snapshot = project.cluster, basis.snapshot
-    victims = basis.outcome.victims if found.victims else ()
-    StoredForecast.objects.create(
-        cluster=cluster,
-        project=project,
-        subject=f"{actor.kind}:{actor.id}",
-        fingerprint=_fingerprint(spec.as_json(), found.effective.priority.value, str(found.effective.preemptibility)),
-        at=datetime.fromtimestamp((snapshot.now or 0) / 1_000_000, tz=UTC),
-        data_at=cluster.observed_at,
-        flavour=cluster.flavour,
-        pool_name=found.pool,
-        verdict=found.verdict,
-        starts=found.verdict is not Verdict.WAITS and found.placed >= spec.min_member,
-        victims=sorted({key for evict in victims if not _moves(evict) for key in _keys(evict)}),
-        doubts=[str(each.code) for each in found.doubts],
-        digests=dict(snapshot.digests),
-        input=_question(cluster.flavour, basis),
-    )
-
-
-def _fingerprint(spec: Mapping[str, Any], value: int, preemptibility: str) -> str:
-    """Of everything but the name: a generated one is not known beforehand."""
-    manifest = spec["manifest"]
-    metadata = {key: each for key, each in manifest["metadata"].items() if key not in {"name", "generateName"}}
-    request = {**spec, "name": "", "manifest": {**manifest, "metadata": metadata}}
-    text = json.dumps([request, value, preemptibility], sort_keys=True, separators=(",", ":"), default=str)
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _moves(evict: Evict) -> bool:
-    return all(pod in evict.moves_to for pod in evict.pods)
-
-
-def _keys(evict: Evict) -> Iterable[str]:
-    """The workload's id; of pods that are no workload's each pod."""
-    owner = workload_of(evict.victim.name)
-    return [owner] if owner else [f"pod:{uid}" for uid in evict.pods]
-
-
-def _question(flavour: str, basis: ForecastBasis) -> bytes | None:
-    if len(basis.snapshot.groups) > MOST_PODS:
-        return None
-    asked = Scenario(flavour, basis.snapshot, basis.candidates).as_json()
-    return zlib.compress(json.dumps(asked, separators=(",", ":")).encode(), level=1)
-
-
-def scenario_of(row: StoredForecast) -> Scenario | None:
-    """The question of an unexplained forecast with what was observed; None where it was not stored."""
-    if row.input is None:
-        return None
-    asked = Scenario.from_json(json.loads(zlib.decompress(bytes(row.input))))
-    kind = _KINDS[bool(row.evicted_pods)] if row.started_at else OutcomeKind.PENDING
-    return Scenario(asked.flavour, asked.snapshot, asked.candidates, kind, frozenset(row.evicted_pods))
-
-
-_KINDS: Final = {False: OutcomeKind.PLACED, True: OutcomeKind.PREEMPTS}
 
 
 def score(now: datetime | None = None) -> int:
@@ -166,7 +87,7 @@ def _follow() -> None:
 
 def _request(workload: Workload) -> Request:
     subject = f"{workload.submitted_by_kind}:{workload.submitted_by_id}"
-    return workload.project_id, subject, _fingerprint(workload.spec, workload.priority_value, workload.preemptibility)
+    return workload.project_id, subject, fingerprint_of(workload.spec, workload.priority_value, workload.preemptibility)
 
 
 def _note_changes(rows: Sequence[StoredForecast], now: datetime) -> None:

@@ -18,7 +18,7 @@ from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
 from workloads.forecast.serializers import ForecastSchema, forecast_json, gpus
-from workloads.forecast.services import foretell
+from workloads.forecast.services.storage import foretell
 from workloads.intake import WorkloadSpec
 from workloads.intake.services import check_category, refusals
 from workloads.lifecycle.services import actions

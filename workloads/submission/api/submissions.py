@@ -3,8 +3,9 @@
 import base64
 import binascii
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from django.db import transaction
@@ -24,8 +25,9 @@ from tenants.access.selectors import can
 from tenants.organisation.models import Project
 from tenants.organisation.selectors import project_by_id
 from workloads.dictionary.selectors import category_of
+from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import forecast_json
-from workloads.forecast.services import foretell
+from workloads.forecast.services.storage import count_forecast, store
 from workloads.intake import Explicit, WorkloadSpec
 from workloads.intake.services import check_category, read_manifest, read_text, refusals
 from workloads.policies.services import type_of
@@ -59,28 +61,55 @@ class Submission(Route):
     access = {"POST": RoutePermission("submit", "project")}
     own_repeats = True
 
-    def accept(self, request: Request, *, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
-        """Submit it. In a rehearsal it is taken back before the model is asked, which would see it otherwise."""
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.foreseen: dict[str, Any] = {}
+        """What the answer to a dry run says beside the result: the forecast."""
+        self._store: Callable[[], None] | None = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Count the forecast of a dry run before the transaction that is rolled back."""
+        super().initial(request, *args, **kwargs)
+        if _is_dry_run(request):
+            count_forecast(actor_of(request))
+
+    def accept(self, request: Request, *, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
+        """Submit it. In a dry run it is rolled back before the model is asked, which would see it otherwise."""
         actor, key = actor_of(request), key_of(request)
-        if not flag_in(request.query_params, "dryRun"):
+        if not _is_dry_run(request):
             return submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
         try:
             with rollback_scope():
                 workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
                 transaction.set_rollback(True)
         except ValidationFailed:
-            self.foreseen = _forecast(spec, project, actor, refused=True)
+            with suppress(RungError):
+                self._forecast(spec, project, actor)
             raise
-        self.foreseen = _forecast(spec, project, actor)
+        self._forecast(spec, project, actor)
         return workload
 
+    def _forecast(self, spec: WorkloadSpec, project: Project, actor: Actor) -> None:
+        found = forecast(spec=spec, project=project, actor=actor)
+        self.foreseen = {"forecast": {**forecast_json(found), "flavour": found.flavour, "estimate": True}}
+        self._store = partial(store, found, spec=spec, project=project, actor=actor)
+
+    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
+        """Store the forecast of a dry run, now that the rest is rolled back."""
+        if self._store:
+            self._store()
+        return super().finalize_response(request, response, *args, **kwargs)
+
     def handle_exception(self, exc: Exception) -> Response:
-        """A rehearsal's refusal tells what the model says of it, too: what would be better."""
+        """The refusal of a dry run includes the forecast: what would be better."""
         response = super().handle_exception(exc)
         if isinstance(response.data, dict):
-            response.data |= getattr(self, "foreseen", {})
+            response.data |= self.foreseen
         return response
+
+
+def _is_dry_run(request: Request) -> bool:
+    return request.method == "POST" and flag_in(request.query_params, "dryRun")
 
 
 class ManifestRoute(Route):
@@ -156,16 +185,6 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise BadRequest.at("/manifestBase64Encoded", "not_base64", "Not valid Base64.") from None
-
-
-def _forecast(spec: WorkloadSpec, project: Project, actor: Actor, *, refused: bool = False) -> dict[str, Any]:
-    try:
-        found = foretell(spec=spec, project=project, actor=actor)
-    except RungError:
-        if not refused:
-            raise
-        return {}
-    return {"forecast": {**forecast_json(found), "flavour": found.flavour, "estimate": True}}
 
 
 Body = Mapping[str, Any]

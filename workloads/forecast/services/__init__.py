@@ -1,0 +1,1 @@
+"""Forecasts that were shown are stored, and compared with what happened."""
