@@ -58,6 +58,7 @@ SMTP: Final = {
     "sender": "r@example.org",
     "direct_notifications": "on",
 }
+EVERYWHERE: Final = "the whole installation"
 TWINS: Final = (
     Twin("/clusters/lab/pools/", {"name": "h200", **POOL}, NodePool, ("name", "label_key", "label_value")),
     Twin("/clusters/lab/pools/h100/", POOL, NodePool, ("name", "label_key", "label_value")),
@@ -71,7 +72,7 @@ TWINS: Final = (
     ),
     Twin(
         "/policies/add/",
-        {"kind": "distributed", "place": "tenant:", "name": "house", "priority_options": ["low", "medium"]},
+        {"kind": "distributed", "place": EVERYWHERE, "name": "house", "priority_options": ["low", "medium"]},
         Policy,
         ("name", "kind", "scope", "document"),
     ),
@@ -80,7 +81,7 @@ TWINS: Final = (
     Twin("/notifications/channels/mail/", SMTP, NotificationChannel, ("name", "config")),
     Twin(
         "/templates/add/",
-        {"kind": "workspaces", "place": "tenant:", "name": "notebook", "text": "image: docker.io/a/b:1"},
+        {"kind": "workspaces", "place": EVERYWHERE, "name": "notebook", "text": "image: docker.io/a/b:1"},
         WorkloadTemplate,
         ("name", "kind", "scope", "spec"),
     ),
@@ -93,6 +94,7 @@ WITHOUT: Final = {
     "tenants/access/second_factor.html": "one's own second factor",
     "clusters/connection/disconnect.html": "each of its buttons has its own",
     "tenants/audit_log/audit_log.html": "a filter: its address is what is copied",
+    "workloads/policies/policies.html": "a filter: its address is what is copied",
     "workloads/lifecycle/list.html": "a filter: its address is what is copied",
     "workloads/dictionary/change.html": "ends in a plan, which has its own",
 }
@@ -186,7 +188,8 @@ def test_the_command_has_the_effect_of_the_form(
         monkeypatch.setenv(f"RUNG_{name}", value)
     monkeypatch.setenv("RUNG_CONFIG", str(tmp_path))
     days = {"start": "2026-01-05", "end": "2026-01-11"}
-    places = (f"projectName=={llm_team.name}", f"departmentName=={llm_team.department.name}", "")
+    department = f"department {llm_team.department.name} on {llm_team.cluster.name}"
+    places = (f"project {llm_team.name}", department, "")
     for group, place in product(("Project", "Department", "Nodepool", "Cluster"), places):
         typed = {"name": "a week's", "group_by": group, "filter_by": place, **days}
         twin = Twin("/reports/", typed, Report, ("name", "start", "end", "group_by", "filter_by"))
