@@ -22,7 +22,8 @@ from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, LabCluster
 from workloads.forecast.rules.forecast import Forecast
-from workloads.forecast.selectors.preview import IN_VAIN, forecast
+from workloads.forecast.selectors.preview import forecast
+from workloads.forecast.selectors.uncertainties import IN_VAIN
 from workloads.lifecycle.services.actions import delete
 from workloads.state.models import Workload
 

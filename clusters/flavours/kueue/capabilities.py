@@ -143,18 +143,23 @@ def _leaves_out_systems(expression: object) -> bool:
 
 def unmanaged(facts: Facts, kind: str) -> str:
     """Why a workload of this kind would run outside every quota; empty: it would not, or nothing could be read."""
-    if not facts or _is_managed(facts, kind):
+    if not _is_known(facts) or _is_managed(facts, kind):
         return ""
     return WOULD_RUN_OUTSIDE.format(integration=_integration(kind), kind=kind)
 
 
 def kind_warnings(facts: Facts, kind: str) -> tuple[str, ...]:
     """What is not known about a workload of this kind."""
-    return () if facts else (ASSUMED.format(kind=kind, integration=_integration(kind)),)
+    return () if _is_known(facts) else (ASSUMED.format(kind=kind, integration=_integration(kind)),)
 
 
 def _integration(kind: str) -> str:
     return QUEUED_WHOLE.get(kind) or BY_JOBS.get(kind) or BY_PODS
+
+
+def _is_known(facts: Facts) -> bool:
+    """The configuration was read. Facts also hold what other objects say, and may hold nothing else."""
+    return "integrations" in facts
 
 
 def _is_managed(facts: Facts, kind: str) -> bool:
@@ -163,7 +168,7 @@ def _is_managed(facts: Facts, kind: str) -> bool:
 
 def admin_warnings(facts: Facts) -> tuple[str, ...]:
     """What a configuration means for quotas and forecasts; `UNREAD` where nothing could be read."""
-    return tuple(_warnings(facts)) if facts else (UNREAD,)
+    return tuple(_warnings(facts)) if _is_known(facts) else (UNREAD,)
 
 
 def _warnings(facts: Facts) -> Iterator[str]:
@@ -176,12 +181,12 @@ def _warnings(facts: Facts) -> Iterator[str]:
 
 def kinds_outside_quotas(facts: Facts) -> tuple[str, ...]:
     """Kinds that would run outside every quota. Without the integration `pod` so does any that Kueue does not know."""
-    return tuple(kind for kind in QUEUED_WHOLE if not _is_managed(facts, kind)) if facts else ()
+    return tuple(kind for kind in QUEUED_WHOLE if not _is_managed(facts, kind)) if _is_known(facts) else ()
 
 
 def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:
     """What people are told of it whose workload waits or evicts others."""
-    return (OTHERWISE,) if facts and facts["fair"] and foretold != OutcomeKind.PLACED else ()
+    return (OTHERWISE,) if facts.get("fair") and foretold != OutcomeKind.PLACED else ()
 
 
 EVICTABLE: Final = (
@@ -210,9 +215,9 @@ QUOTAS: Final = ("over_quota_and_reclaim", "department_limit", "quota_per_node_p
 def guarantees_of(facts: Facts) -> tuple[Guarantee, ...]:
     """What Kueue keeps of Rung's promises where it is configured so."""
     off = kinds_outside_quotas(facts)
-    if facts and not off:
+    if _is_known(facts) and not off:
         return GUARANTEES
-    said = NOT_ALL.format(kinds=", ".join(off)) if facts else NOT_KNOWN
+    said = NOT_ALL.format(kinds=", ".join(off)) if off else NOT_KNOWN
     return tuple(_partly(each, said) if each.code in QUOTAS else each for each in GUARANTEES)
 
 

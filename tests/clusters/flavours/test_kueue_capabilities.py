@@ -144,6 +144,13 @@ def test_what_cannot_be_read_is_not_known_and_nothing_is_refused(found: Manifest
     assert "Kueue's configuration is unknown." in kept["quota_per_node_pool"].explanation
 
 
+def test_what_other_queues_say_tells_nothing_of_a_configuration_that_was_not_read() -> None:
+    facts = {"other_queues": {"members": 0, "lending": False, "checks": []}}
+    assert (unmanaged(facts, "Deployment"), admin_warnings(facts)) == ("", (UNREAD,))
+    assert kind_warnings(facts, "Deployment") == kind_warnings({}, "Deployment")
+    assert guarantees_of(facts) == guarantees_of({})
+
+
 def test_quotas_are_enforced_as_far_as_kinds_are_managed() -> None:
     assert guarantees_of(facts_of(of_everything())) == GUARANTEES
     kept = {each.code: each for each in guarantees_of(configured("batch/job"))}

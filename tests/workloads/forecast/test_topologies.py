@@ -13,7 +13,8 @@ from tenants.organisation.models import Project
 from tests.factories.workloads import pytorch_job, spec_of
 from tests.workloads.sandbox_lab import Lab, configure, fresh
 from workloads.forecast.rules.forecast import Forecast, Verdict
-from workloads.forecast.selectors.preview import IN_VAIN, forecast
+from workloads.forecast.selectors.preview import forecast
+from workloads.forecast.selectors.uncertainties import IN_VAIN
 from workloads.lifecycle.services.actions import stop
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Phase, Workload
