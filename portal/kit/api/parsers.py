@@ -1,6 +1,7 @@
 """How REST bodies are read and written: strict JSON in, JSON out, whatever the headers say."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import IO, Any
@@ -78,8 +79,7 @@ def _loads(text: str) -> Any:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValidationFailed.at(f"/{twice[:100]}", "repeated_key", "Duplicate key in one object.")
     return members
 
