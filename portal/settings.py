@@ -243,7 +243,13 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 # Tries per key and window in seconds; the limiter counts failures exactly, across processes and restarts.
-RUNG_SIGN_IN_LIMITS = {"name": (10, 300), "address": (100, 300), "code": (10, 300), "code day": (50, 24 * 3600)}
+RUNG_SIGN_IN_LIMITS = {
+    "name": (10, 300),  # one name from one address
+    "account": (100, 3600),  # one name from all addresses
+    "address": (100, 300),
+    "code": (10, 300),
+    "code day": (50, 24 * 3600),
+}
 
 # --- signing in: single sign-on and the second factor (docs/signing-in.md) ----------------------------------------
 # The provider's address, exactly as its tokens name it; empty: people sign in with passwords only.

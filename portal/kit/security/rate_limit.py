@@ -6,6 +6,7 @@ try, so that no boundary doubles it. Call it outside of a transaction that may b
 
 import hashlib
 import math
+import unicodedata
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
@@ -92,14 +93,19 @@ class ThrottledLoginView(LoginView):
 
 
 def keys_of(request: HttpRequest) -> list[Counted]:
-    """What is counted: this name from this address, and this address."""
+    """What is counted: this name from this address, this name from anywhere, and this address."""
     return keys_for(request, request.POST.get("username", ""))
 
 
 def keys_for(request: HttpRequest, name: str) -> list[Counted]:
     """The same for a name that is known already."""
-    address = client_ip(request) or ""
-    return [("name", f"{address} {name[:254].casefold()}"), ("address", address)]
+    address, account = client_ip(request) or "", account_key(name)
+    return [("name", f"{address} {account}"), ("account", account), ("address", address)]
+
+
+def account_key(name: str) -> str:
+    """One key for all spellings of a name that sign in to one account: Django strips and NFKC-normalises it."""
+    return unicodedata.normalize("NFKC", name.strip()).strip()[:254].casefold()
 
 
 def code_keys(request: HttpRequest, user_id: str) -> list[Counted]:

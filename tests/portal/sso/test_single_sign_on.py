@@ -227,7 +227,7 @@ def test_t55_the_return_address_is_not_a_clients_choice(client: Client, provider
 
 
 def test_t63_guessing_answers_is_limited(client: Client, provider: IdentityProvider, settings: Settings) -> None:
-    settings.RUNG_SIGN_IN_LIMITS = {"name": (3, 300), "address": (3, 300)}
+    settings.RUNG_SIGN_IN_LIMITS = {"name": (3, 300), "account": (99, 300), "address": (3, 300)}
     tries = [client.get(reverse("single-sign-on-return"), {"state": "x", "code": "y"}) for _ in range(4)]
     assert [answer.status_code for answer in tries] == [403, 403, 403, 429]
     assert int(tries[-1]["Retry-After"]) > 0

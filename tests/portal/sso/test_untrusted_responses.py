@@ -219,7 +219,7 @@ def test_an_address_without_https_is_not_asked(client: Client, provider: Identit
 def test_a_provider_that_goes_away_meanwhile_costs_nobody_a_try(
     client: Client, provider: IdentityProvider, settings: Settings
 ) -> None:
-    settings.RUNG_SIGN_IN_LIMITS = {"name": (1, 300), "address": (1, 300)}
+    settings.RUNG_SIGN_IN_LIMITS = {"name": (1, 300), "account": (99, 300), "address": (1, 300)}
     address = at_provider(client)
     with listener() as visits:
         provider.configuration = {"token_endpoint": f"http://127.0.0.1:{visits.port}/token"}

@@ -184,7 +184,13 @@ def test_a_recovery_code_opens_once(client: Client, client_of: Clients, alice: U
 
 def test_t63_codes_are_limited_by_person_from_wherever(client_of: Clients, alice: User, settings: Settings) -> None:
     app, _ = set_up(client_of(alice))
-    settings.RUNG_SIGN_IN_LIMITS = {"name": (9, 300), "address": (99, 300), "code": (3, 300), "code day": (9, 900)}
+    settings.RUNG_SIGN_IN_LIMITS = {
+        "name": (9, 300),
+        "account": (99, 300),
+        "address": (99, 300),
+        "code": (3, 300),
+        "code day": (9, 900),
+    }
     answers = []
     for number in range(4):
         client = Client(REMOTE_ADDR=f"192.0.2.{number}")
@@ -199,7 +205,13 @@ def test_t63_codes_are_limited_by_person_from_wherever(client_of: Clients, alice
 
 def test_t63_slow_guessing_is_limited_by_the_day(client_of: Clients, alice: User, settings: Settings) -> None:
     set_up(client_of(alice))
-    settings.RUNG_SIGN_IN_LIMITS = {"name": (9, 300), "address": (99, 300), "code": (9, 1), "code day": (2, 86400)}
+    settings.RUNG_SIGN_IN_LIMITS = {
+        "name": (9, 300),
+        "account": (99, 300),
+        "address": (99, 300),
+        "code": (9, 1),
+        "code day": (2, 86400),
+    }
     client = Client()
     sign_in(client)
     assert [give(client, "000000") for _ in range(3)] == [200, 200, 429]
@@ -236,7 +248,7 @@ def test_turning_it_off_needs_the_password(client_of: Clients, alice: User) -> N
 def test_t63_the_password_is_not_guessed_there_either(client_of: Clients, alice: User, settings: Settings) -> None:
     client = client_of(alice)
     set_up(client)
-    settings.RUNG_SIGN_IN_LIMITS = {"name": (2, 300), "address": (9, 300)}
+    settings.RUNG_SIGN_IN_LIMITS = {"name": (2, 300), "account": (99, 300), "address": (9, 300)}
     address = reverse("tenants:security-act", kwargs={"name": "remove-app"})
     tries = [client.post(address, {"proof": guess}).status_code for guess in ("a", "b", PASSWORD)]
     assert tries == [422, 422, 422]

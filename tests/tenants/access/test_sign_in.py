@@ -20,7 +20,7 @@ def alice() -> User:
 
 @pytest.fixture(autouse=True)
 def _three_tries(settings: Settings) -> None:
-    settings.RUNG_SIGN_IN_LIMITS = {"name": (3, 300), "address": (5, 300)}
+    settings.RUNG_SIGN_IN_LIMITS = {"name": (3, 300), "account": (99, 300), "address": (5, 300)}
 
 
 def sign_in(client: Client, name: str, password: str, **more: str) -> int:
@@ -67,6 +67,22 @@ def test_t63_another_forwarded_address_is_no_fresh_start(client: Client, alice: 
 def test_t63_many_names_from_one_address_are_one_guesser(client: Client) -> None:
     tries = [sign_in(client, f"name-{number}", "wrong") for number in range(6)]
     assert tries == [200] * 5 + [429]
+
+
+@pytest.mark.parametrize("spelling", ["  alice", "alice\u3000", "\uff41lice", "ALICE"])
+def test_t63_another_spelling_of_a_name_is_no_fresh_start(client: Client, alice: User, spelling: str) -> None:
+    for _ in range(3):
+        sign_in(client, "alice", "wrong")
+    assert sign_in(client, spelling, "wrong") == 429
+
+
+def test_t63_guesses_of_one_name_are_limited_over_all_addresses(
+    client: Client, alice: User, settings: Settings
+) -> None:
+    settings.RUNG_SIGN_IN_LIMITS = {**settings.RUNG_SIGN_IN_LIMITS, "account": (4, 3600)}
+    tries = [sign_in(client, "alice", "wrong", REMOTE_ADDR=f"198.51.100.{n}") for n in range(5)]
+    assert tries == [200] * 4 + [429]
+    assert sign_in(client, "bob", "wrong", REMOTE_ADDR="198.51.100.9") == 200
 
 
 def test_t63_the_console_has_no_second_door(client: Client, alice: User) -> None:

@@ -72,7 +72,13 @@ def test_one_recovery_code_lets_one_in(protected: tuple[User, str, list[str]]) -
 def test_t63_of_many_wrong_codes_at_once_only_the_allowed_ones_are_looked_at(
     protected: tuple[User, str, list[str]], settings: Settings
 ) -> None:
-    settings.RUNG_SIGN_IN_LIMITS = {"name": (99, 300), "address": (99, 300), "code": (3, 300), "code day": (99, 300)}
+    settings.RUNG_SIGN_IN_LIMITS = {
+        "name": (99, 300),
+        "account": (99, 300),
+        "address": (99, 300),
+        "code": (3, 300),
+        "code day": (99, 300),
+    }
     browsers = [Client() for _ in range(AT_ONCE)]
     for browser in browsers:
         browser.post("/login/", {"username": "alice", "password": PASSWORD})
