@@ -516,6 +516,12 @@ class Migration(migrations.Migration):
                 ("kind", models.CharField(max_length=128)),
                 ("namespace", models.CharField(blank=True, max_length=63)),
                 ("name", models.CharField(max_length=253)),
+                (
+                    "owner",
+                    models.CharField(
+                        blank=True, help_text="Whose object it is: the value of our label.", max_length=100
+                    ),
+                ),
                 ("ok", models.BooleanField()),
                 ("code", models.CharField(blank=True, max_length=64)),
                 ("message", models.TextField(blank=True)),

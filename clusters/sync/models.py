@@ -52,6 +52,7 @@ class SyncOutcome(models.Model):
     kind = models.CharField(max_length=128)
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)
+    owner = models.CharField(max_length=100, blank=True, help_text="Whose object it is: the value of our label.")
     ok = models.BooleanField()
     code = models.CharField(max_length=64, blank=True)
     message = models.TextField(blank=True)

@@ -4,9 +4,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Final
 
-from django.db.models import BigIntegerField, Case, Count, F, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, When
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Count,
+    F,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce, Greatest
 
 from clusters.flavours.registry import flavour_for
@@ -14,6 +29,10 @@ from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.sync.models import Drift, DriftKind, OrphanedObject, SyncOutcome, SyncRun
 from clusters.sync.selectors import Comparison, comparison_of
 from clusters.watch.models import ObservedPod
+from portal.kit.security.actors import Actor
+from tenants.access.rules import Permission
+from tenants.access.selectors import access_for, can
+from tenants.organisation.models import Department, Project
 
 MILLI: Final = 1000
 
@@ -190,22 +209,73 @@ def _gpu_figures() -> Mapping[object, dict[str, int]]:
     return {row["cluster"]: {name: row[name] for name in _FIGURES} for row in counted}
 
 
-def runs_of(cluster: Cluster, *, outcomes: int = 20) -> QuerySet[SyncRun]:
-    """Its runs, newest first, each with what happened to its first objects, failures before the rest."""
-    shown = Prefetch("outcomes", queryset=SyncOutcome.objects.order_by("ok", "id")[:outcomes], to_attr="first_outcomes")
-    return cluster.sync_runs.prefetch_related(shown)
+SHARED_OWNERS: Final = ("pool.", "priority.")
+"""Owners that belong to no project or department, as the owner label begins."""
 
 
-def outcomes_of(run: SyncRun) -> QuerySet[SyncOutcome]:
+@dataclass(frozen=True, slots=True)
+class ObjectVisibility:
+    """Which objects of a cluster a reader sees: all of them, or shared ones and those of visible projects."""
+
+    everything: bool = False
+    owners: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+    @property
+    def condition(self) -> Q:
+        """For rows with an owner and a namespace. Without an owner they are an admin's to see."""
+        if self.everything:
+            return Q()
+        shared = (Q(owner__startswith=prefix) for prefix in SHARED_OWNERS)
+        return reduce(or_, shared, Q(owner__in=self.owners) | Q(namespace__in=self.namespaces))
+
+    def owners_in(self, scope: str) -> list[str]:
+        """Those of a run's owners, one a line, that the reader may know."""
+        owners = scope.splitlines()
+        return [each for each in owners if self.everything or each in self.owners or each.startswith(SHARED_OWNERS)]
+
+
+def object_visibility(actor: Actor, cluster: Cluster) -> ObjectVisibility:
+    """What an actor sees of a cluster's sync runs and drift."""
+    if can(actor, Permission.MANAGE_CLUSTERS):
+        return ObjectVisibility(everything=True)
+    access = access_for(actor)
+    projects = dict(access.projects().filter(cluster=cluster).values_list("pk", "namespace"))
+    departments = access.departments().filter(cluster=cluster).values_list("pk", flat=True)
+    owners = (*map(Project.owner_of, projects), *map(Department.owner_of, departments))
+    return ObjectVisibility(owners=frozenset(owners), namespaces=frozenset(projects.values()))
+
+
+def runs_of(cluster: Cluster, visible: ObjectVisibility, *, outcomes: int = 20) -> QuerySet[SyncRun]:
+    """Its runs, newest first, each with what happened to its first objects, failures before the rest.
+
+    hidden_outcomes: how many objects of a run the reader may not see.
+    """
+    rows = SyncOutcome.objects.filter(visible.condition).order_by("ok", "id")
+    runs = cluster.sync_runs.prefetch_related(Prefetch("outcomes", queryset=rows[:outcomes], to_attr="first_outcomes"))
+    return runs.annotate(hidden_outcomes=Value(0) if visible.everything else _hidden_outcomes(visible))
+
+
+def _hidden_outcomes(visible: ObjectVisibility) -> Coalesce:
+    rows = SyncOutcome.objects.filter(run=OuterRef("pk")).exclude(visible.condition).order_by()
+    return Coalesce(Subquery(rows.values("run").annotate(count=Count("pk")).values("count")), 0)
+
+
+def outcomes_of(run: SyncRun, visible: ObjectVisibility) -> QuerySet[SyncOutcome]:
     """What happened to each object, in the order in which it did."""
-    return run.outcomes.all()
+    return run.outcomes.filter(visible.condition)
 
 
-def drifts_of(cluster: Cluster) -> QuerySet[Drift]:
-    return cluster.drifts.all()
+def drifts_of(cluster: Cluster, visible: ObjectVisibility) -> QuerySet[Drift]:
+    return cluster.drifts.filter(visible.condition)
 
 
-def difference(cluster: Cluster, *, kind: str, namespace: str, name: str) -> Drift | None:
+def hidden_drifts(cluster: Cluster, visible: ObjectVisibility) -> int:
+    """How many differences the reader may not see."""
+    return 0 if visible.everything else cluster.drifts.exclude(visible.condition).count()
+
+
+def difference(cluster: Cluster, visible: ObjectVisibility, *, kind: str, namespace: str, name: str) -> Drift | None:
     """How one object of ours differs now. Rows are rewritten at every look: an object is found by what it is called."""
-    rows = cluster.drifts.filter(kind=kind, namespace=namespace, name=name)
+    rows = drifts_of(cluster, visible).filter(kind=kind, namespace=namespace, name=name)
     return rows.exclude(category=DriftKind.STALE).select_related("cluster").first()

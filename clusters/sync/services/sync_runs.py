@@ -15,7 +15,9 @@ from clusters.inventory.models import Cluster
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import notify_sync
 from clusters.ports.errors import ClusterError
+from clusters.ports.ownership import owner_of
 from clusters.sync.models import SyncOutcome, SyncRun, SyncState
+from clusters.sync.rules.apply_order import body_of
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update
 
 DEAD_AFTER: Final = timedelta(seconds=60)
@@ -123,6 +125,7 @@ class RunRecorder:
                 kind=change.ref.kind.key,
                 namespace=change.ref.namespace,
                 name=change.ref.name,
+                owner=owner_of(body_of(change)),
                 ok=error is None,
                 code=error.code if error else "",
                 message=(error.message if error else message)[:2000],

@@ -24,11 +24,18 @@ from clusters.inventory.services.inventory import (
     unpause,
 )
 from clusters.ports.errors import ClusterError
-from clusters.sync.models import Drift
+from clusters.sync.models import Drift, SyncRun
 from clusters.sync.services.drift import adopt, repair, request_dry_run
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
 from clusters.web.api.clusters import ADMIN, cluster_by_id, managed_cluster
-from clusters.web.selectors import difference, drifts_of, runs_of
+from clusters.web.selectors import (
+    ObjectVisibility,
+    difference,
+    drifts_of,
+    hidden_drifts,
+    object_visibility,
+    runs_of,
+)
 from clusters.web.serializers.actions import (
     ConnectionTestSchema,
     DeferralChange,
@@ -64,19 +71,22 @@ class Syncs(Route):
     @operation("get_cluster_syncs", "List a cluster's syncs", SyncsSchema, parameters=PAGES)
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The newest first, each with the first objects that it changed: failures before the rest."""
-        page = part_of(runs_of(cluster_by_id(cluster_id)), request, order="-started_at")
-        return Response(
-            {
-                "syncs": [rendered(SyncSchema, each, owners=each.scope.splitlines()) for each in page.rows],
-                **page.ways_on,
-            }
-        )
+        cluster = cluster_by_id(cluster_id)
+        visible = object_visibility(actor_of(request), cluster)
+        page = part_of(runs_of(cluster, visible), request, order="-started_at")
+        return Response({"syncs": [_sync(each, visible) for each in page.rows], **page.ways_on})
 
     @operation("sync_cluster", "Reconcile a cluster now", AcceptedSchema, 202)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """A worker makes the cluster equal to the database; 409 while it is paused."""
         request_reconcile(managed_cluster(request, cluster_id), actor_of(request))
         return _accepted(_("Reconcile started. The run appears in the list of syncs."))
+
+
+def _sync(run: SyncRun, visible: ObjectVisibility) -> dict[str, Any]:
+    """A run; its error may name objects of others."""
+    error = run.error if visible.everything else ""
+    return rendered(SyncSchema, run, owners=visible.owners_in(run.scope), message=error)
 
 
 class DryRuns(Route):
@@ -99,8 +109,11 @@ class Differences(Route):
     @operation("get_cluster_differences", "List a cluster's drift", DifferencesSchema, parameters=PAGES)
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """By name, as the last look found them."""
-        page = part_of(drifts_of(cluster_by_id(cluster_id)), request, order="name")
-        return Response({"differences": [rendered(DifferenceSchema, each) for each in page.rows], **page.ways_on})
+        cluster = cluster_by_id(cluster_id)
+        visible = object_visibility(actor_of(request), cluster)
+        page = part_of(drifts_of(cluster, visible), request, order="name")
+        rows = [rendered(DifferenceSchema, each) for each in page.rows]
+        return Response({"differences": rows, "hidden": hidden_drifts(cluster, visible), **page.ways_on})
 
 
 class Repairs(Route):
@@ -205,7 +218,9 @@ class ConnectionTest(Route):
 
 
 def _named(cluster: Cluster, body: Mapping[str, Any]) -> Drift:
-    found = difference(cluster, kind=body["kind"], namespace=body["namespace"], name=body["name"])
+    found = difference(
+        cluster, ObjectVisibility(everything=True), kind=body["kind"], namespace=body["namespace"], name=body["name"]
+    )
     if found is None:
         raise NotFound
     return found

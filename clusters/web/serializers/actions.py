@@ -111,8 +111,9 @@ class SyncSchema(serializers.Serializer[Any]):
     written = serializers.IntegerField()
     failed = serializers.IntegerField()
     code = serializers.CharField(source="error_code", allow_blank=True)
-    message = serializers.CharField(source="error", allow_blank=True)
+    message = serializers.CharField(allow_blank=True, help_text="Empty where the reader may not manage clusters.")
     objects = SyncObjectSchema(source="first_outcomes", many=True)
+    hidden = serializers.IntegerField(source="hidden_outcomes", help_text="Objects that the reader may not see.")
 
 
 SyncsSchema = schema("SyncsSchema", "A page of syncs.", ListSchema, syncs=SyncSchema(many=True))
@@ -138,6 +139,7 @@ class DifferencesSchema(ListSchema):
     """A page of differences."""
 
     differences = DifferenceSchema(many=True)
+    hidden = serializers.IntegerField(help_text="Differences that the reader may not see.")
 
 
 class NamedObject(serializers.Serializer[Any]):

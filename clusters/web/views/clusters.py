@@ -23,7 +23,7 @@ from clusters.inventory.services.inventory import (
     update_node_pool,
 )
 from clusters.ports.errors import ClusterError
-from clusters.sync.models import Drift, SyncRun
+from clusters.sync.models import Drift
 from clusters.sync.selectors import comparison_of
 from clusters.sync.services.drift import REPAIRABLE, adopt, repair, request_dry_run
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
@@ -34,8 +34,10 @@ from clusters.web.selectors import (
     difference,
     drifts_of,
     former_schedulers_of,
+    hidden_drifts,
     level_rows,
     node_rows,
+    object_visibility,
     outcomes_of,
     pool_rows,
     runs_of,
@@ -53,6 +55,7 @@ from portal.kit.errors import RungError
 from portal.kit.pages.api_snippets import action_snippet, form_snippets
 from portal.kit.pages.forms import form_data
 from portal.kit.pages.htmx import render_page
+from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import can, require
@@ -105,8 +108,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "shard_warnings": shard_warnings(cluster),
         "nodes": nodes,
         "pools": pool_rows(nodes),
-        "runs": runs_of(cluster)[:RUNS],
-        "drifts": page_of(drifts_of(cluster), column="name", after=after if tab == "drift" else "", size=DRIFTS),
+        **_compared(actor_of(request), cluster, tab, after),
         "leavings": former_schedulers_of(cluster),
         "door": job_rejection_of(cluster),
         "tab": tab,
@@ -115,6 +117,17 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         **(_forecasts(request, cluster, after) if tab == "forecasts" else {}),
     }
     return render_page(request, "clusters/detail.html", context, parts=("cluster",))
+
+
+def _compared(actor: Actor, cluster: Cluster, tab: str, after: str) -> dict[str, Any]:
+    """The newest runs, or a page of drift: as far as the reader may see."""
+    visible = object_visibility(actor, cluster)
+    if tab == "sync":
+        return {"runs": runs_of(cluster, visible)[:RUNS]}
+    if tab != "drift":
+        return {}
+    drifts = page_of(drifts_of(cluster, visible), column="name", after=after, size=DRIFTS)
+    return {"drifts": drifts, "hidden_drifts": hidden_drifts(cluster, visible)}
 
 
 def _forecasts(request: HttpRequest, cluster: Cluster, after: str) -> dict[str, Any]:
@@ -215,16 +228,26 @@ def start_dry_run(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def show_run(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Every object of a run, page by page."""
-    found = get_object_or_404(SyncRun.objects.select_related("cluster"), pk=number, cluster__name=name)
-    page = page_of(outcomes_of(found), column="id", after=request.GET.get("after", ""), size=OUTCOMES)
-    return render(request, "clusters/sync/run.html", {"cluster": found.cluster, "run": found, "page": page})
+    cluster, actor = get_object_or_404(Cluster, name=name), actor_of(request)
+    visible = object_visibility(actor, cluster)
+    found = get_object_or_404(runs_of(cluster, visible, outcomes=0), pk=number)
+    page = page_of(outcomes_of(found, visible), column="id", after=request.GET.get("after", ""), size=OUTCOMES)
+    context = {
+        "cluster": cluster,
+        "run": found,
+        "owners": visible.owners_in(found.scope),
+        "may_reconcile": visible.everything,
+        "page": page,
+    }
+    return render(request, "clusters/sync/run.html", context)
 
 
 def _named(request: HttpRequest, name: str) -> Drift:
     """Absent once the object is as it should be."""
     cluster = get_object_or_404(Cluster, name=name)
     kind, namespace, called = (request.GET.get(part, "") for part in ("kind", "namespace", "name"))
-    drift = difference(cluster, kind=kind, namespace=namespace, name=called)
+    visible = object_visibility(actor_of(request), cluster)
+    drift = difference(cluster, visible, kind=kind, namespace=namespace, name=called)
     if drift is None:
         raise Http404
     return drift

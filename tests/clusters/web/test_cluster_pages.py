@@ -36,10 +36,22 @@ def run(cluster: Cluster) -> SyncRun:
         cluster=cluster, state="partial", started_at=now, heartbeat_at=now, listed=9, written=1, failed=1
     )
     SyncOutcome.objects.create(
-        run=run, action="update", kind="Queue", name="a", ok=True, changes=[["/spec/priority", 100, 60]]
+        run=run,
+        action="update",
+        kind="Queue",
+        name="a",
+        owner="priority.1",
+        ok=True,
+        changes=[["/spec/priority", 100, 60]],
     )
     SyncOutcome.objects.create(
-        run=run, action="conflict", kind="PriorityClass", name="high", ok=False, code="object_conflict"
+        run=run,
+        action="conflict",
+        kind="PriorityClass",
+        name="high",
+        owner="priority.2",
+        ok=False,
+        code="object_conflict",
     )
     return run
 
@@ -83,6 +95,7 @@ def test_drift_stands_side_by_side(client_of: Clients, alice: User, cluster: Clu
         category="changed",
         kind="Queue",
         name="a",
+        owner="priority.1",
         changes=[["/spec/x", None, 24]],
         seen_at=timezone.now(),
     )
@@ -132,6 +145,7 @@ def test_t57_what_a_cluster_is_called_and_says_is_text(client_of: Clients, alice
         category="extra",
         kind=evil,
         name=evil,
+        owner="priority.1",
         message=evil,
         changes=[[evil, evil, 1]],
         seen_at=timezone.now(),

@@ -11,6 +11,7 @@ from clusters.inventory.models import Cluster, DirtyOwner
 from clusters.sync.models import Adoption, Drift, SyncOutcome, SyncRun
 from portal.audit.models import AuditRecord
 from tenants.access.models import User
+from tenants.organisation.models import Project
 from tests.clusters.web.test_cluster_pages import words
 
 pytestmark = pytest.mark.django_db
@@ -64,7 +65,10 @@ def test_a_foreign_object_is_taken_over_after_its_difference_was_seen(
     assert Adoption.objects.get().uid == "u-1"
 
 
-def test_others_see_the_difference_and_may_do_nothing(client_of: Clients, alice: User, foreign: Drift) -> None:
+def test_others_see_the_difference_and_may_do_nothing(
+    client_of: Clients, alice: User, llm_team: Project, foreign: Drift
+) -> None:
+    Drift.objects.update(owner=llm_team.owner)
     client = client_of(alice)
     assert "Take over" not in words(client, QUEUE)
     assert "Take this" not in words(client, "/clusters/lab/?tab=drift")
@@ -95,7 +99,7 @@ def test_a_dry_run_is_asked_for(client_of: Clients, admin: User, cluster: Cluste
 def test_long_lists_come_in_pages(client_of: Clients, alice: User, cluster: Cluster) -> None:
     now = timezone.now()
     Drift.objects.bulk_create(
-        Drift(cluster=cluster, category="missing", kind="Queue", name=f"q{number:03}", seen_at=now)
+        Drift(cluster=cluster, category="missing", kind="Queue", name=f"q{number:03}", owner="priority.1", seen_at=now)
         for number in range(60)
     )
     client = client_of(alice)
@@ -107,9 +111,9 @@ def test_long_lists_come_in_pages(client_of: Clients, alice: User, cluster: Clus
 
 def test_a_run_of_thousands_is_read_page_by_page(client_of: Clients, alice: User, cluster: Cluster) -> None:
     now = timezone.now()
-    run = SyncRun.objects.create(cluster=cluster, dry_run=True, started_at=now, heartbeat_at=now, scope="project.7")
+    run = SyncRun.objects.create(cluster=cluster, dry_run=True, started_at=now, heartbeat_at=now, scope="priority.7")
     SyncOutcome.objects.bulk_create(
-        SyncOutcome(run=run, action="create", kind="Queue", name=f"q{number:03}", ok=number != 140)
+        SyncOutcome(run=run, action="create", kind="Queue", name=f"q{number:03}", owner="priority.1", ok=number != 140)
         for number in range(150)
     )
     client = client_of(alice)
@@ -118,7 +122,7 @@ def test_a_run_of_thousands_is_read_page_by_page(client_of: Clients, alice: User
     assert "q030" not in text
     first = client.get(f"/clusters/lab/runs/{run.pk}/")
     assert "planned" in first.content.decode()
-    assert "project.7" in first.content.decode()
+    assert "priority.7" in first.content.decode()
     following = client.get(f"/clusters/lab/runs/{run.pk}/?after={first.context['page'].next}")
     assert following.content.decode().count('class="mono">q') == 50
     assert client.get(f"/clusters/other/runs/{run.pk}/").status_code == 404
@@ -167,7 +171,9 @@ def test_a_dry_run_that_found_a_conflict_has_not_failed(client_of: Clients, alic
     run = SyncRun.objects.create(
         cluster=cluster, dry_run=True, state="failed", failed=1, listed=3, started_at=now, heartbeat_at=now
     )
-    SyncOutcome.objects.create(run=run, action="conflict", kind="Queue", name="q", ok=False, code="object_conflict")
+    SyncOutcome.objects.create(
+        run=run, action="conflict", kind="Queue", name="q", owner="priority.1", ok=False, code="object_conflict"
+    )
     text = words(client_of(alice), f"/clusters/lab/runs/{run.pk}/")
     assert "1 would be rejected" in text
     assert "Failed" not in text

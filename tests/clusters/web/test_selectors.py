@@ -11,7 +11,15 @@ from clusters.inventory.models import Cluster
 from clusters.sync.models import Drift, DriftKind, SyncRun, SyncState
 from clusters.sync.selectors import Comparison
 from clusters.sync.services.reconcile import forget_old_runs
-from clusters.web.selectors import ClusterRow, cluster_rows, drifts_of, node_rows, pool_rows, runs_of
+from clusters.web.selectors import (
+    ClusterRow,
+    ObjectVisibility,
+    cluster_rows,
+    drifts_of,
+    node_rows,
+    pool_rows,
+    runs_of,
+)
 from tests.factories.clusters import (
     NodeFactory,
     NodePoolFactory,
@@ -78,7 +86,7 @@ def test_the_last_run_is_no_dry_run(cluster: Cluster) -> None:
     last = SyncRunFactory.create(cluster=cluster, state=SyncState.SUCCEEDED, started_at=now - timedelta(minutes=1))
     dry = SyncRunFactory.create(cluster=cluster, state=SyncState.SUCCEEDED, dry_run=True, started_at=now)
     assert row_of(cluster).last_run == last
-    assert list(runs_of(cluster)[:2]) == [dry, last]
+    assert list(runs_of(cluster, ObjectVisibility(everything=True))[:2]) == [dry, last]
 
 
 def test_quiet_runs_are_forgotten_after_a_day_and_telling_ones_after_a_month(cluster: Cluster) -> None:
@@ -129,7 +137,7 @@ def test_differences_are_listed(cluster: Cluster) -> None:
     for category in (DriftKind.STALE, DriftKind.CHANGED):
         Drift.objects.create(cluster=cluster, category=category, kind="Pod", name="x", seen_at=timezone.now())
     assert row_of(cluster).drifts == 2
-    assert [each.category for each in drifts_of(cluster)] == ["changed", "stale"]
+    assert [each.category for each in drifts_of(cluster, ObjectVisibility(everything=True))] == ["changed", "stale"]
 
 
 @pytest.mark.parametrize("clusters", [1, 8])
