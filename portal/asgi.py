@@ -6,8 +6,7 @@ from importlib import import_module
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-from portal.kit.api.body_limit import BodyLimit
-from portal.kit.api.concurrency_limit import WriteConcurrencyLimit
+from portal.kit.api.request_limits import BodyLimit, WriteConcurrencyLimit
 from portal.kit.messaging.gc_tuning import tune_gc
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")

@@ -208,8 +208,7 @@ STORAGES: dict[str, Any] = {
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # What one request may carry; larger bodies are refused before they are parsed.
-DATA_UPLOAD_MAX_MEMORY_SIZE = 512 * 1024
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 500
+DATA_UPLOAD_MAX_MEMORY_SIZE, DATA_UPLOAD_MAX_NUMBER_FIELDS = 512 * 1024, 500
 
 # --- security -----------------------------------------------------------------------------------------------------
 HTTPS = env.bool("RUNG_HTTPS", default=False)
@@ -242,14 +241,9 @@ CONTENT_SECURITY_POLICY = {
         "frame-ancestors": [NONE],
     }
 }
-# Tries per key and window in seconds; the limiter counts failures exactly, across processes and restarts.
-RUNG_SIGN_IN_LIMITS = {
-    "name": (10, 300),  # one name from one address
-    "account": (100, 3600),  # one name from all addresses
-    "address": (100, 300),
-    "code": (10, 300),
-    "code day": (50, 24 * 3600),
-}
+# Tries per key and window in seconds, exact across processes and restarts. "account" counts a name over all addresses.
+RUNG_SIGN_IN_LIMITS = {"name": (10, 300), "account": (100, 3600), "address": (100, 300)}
+RUNG_SIGN_IN_LIMITS |= {"code": (10, 300), "code day": (50, 24 * 3600)}
 
 # --- signing in: single sign-on and the second factor (docs/signing-in.md) ----------------------------------------
 # The provider's address, exactly as its tokens name it; empty: people sign in with passwords only.

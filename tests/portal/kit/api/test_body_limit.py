@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from portal.kit.api.body_limit import BodyLimit
+from portal.kit.api.request_limits import BodyLimit
 
 LARGEST = 100
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from portal.kit.api.concurrency_limit import WriteConcurrencyLimit
+from portal.kit.api.request_limits import WriteConcurrencyLimit
 
 LIMIT = 2
 

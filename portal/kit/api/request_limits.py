@@ -1,16 +1,58 @@
-"""An ASGI middleware that refuses large and slow request bodies before anything stores them.
+"""ASGI middlewares that bound requests: the size and time of a body, and concurrent writes of one credential.
 
 Django writes a whole body into a temporary file before it looks at the request. Here it is counted while it arrives.
 """
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
-from portal.kit.api.concurrency_limit import Application, Receive, Scope, Send
 from portal.kit.api.error_responses import error_body
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class WriteConcurrencyLimit:
+    """Let at most `limit` writes of one `Authorization` header run at a time; the others wait in order of arrival.
+
+    All requests of a process share one interpreter, so a client with many connections would slow every page of
+    everybody else by their number. Reads and streams pass: they carry no lock and may last for hours.
+    """
+
+    def __init__(self, app: Application, limit: int) -> None:
+        self._app, self._limit = app, limit
+        # A semaphore lives as long as a request that holds it or waits for it.
+        self._slots: WeakValueDictionary[bytes, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application, when this credential's turn has come."""
+        credential = _credential(scope)
+        if credential is None:
+            await self._app(scope, receive, send)
+            return
+        slots = self._slots.get(credential)
+        if slots is None:
+            slots = self._slots[credential] = asyncio.Semaphore(self._limit)
+        async with slots:
+            await self._app(scope, receive, send)
+
+
+def _credential(scope: Scope) -> bytes | None:
+    """A digest of the `Authorization` header of a write; None for everything else."""
+    if scope["type"] != "http" or scope["method"] in READS:
+        return None
+    header = dict(scope["headers"]).get(b"authorization")
+    return None if header is None else blake2b(header, digest_size=16).digest()
+
 
 LARGEST: Final = 2 * 1024 * 1024
 """Bytes. Imports of the console are the largest bodies; REST takes at most 512 KiB of them."""
