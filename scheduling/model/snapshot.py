@@ -235,7 +235,7 @@ class Snapshot:
         return MappingProxyType({queue.name: queue for queue in self.queues})
 
     @cached_property
-    def group_by_name(self) -> Mapping[str, PodGroup]:
+    def group_by_name(self) -> MappingProxyType[str, PodGroup]:
         return MappingProxyType({group.name: group for group in self.groups})
 
     def group(self, name: str) -> PodGroup | None:
@@ -336,19 +336,25 @@ class Snapshot:
         """The same cluster at another moment."""
         return self.changed((), (), now=now)
 
-    def alone(self) -> "Snapshot":
-        """The same, no longer derived from another one."""
-        if self.origin is None:
-            return self
-        base, gone, come = self.origin
-        known = dict(base.group_by_name)
-        for name in gone:
-            del known[name]
+    def exchanged(self, gone: Collection[str], come: tuple[PodGroup, ...], *, now: int | None) -> "Snapshot":
+        """As `changed`, but not derived from this one, and without a look at every pod group."""
+        known, left = self.group_by_name.copy(), {*gone, *(group.name for group in come)}
+        for name in left:
+            known.pop(name, None)
         known.update((group.name, group) for group in come)
         new = object.__new__(Snapshot)
         shared = {name: value for name, value in vars(self).items() if name not in _OF_GROUPS}
-        kept = {name: getattr(self, name) for name in ("pools", "waiting", "ending", "has_min_runtimes")}
-        vars(new).update(shared, **kept, origin=None, group_by_name=MappingProxyType(known))
+        vars(new).update(
+            shared,
+            groups=tuple(known.values()),
+            group_by_name=MappingProxyType(known),
+            now=now,
+            origin=None,
+            pools=tuple(dict.fromkeys((*self.pools, *(group.pool for group in come)))),
+            waiting=(*(each for each in self.waiting if each.name not in left), *filter(_waits, come)),
+            ending=(*(each for each in self.ending if each.name not in left), *filter(_ends, come)),
+            has_min_runtimes=self.has_min_runtimes or any(group.min_runtime for group in come),
+        )
         return new
 
     def changed(self, gone: Iterable[str], come: Iterable[PodGroup], *, now: int | None) -> "Snapshot":

@@ -106,7 +106,7 @@ def successor(snapshot: Snapshot, gone: Iterable[str], come: Iterable[PodGroup],
     """
     groups = tuple(come)
     names = frozenset(name for name in {*gone, *(group.name for group in groups)} if snapshot.group(name))
-    new = snapshot.changed(names, groups, now=now).alone()
+    new = snapshot.exchanged(names, groups, now=now)
     for make, shared in list(snapshot.workspaces.items()):
         with shared.lock:
             shared.root = new
