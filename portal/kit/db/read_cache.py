@@ -24,6 +24,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Reads = dict[Hashable, Any]
 LARGEST: Final = 50_000
 _TABLE: Final = SettingsVersion._meta.db_table
+SETTINGS_VERSION: Final = f"SELECT count(*), max(id), max(changed_at) FROM {_TABLE}"  # noqa: S608  # the table's name
+"""On PostgreSQL the version of the settings, one row."""
 _current: ContextVar[Reads | None] = ContextVar("_current", default=None)
 _of_version: tuple[object, Reads] = (None, {})
 
@@ -34,7 +36,7 @@ def current_reads() -> Reads:
     if connection.vendor != "postgresql":
         return {}
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT count(*), max(id), max(changed_at) FROM {_TABLE}")  # noqa: S608  # the table's own name
+        cursor.execute(SETTINGS_VERSION)
         version = cursor.fetchone()
     known, reads = _of_version
     if version != known or len(reads) > LARGEST:

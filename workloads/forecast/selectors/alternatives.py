@@ -28,14 +28,10 @@ from workloads.dictionary.selectors import current_dictionary, effective_as, lev
 from workloads.forecast.rules.forecast import Alternative, ForecastVictim
 from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, gpus_text
 from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.pod_groups import PodGroupRequest, groups_of, pod_group_request
 from workloads.forecast.selectors.pool_selection import check_priority_cap, pick_pool, quota_hold_for
 from workloads.forecast.selectors.runtime_rules import expected_deferral
-from workloads.forecast.selectors.snapshot import (
-    PodGroupRequest,
-    groups_of,
-    pod_group_request,
-    snapshot_of,
-)
+from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, until_out_of_time
 from workloads.intake import WorkloadSpec
 from workloads.policies.rules.merge import Merged

@@ -1,8 +1,4 @@
-"""Observed pods as pod groups; waiting workloads without pods, and when queued jobs were let in.
-
-A Job whose pod has failed or was evicted gets the next one after a pause, ten seconds at first and up to ten minutes;
-whom a quota refused is tried again with growing pauses. Until then no scheduler sees any of them.
-"""
+"""Observed pods as pod groups, and when queued jobs were let in."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +9,7 @@ from django.db.models import Min, Q, QuerySet
 from clusters.flavours import objects as flavours_objects
 from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
 from clusters.flavours.registry import flavour_for
-from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.models import Cluster
 from clusters.ports.flavour import DesiredState
 from clusters.ports.kinds import POD
 from clusters.ports.pods import TERMINAL, needs_of_pods
@@ -21,8 +17,8 @@ from clusters.watch.models import ClusterEvent, ObservedPod
 from scheduling.model.preemptibility import THRESHOLD
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Strategy, Toleration
-from workloads.state.models import DesiredPhase, Phase, Workload
-from workloads.state.rules import HELD, LIVE, NO_CONTROLLER, REFUSED_PODS, WAITING
+from workloads.state.models import Workload
+from workloads.state.rules import LIVE
 from workloads.state.selectors.workloads import workload_ids
 
 ANY_POOL: Final = "default"
@@ -45,51 +41,6 @@ def single_workloads(cluster: Cluster, owners: Collection[str] | None = None) ->
     if owners is not None:
         rows = rows.filter(pk__in=workload_ids(owners))
     return frozenset(str(pk) for pk in rows.values_list("pk", flat=True))
-
-
-OUT_OF_TURN: Final = (*HELD, NO_CONTROLLER, LEFT_OUT)
-"""Why a workload waits that no scheduler has before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class WithoutPods:
-    """One of them in its node pool. later: its controller pauses before it makes pods."""
-
-    workload: Workload
-    pool: NodePool
-    later: bool
-
-
-def waiting_without_pods(
-    cluster: Cluster, pools: Iterable[NodePool], seen: Collection[str], staying: Collection[str]
-) -> Iterator[WithoutPods]:
-    """Rung holds none of them back, and a controller has them. seen, staying: owners of live pods, and of such that are
-    not ending.
-    """
-    by_name = {pool.name: pool for pool in pools}
-    rows = Workload.objects.filter(
-        project__cluster=cluster, phase__in=WAITING, desired_phase=DesiredPhase.RUNNING, deleted_at__isnull=True
-    )
-    found = rows.exclude(phase_reason__in=OUT_OF_TURN).select_related("project__cluster", "priority")
-    without = {str(each.pk): each for each in found if str(each.pk) not in staying}
-    tried = _tried(cluster, without)
-    for owner, workload in without.items():
-        later = owner in tried or _has_refused_pods(workload)
-        if (pool := by_name.get(workload.pool_name)) and (later or owner not in seen):
-            yield WithoutPods(workload, pool, later)
-
-
-def _tried(cluster: Cluster, workloads: dict[str, Workload]) -> set[str]:
-    """Those that had pods before, under a controller that pauses; a scheduler of whole jobs has them in its queue."""
-    if flavour_for(cluster.flavour).traits.queues_jobs:
-        return set()
-    handed = [owner for owner, each in workloads.items() if each.applied_generation == each.generation]
-    rows = ObservedPod.objects.filter(cluster=cluster, owner_id__in=handed)
-    return set(rows.values_list("owner_id", flat=True))
-
-
-def _has_refused_pods(workload: Workload) -> bool:
-    return workload.phase == Phase.PENDING and workload.phase_reason in REFUSED_PODS
 
 
 SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot

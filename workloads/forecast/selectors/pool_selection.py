@@ -31,7 +31,7 @@ from tenants.quotas.models import PriorityCap, ProjectQuota
 from workloads.dictionary.rules.resolution import Effective
 from workloads.forecast.rules.messages import allowed_text, needed_text
 from workloads.forecast.selectors.observed_groups import namespace_queue
-from workloads.forecast.selectors.snapshot import PodGroupRequest, pod_group_request
+from workloads.forecast.selectors.pod_groups import PodGroupRequest, pod_group_request
 from workloads.intake import WorkloadSpec
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD_FOR_QUOTA, LIVE

@@ -18,7 +18,7 @@ from clusters.connection.services.scheduler_config import (
 )
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
-from clusters.sync.selectors import desired_state, unserved_kinds, work_stopped
+from clusters.sync.selectors import unserved_kinds, work_stopped
 from portal.kit.errors import RungError
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import FLAVOURS, preview
@@ -60,6 +60,7 @@ from workloads.forecast.selectors.placement_validation import (
     missing_on_nodes,
     no_controller_of,
 )
+from workloads.forecast.selectors.pod_groups import PodGroupRequest, groups_of
 from workloads.forecast.selectors.pool_selection import (
     QuotaHold,
     check_kind_served,
@@ -76,7 +77,7 @@ from workloads.forecast.selectors.runtime_rules import (
     min_runtime_sentences,
     protection_sentences,
 )
-from workloads.forecast.selectors.snapshot import PodGroupRequest, groups_of, snapshot_of
+from workloads.forecast.selectors.snapshot import ObservedCluster, observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, until_out_of_time
 from workloads.forecast.selectors.uncertainties import (
     outcome_warnings,
@@ -195,15 +196,17 @@ def _refused_forecast(stage: _Stage, pools: list[NodePool], refusal: RungError) 
 
 def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
     """In the first of its pools; where that one does not let it start, in the next one that does."""
-    snapshot, _at = snapshot_of(stage.project.cluster)
+    observed = observed_cluster(stage.project.cluster)
+    snapshot = observed.snapshot
     first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
     holds = outcome.starting  # what has a pod on a node is tried nowhere else
     if not (holds or _may_start(stage, first, snapshot, outcome)):
         for pool in pools[1:]:
             later = _outcome(stage, pool, snapshot)
             if _may_start(stage, pool, snapshot, later):
-                return _later(stage, _build_forecast(stage, pool, snapshot, later), first, outcome)
-    return _build_forecast(stage, first, snapshot, outcome)
+                found = _build_forecast(stage, pool, observed, later)
+                return _later(stage, found, first, outcome, queue_labels(observed.state))
+    return _build_forecast(stage, first, observed, outcome)
 
 
 def _may_start(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> bool:
@@ -220,9 +223,8 @@ def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
     return preview(snapshot, *_candidates(stage, pool), flavour=stage.project.cluster.flavour)
 
 
-def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) -> Forecast:
+def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome, labels: Mapping[str, str]) -> Forecast:
     """It does not start in its first choice: why, and when the next one has its turn."""
-    labels = queue_labels(desired_state(stage.project.cluster, domains=False))
     why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else "waits"
     if hold := _deferral(stage, first, outcome):
         why = f"waits: {hold}"
@@ -230,12 +232,13 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome) ->
     return replace(found, sentence=sentence)
 
 
-def _build_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
-    basis = ForecastBasis(snapshot, _candidates(stage, pool), outcome)
-    return replace(_in_pool(stage, pool, snapshot, outcome), basis=basis)
+def _build_forecast(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: Outcome) -> Forecast:
+    basis = ForecastBasis(observed.snapshot, _candidates(stage, pool), outcome)
+    return replace(_in_pool(stage, pool, observed, outcome), basis=basis)
 
 
-def _in_pool(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Forecast:
+def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: Outcome) -> Forecast:
+    snapshot = observed.snapshot
     if hold := _deferral(stage, pool, outcome):
         return _deferred_forecast(stage, pool, snapshot, hold)
     if why := unserved_because(stage.project.cluster, pool.name):
@@ -247,7 +250,7 @@ def _in_pool(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome
         return replace(base, reason=str(Reason.NEVER_FITS), numbers=missing.numbers)
     verdict = _verdict(stage, outcome)
     victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
-    labels = queue_labels(desired_state(stage.project.cluster, domains=False))
+    labels = queue_labels(observed.state)
     preemptible = stage.effective.preemptibility != Preemptibility.NON_PREEMPTIBLE
     sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible)
     base = stage.answer(verdict, sentence, pool.name)
@@ -260,7 +263,7 @@ def _in_pool(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome
         warnings=(*base.warnings, *overtaken(stage.actor, outcome), *outcome_warnings(outcome)),
         doubts=(
             *base.doubts,
-            *until_out_of_time(_doubts(stage, pool, snapshot, outcome), doubt(DoubtCode.OUT_OF_TIME, INCOMPLETE)),
+            *until_out_of_time(_doubts(stage, pool, observed, outcome), doubt(DoubtCode.OUT_OF_TIME, INCOMPLETE)),
         ),
         over_quota=outcome.over_quota,
         assurances=(
@@ -297,8 +300,8 @@ def _deferred_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: 
     return replace(base, reason=hold.reason, numbers=hold.numbers(), alternatives=_alternatives(stage, pool, snapshot))
 
 
-def _doubts(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Iterator[Doubt]:
-    cluster, candidates = stage.project.cluster, _candidates(stage, pool)
+def _doubts(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: Outcome) -> Iterator[Doubt]:
+    cluster, candidates, snapshot = stage.project.cluster, _candidates(stage, pool), observed.snapshot
     yield from rivals(pool, snapshot, outcome)
     for each in configured_so(cluster, outcome):
         yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
@@ -307,7 +310,7 @@ def _doubts(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome)
             yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
     for each in shard_forecast_warnings(cluster, pool.name):
         yield doubt(DoubtCode.SCHEDULER_SHARED, each)
-    yield from uncertainties(pool, stage.actor, snapshot, candidates, outcome)
+    yield from uncertainties(pool, stage.actor, observed, candidates, outcome)
     yield from unmodelled(ForecastSubject(stage.spec, stage.project, pool, snapshot, candidates, outcome))
 
 
@@ -380,7 +383,7 @@ def _alternatives(
 ) -> tuple[Alternative, ...]:
     if stage.project.cluster.flavour not in FLAVOURS:
         return ()
-    observed = snapshot or snapshot_of(stage.project.cluster)[0]
+    observed = snapshot or observed_cluster(stage.project.cluster).snapshot
     policy = policy_for(stage.spec.type_name, stage.project)
     names = tuple(name for name in DIMENSIONS if name in short)
     return tuple(

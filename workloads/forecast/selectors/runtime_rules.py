@@ -38,8 +38,9 @@ from tenants.quotas.selectors.runtime_rules import (
     min_runtimes_of,
 )
 from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
 from workloads.forecast.selectors.pool_selection import quota_hold_of
-from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of
+from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.selectors.time_budget import time_budget
 from workloads.state.models import Phase, Workload
 from workloads.state.rules import HELD, HELD_BACK, HOLDING

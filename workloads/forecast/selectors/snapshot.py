@@ -1,4 +1,4 @@
-"""The observed cluster as a `scheduling.Snapshot`, and a workload as the pod group it would be in it.
+"""The observed cluster as a `scheduling.Snapshot`.
 
 KAI: queues per project and department in every pool, a pod group per workload. kube-scheduler: one queue per namespace
 that stands for its ResourceQuota, every pod for itself; where it knows gangs, those of a gang together. Pods of others
@@ -6,92 +6,89 @@ count too; waiting workloads that are about to have pods are added from their sp
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import chain
 from threading import Lock
 from typing import Final
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import missing_causes
 from clusters.flavours import objects as flavours_objects
-from clusters.flavours.kube import with_defaults
 from clusters.flavours.objects import HOSTNAME, RANK_TO_PRIORITY, levels_with_hostname
 from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.ports.flavour import DesiredState, QueueSpec, Traits
-from clusters.ports.pods import devices_of_node, needs_of_pods
+from clusters.ports.pods import devices_of_node
 from clusters.sync.models import OrphanedObject
 from clusters.sync.selectors import desired_state, unversioned_state
 from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
 from clusters.watch.services.observations import POOLS
-from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from portal.kit.db.read_cache import SETTINGS_VERSION
 from scheduling.model.resources import Limit, Resources
-from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode, Strategy, Taint
+from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy, Taint
 from scheduling.state.workspace import successor
-from tenants.organisation.models import Project
+from workloads.dictionary.models import Priority
 from workloads.forecast.selectors.observed_groups import (
     ANY_POOL,
     MINUTE,
     GroupSettings,
-    as_gang,
     group_settings,
     groups_of_pods,
     live_pods,
     namespace_queue,
-    pods_scheduled_singly,
     single_workloads,
-    waiting_without_pods,
-    with_placement,
     workload_of,
 )
-from workloads.intake import WorkloadSpec
-from workloads.intake.rules.spec import (
-    borne_taints,
-    named_requests,
-    needed_placement,
-    selected_labels,
-    shared_topology,
-)
+from workloads.forecast.selectors.pod_groups import WaitingWorkload, waiting_without_pods
 from workloads.state.models import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class PodGroupRequest:
-    """What a pod group is made from, be it a stored workload or one that somebody thinks of."""
+class ObservedCluster:
+    """A cluster as it was last observed.
 
-    name: str
-    spec: WorkloadSpec
-    project: Project
-    pool: NodePool
-    value: int
-    preemption_policy: str
-    preemptibility: str
-    created: datetime
+    snapshot: with waiting workloads that are about to have pods. later: those it lacks, since their controllers pause.
+    state: what its queues are made from.
+    """
+
+    snapshot: Snapshot
+    state: DesiredState
+    later: Mapping[str, WaitingWorkload]
+
+
+def observed_cluster(cluster: Cluster) -> ObservedCluster:
+    """All of it. On PostgreSQL only what has changed since the last question is read."""
+    if connection.vendor != "postgresql":
+        return _with_waiting(cluster, _read(cluster, _left_behind(cluster)), None)
+    with _locks.setdefault(cluster.pk, Lock()):
+        known = _current(cluster)
+        return _with_waiting(cluster, known, known.waiting)
 
 
 def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, datetime | None]:
     """The cluster (or one of its pools) as it was last observed, and when that was."""
-    snapshot = _with_unborn(cluster, _observation(cluster))
+    snapshot = observed_cluster(cluster).snapshot
     by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
     return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
 
 
-def _observation(cluster: Cluster) -> "_ObservedCluster":
-    orphans = OrphanedObject.objects.filter(cluster=cluster).exclude(flavour=cluster.flavour)
-    behind = frozenset(orphans.values_list("workload_id", flat=True))
-    return _kept(cluster, behind) if _keeps() else _read(cluster, behind)
-
-
 def snapshot_after(target: Cluster, staying: Collection[str]) -> Snapshot:
     """Right after a switch: the row with its new scheduler, and the ids of workloads that go on with the old one."""
-    return _with_unborn(target, _read(target, staying, made_anew=True), made_anew=True)
+    known = _read(target, staying, made_anew=True)
+    waiting = waiting_without_pods(target, known.names, known.staying, None)
+    coming = (each for owner, each in waiting.known.items() if owner in waiting.soon or owner in waiting.later)
+    return known.snapshot.changed((), (group for each in coming for group in each.groups), now=_now())
+
+
+def _left_behind(cluster: Cluster) -> frozenset[str]:
+    """Ids of workloads that another scheduler started."""
+    orphans = OrphanedObject.objects.filter(cluster=cluster).exclude(flavour=cluster.flavour)
+    return frozenset(orphans.values_list("workload_id", flat=True))
 
 
 def _now() -> int:
@@ -99,20 +96,25 @@ def _now() -> int:
 
 
 @dataclass(slots=True)
-class _ObservedCluster:
-    """What is observed, as a snapshot without workloads that have no pods. names: groups by owner (`_owner`).
+class _KnownCluster:
+    """What is observed, as a snapshot without workloads that have no pods. names: groups by owner (`_by_owner`).
 
     staying: owners with a pod that is not ending.
-    basis, nodes, changed_at: by which it is known whether it still holds.
+    stamp, settings: by which it is known whether it still holds. changed_at, pods, events: what has been seen of late.
+    waiting: those without pods, as they were read last.
     """
 
     snapshot: Snapshot
-    known: GroupSettings
+    state: DesiredState
+    group_settings: GroupSettings
     names: dict[str, tuple[str, ...]]
     staying: set[str]
-    basis: object = None
-    nodes: tuple[int, datetime | None] = (0, None)
+    stamp: "_Stamp | None" = None
+    settings: object = None
     changed_at: datetime | None = None
+    pods: frozenset[tuple[str, str, datetime]] = frozenset()
+    events: frozenset[tuple[int, str, datetime]] = frozenset()
+    waiting: Mapping[str, WaitingWorkload] = field(default_factory=dict)
 
     def note(self, groups: Iterable[PodGroup]) -> None:
         """Which groups their owners have by now."""
@@ -129,129 +131,176 @@ def _by_owner(groups: Iterable[PodGroup]) -> dict[str, list[PodGroup]]:
     return found
 
 
-def _read(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False) -> _ObservedCluster:
+def _read(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False) -> _KnownCluster:
     """All rows. `behind`: ids of workloads that another scheduler started. made_anew: only those have pods yet."""
     traits = flavour_for(cluster.flavour).traits
     state = desired_state(cluster, domains=False)
     pools = list(cluster.node_pools.all())
-    known, single = group_settings(cluster, state, behind), single_workloads(cluster)
+    settings, single = group_settings(cluster, state, behind), single_workloads(cluster)
     pods = list(live_pods(cluster, single if traits.queues_jobs else ()))
     if made_anew:
         pods = [pod for pod in pods if not pod.owner_id or pod.owner_id in behind]
     snapshot = Snapshot(
         nodes=tuple(_nodes(_node_rows(cluster), by_pool=traits.queues_by_pool)),
         queues=tuple(_queues(state, traits) if traits.queues_by_pool else _namespace_queues(state)),
-        groups=tuple(groups_of_pods(cluster, pods, known, single)),
+        groups=tuple(groups_of_pods(cluster, pods, settings, single)),
         now=_now(),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
         leaves_out=missing_causes(cluster),
         levels=_levels(pools) if traits.goes_by_levels else {},
     )
-    found = _ObservedCluster(snapshot, known, {}, set())
+    found = _KnownCluster(snapshot, state, settings, {}, set())
     found.note(snapshot.groups)
     return found
 
 
-def _with_unborn(cluster: Cluster, observed: _ObservedCluster, *, made_anew: bool = False) -> Snapshot:
+def _with_waiting(
+    cluster: Cluster, known: _KnownCluster, waiting: Mapping[str, WaitingWorkload] | None
+) -> ObservedCluster:
     """Beside the pods waiting workloads that nothing has been observed of yet; their controllers do not pause."""
-    found = (
-        groups_of(pod_group_request(each.workload, each.pool), cluster.flavour)
-        for each in waiting_without_pods(cluster, cluster.node_pools.all(), observed.names, observed.staying)
-        if made_anew or not each.later
-    )
-    return observed.snapshot.changed((), chain.from_iterable(found), now=_now())
+    found = waiting_without_pods(cluster, known.names, known.staying, waiting)
+    known.waiting = found.known
+    coming = (group for each in found.soon.values() for group in each.groups)
+    return ObservedCluster(known.snapshot.changed((), coming, now=_now()), known.state, found.later)
 
 
 _LATE: Final = timedelta(seconds=2)
 _LATE_EVENTS: Final = timedelta(minutes=1)
 """What is stored may be of a moment so long before."""
-_observed: Final[dict[UUID, _ObservedCluster]] = {}
+_observed: Final[dict[UUID, _KnownCluster]] = {}
 _locks: Final[dict[UUID, Lock]] = {}
 
 
-def _keeps() -> bool:
-    """Pods of ten thousands are read once a process. SQLite, of demos and tests, holds few and has one process."""
-    return connection.vendor == "postgresql"
-
-
-def _kept(cluster: Cluster, behind: frozenset[str]) -> _ObservedCluster:
+def _current(cluster: Cluster) -> _KnownCluster:
     """What this process has read before, and the rows of pods that were stored since.
 
     All is read again once anything else has changed: settings, nodes, what another scheduler left behind.
     """
-    with _locks.setdefault(cluster.pk, Lock()):
-        basis, nodes = _basis(cluster, behind), _node_stamp(cluster)
-        found = _observed.get(cluster.pk)
-        if found is None or found.basis != basis or not _same_nodes(cluster, found, nodes):
-            changed_at = _pod_rows(cluster).aggregate(at=Max("observed_at"))["at"]
-            found = _observed[cluster.pk] = _read(cluster, behind)
-            found.basis, found.changed_at = basis, changed_at
-        else:
-            _catch_up(cluster, found)
-        found.nodes = nodes
-        return copy(found)
+    stamp, known = _stamp(cluster), _observed.get(cluster.pk)
+    if known is None or not _holds(cluster, known, stamp):
+        settings, changed_at = _settings(cluster), _pod_rows(cluster).aggregate(at=Max("observed_at"))["at"]
+        known = _observed[cluster.pk] = _read(cluster, stamp.behind)
+        known.settings, known.changed_at = settings, changed_at
+    else:
+        _catch_up(cluster, known)
+    known.stamp = stamp
+    return known
 
 
 def _pod_rows(cluster: Cluster) -> QuerySet[ObservedPod]:
     return ObservedPod.objects.filter(cluster=cluster)
 
 
-def _basis(cluster: Cluster, behind: frozenset[str]) -> object:
-    """Changes with whatever a snapshot is made from, but pods, nodes and workloads: desired state is counted up."""
-    row = Cluster.objects.values_list("generation", "flavour", "backend", "configured").get(pk=cluster.pk)
-    pools = cluster.node_pools.order_by("pk").values_list(*(field.attname for field in NodePool._meta.concrete_fields))
-    sorted_in = ObserverLease.objects.filter(cluster=cluster).values_list(f"versions__{POOLS}", flat=True)
-    return (row, cluster.flavour, cluster.configured, list(pools), list(sorted_in), unversioned_state(cluster), behind)
+@dataclass(frozen=True, slots=True)
+class _Stamp:
+    """Changes with whatever a snapshot is made from, but pods and workloads: desired state is counted up.
+
+    settings: the version of `read_cache`, and retired priorities in use. nodes: how many, and the newest observation.
+    """
+
+    cluster: tuple[object, ...]
+    behind: frozenset[str]
+    settings: tuple[object, ...]
+    nodes: tuple[int, datetime | None]
 
 
-def _node_stamp(cluster: Cluster) -> tuple[int, datetime | None]:
-    found = cluster.nodes.aggregate(count=Count("pk"), at=Max("observed_at"))
-    return found["count"], found["at"]
+_STAMP: Final = f"""
+SELECT generation, flavour, backend, configured::text,
+(SELECT versions ->> %(pools)s FROM {ObserverLease._meta.db_table} WHERE cluster_id = clusters.id),
+ARRAY(SELECT workload_id FROM {OrphanedObject._meta.db_table}
+WHERE cluster_id = clusters.id AND flavour <> %(flavour)s),
+(SELECT version::text FROM ({SETTINGS_VERSION}) AS version),
+ARRAY(SELECT id FROM {Priority._meta.db_table} AS priorities WHERE retired_at IS NOT NULL AND EXISTS (
+SELECT FROM {Workload._meta.db_table} WHERE priority_id = priorities.id AND deleted_at IS NULL) ORDER BY id),
+nodes.number, nodes.newest
+FROM {Cluster._meta.db_table} AS clusters CROSS JOIN LATERAL (SELECT count(*) AS number, max(observed_at) AS newest
+FROM {Node._meta.db_table} WHERE cluster_id = clusters.id) AS nodes
+WHERE id = %(cluster)s
+"""  # noqa: S608  # names of tables
 
 
-def _same_nodes(cluster: Cluster, found: _ObservedCluster, stamp: tuple[int, datetime | None]) -> bool:
-    """Do the nodes that were seen since say of themselves what they said before? Most of what they say is when."""
-    if stamp == found.nodes:
-        return True
-    if stamp[0] != found.nodes[0] or found.nodes[1] is None:
-        return False
-    before = {node.name: node for node in found.snapshot.nodes}
-    rows = _node_rows(cluster).filter(observed_at__gte=found.nodes[1] - _LATE)
-    later = _nodes(rows, by_pool=flavour_for(cluster.flavour).traits.queues_by_pool)
-    return all(
-        each.name in before and replace(each, order=before[each.name].order) == before[each.name] for each in later
+def _stamp(cluster: Cluster) -> _Stamp:
+    """In one statement: it is asked for every question."""
+    with connection.cursor() as cursor:
+        cursor.execute(_STAMP, {"cluster": cluster.pk, "flavour": cluster.flavour, "pools": POOLS})
+        row = cursor.fetchone()
+    if row is None:
+        raise Cluster.DoesNotExist
+    *own, behind, version, retired, number, newest = row
+    return _Stamp(
+        (*own, cluster.flavour, cluster.configured), frozenset(behind), (version, tuple(retired)), (number, newest)
     )
 
 
-def _catch_up(cluster: Cluster, found: _ObservedCluster) -> None:
+def _holds(cluster: Cluster, known: _KnownCluster, stamp: _Stamp) -> bool:
+    """Is it made from what there is, but for pods? Most changes of settings are of other things."""
+    before = known.stamp
+    if before is None or (before.cluster, before.behind) != (stamp.cluster, stamp.behind):
+        return False
+    if before.settings != stamp.settings:
+        known.waiting = {}
+        if known.settings != _settings(cluster):
+            return False
+    return before.nodes == stamp.nodes or _same_nodes(cluster, known, before.nodes, stamp.nodes)
+
+
+def _settings(cluster: Cluster) -> object:
+    pools = cluster.node_pools.order_by("pk").values_list(*(field.attname for field in NodePool._meta.concrete_fields))
+    return list(pools), unversioned_state(cluster)
+
+
+def _same_nodes(
+    cluster: Cluster, known: _KnownCluster, before: tuple[int, datetime | None], now: tuple[int, datetime | None]
+) -> bool:
+    """Do the nodes that were seen since say of themselves what they said before? Most of what they say is when."""
+    (number, newest) = before
+    if number != now[0] or newest is None:
+        return False
+    nodes = {node.name: node for node in known.snapshot.nodes}
+    rows = _node_rows(cluster).filter(observed_at__gte=newest - _LATE)
+    later = _nodes(rows, by_pool=flavour_for(cluster.flavour).traits.queues_by_pool)
+    return all(each.name in nodes and replace(each, order=nodes[each.name].order) == nodes[each.name] for each in later)
+
+
+def _catch_up(cluster: Cluster, known: _KnownCluster) -> None:
     """Make the pod groups anew whose pods were stored since."""
-    since, rows = found.changed_at, _pod_rows(cluster)
-    if since is not None:
-        rows = rows.filter(observed_at__gte=since - _LATE)
-    changed = list(rows.values_list("owner_id", "uid", "observed_at"))
     queues_jobs = flavour_for(cluster.flavour).traits.queues_jobs
-    owners = {owner for owner, _uid, _at in changed if owner} | (_let_in(cluster, since) if queues_jobs else set())
+    let_in = _let_in(cluster, known) if queues_jobs else set()
+    changed = _changed_pods(cluster, known)
+    owners = {owner for owner, _uid, _at in changed if owner} | let_in
     alone = [uid for owner, uid, _at in changed if not owner]
-    found.changed_at = max((at for _owner, _uid, at in changed), default=since)
+    if not (owners or alone):
+        return
     single = single_workloads(cluster, owners)
     theirs = Q(owner_id__in=owners) | Q(owner_id="", uid__in=alone)
     pods = live_pods(cluster, single if queues_jobs else ()).filter(theirs)
-    groups = list(groups_of_pods(cluster, list(pods), found.known, single))
+    groups = list(groups_of_pods(cluster, list(pods), known.group_settings, single))
     touched = [*owners, *(f":{uid}" for uid in alone)]
-    before = {name for owner in touched for name in found.names.pop(owner, ())}
-    found.staying.difference_update(touched)
-    found.note(groups)
-    come = [group for group in groups if found.snapshot.group(group.name) != group]
+    before = {name for owner in touched for name in known.names.pop(owner, ())}
+    known.staying.difference_update(touched)
+    known.note(groups)
+    come = [group for group in groups if known.snapshot.group(group.name) != group]
     gone = before - {group.name for group in groups}
     if come or gone:
-        found.snapshot = successor(found.snapshot, gone, come, now=_now())
+        known.snapshot = successor(known.snapshot, gone, come, now=_now())
 
 
-def _let_in(cluster: Cluster, since: datetime | None) -> set[str]:
-    """Owners of jobs of which their queue said something lately."""
-    said = ClusterEvent.objects.filter(cluster=cluster, reason__in=(ADMITTED, LEFT_OUT))
+def _changed_pods(cluster: Cluster, known: _KnownCluster) -> Collection[tuple[str, str, datetime]]:
+    """Owner, uid and moment of the rows that were stored since the last time."""
+    since, rows = known.changed_at, _pod_rows(cluster)
+    if since is not None:
+        rows = rows.filter(observed_at__gte=since - _LATE)
+    before, known.pods = known.pods, frozenset(rows.values_list("owner_id", "uid", "observed_at"))
+    known.changed_at = max((at for _owner, _uid, at in known.pods), default=since)
+    return known.pods - before
+
+
+def _let_in(cluster: Cluster, known: _KnownCluster) -> set[str]:
+    """Owners of jobs of which their queue has said something since the last time."""
+    since, said = known.changed_at, ClusterEvent.objects.filter(cluster=cluster, reason__in=(ADMITTED, LEFT_OUT))
     recent = said.filter(at__gte=since - _LATE_EVENTS) if since else said
-    return set(recent.exclude(owner_id="").values_list("owner_id", flat=True))
+    before, known.events = known.events, frozenset(recent.exclude(owner_id="").values_list("pk", "owner_id", "at"))
+    return {owner for _pk, owner, _at in known.events - before}
 
 
 def _node_rows(cluster: Cluster) -> QuerySet[Node]:
@@ -319,81 +368,3 @@ def _sum(limits: Iterable[Limit]) -> Limit:
         flavours_objects.sum_or_unlimited(each.cpu for each in parts),
         flavours_objects.sum_or_unlimited(each.memory for each in parts),
     )
-
-
-def coming_later(cluster: Cluster) -> Mapping[Workload, tuple[PodGroup, ...]]:
-    """Waiting workloads that no snapshot has, since their controllers pause: what a scheduler will see of them."""
-    observed = _observation(cluster)
-    found = waiting_without_pods(cluster, cluster.node_pools.all(), observed.names, observed.staying)
-    return {
-        each.workload: groups_of(pod_group_request(each.workload, each.pool), cluster.flavour)
-        for each in found
-        if each.later
-    }
-
-
-def pod_group_request(workload: Workload, pool: NodePool) -> PodGroupRequest:
-    """A stored workload as what a pod group is made from."""
-    return PodGroupRequest(
-        name=str(workload.pk),
-        spec=WorkloadSpec.from_json(workload.spec),
-        project=workload.project,
-        pool=pool,
-        value=_value_of(workload),
-        preemption_policy=workload.priority.preemption_policy,
-        preemptibility=workload.preemptibility,
-        created=workload.created_at,
-    )
-
-
-def _value_of(workload: Workload) -> int:
-    """As its scheduler counts it: a class may have got another number since the workload was submitted."""
-    by_class = flavour_for(workload.project.cluster.flavour).traits.counts_classes
-    return workload.priority.value if by_class else workload.priority_value
-
-
-def groups_of(wanted: PodGroupRequest, flavour_name: str) -> tuple[PodGroup, ...]:
-    """What a scheduler of this flavour would see, all of it waiting: one pod group, or one for each pod."""
-    whole = _whole(wanted, flavour_name)
-    if wanted.spec.type_name not in pods_scheduled_singly(wanted.project.cluster):
-        return (whole,)
-    size = wanted.spec.min_member if flavour_for(flavour_name).traits.minimum == "own" else 1
-    number = max(len(whole.pods) // size, 1)
-    parts = [whole.pods[index::number] for index in range(number)]  # of each role as many
-    return tuple(
-        replace(whole, name=f"{wanted.name}:{index:04}", pods=part, min_member=size) for index, part in enumerate(parts)
-    )
-
-
-def _whole(wanted: PodGroupRequest, flavour_name: str) -> PodGroup:
-    flavour = flavour_for(flavour_name)
-    by_pool = flavour.traits.queues_by_pool
-    queue = flavour.queue_name(wanted.project.owner, wanted.pool.name)
-    preemptible = wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE
-    pool = {wanted.pool.label_key: wanted.pool.label_value}
-    group = PodGroup(
-        name=wanted.name,
-        queue=queue if by_pool else namespace_queue(wanted.project.namespace),
-        namespace=wanted.project.namespace,
-        priority=wanted.value,
-        preemptible=preemptible if by_pool else wanted.value < THRESHOLD,
-        pods=tuple(_wanted_pods(wanted, filled_in=not by_pool)),
-        min_member=wanted.spec.min_member if by_pool else 1,
-        created=int(wanted.created.timestamp() * 1_000_000),
-        pool=wanted.pool.name if by_pool else ANY_POOL,
-        never_preempts=wanted.preemption_policy == "Never",
-        node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
-        tolerations=borne_taints(wanted.spec),
-        more=needs_of_pods(each for each in named_requests(wanted.spec).values()),
-    )
-    group = with_placement(group, needed_placement(wanted.spec), wanted.name)
-    if flavour.traits.knows_domains:
-        group = replace(group, topology=shared_topology(wanted.spec))
-    return as_gang(group, wanted.spec.min_member) if flavour.traits.whole_gangs else group
-
-
-def _wanted_pods(wanted: PodGroupRequest, *, filled_in: bool) -> Iterator[Pod]:
-    for role in wanted.spec.roles:
-        asked = with_defaults(role.requests, containers=len(role.containers)) if filled_in else role.requests
-        for number in range(role.replicas):
-            yield Pod(f"{wanted.name}/{role.pointer}/{number}", asked)

@@ -18,7 +18,8 @@ from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
 from workloads.forecast.rules.messages import duration_text
 from workloads.forecast.selectors.observed_groups import workload_of
-from workloads.forecast.selectors.snapshot import coming_later, groups_of, pod_group_request
+from workloads.forecast.selectors.pod_groups import WaitingWorkload, waiting_workload
+from workloads.forecast.selectors.snapshot import ObservedCluster
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.selectors.workloads import workload_ids
 
@@ -48,7 +49,8 @@ STALE: Final = "The cluster was last observed {age} ago. What has changed since 
 FRESH: Final = timedelta(minutes=5)
 MOST_FIRST: Final = 8
 """Of so many victims it is tried what follows if one is the first to leave."""
-Others = Mapping[Workload, Sequence[PodGroup]]
+Others = Mapping[str, WaitingWorkload]
+"""By id."""
 
 
 def snapshot_age_doubts(observed: datetime | None, now: datetime) -> Iterator[Doubt]:
@@ -75,12 +77,13 @@ def _breaks_a_gang(outcome: Outcome) -> bool:
 
 
 def uncertainties(
-    pool: NodePool, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
+    pool: NodePool, actor: Actor, observed: ObservedCluster, candidates: Sequence[PodGroup], outcome: Outcome
 ) -> Iterator[Doubt]:
     """Others that this pool's scheduler does not see yet, where it would make a difference that it did.
 
     Stronger ones without a pod, and those of another pool whose next one this is. And whether it counts on others.
     """
+    snapshot = observed.snapshot
     if outcome.coming and not outcome.victims and not snapshot.ending:
         yield doubt(DoubtCode.COUNTS_ON_EVICTIONS, OTHERS_FIRST)
     cluster, value = pool.cluster, candidates[0].priority
@@ -94,8 +97,8 @@ def uncertainties(
     if outcome.victims and flavour_for(cluster.flavour).traits.queues_jobs:
         yield from _again(cluster.flavour, actor, snapshot, candidates, outcome)
     by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
-    later = {row: groups for row, groups in coming_later(cluster).items() if groups[0].priority > value}
-    turning = {row: groups for row, groups in _turning(pool).items() if by_queue or groups[0].priority > value}
+    later = {owner: each for owner, each in observed.later.items() if each.groups[0].priority > value}
+    turning = {owner: each for owner, each in _turning(pool).items() if by_queue or each.groups[0].priority > value}
     for others, sentence, code in (
         (later, absent_sentence, DoubtCode.PODS_PAUSED),
         (turning, turning_sentence, DoubtCode.OTHER_POOLS_TURN),
@@ -153,22 +156,21 @@ def _turning(pool: NodePool) -> Others:
         allocated_gpu_milli=0,
         node_pools__1__isnull=False,
     )
-    found = rows.exclude(pool_name=pool.name).select_related("project__cluster", "priority")
-    return {
-        row: groups_of(pod_group_request(row, pool), cluster.flavour) for row in found if pool.name in row.node_pools
-    }
+    named = rows.exclude(pool_name=pool.name).values_list("pk", "node_pools")
+    turning = [pk for pk, pools in named if pool.name in pools]
+    found = Workload.objects.filter(pk__in=turning).select_related("project__cluster", "priority") if turning else ()
+    return {str(row.pk): waiting_workload(row, pool, cluster.flavour) for row in found}
 
 
 def _with(snapshot: Snapshot, others: Others) -> Snapshot:
     """The same with these, and without what else of them waits."""
-    own = {str(row.pk) for row in others}
-    gone = (each.name for each in snapshot.waiting if workload_of(each.name) in own)
-    return snapshot.changed(gone, (group for groups in others.values() for group in groups), now=snapshot.now)
+    gone = (each.name for each in snapshot.waiting if workload_of(each.name) in others)
+    return snapshot.changed(gone, (group for each in others.values() for group in each.groups), now=snapshot.now)
 
 
 def _names(others: Others, actor: Actor) -> list[str]:
     visible = set(access_for(actor).projects().values_list("pk", flat=True))
-    return [row.name if row.project_id in visible else "another project's workload" for row in others]
+    return [each.name if each.project_id in visible else "another project's workload" for each in others.values()]
 
 
 def rivals(pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Iterator[Doubt]:

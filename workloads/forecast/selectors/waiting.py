@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import shard_forecast_warnings, unserved_because
 from clusters.flavours.kueue.status import POSITION_IN_QUEUE, QUEUE_POSITION
+from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState, NodePool
-from clusters.sync.selectors import desired_state
 from clusters.watch.models import ClusterEvent
 from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.reasons import Reason
@@ -22,9 +22,10 @@ from scheduling.state.workspace import OutOfTime
 from workloads.forecast.rules.messages import duration_text, pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import configured_so, missing_on_nodes
+from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
 from workloads.forecast.selectors.pool_selection import queue_labels
 from workloads.forecast.selectors.runtime_rules import min_runtime_sentences
-from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_of
+from workloads.forecast.selectors.snapshot import observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
@@ -163,7 +164,9 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
         return None
     wanted = pod_group_request(workload, pool)
-    snapshot, _at = snapshot_of(cluster, pool.name)
+    observed = observed_cluster(cluster)
+    by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
+    snapshot = observed.snapshot.shard(pool.name) if by_pool else observed.snapshot
     if missing := missing_on_nodes(wanted.spec, pool, snapshot):
         never = {"reason": str(Reason.NEVER_FITS), "source": "model", "numbers": missing.numbers}
         return {"doing": missing.why, **never}
@@ -177,7 +180,7 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
             "source": "scheduler",
         }
         return known if cautions else None
-    labels = queue_labels(desired_state(cluster, domains=False))
+    labels = queue_labels(observed.state)
     doing = pend_sentence(outcome.pend, pool=pool.name, labels=labels)
     until = min_runtime_sentences(snapshot, groups, cluster.flavour)
     return {

@@ -18,6 +18,7 @@ from scheduling.model.reasons import Reason
 from workloads.dictionary.rules.resolution import Level
 from workloads.dictionary.selectors import effective_as, level_of
 from workloads.forecast.selectors.placement_validation import check_gang_capacity, check_placement
+from workloads.forecast.selectors.pod_groups import pod_group_request
 from workloads.forecast.selectors.pool_selection import (
     check_kind_served,
     check_priority_cap,
@@ -25,7 +26,6 @@ from workloads.forecast.selectors.pool_selection import (
     pools_for,
     quota_hold_for,
 )
-from workloads.forecast.selectors.snapshot import pod_group_request
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle.services.actions import apply_priority, check_not_fixed, known_level, ready, rewrite
 from workloads.state.models import EventType, Phase, Workload

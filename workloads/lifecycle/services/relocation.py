@@ -28,9 +28,10 @@ from scheduling.state.workspace import OutOfTime
 from workloads.forecast.rules.forecast import PATIENCE, its_turn_is_over, waited_in_pool
 from workloads.forecast.rules.messages import duration_text, pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
 from workloads.forecast.selectors.pool_selection import queue_labels, quota_hold_of
 from workloads.forecast.selectors.runtime_rules import expected_deferral, is_deferred
-from workloads.forecast.selectors.snapshot import groups_of, pod_group_request, snapshot_after, snapshot_of
+from workloads.forecast.selectors.snapshot import snapshot_after, snapshot_of
 from workloads.forecast.selectors.time_budget import time_budget
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HELD, HOLDING
