@@ -193,11 +193,11 @@ def requests(flavours: Sequence[str], number: int) -> dict[str, Any]:
         store(cluster(NODES, 0), waiting=20)
         tune_gc()
         client = signed_in()
-        for flavour in flavours:
+        for turn, flavour in enumerate(flavours):
             Cluster.objects.update(flavour=flavour)
             refresh, whole = [], []
             for index in range(number + 1):
-                change_one_pod(index, timedelta(seconds=index))
+                change_one_pod(turn * (number + 1) + index, timedelta(seconds=index))
                 observed = Cluster.objects.get()
                 refresh.append(processor(partial(snapshot_of, observed))[0])
                 body = gang_body(index)

@@ -52,14 +52,12 @@ def named_victims(cluster: Cluster, actor: Actor, now: datetime, outcome: Outcom
     by_owner: dict[str, list[Evict]] = defaultdict(list)
     for evict in outcome.victims:
         by_owner[workload_of(evict.victim.name) or evict.victim.name].append(evict)
-    rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).select_related(
-        "project__department", "priority", "type"
-    )
-    found = {str(row.pk): row for row in rows}
+    rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).defer("raw", "discarded", "applied_scheduling")
+    found = {str(row.pk): row for row in rows.select_related("project__department", "priority", "type")}
     standing = access_for(actor)
     visible = set(standing.projects().values_list("pk", flat=True))
     foreign = [owner.removeprefix(":") for owner in by_owner if owner.startswith(":")]
-    pods = {f":{pod.uid}": pod for pod in foreign_pods(cluster, foreign, standing)}
+    pods = {f":{pod.uid}": pod for pod in foreign_pods(cluster, foreign, standing)} if foreign else {}
     return tuple(
         _foreign_victim(now, pods.get(owner), evicts)
         if owner.startswith(":")

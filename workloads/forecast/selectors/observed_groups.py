@@ -10,7 +10,7 @@ from clusters.flavours import objects as flavours_objects
 from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.flavour import DesiredState
+from clusters.ports.flavour import DesiredState, Traits
 from clusters.ports.kinds import POD
 from clusters.ports.pods import TERMINAL, needs_of_pods
 from clusters.watch.models import ClusterEvent, ObservedPod
@@ -116,30 +116,60 @@ def _groups(
 ) -> Iterator[PodGroup]:
     traits = flavour_for(cluster.flavour).traits
     by_pool, gangs = traits.queues_by_pool, traits.whole_gangs
-    minimum = _minimums({pod.owner_id for pod in pods if pod.owner_id}) if by_pool or gangs else {}
-    topologies = _noted(flavours_objects.TOPOLOGY_KEY, minimum) if traits.knows_domains else {}
-    carried = _carried(minimum) if traits.protects_minimum_runtime == "pods" else {}
-    placements = _noted(
-        flavours_objects.PLACEMENT, {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name}
-    )
+    of_owners = _owner_settings(traits, pods)
     homes, numbers = known.homes, known.numbers
     entries = admission_times(cluster, pods) if traits.queues_jobs else {}
     parted, first = _parted(pods, single), _first_of(pods)
     drafts: dict[str, list[ObservedPod]] = {}
     for pod in pods:
-        together = pod.owner_id not in single and (by_pool or (gangs and minimum.get(pod.owner_id, 1) > 1))
+        minimum = of_owners.get(pod.owner_id, _NO_SETTINGS).minimum
+        together = pod.owner_id not in single and (by_pool or (gangs and minimum > 1))
         drafts.setdefault(_group_name(pod, together=together, parted=pod.owner_id in parted), []).append(pod)
     for name, members in drafts.items():
-        group = _group(name, members, minimum.get(members[0].owner_id, 1), homes if by_pool else None)
+        owner = members[0].owner_id
+        own = of_owners.get(owner, _NO_SETTINGS)
+        group = _group(name, members, own.minimum, homes if by_pool else None)
         group = replace(group, created=min(group.created, first.get(members[0].pod_group, group.created)))
         if traits.queues_jobs and (members[0].node_name or members[0].reason != GATED):
             group = _admitted(group, entries.get(name))
-        owner = members[0].owner_id
-        group = replace(with_placement(group, placements.get(owner, ""), owner), topology=topologies.get(owner))
-        group = replace(group, priority=numbers.get(members[0].priority_class, group.priority))
-        if least := carried.get(owner):
-            group = replace(group, min_runtime=least * MINUTE)
-        yield as_gang(group, minimum.get(owner, 1)) if gangs else group
+        group = replace(with_placement(group, own.placement, owner), topology=own.topology)
+        group = replace(
+            group, priority=numbers.get(members[0].priority_class, group.priority), min_runtime=own.min_runtime
+        )
+        yield as_gang(group, own.minimum) if gangs else group
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnerSettings:
+    """What a workload says of its pods, as far as its scheduler goes by it. placement: only of such that wait."""
+
+    minimum: int = 1
+    topology: str | None = None
+    placement: str = ""
+    min_runtime: int = 0
+
+
+_NO_SETTINGS: Final = _OwnerSettings()
+
+
+def _owner_settings(traits: Traits, pods: Iterable[ObservedPod]) -> Mapping[str, _OwnerSettings]:
+    """By workload id, in one query. Where every pod is on its own, only of those whose pods wait."""
+    grouped, carried = traits.queues_by_pool or traits.whole_gangs, traits.protects_minimum_runtime == "pods"
+    waiting = {pod.owner_id for pod in pods if pod.owner_id and not pod.node_name}
+    owners = {pod.owner_id for pod in pods if pod.owner_id} if grouped else waiting
+    if not owners:
+        return {}
+    rows = Workload.objects.filter(pk__in=workload_ids(owners)).order_by()
+    found = rows.values_list("pk", "spec__min_member", "spec__annotations", "min_runtime_minutes")
+    return {
+        str(pk): _OwnerSettings(
+            minimum=(minimum or 1) if grouped else 1,
+            topology=(notes or {}).get(flavours_objects.TOPOLOGY_KEY) if traits.knows_domains else None,
+            placement=(notes or {}).get(flavours_objects.PLACEMENT, "") if str(pk) in waiting else "",
+            min_runtime=minutes * MINUTE if carried else 0,
+        )
+        for pk, minimum, notes, minutes in found
+    }
 
 
 def _admitted(group: PodGroup, let_in: int | None) -> PodGroup:
@@ -158,26 +188,11 @@ def with_placement(group: PodGroup, placement: str, kin: str) -> PodGroup:
     return replace(group, placement=Strategy(placement), kin=kin) if placement else group
 
 
-def _minimums(owners: set[str]) -> dict[str, int]:
-    rows = Workload.objects.filter(pk__in=workload_ids(owners))
-    return {str(pk): minimum or 1 for pk, minimum in rows.values_list("pk", "spec__min_member")}
-
-
-def _carried(owners: Iterable[str]) -> dict[str, int]:
-    """How many minutes their pods say that they are left alone, by workload id, of those whose pods do."""
-    rows = Workload.objects.filter(pk__in=workload_ids(owners), min_runtime_minutes__gt=0)
-    return {str(pk): minutes for pk, minutes in rows.values_list("pk", "min_runtime_minutes")}
-
-
-def _noted(key: str, owners: Iterable[str]) -> dict[str, str]:
-    """What an annotation says, by workload id, of those that have it."""
-    rows = Workload.objects.filter(pk__in=workload_ids(owners)).values_list("pk", "spec__annotations")
-    return {str(pk): notes[key] for pk, notes in rows if key in (notes or {})}
-
-
 def _first_of(pods: Iterable[ObservedPod]) -> dict[str, int]:
     """When the first pod of each group was made that has lost some: its scheduler made the group for that one."""
     named = {pod.owner_id for pod in pods if pod.owner_id and pod.pod_group}
+    if not named:
+        return {}
     gone = ObservedPod.objects.filter(owner_id__in=named, gone_at__isnull=False).exclude(pod_group="")
     rows = gone.values_list("pod_group").annotate(Min("created_at"))
     return {group: int(at.timestamp() * 1_000_000) for group, at in rows.order_by()}
