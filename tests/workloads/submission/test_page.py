@@ -15,6 +15,7 @@ from tenants.organisation.models import Project
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import MembershipFactory, ProjectQuotaFactory
 from tests.factories.workloads import WorkloadFactory
+from workloads.forecast.services import storage
 from workloads.state.models import Workload
 from workloads.submission.views import EXAMPLES, example_text
 
@@ -91,6 +92,23 @@ def test_the_panel_says_pair_and_source_verdict_flavour_and_age(client_of: Clien
     assert "from data 7 s old. Nothing is reserved." in text
     assert "simulated" in text
     assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize("where", [FORM, TEXT])
+def test_newer_typing_cancels_the_preview_that_is_under_way(client_of: Clients, alice: User, where: str) -> None:
+    page = client_of(alice).get(where).content.decode()
+    [form] = [each for each in page.split("<form") if 'id="submit-form"' in each]
+    assert 'hx-target="#forecast"' in form
+    assert 'hx-sync="this:replace"' in form
+
+
+def test_the_panel_says_when_too_many_previews_were_asked_for(
+    client_of: Clients, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "FORECASTS_A_MINUTE", 1)
+    assert "Starts now in h100" in panel(client_of(alice), FORM, filled())
+    assert "forecasts a minute. Wait and try again." in panel(client_of(alice), FORM, filled())
+    assert client_of(alice).post(FORM, filled()).status_code == 302
 
 
 def test_the_form_names_the_nodes_that_exist(client_of: Clients, alice: User) -> None:
