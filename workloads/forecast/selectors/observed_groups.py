@@ -76,9 +76,9 @@ def _of_another(group: PodGroup, behind: Collection[str]) -> PodGroup:
 
 def live_pods(cluster: Cluster, queued: Collection[str]) -> QuerySet[ObservedPod]:
     """Whatever holds room or waits for some, whoever made it; of these workloads also pods that stand in a queue."""
-    rows = ObservedPod.objects.filter(cluster=cluster, gone_at__isnull=True).exclude(phase__in=TERMINAL)
-    held = Q(node_name="", reason=GATED) & ~Q(owner_id__in=queued)
-    return rows.exclude(held).exclude(node_name="", uid__in=never_requeued(cluster)).order_by("created_at", "uid")
+    held = Q(reason=GATED) & ~Q(owner_id__in=queued) if queued else Q(reason=GATED)
+    apart = Q(phase__in=TERMINAL) | Q(node_name="") & (held | Q(uid__in=never_requeued(cluster)))
+    return ObservedPod.objects.filter(~apart, cluster=cluster, gone_at__isnull=True).order_by("created_at", "uid")
 
 
 @dataclass(frozen=True, slots=True)
