@@ -92,11 +92,17 @@ def more_amounts(resources: Mapping[str, Any]) -> dict[str, int]:
 def more_requests(pod: Manifest) -> dict[str, int]:
     """The same of a pod, and what it has that amounts do not tell: claims of devices, parts of several GPUs."""
     spec, notes = pod.get("spec") or {}, annotations(pod)
-    found = Counter[str]()
+    found, peak, sidecars = Counter[str](), Counter[str](), Counter[str]()
     for each in spec.get("containers") or []:
         found.update(more_amounts(_sides(each)))
     for each in spec.get("initContainers") or []:
-        found |= Counter(more_amounts(_sides(each)))
+        own = Counter(more_amounts(_sides(each)))
+        if each.get("restartPolicy") == "Always":
+            sidecars += own
+        else:
+            peak |= sidecars + own
+    found = (found + sidecars) | peak
+    found.update(more_amounts(spec.get("overhead") or {}))
     claims, parts = len(spec.get("resourceClaims") or []), scaled(notes.get(GPU_DEVICES, "1"), 1)
     found.update({CLAIMS: claims, GPU_DEVICES: parts if parts > 1 else 0, GPU_MEMORY: int(GPU_MEMORY in notes)})
     return dict(+found)

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from clusters.ports.pods import amounts, condition_is_true, moment_of, preemptibility_of, requests_of, stamp
+from clusters.ports.pods import (
+    amounts,
+    condition_is_true,
+    moment_of,
+    more_requests,
+    preemptibility_of,
+    requests_of,
+    stamp,
+)
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import Resources
 
@@ -85,6 +93,47 @@ GPU = "nvidia.com/gpu"
 )
 def test_requests_are_what_the_scheduler_counts(manifest: dict[str, Any], wanted: Resources) -> None:
     assert requests_of(manifest) == wanted
+
+
+STORAGE = "ephemeral-storage"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "wanted"),
+    [
+        pytest.param(
+            pod(asking({STORAGE: "2", GPU: "1"}), asking({STORAGE: "3"})), {STORAGE: 5}, id="containers add up"
+        ),
+        pytest.param(
+            pod(asking({STORAGE: "2"}), initContainers=[asking({STORAGE: "9"}), asking({STORAGE: "4"})]),
+            {STORAGE: 9},
+            id="the largest init container counts",
+        ),
+        pytest.param(
+            pod(asking({STORAGE: "2"}), initContainers=[{**asking({STORAGE: "9"}), "restartPolicy": "Always"}]),
+            {STORAGE: 11},
+            id="a sidecar runs beside the containers",
+        ),
+        pytest.param(
+            pod(
+                asking({STORAGE: "2"}),
+                initContainers=[{**asking({STORAGE: "4"}), "restartPolicy": "Always"}, asking({STORAGE: "9"})],
+            ),
+            {STORAGE: 13},
+            id="an init container runs beside the sidecars before it",
+        ),
+        pytest.param(
+            pod(asking({STORAGE: "2"}), overhead={STORAGE: "5"}), {STORAGE: 7}, id="the overhead of its runtime class"
+        ),
+        pytest.param(
+            pod(asking({"nvidia.com/mig-1g.5gb": "1"}), resourceClaims=[{"name": "a"}]),
+            {"nvidia.com/mig-1g.5gb": 1, "resource-claims": 1},
+            id="slices, and claims of devices",
+        ),
+    ],
+)
+def test_what_is_counted_beside_amounts_follows_the_same_rule(manifest: dict[str, Any], wanted: dict[str, int]) -> None:
+    assert more_requests(manifest) == wanted
 
 
 def test_amounts_of_a_node() -> None:
