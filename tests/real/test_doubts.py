@@ -15,8 +15,8 @@ from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFac
 from tests.factories.workloads import job
 from tests.real.product import Product
 from tests.real.test_statements import GPUS, HIGH, LOW, NODES, asking, foretold, runs, waits
-from workloads.forecast.rules.doubts import DoubtCode
 from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.rules.messages import DoubtCode
 from workloads.state.models import Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]

@@ -8,8 +8,8 @@ from rest_framework import serializers
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from workloads.forecast.rules.doubts import DoubtCode
 from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
+from workloads.forecast.rules.messages import DoubtCode
 
 
 class VictimSchema(serializers.Serializer[Any]):

@@ -16,8 +16,8 @@ from tests.factories.tenants import GPU, MembershipFactory, UserFactory
 from tests.factories.workloads import ObservedPodFactory, pytorch_job, spec_of
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
-from workloads.forecast.rules.doubts import DoubtCode
 from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.services.scoring import FOLLOWED, HORIZON, MISSING_DATA, RETENTION, score
 from workloads.forecast.services.storage import foretell, scenario_of
 from workloads.intake import WorkloadSpec

@@ -17,8 +17,8 @@ from tests.factories.workloads import WorkloadFactory, bare_pod, job, spec_of
 from tests.support.repository import ROOT
 from tests.workloads.forecast.test_preview_on_kube import Kube, victims
 from tests.workloads.forecast.test_preview_on_kueue import Kueue
-from workloads.forecast.rules.doubts import DoubtCode, doubt
 from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.rules.messages import DoubtCode, doubt
 from workloads.forecast.serializers import forecast_json
 from workloads.state.models import Phase
 

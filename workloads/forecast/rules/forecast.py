@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 from clusters.ports.flavour import Guarantee
 from portal.kit.errors import Problem
 from workloads.dictionary.rules.resolution import Effective
-from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
-from workloads.forecast.rules.messages import gpu_time_text, gpus_text
+from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, gpu_time_text, gpus_text
 
 if TYPE_CHECKING:
     from workloads.state.models import Workload

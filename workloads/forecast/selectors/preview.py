@@ -34,7 +34,6 @@ from tenants.organisation.models import Project
 from tenants.organisation.selectors import with_current_cluster
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
-from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
 from workloads.forecast.rules.forecast import (
     PATIENCE,
     Alternative,
@@ -50,7 +49,7 @@ from workloads.forecast.rules.forecast import (
     vain_sentence,
     with_node_capacity,
 )
-from workloads.forecast.rules.messages import pend_sentence
+from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, pend_sentence
 from workloads.forecast.selectors.alternatives import AlternativeTrial, alternatives, named_victims
 from workloads.forecast.selectors.placement_validation import (
     check_gang_capacity,

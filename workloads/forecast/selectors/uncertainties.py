@@ -14,9 +14,8 @@ from scheduling.model.decisions import Evict, Outcome
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from tenants.access.selectors import access_for
-from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
-from workloads.forecast.rules.messages import duration_text
+from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, duration_text
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import WaitingWorkload, waiting_workload
 from workloads.forecast.selectors.snapshot import ObservedCluster

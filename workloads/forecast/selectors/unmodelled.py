@@ -21,8 +21,7 @@ from scheduling.model.decisions import Outcome
 from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode
 from scheduling.rules.kube.preemption import LEAST_SAMPLE, equally_good, sample_size
 from tenants.organisation.models import Project
-from workloads.forecast.rules.doubts import Doubt, DoubtCode, doubt
-from workloads.forecast.rules.messages import memory_text
+from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, memory_text
 from workloads.intake import WorkloadSpec
 from workloads.intake.rules.spec import hard_spreads, named_requests, volume_claims
 from workloads.state.models import Phase, Workload
