@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -181,3 +181,16 @@ def test_what_was_stored_a_moment_ago_may_be_older_than_what_was_read(
     here = plain(snapshot_of(watched)[0])
     monkeypatch.setattr(snapshots, "_observed", {})
     assert here == plain(snapshot_of(watched)[0])
+
+
+def test_a_question_that_loses_the_database_half_way_forgets_no_change(watched: Cluster) -> None:
+    def lost(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+        if "priority_class" in sql:
+            raise OperationalError("the connection is lost")
+        return execute(sql, *arguments)
+
+    first = plain(snapshot_of(watched)[0])
+    CHANGES["a pod ends"](watched)
+    with connection.execute_wrapper(lost), pytest.raises(OperationalError):
+        snapshot_of(watched)
+    assert plain(snapshot_of(watched)[0]) != first

@@ -176,14 +176,15 @@ def _current(cluster: Cluster) -> _KnownCluster:
 
     All is read again once anything else has changed: settings, nodes, what another scheduler left behind.
     """
-    stamp, known = _stamp(cluster), _observed.get(cluster.pk)
+    stamp, known = _stamp(cluster), _observed.pop(cluster.pk, None)
     if known is None or not _holds(cluster, known, stamp):
         settings, changed_at = _settings(cluster), _pod_rows(cluster).aggregate(at=Max("observed_at"))["at"]
-        known = _observed[cluster.pk] = _read(cluster, stamp.behind)
+        known = _read(cluster, stamp.behind)
         known.settings, known.changed_at = settings, changed_at
     else:
         _catch_up(cluster, known)
     known.stamp = stamp
+    _observed[cluster.pk] = known  # not before: who fails half-way has noted rows that it has not read
     return known
 
 
