@@ -90,9 +90,11 @@ class SchedulingState:
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """These pod groups leave the cluster, those come into it. Nobody is evicted or placed yet."""
         for name in gone:
-            group, seats = self._groups[name], self._leave(name)
-            self._journal.append(partial(self._return, group, seats))
+            group = self._groups[name]
+            self._journal.append(self._kept_again(group))
+            self._journal.append(partial(self._return, group, self._leave(name)))
         for group in come:
+            self._journal.append(self._kept_again(group))
             self._enter(group)
             self._journal.append(partial(self._leave, group.name))
 
@@ -156,6 +158,12 @@ class SchedulingState:
         self._stand(seat.group, room, sign)
         self._dwell(seat.group, room, sign * (not seat.pod.terminating))
         self._kept.pop(("node", room.node.name), None)
+
+    def _kept_again(self, group: PodGroup) -> Callable[[], None]:
+        """Keep what is known of its queue and nodes for when the same pods are there again."""
+        keys = [("queue", group.queue), *(("node", pod.node) for pod in group.pods if pod.node is not None)]
+        known = {key: self._kept[key] for key in keys if key in self._kept}
+        return partial(self._kept.update, known)
 
     def kept_of_queue(self, queue: str, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """What `make` says of a queue's pods on nodes, found once until others are there."""

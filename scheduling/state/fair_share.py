@@ -22,6 +22,7 @@ from scheduling.model.snapshot import Queue
 
 GPU_UNIT: Final = MILLI
 FINE_UNIT: Final = 1
+NOTHING: Final = Fraction(0)
 
 
 @dataclass(slots=True)
@@ -104,10 +105,11 @@ def _by_weight(amount: int, claims: list[_Claim], unit: int) -> tuple[int, list[
         weights = sum(claim.weight for claim in unsatisfied)
         in_this_round, another_round = amount, False
         for claim in unsatisfied:
-            part = Fraction(in_this_round * claim.weight, weights)
-            another_round = another_round or claim.open < part
-            given = claim.open if claim.open <= part else part // unit * unit
-            left[claim.name] = (part - given if claim.open > given else Fraction(0), claim)
+            part, wanted = in_this_round * claim.weight, claim.open * weights  # in parts of one by the weights
+            another_round = another_round or wanted < part
+            given = claim.open if wanted <= part else part // (weights * unit) * unit
+            rest = part - given * weights if claim.open > given else 0
+            left[claim.name] = (Fraction(rest, weights) if rest else NOTHING, claim)
             claim.share += given
             amount -= given
     return amount, [(rest, claim) for rest, claim in left.values() if rest]

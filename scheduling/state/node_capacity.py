@@ -6,7 +6,7 @@ What a pod does not ask for never keeps it out, however overfull the node is.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -80,8 +80,11 @@ class NodeCapacities:
         ready = sorted((node for node in nodes if node.ready), key=lambda node: node.order)
         self._rooms = [NodeCapacity(node, index) for index, node in enumerate(ready)]
         self._by_name = {room.node.name: room for room in self._rooms}
-        self._fullest = sorted((room.future.gpu, room.index) for room in self._rooms)
-        self._emptiest = sorted((-room.future.gpu, room.index) for room in self._rooms)
+        self.gpus = [room.future.gpu for room in self._rooms]
+        """What the future of each room has, by its index."""
+        self._fullest = sorted(zip(self.gpus, range(len(self._rooms)), strict=True))
+        self._emptiest: list[tuple[int, int]] | None = None
+        """The same the other way round, from the first search for an empty node on."""
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
         self._free: dict[tuple[Selection, bool], tuple[int, tuple[Resources, Resources]]] = {}
         self._clock = self._settled = 0
@@ -93,6 +96,11 @@ class NodeCapacities:
         self.moved: list[NodeCapacity] = []
         """Rooms that have changed for good, in order."""
 
+    @property
+    def all(self) -> Sequence[NodeCapacity]:
+        """Every room, by its index."""
+        return self._rooms
+
     def get(self, name: str | None) -> NodeCapacity | None:
         return None if name is None else self._by_name.get(name)
 
@@ -101,9 +109,11 @@ class NodeCapacities:
         if future.gpu:
             gpu, index = room.future.gpu, room.index
             del self._fullest[bisect_left(self._fullest, (gpu, index))]
-            del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
             insort(self._fullest, (gpu + future.gpu, index))
-            insort(self._emptiest, (-gpu - future.gpu, index))
+            if self._emptiest is not None:
+                del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
+                insort(self._emptiest, (-gpu - future.gpu, index))
+            self.gpus[index] = gpu + future.gpu
         room.idle += idle
         room.future += future
         room.pods_left += pods
@@ -164,6 +174,8 @@ class NodeCapacities:
         """Matching rooms whose future has that many GPUs, fullest first; with `spread`, emptiest first."""
         allowed = self._match(group)[1]
         if spread:
+            if self._emptiest is None:
+                self._emptiest = sorted((-free, index) for index, free in enumerate(self.gpus))
             found = self._emptiest[: bisect_left(self._emptiest, (1 - gpu, -1))]
         else:
             found = self._fullest[bisect_left(self._fullest, (gpu, -1)) :]
@@ -175,8 +187,7 @@ class NodeCapacities:
         key, age = (selection(group), part), self.age
         known = self._free.get(key)
         if known is None or known[0] != age:
-            idle = [room.free(part=part).floor() for room in self.matching(group)]
-            known = (age, (sum(idle, ZERO), max(idle, key=by_size, default=ZERO)))
+            known = (age, _sum_and_largest(room.free(part=part) for room in self.matching(group)))
             self._free[key] = known
         return known[1]
 
@@ -187,6 +198,17 @@ class NodeCapacities:
     def capacity(self) -> Resources:
         """Everything the ready nodes have."""
         return sum((room.node.capacity for room in self._rooms), ZERO)
+
+
+def _sum_and_largest(amounts: Iterable[Resources]) -> tuple[Resources, Resources]:
+    """Negative amounts as zero."""
+    gpu = cpu = memory = 0
+    largest = (0, 0, 0)
+    for amount in amounts:
+        size = (max(amount.gpu, 0), max(amount.cpu, 0), max(amount.memory, 0))
+        gpu, cpu, memory = gpu + size[0], cpu + size[1], memory + size[2]
+        largest = max(largest, size)
+    return Resources(gpu, cpu, memory), Resources(*largest)
 
 
 def matches(node: SnapshotNode, group: PodGroup) -> bool:

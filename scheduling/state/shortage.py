@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
-from scheduling.model.resources import ZERO, Resources
+from scheduling.model.resources import DIMENSIONS, ZERO, Resources
 from scheduling.state.node_capacity import by_size, slots
 
 PODS: Final = "pods"
@@ -38,8 +38,9 @@ def shortage(domains: Sequence[Sequence[Space]], pods: Sequence[Resources]) -> S
 def measured(spaces: Sequence[Space], pods: Sequence[Resources], names: tuple[str, ...]) -> Shortage:
     """How much of these dimensions one node has for the largest of the pods."""
     asked = max(pods, key=by_size)
-    most = [free for free, left in spaces if left > 0 and asked.without(names).served_by(free)]
-    largest = max(most, key=lambda free: by_size(free.only(names)), default=ZERO)
+    rest, counted = asked.without(names), [name for name in DIMENSIONS if name in names]
+    most = [free for free, left in spaces if left > 0 and rest.served_by(free)]
+    largest = max(most, key=lambda free: [getattr(free, name) for name in counted], default=ZERO)
     lacking = asked.only(names)
     beside = not lacking.served_by(largest) and any(lacking.served_by(free) for free, _left in spaces)
     return Shortage(names, largest, beside)

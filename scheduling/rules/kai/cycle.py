@@ -11,9 +11,11 @@ Source: KAI 0.17 and recorded decisions of it (docs/model.md).
   is those that reclaim would take first.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from heapq import nsmallest
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
@@ -23,9 +25,9 @@ from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kai.failure_memo import FailureMemo, VictimSearchMemo
 from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue
 from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
-from scheduling.rules.kai.scenarios import Unit
-from scheduling.rules.kai.solver import Solution, Solver, by_unit
-from scheduling.state.cluster_state import PlacedPods, SchedulingState, evictions, packed_state
+from scheduling.rules.kai.solver import Solution, Solver
+from scheduling.rules.kai.victims import VictimQueue, by_unit
+from scheduling.state.cluster_state import Assignment, PlacedPods, SchedulingState, evictions, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room
@@ -80,10 +82,10 @@ class _KaiCycle:
         self.board = board
         self.standing = KaiQueueShares(snapshot, self.board)
         self.cases = {group.name: _KaiCandidate(group, list(group.waiting)) for group in snapshot.waiting}
-        self._robbed: set[str] = set()
+        self._robbed: dict[str, set[str]] = defaultdict(set)
         self._protection = MinRuntimeProtection(snapshot, self.board.ledger.path)
-        self._leaves: dict[str, dict[int, Leaf[Unit]]] = {}
-        self._moves: dict[str, Leaf[Unit]] | None = None
+        self._leaves: dict[str, dict[int, VictimQueue]] = {}
+        self._moves: dict[str, VictimQueue] | None = None
         self._line: dict[str, Leaf[PodGroup]] | None = None
 
     def run(self) -> Iterator[Decision]:
@@ -151,7 +153,7 @@ class _KaiCycle:
             elif not self.board.refusal(group, asked) and (placed := self.board.place_all(group, chunk)):
                 case.accept(PlacedPods(placed.nodes, now=False))
                 self._line = None
-            elif solution := self._solver(group, asked, cause).solve(group, chunk):
+            elif solution := self._solver(group, asked, cause).solve(chunk):
                 self._adopt(case, solution, cause)
             else:
                 hopeless.add(group, chunk)
@@ -177,11 +179,11 @@ class _KaiCycle:
     def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver:
         waiting = self._in_line()
         if cause is Cause.CONSOLIDATE:
-            return Solver(self.standing, self._movable(group), lambda _asked, gone: not gone, waiting)
+            return Solver(self.standing, group, self._movable(group), lambda _asked, gone: not gone, waiting)
         if cause is Cause.PREEMPT:
-            return Solver(self.standing, self._weaker(group), lambda _asked, _gone: True, waiting)
+            return Solver(self.standing, group, self._weaker(group), lambda _asked, _gone: True, waiting)
         reclaim = ReclaimCheck(self.standing, group)
-        return Solver(self.standing, self._others(group, asked, reclaim), reclaim.accepts, waiting)
+        return Solver(self.standing, group, self._others(group, asked, reclaim), reclaim.accepts, waiting)
 
     def _in_line(self) -> dict[str, Leaf[PodGroup]]:
         """Whoever still waits for room, by queue; until somebody finds some."""
@@ -190,34 +192,44 @@ class _KaiCycle:
             self._line = groups_by_queue(self.standing, left)
         return self._line
 
-    def _weaker(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
+    def _weaker(self, group: PodGroup) -> dict[str, VictimQueue]:
         """Preempt: same queue, preemptible, strictly lower priority."""
         own = self._evictable(group.queue, group.queue, Cause.PREEMPT)
-        return {group.queue: [item for item in own if item[0][0].group.priority < group.priority]}
+        return {group.queue: own.only(lambda seat: seat.group.priority < group.priority)}
 
-    def _others(self, group: PodGroup, asked: Resources, reclaim: ReclaimCheck) -> dict[str, Leaf[Unit]]:
+    def _others(self, group: PodGroup, asked: Resources, reclaim: ReclaimCheck) -> dict[str, VictimQueue]:
         """Reclaim: preemptible work of queues that may lose something; of many, of those that would not come first."""
         names = (name for name in self._held_queues() if name != group.queue and reclaim.may_lose(name, asked))
         others = {name: self._evictable(name, group.queue, Cause.RECLAIM) for name in names}
-        if sum(map(len, others.values())) <= MANY_VICTIMS:
+        if sum(len(queue.victims) for queue in others.values()) <= MANY_VICTIMS:
             return others
-        return {name: leaf for name, leaf in others.items() if leaf and not reclaim.comes_first(name, asked)}
+        return {name: queue for name, queue in others.items() if queue.victims and not reclaim.comes_first(name, asked)}
 
-    def _movable(self, group: PodGroup) -> dict[str, Leaf[Unit]]:
+    def _movable(self, group: PodGroup) -> dict[str, VictimQueue]:
         """Consolidation: some preemptible work of any queue; until somebody goes."""
         if self._moves is None:
-            held = (self.board.holders[name].values() for name in self._held_queues())
-            running = (each for groups in held for each in groups if each.preemptible and self._runs(each))
             chosen: dict[str, list[PodGroup]] = {}
-            for each in nsmallest(MOST_MOVED, running, key=lambda each: (each.priority, -each.created, each.name)):
+            ranked = merge(*map(self._weakest_first, self._held_queues()), key=_weakness)
+            for each in islice(filter(self._runs, ranked), MOST_MOVED):
                 chosen.setdefault(each.queue, []).append(each)
-            self._moves = {name: by_unit(self.board, found, spares=_nobody) for name, found in chosen.items()}
-        return {name: [unit for unit in leaf if unit[0][0].group is not group] for name, leaf in self._moves.items()}
+            self._moves = {name: by_unit(map(self._staying, found)) for name, found in chosen.items()}
+        return {name: queue.only(lambda seat: seat.group is not group) for name, queue in self._moves.items()}
+
+    def _weakest_first(self, queue: str) -> list[PodGroup]:
+        """A queue's preemptible work."""
+        return self.board.kept_of_queue(queue, "weakest first", lambda: sorted(self._preemptible(queue), key=_weakness))
+
+    def _preemptible(self, queue: str) -> list[PodGroup]:
+        return [group for group in self.board.holders[queue].values() if group.preemptible]
 
     def _runs(self, group: PodGroup) -> bool:
         return self.board.active[group.name] > 0
 
-    def _evictable(self, queue: str, taker: str, cause: Cause) -> Leaf[Unit]:
+    def _staying(self, group: PodGroup) -> list[Assignment]:
+        """Its pods that are not on their way out."""
+        return [seat for seat in self.board.seats_of[group.name] if not seat.leaving]
+
+    def _evictable(self, queue: str, taker: str, cause: Cause) -> VictimQueue:
         """A queue's preemptible work in victim order, by how long it must have run; until the queue loses something."""
         least = self._protection.least(queue, taker, cause)
         kept = self._leaves.setdefault(queue, {})
@@ -225,23 +237,24 @@ class _KaiCycle:
             kept[least] = self._units(queue, least)
         return kept[least]
 
-    def _units(self, queue: str, least: int) -> Leaf[Unit]:
+    def _units(self, queue: str, least: int) -> VictimQueue:
         """The same; kept from cycle to cycle where nobody is spared, as long as the queue has lost nothing in this."""
-        groups = [group for group in self.board.holders[queue].values() if group.preemptible]
         if self._protection.spares_work(least):
-            return by_unit(self.board, groups, spares=lambda group: self._protection.spares(group.started, least))
-        if queue in self._robbed and any(map(self._is_robbed_of_some, groups)):
-            return by_unit(self.board, groups, spares=_nobody)
-        units = self.board.kept_of_queue(queue, "units", lambda: by_unit(self.board, groups, spares=_nobody))
-        return [each for each in units if not each[0][0].leaving] if queue in self._robbed else units
+            groups = map(self._staying, self._preemptible(queue))
+            return by_unit(groups, spares=lambda group: self._protection.spares(group.started, least))
+        robbed = self._robbed.get(queue, ())
+        if any(map(self._is_robbed_of_some, robbed)):
+            return by_unit(map(self._staying, self._preemptible(queue)))
+        units = self.board.kept_of_queue(queue, "units", lambda: by_unit(map(self._lasting, self._preemptible(queue))))
+        return units.only(lambda seat: not seat.leaving) if robbed else units
 
-    def _is_robbed_of_some(self, group: PodGroup) -> bool:
+    def _lasting(self, group: PodGroup) -> list[Assignment]:
+        """Its pods that were not on their way out before this cycle."""
+        return [seat for seat in self.board.seats_of[group.name] if not seat.pod.terminating]
+
+    def _is_robbed_of_some(self, group: str) -> bool:
         """Of some of its pods in this cycle, and not of all: what is left of it is lost in other units."""
-        seats = self.board.seats_of[group.name]
-        if len(seats) == 1:
-            return False
-        gone = [seat.leaving for seat in seats]
-        return any(gone) and not all(gone)
+        return not all(seat.leaving for seat in self.board.seats_of[group])
 
     def _held_queues(self) -> list[str]:
         """Those that have pods on nodes."""
@@ -251,7 +264,7 @@ class _KaiCycle:
         case.accept(PlacedPods(solution.nominated, now=False))
         self._moves = self._line = None
         for seat in solution.victims:
-            self._robbed.add(seat.group.queue)
+            self._robbed[seat.group.queue].add(seat.group.name)
             self._leaves.pop(seat.group.queue, None)
         case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
 
@@ -266,5 +279,6 @@ class _KaiCycle:
             yield Wait(case.group, case.pend, case.nominated)
 
 
-def _nobody(_group: PodGroup) -> bool:
-    return False
+def _weakness(group: PodGroup) -> tuple[int, int, str]:
+    """Smaller is moved first by consolidation."""
+    return (group.priority, -group.created, group.name)

@@ -1,11 +1,11 @@
-"""In which order KAI looks at queues and pod groups: whose turn it is, and whose victims go first.
+"""In which order KAI looks at queues and pod groups: whose turn it is. That of victims is in `victims`.
 
 Source: KAI's queue and job order. Between queues: not over fair share first, then inside deserved quota with the job at
 hand, higher rank, no use without a share, smaller dominant share with and without that job, smaller share, older.
 Inside a queue: higher priority, gangs below their minimum first, older. Victims come in exactly the reverse order.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from scheduling.model.resources import MILLI, ZERO, Resources
@@ -34,6 +34,7 @@ class KaiQueueShares:
         self.fair = fair_shares(snapshot.queues, requested, self.total)
         self._frames: dict[str, tuple[Resources, Head, Tail]] = {}
         self._allocatable = {queue.name: self._may_use(queue) for queue in snapshot.queues}
+        self._wholes = {name: self._whole(bounds) for name, bounds in self._allocatable.items()}
 
     def frame(self, queue: Queue) -> tuple[Head, Tail]:
         """The parts of a victim's key that are the same for all victims below a queue, as long as its use is."""
@@ -53,6 +54,15 @@ class KaiQueueShares:
             _allocatable(queue.deserved.gpu, fair.gpu, queue.limit.gpu),
             _allocatable(queue.deserved.cpu, fair.cpu, queue.limit.cpu),
             _allocatable(queue.deserved.memory, fair.memory, queue.limit.memory),
+        )
+
+    def _whole(self, bounds: tuple[int | None, int | None, int | None]) -> tuple[int, int, int]:
+        """What shares of use are parts of: where nothing bounds the queue, of everything there is."""
+        gpu, cpu, memory = bounds
+        return (
+            self.total.gpu if gpu is None else gpu,
+            self.total.cpu if cpu is None else cpu,
+            self.total.memory if memory is None else memory,
         )
 
     def over_allocatable(self, queue: Queue, amount: Resources) -> bool:
@@ -88,12 +98,22 @@ class KaiQueueShares:
 
     def dominant(self, queue: Queue, used: Resources) -> float:
         """The largest part of its share that the queue uses in any dimension."""
-        gpu, cpu, memory = self._allocatable[queue.name]
+        gpu, cpu, memory = self._wholes[queue.name]
         return max(
             0.0,
-            _part(used.gpu, self.total.gpu if gpu is None else gpu, NO_SHARE_PENALTY / MILLI),
-            _part(used.cpu, self.total.cpu if cpu is None else cpu, NO_SHARE_PENALTY),
-            _part(used.memory, self.total.memory if memory is None else memory, NO_SHARE_PENALTY),
+            _part(used.gpu, gpu, NO_SHARE_PENALTY / MILLI),
+            _part(used.cpu, cpu, NO_SHARE_PENALTY),
+            _part(used.memory, memory, NO_SHARE_PENALTY),
+        )
+
+    def dominant_without(self, queue: Queue) -> Callable[[int, int, int], float]:
+        """The same by what the queue loses of its use of this moment: GPU, CPU and memory. Called for every victim."""
+        used, whole = self.allocated(queue.name), self._wholes[queue.name]
+        if not all(whole):
+            return lambda *lost: self.dominant(queue, used - Resources(*lost))
+        (gpu, cpu, memory), (all_gpu, all_cpu, all_memory) = (used.gpu, used.cpu, used.memory), whole
+        return lambda less_gpu, less_cpu, less_memory: max(
+            0.0, (gpu - less_gpu) / all_gpu, (cpu - less_cpu) / all_cpu, (memory - less_memory) / all_memory
         )
 
     def job_key(self, group: PodGroup) -> JobKey:
@@ -110,8 +130,8 @@ def _allocatable(deserved: int | None, fair: int, limit: int | None) -> int | No
     return share if limit is None else min(limit, share)
 
 
-def _part(used: int, share: int, penalty: float) -> float:
-    return used / share if share else used * penalty
+def _part(used: int, whole: int, penalty: float) -> float:
+    return used / whole if whole else used * penalty
 
 
 Payload = TypeVar("Payload")
@@ -134,7 +154,6 @@ class ScheduleOrder(Generic[Payload]):
         while self._children.get(None):
             leaf = self._best(None)[1]
             item = self._leaves[leaf].pop()
-            self._popped(leaf, item[1])
             self._close(leaf)
             yield item
 
@@ -155,9 +174,6 @@ class ScheduleOrder(Generic[Payload]):
             if not self._leaves.get(queue.name) and not self._children.get(queue.name):
                 self._children[queue.parent].discard(queue.name)
 
-    def _popped(self, leaf: str, amount: Resources) -> None:
-        """Called before the next turn is found."""
-
     def _best(self, parent: str | None) -> tuple[QueueKey, str]:
         """The key of the child whose turn it is, and the leaf below it."""
         return min([self._keys.get(name) or self._key(name) for name in self._children[parent]])
@@ -165,39 +181,8 @@ class ScheduleOrder(Generic[Payload]):
     def _key(self, name: str) -> tuple[QueueKey, str]:
         """A queue is compared by what is next below it."""
         leaf = name if self._leaves.get(name) else self._best(name)[1]
-        self._keys[name] = (self._compare(self._standing.queues[name], leaf), leaf)
+        self._keys[name] = (self._standing.key(self._standing.queues[name], job=self._leaves[leaf][-1][1]), leaf)
         return self._keys[name]
-
-    def _compare(self, queue: Queue, leaf: str) -> QueueKey:
-        return self._standing.key(queue, job=self._leaves[leaf][-1][1])
-
-
-class VictimOrder(ScheduleOrder[Payload]):
-    """The other way round: the queue served last loses first, counting what it would have lost by then."""
-
-    def __init__(self, standing: KaiQueueShares, leaves: Mapping[str, Leaf[Payload]]) -> None:
-        self._taken: dict[str, Resources] = {}
-        self._frames: dict[str, tuple[Resources, Head, Tail]] = {}
-        super().__init__(standing, leaves)
-
-    def _popped(self, leaf: str, amount: Resources) -> None:
-        self._taken[leaf] = self._taken.get(leaf, ZERO) + amount
-
-    def _best(self, parent: str | None) -> tuple[QueueKey, str]:
-        return max([self._keys.get(name) or self._key(name) for name in self._children[parent]])
-
-    def _compare(self, queue: Queue, leaf: str) -> QueueKey:
-        frame = self._frames.get(queue.name)
-        if frame is None:
-            frame = self._frames[queue.name] = (self._standing.allocated(queue.name), *self._standing.frame(queue))
-        used, head, tail = frame
-        taken, coming = self._taken.get(leaf, ZERO), self._leaves[leaf][-1][1]
-        left = Resources(
-            used.gpu - taken.gpu - coming.gpu,
-            used.cpu - taken.cpu - coming.cpu,
-            used.memory - taken.memory - coming.memory,
-        )
-        return (*head, self._standing.dominant(queue, left), *tail)
 
 
 def groups_by_queue(

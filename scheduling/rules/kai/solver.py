@@ -6,18 +6,18 @@ that fit stay where they were, or move where there is room at once. The first su
 the solution. So victims need not be the weakest ones.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, total
-from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, VictimOrder, groups_by_queue, with_waiting
-from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims, Unit
+from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue, with_waiting
+from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims
+from scheduling.rules.kai.victims import Unit, VictimLine, VictimQueue
 from scheduling.state.cluster_state import Assignment, SchedulingState, held
 from scheduling.state.node_capacity import NodeCapacity
-from scheduling.state.workspace import check_time
 
 GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (
     (PotentialVictims.around, None),
@@ -39,60 +39,41 @@ class Solution:
     parcels: tuple[Unit, ...]
 
 
-def by_unit(board: SchedulingState, groups: Iterable[PodGroup], *, spares: Callable[[PodGroup], bool]) -> Leaf[Unit]:
-    """What the groups of one queue lose at a time, the first victim last. Of those that are spared: extra pods only.
-
-    Lowest priority first; extra pods one by one before whole gangs; then the youngest.
-    """
-    keyed: list[tuple[tuple[int, int, int, str, int], Unit]] = []
-    for group in groups:
-        seats = [seat for seat in board.seats_of[group.name] if not seat.leaving]
-        core = min(group.min_member, len(seats))
-        pieces: list[Unit] = [tuple(seats[:core])] if seats else []
-        pieces += [(seat,) for seat in seats[core:]]
-        for index, piece in enumerate(pieces):
-            if not index and spares(group):
-                continue
-            keyed.append(((-group.priority, min(index, 1), group.created, group.name, index), piece))
-    keyed.sort(key=lambda item: item[0])
-    return [(piece, held(piece)) for _key, piece in keyed]
-
-
 class Solver:
     """Searches on the board. A solution is left in place; a failed search leaves nothing."""
 
     def __init__(
         self,
         standing: KaiQueueShares,
-        victims: Mapping[str, Leaf[Unit]],
+        group: PodGroup,
+        victims: Mapping[str, VictimQueue],
         accepts: Callable[[Resources, Sequence[Assignment]], bool],
         waiting: Mapping[str, Leaf[PodGroup]],
     ) -> None:
         self._standing = standing
         self._board = standing.board
-        self._victims = _Replay(unit for unit, _amount in VictimOrder(standing, victims))
+        self._group = group
+        self._line = VictimLine(standing, victims, min(pod.requests.gpu for pod in group.waiting))
         self._accepts = accepts
         self._waiting = waiting
         self._failed: set[tuple[int, int, frozenset[Assignment]]] = set()
         self._hopeful = False
 
-    def solve(self, group: PodGroup, pods: tuple[Pod, ...]) -> Solution | None:
+    def solve(self, pods: tuple[Pod, ...]) -> Solution | None:
         """Find room for all these pods, first with the victims of one node at a time, then of several."""
         for generator, most in GENERATORS:
-            found = self._search(group, pods, generator, most)
+            found = self._search(pods, generator, most)
             if found or not self._hopeful:
                 return found
         return None
 
-    def _search(
-        self, group: PodGroup, pods: tuple[Pod, ...], generator: Generator, most: int | None
-    ) -> Solution | None:
+    def _search(self, pods: tuple[Pod, ...], generator: Generator, most: int | None) -> Solution | None:
         """For as many pods as find room, by doubling and halving their number; whom that takes goes for all of them."""
         recorded: tuple[Unit, ...] = ()
         solved, failed, count = 0, len(pods) + 1, 1
         while failed - solved > 1:
             start = self._board.mark()
-            found = self._solve(group, pods[:count], recorded, generator, most)
+            found = self._solve(pods[:count], recorded, generator, most)
             self._board.undo(start)
             if found:
                 recorded, solved = found.parcels, count
@@ -100,35 +81,30 @@ class Solver:
                 failed = count
             doubled = min(2 * count, len(pods))
             count = doubled if failed > len(pods) else (solved + failed) // 2
-        return self._solve(group, pods, recorded, generator, most) if solved else None
+        return self._solve(pods, recorded, generator, most) if solved else None
 
     def _solve(
         self,
-        group: PodGroup,
         pods: tuple[Pod, ...],
         recorded: tuple[Unit, ...],
         generator: Generator,
         most: int | None,
     ) -> Solution | None:
-        if recorded and (solution := self._attempt(group, pods, recorded)):
+        gone = [seat for parcel in recorded for seat in parcel]
+        potential = PotentialVictims(self._board, self._group, pods, gone, self._line)
+        if recorded and potential.fits_already and (solution := self._attempt(pods, recorded)):
             return solution
-        potential = PotentialVictims(self._board, group, pods, [seat for parcel in recorded for seat in parcel])
-        for parcels in islice(self._scenarios(potential, recorded, generator), most):
-            if solution := self._attempt(group, pods, (*recorded, *parcels)):
+        for parcels in islice(self._scenarios(potential, generator), most):
+            if solution := self._attempt(pods, (*recorded, *parcels)):
                 return solution
         return None
 
-    def _scenarios(
-        self, potential: PotentialVictims, recorded: tuple[Unit, ...], generator: Generator
-    ) -> Iterator[list[Unit]]:
-        known = {seat for parcel in recorded for seat in parcel}
-        for unit in self._victims:
-            check_time()
-            if known.isdisjoint(unit) and potential.add(unit):
-                self._hopeful = True
-                yield from generator(potential)
+    def _scenarios(self, potential: PotentialVictims, generator: Generator) -> Iterator[list[Unit]]:
+        for _step in potential.steps(local=generator is PotentialVictims.around):
+            self._hopeful = True
+            yield from generator(potential)
 
-    def _attempt(self, group: PodGroup, pods: tuple[Pod, ...], parcels: tuple[Unit, ...]) -> Solution | None:
+    def _attempt(self, pods: tuple[Pod, ...], parcels: tuple[Unit, ...]) -> Solution | None:
         """Take these away and place everybody again."""
         counted = [seat for parcel in parcels for seat in parcel]
         removed = list(dict.fromkeys(counted))
@@ -138,7 +114,7 @@ class Solver:
         start = self._board.mark()
         for seat in removed:
             self._board.evict(seat)
-        trial = _Trial(self._standing, group, pods, removed, self._waiting)
+        trial = _Trial(self._standing, self._group, pods, removed, self._waiting)
         if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
             gone = trial.gone()
             needed = tuple(parcel for parcel in parcels if not set(gone).isdisjoint(parcel))
@@ -146,20 +122,6 @@ class Solver:
         self._failed.add(scenario)
         self._board.undo(start)
         return None
-
-
-class _Replay:
-    """The victims in order, found once for all pods of the candidate: each pod's search starts from the first."""
-
-    def __init__(self, victims: Iterator[Unit]) -> None:
-        self._coming = victims
-        self._seen: list[Unit] = []
-
-    def __iter__(self) -> Iterator[Unit]:
-        yield from self._seen
-        for unit in self._coming:
-            self._seen.append(unit)
-            yield unit
 
 
 class _Trial:

@@ -1,0 +1,169 @@
+"""KAI's search for victims, against a plain one that looks at every victim and leaves nothing out."""
+
+from collections.abc import Iterator, Mapping
+from random import Random
+from unittest.mock import PropertyMock, patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduling.forecast.cycle import cycle, preview
+from scheduling.model.decisions import OutcomeKind
+from scheduling.model.resources import ZERO
+from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode
+from scheduling.rules.kai.order import KaiQueueShares
+from scheduling.rules.kai.scenarios import PotentialVictims
+from scheduling.rules.kai.victims import Victim, VictimOrder, VictimQueue, by_unit
+from scheduling.state.cluster_state import packed_state
+from tests.builders import gang, node, queue, running, snapshot
+from tests.scheduling.test_invariants import modest
+
+LEAVES = ("qa", "qb", "qc", "qd")
+ABOVE = {"qa": "d1", "qb": "d1", "qc": "d2", "qd": "top"}
+PRIORITIES = (25, 40, 65, 80, 90, 125)
+chances = st.builds(Random, st.integers(0, 2**32))
+
+
+def contested(chance: Random) -> Snapshot:
+    """Some full nodes, of queues that have more and less than they deserve; a few gangs are on several; some wait."""
+    nodes = [node(f"n{number}", chance.choice([4, 4, 8]), order=number) for number in range(chance.randrange(3, 10))]
+    gpus = sum(each.capacity.gpu for each in nodes) // 1000
+    inner = [queue("top", deserved=None), *(queue(name, "top", deserved=gpus // 2) for name in ("d1", "d2"))]
+    leaves = [
+        queue(
+            name,
+            above,
+            deserved=chance.choice([0, gpus // 4, gpus // 4]),
+            limit=chance.choice([None, None, gpus // 2]),
+            weight=chance.randrange(3),
+            rank=chance.choice([100, 100, 110]),
+            created=chance.randrange(2),
+        )
+        for name, above in ABOVE.items()
+    ]
+    waiting = [newcomer(f"waiting-{number}", chance) for number in range(chance.choice([0, 0, 1, 3]))]
+    return snapshot(*nodes, *inner, *leaves, *running_on(nodes, chance), *waiting)
+
+
+def running_on(nodes: list[SnapshotNode], chance: Random) -> list[PodGroup]:
+    """Single pods and gangs until nearly everything is in use."""
+    free = {each.name: each.capacity.gpu // 1000 for each in nodes}
+    gangs, spare, found = chance.choice([0, 0.2, 0.5]), chance.choice([0, 2, 4, 6]), list[PodGroup]()
+    while sum(free.values()) > spare:
+        gpus, places = chance.choice([1, 1, 1, 2]), list[str]()
+        for _pod in range(chance.choice([2, 3]) if chance.random() < gangs else 1):
+            fitting = [name for name, left in free.items() if left >= gpus]
+            if fitting:
+                places.append(chance.choice(fitting))
+                free[places[-1]] -= gpus
+        number, least = len(found), chance.choice([1, max(len(places), 1)])
+        found += [work(f"w{number}", gpus, places, least, chance)] if places else []
+    return found
+
+
+def work(name: str, gpus: int, places: list[str], least: int, chance: Random) -> PodGroup:
+    return gang(
+        name,
+        queue=LEAVES[min(int(abs(chance.gauss(0, 1.5))), 3)],
+        priority=chance.choice(PRIORITIES),
+        gpus=gpus,
+        pods=len(places),
+        min_member=least,
+        nodes=tuple(places),
+        started=int(name[1:]),
+        created=int(name[1:]),
+    )
+
+
+def newcomer(name: str, chance: Random) -> PodGroup:
+    gpus, pods = chance.choice([0, 1, 2, 2, 4, 4]), chance.choice([1, 1, 2, 3, 4])
+    return gang(name, queue=chance.choice(LEAVES), priority=chance.choice(PRIORITIES), gpus=gpus, pods=pods, created=99)
+
+
+def every_step(potential: PotentialVictims, *, local: bool) -> Iterator[None]:
+    """A scenario may be tried after each victim with which all could fit; everything is counted anew every time."""
+    line = potential._line
+    for place in line.places(every=True):
+        if place in potential._skipped:
+            continue
+        potential._place = place
+        for index in line.on:
+            before, freed = potential._recorded.get(index, ZERO), potential._freed(index)
+            potential._free[index] = line.free[index] + before.gpu + freed.gpu
+            potential._gained[index] = potential._gain(index, before, freed)
+        if potential._slots + sum(potential._gained.values()) >= potential._wanted:
+            yield
+
+
+@modest
+@given(chances)
+def test_what_is_left_out_would_have_changed_nothing(chance: Random) -> None:
+    cluster, asked = contested(chance), newcomer("new", chance)
+    found, decided = preview(cluster, asked, flavour="kai"), cycle(cluster, flavour="kai")
+    plain = patch.object(PotentialVictims, "fits_already", new_callable=PropertyMock, return_value=True)
+    with patch.object(PotentialVictims, "steps", every_step), plain:
+        assert preview(cluster, asked, flavour="kai") == found
+        assert cycle(cluster, flavour="kai") == decided
+
+
+def test_who_is_moved_in_one_question_may_be_reclaimed_in_the_next() -> None:
+    """The first one moves work of a queue before that queue is searched for somebody else."""
+    queues = (
+        queue("dep", deserved=None),
+        queue("qa", "dep", deserved=6),
+        queue("qb", "dep", deserved=4),
+        queue("qc", "dep"),
+    )
+    moved = running("moved", "n0", gpus=2, queue="qc", preemptible=True)
+    stays = running("stays", "n1", gpus=2, queue="qc", preemptible=False)
+    cluster = snapshot(node("n0", 4), node("n1", 4, order=1), *queues, moved, stays)
+    first = preview(cluster, gang("large", gpus=3, queue="qa"), gang("late", gpus=4, queue="qb"), flavour="kai")
+    assert first.kind is OutcomeKind.CONSOLIDATES
+    found = preview(cluster, gang("next", gpus=2, pods=3, queue="qa"), flavour="kai")
+    assert (found.kind, [each.victim for each in found.victims]) == (OutcomeKind.RECLAIMS, [moved])
+
+
+def one_by_one(standing: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> Iterator[Victim]:
+    """From the queue that would be served last, again and again; of departments by the project that is next there."""
+    left = {name: list(its.victims) for name, its in queues.items()}
+    taken = dict.fromkeys(left, ZERO)
+
+    def last(parent: str | None) -> tuple[tuple[object, ...], str] | None:
+        below = [
+            (each, each.name if left.get(each.name) else last(each.name))
+            for each in standing.queues.values()
+            if each.parent == parent
+        ]
+        keys = []
+        for each, leaf in below:
+            if leaf is not None:
+                name = leaf if isinstance(leaf, str) else leaf[1]
+                after = standing.allocated(each.name) - taken[name] - left[name][0].amount
+                keys.append(
+                    (
+                        (
+                            *standing.head(each, standing.allocated(each.name)),
+                            standing.dominant(each, after),
+                            *standing.tail(each),
+                        ),
+                        name,
+                    )
+                )
+        return max(keys, default=None)
+
+    while (found := last(None)) is not None:
+        victim = left[found[1]].pop(0)
+        taken[found[1]] += victim.amount
+        yield victim
+
+
+@modest
+@given(chances)
+def test_the_order_of_victims_is_found_by_merging_queues(chance: Random) -> None:
+    cluster = contested(chance)
+    board = packed_state(cluster)
+    standing = KaiQueueShares(cluster, board)
+    queues = {name: by_unit(board.seats_of[each] for each in groups) for name, groups in board.holders.items()}
+    if chance.random() < 0.5:
+        queues["d1"] = queues.pop("qa", VictimQueue(()))
+    assert list(VictimOrder(standing, queues)) == list(one_by_one(standing, queues))
