@@ -22,6 +22,7 @@ from scheduling.state.workspace import check_time
 
 Kept = TypeVar("Kept")
 MOST_KEPT: Final = 64
+EVERYWHERE: Final = ("pods", "")
 
 
 class Assignment:
@@ -144,6 +145,7 @@ class SchedulingState:
             del self._groups[group.name], self.active[group.name]
         if any(pod.node is not None for pod in group.pods):
             self._kept.pop(("queue", group.queue), None)
+            self._kept.pop(EVERYWHERE, None)
             if sign > 0:
                 self.holders[group.queue][group.name] = group
             else:
@@ -161,7 +163,8 @@ class SchedulingState:
 
     def _kept_again(self, group: PodGroup) -> Callable[[], None]:
         """Keep what is known of its queue and nodes for when the same pods are there again."""
-        keys = [("queue", group.queue), *(("node", pod.node) for pod in group.pods if pod.node is not None)]
+        nodes = (("node", pod.node) for pod in group.pods if pod.node is not None)
+        keys = [("queue", group.queue), EVERYWHERE, *nodes]
         known = {key: self._kept[key] for key in keys if key in self._kept}
         return partial(self._kept.update, known)
 
@@ -176,6 +179,14 @@ class SchedulingState:
     def kept_of_node(self, node: str, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """What `make` says of the pods on a node, found once until others are there. Evictions change nothing."""
         kept = self._kept["node", node]
+        if key not in kept:
+            kept[key] = make()
+        found: Kept = kept[key]
+        return found
+
+    def kept_of_pods(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        """What `make` says of all pods on nodes, found once until there are others. Evictions change nothing."""
+        kept = self._kept[EVERYWHERE]
         if key not in kept:
             kept[key] = make()
         found: Kept = kept[key]

@@ -11,18 +11,26 @@ from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod
 from scheduling.rules.kube.preemption import start_time
 from scheduling.state.cluster_state import Assignment, SchedulingState
-from scheduling.state.node_capacity import NO_LIMIT, by_size
+from scheduling.state.node_capacity import NO_LIMIT
 from scheduling.state.workspace import check_time
 
 Space = tuple[Resources, int]
 """What is free on a node, and how many more pods its kubelet takes."""
 
+Part = tuple[str, tuple[int, int, int]]
+"""A node, and the GPU, CPU and memory that a pod holds on it."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionUnit:
-    """Pods that are evicted together: a gang of mode PodGroup, or one pod."""
+    """Pods that are evicted together: a gang of mode PodGroup, or one pod. parts: what each of them holds."""
 
     seats: tuple[Assignment, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def priority(self) -> int:
+        return self.seats[0].group.priority
 
     @property
     def importance(self) -> tuple[int, bool, int, int]:
@@ -40,37 +48,57 @@ class GangTrial:
     """How many of these pods fit at the same time, while units are taken away and given back."""
 
     def __init__(self, spaces: Mapping[str, Space], pods: Sequence[Pod]) -> None:
-        self._spaces = dict(spaces)
+        self._free = {name: [free.gpu, free.cpu, free.memory, left] for name, (free, left) in spaces.items()}
         self._pods = pods
         self.alike = pods[0].requests if len({pod.requests for pod in pods}) == 1 else None
-        self._slots = {name: self._count(name) for name in spaces}
+        asked = self.alike or Resources()
+        self._asked = [(place, part) for place, part in enumerate((asked.gpu, asked.cpu, asked.memory)) if part]
+        self._slots: dict[str, int] = {}
+        self._settle()
+
+    def _settle(self) -> None:
+        """Count again on every node. Until the next time no node is expected to have fewer than it has at least."""
+        if self.alike is not None:
+            self._slots = {name: self._count(free) for name, free in self._free.items()}
         self._total = sum(self._slots.values())
 
-    def touches(self, unit: EvictionUnit) -> bool:
-        """Does any of its pods hold room that the gang could use?"""
-        return any(seat.pod.node in self._spaces for seat in unit.seats)
+    def _count(self, free: list[int]) -> int:
+        most = free[3]
+        for place, part in self._asked:
+            if free[place] < most * part:
+                most = free[place] // part
+        return max(most, 0)
+
+    def take_all(self, units: Sequence[EvictionUnit]) -> None:
+        """These are gone."""
+        for unit in units:
+            self._change(unit, 1)
+        self._settle()
 
     def take(self, unit: EvictionUnit) -> None:
         """The unit is gone."""
         self._change(unit, 1)
+        self._count_on(unit)
 
     def give_back(self, unit: EvictionUnit) -> None:
         """The unit stays."""
         self._change(unit, -1)
+        self._count_on(unit)
 
     def _change(self, unit: EvictionUnit, sign: int) -> None:
-        for seat in unit.seats:
-            name = seat.pod.node or ""
-            if name in self._spaces:
-                free, left = self._spaces[name]
-                self._spaces[name] = (free + seat.pod.requests * sign, left + sign)
-                count = self._count(name)
+        for name, (gpu, cpu, memory) in unit.parts:
+            if free := self._free.get(name):
+                free[0] += gpu * sign
+                free[1] += cpu * sign
+                free[2] += memory * sign
+                free[3] += sign
+
+    def _count_on(self, unit: EvictionUnit) -> None:
+        for name, _amount in unit.parts:
+            if name in self._slots:
+                count = self._count(self._free[name])
                 self._total += count - self._slots[name]
                 self._slots[name] = count
-
-    def _count(self, name: str) -> int:
-        free, left = self._spaces[name]
-        return 0 if self.alike is None else max(0, min(left, _times(free, self.alike, most=left)))
 
     def fitting(self) -> int:
         """How many of the pods fit by now."""
@@ -78,36 +106,39 @@ class GangTrial:
 
     def places(self) -> dict[str, str]:
         """Pod name to node, in the order of the pods; one that fits nowhere is left out."""
-        spaces, found = dict(self._spaces), {}
+        spaces, found = {name: list(free) for name, free in self._free.items()}, dict[str, str]()
         for pod in self._pods:
-            takers = [name for name, (free, left) in spaces.items() if left > 0 and pod.requests.served_by(free)]
+            asked = (pod.requests.gpu, pod.requests.cpu, pod.requests.memory, 1)
+            needed = [(place, part) for place, part in enumerate(asked) if part]
+            takers = [name for name, free in spaces.items() if all(free[place] >= part for place, part in needed)]
             if takers:
-                node = max(takers, key=lambda name: by_size(spaces[name][0]))
-                free, left = spaces[node]
-                spaces[node] = (free - pod.requests, left - 1)
+                node = max(takers, key=lambda name: spaces[name][:3])
+                spaces[node] = [left - part for left, part in zip(spaces[node], asked, strict=True)]
                 found[pod.name] = node
         return found
 
 
-def _times(free: Resources, asked: Resources, *, most: int) -> int:
-    """How many times `asked` fits; what it does not ask for never keeps it out."""
-    parts = ((free.gpu, asked.gpu), (free.cpu, asked.cpu), (free.memory, asked.memory))
-    return min((left // part for left, part in parts if part), default=most)
-
-
-def all_units(board: SchedulingState) -> list[EvictionUnit]:
+def all_units(board: SchedulingState) -> Sequence[EvictionUnit]:
     """Whoever holds room, most important first."""
+    return board.kept_of_pods("eviction units", lambda: _all_units(board))
+
+
+def _all_units(board: SchedulingState) -> list[EvictionUnit]:
     found: list[EvictionUnit] = []
     for seats in board.seats_of.values():
         whole = len(seats) > 1 and seats[0].group.gang and seats[0].group.whole
-        found += [EvictionUnit(tuple(seats))] if whole else [EvictionUnit((seat,)) for seat in seats]
+        found += [_unit(seats)] if whole else [_unit([seat]) for seat in seats]
     return sorted(found, key=lambda unit: unit.importance)
+
+
+def _unit(seats: Sequence[Assignment]) -> EvictionUnit:
+    asked = [(seat.pod.node or "", seat.pod.requests) for seat in seats]
+    return EvictionUnit(tuple(seats), tuple((name, (part.gpu, part.cpu, part.memory)) for name, part in asked))
 
 
 def minimal_victims(trial: GangTrial, units: Sequence[EvictionUnit], needed: int) -> list[EvictionUnit] | None:
     """Who stays away so that so many of the pods fit; the others are given back. None: all together do not suffice."""
-    for unit in units:
-        trial.take(unit)
+    trial.take_all(units)
     if trial.fitting() < needed:
         return None
     gone: list[EvictionUnit] = []

@@ -17,7 +17,8 @@ decision by decision against a real one (docs/model.md).
 - A class with preemptionPolicy Never evicts nobody.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
@@ -51,7 +52,6 @@ class _Gangs:
     def __init__(self, board: SchedulingState, promises: Nominations) -> None:
         self.board = board
         self._promises = promises
-        self._units: list[EvictionUnit] = []
         self._hopeless: dict[tuple[Selection, Resources], int] = {}  # so many pods found no room in this cycle
 
     def turn(self, group: PodGroup) -> Iterator[Decision]:
@@ -125,7 +125,7 @@ class _Gangs:
         trial = GangTrial({room.node.name: (room.future, room.pods_left) for room in rooms}, pods)
         if trial.alike and self._hopeless.get((selection(group), trial.alike), NO_LIMIT) <= missing:
             return []
-        units = self._weaker(group, trial)
+        units = self._weaker(group)
         gone: list[EvictionUnit] = []
         needed = missing
         while needed <= len(pods) and (found := minimal_victims(trial, units, needed)) is not None:
@@ -137,11 +137,10 @@ class _Gangs:
             self._hopeless[selection(group), trial.alike] = missing
         return gone
 
-    def _weaker(self, group: PodGroup, trial: GangTrial) -> list[EvictionUnit]:
-        """Whoever has a lower priority and holds room that the gang could use, most important first."""
-        self._units = self._units or all_units(self.board)
-        found = (unit for unit in self._units if unit.seats[0].group.priority < group.priority)
-        return [unit for unit in found if trial.touches(unit)]
+    def _weaker(self, group: PodGroup) -> Sequence[EvictionUnit]:
+        """Whoever has a lower priority, most important first."""
+        units = all_units(self.board)
+        return units[bisect_right(units, -group.priority, key=lambda unit: -unit.priority) :]
 
     def _stays(self, group: PodGroup, least: tuple[Pod, ...], *, could: bool) -> PendingReason:
         """Why nobody goes: too large for empty nodes, bound to a domain, kept from evicting, or nobody weaker."""

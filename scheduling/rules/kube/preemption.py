@@ -251,6 +251,8 @@ class _Bounds:
         for room in matching:
             if entry := self.entry(room):
                 self._entries[room.index] = entry
+        self._unsettled = self._changed()
+        """Of these it is not known how they were before this cycle."""
 
     def entry(self, room: NodeCapacity) -> "_Entry | None":
         """None: it cannot be made free enough, or nobody needs to go."""
@@ -268,14 +270,20 @@ class _Bounds:
 
     def settled(self) -> list["_Entry"]:
         """Of all nodes as they were before this cycle, sorted."""
-        moved = self._board.rooms.moved
-        if self._sorted is None or self._seen < len(moved):
-            for index in {room.index for room in moved[self._seen :]} & self.matching.keys():
+        moved, changed = self._board.rooms.moved, self._changed()
+        again = ({room.index for room in moved[self._seen :]} & self.matching.keys()) | self._unsettled
+        if self._sorted is None or again:
+            for index in again:
                 self._entries.pop(index, None)
                 if entry := self.entry(self.matching[index]):
                     self._entries[index] = entry
+            self._unsettled = again & changed
             self._seen, self._sorted = len(moved), sorted(self._entries.values())
         return self._sorted
+
+    def _changed(self) -> set[int]:
+        """The nodes that this cycle has changed so far, by index."""
+        return {room.index for room in self._board.rooms.changes} & self.matching.keys()
 
 
 _Entry = tuple[tuple[int, ...], int, int]

@@ -190,18 +190,17 @@ class _VolcanoCycle:
         promised = self.board.rooms.get(pod.nominated)
         if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
             return promised
-        found = self._with_room(domain, asked)
-        return self._best([room for room in found if room.fits(asked, now=True)] or found, asked)
+        return self._best(self._with_room(domain, asked, now=True) or self._with_room(domain, asked), asked)
 
-    def _with_room(self, group: PodGroup, asked: Resources) -> list[NodeCapacity]:
-        """Nodes that have room now or on its way."""
+    def _with_room(self, group: PodGroup, asked: Resources, *, now: bool = False) -> list[NodeCapacity]:
+        """Nodes that have room, now or else maybe on its way."""
         check_time()
         rooms = self.board.rooms
         found = rooms.with_gpus(group, asked.gpu) if asked.gpu else rooms.matching(group)
-        return [room for room in found if room.fits(asked, now=False)]
+        return [room for room in found if room.fits(asked, now=now)]
 
     def _best(self, rooms: list[NodeCapacity], asked: Resources) -> NodeCapacity | None:
-        return min(rooms, key=lambda room: (-self.standing.score(room, asked), room.index), default=None)
+        return min(rooms, key=self.standing.by_suitability(asked), default=None)
 
     def _evict_for(self, case: _VolcanoCandidate, cause: Cause, serve: Serve) -> None:
         """NodeCapacity for the rest of the minimum, or nothing."""
@@ -247,9 +246,10 @@ class _VolcanoCycle:
             self._place(case)
 
     def _preempt(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
-        weaker = self.standing.weaker(case.group)
-        usable = {*weaker, *self._with_room(case.group, pod.requests)}
-        best_first = sorted(usable, key=lambda room: (-self.standing.score(room, pod.requests), room.index))
+        weaker, asked = self.standing.weaker(case.group), pod.requests
+        usable = {*weaker, *self._with_room(case.group, asked)}
+        enough = [room for room in usable if asked.served_by(room.future + held(weaker.get(room, [])))]
+        best_first = sorted(enough, key=self.standing.by_suitability(asked))
         made = ((room, self._make_room(case, pod, room, weaker.get(room, []), self._fits)) for room in best_first)
         return next(((room, victims) for room, victims in made if victims is not None), None)
 

@@ -5,7 +5,7 @@ are shipped with, and recorded decisions of it (docs/model.md).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cmp_to_key, partial
 from math import sqrt
 from typing import Final
@@ -17,6 +17,9 @@ from scheduling.rules.volcano.queues import QueueOrder
 from scheduling.state.cluster_state import Assignment, SchedulingState
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import NodeCapacity, matches
+
+_Scores = dict[int, tuple[int, float]]
+"""Of each node, by its index: its version, and how well it suited then."""
 
 TOP_SCORE: Final = 100
 CRITICAL_NAMESPACE: Final = "kube-system"
@@ -30,7 +33,6 @@ class VolcanoOrder:
         self._queues = snapshot.queue_by_name
         self.order = QueueOrder(snapshot, board.ledger)
         self._deserved = self.order.deserved
-        self._scores: dict[Resources, dict[int, tuple[int, float]]] = defaultdict(dict)
         self._protection = MinRuntimeProtection(snapshot, board.ledger.path)
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
 
@@ -155,12 +157,17 @@ class VolcanoOrder:
                 found.append(seat)
         return found
 
-    def score(self, room: NodeCapacity, asked: Resources) -> float:
-        """How well a node suits, remembered until something changes on it."""
-        known = self._scores[asked].get(room.index)
-        if known is None or known[0] != room.version:
-            known = self._scores[asked][room.index] = (room.version, self._suits(room, asked))
-        return known[1]
+    def by_suitability(self, asked: Resources) -> Callable[[NodeCapacity], tuple[float, int]]:
+        """A key by which the node that suits best is the smallest; what it says is kept until the node changes."""
+        scores: _Scores = self._board.kept(("scores", asked), dict)
+
+        def key(room: NodeCapacity) -> tuple[float, int]:
+            known = scores.get(room.index)
+            if known is None or known[0] != room.version:
+                known = scores[room.index] = (room.version, self._suits(room, asked))
+            return (-known[1], room.index)
+
+        return key
 
     def _suits(self, room: NodeCapacity, asked: Resources) -> float:
         """Much free CPU and memory, dimensions evenly used, CPU and memory packed tight.

@@ -41,6 +41,16 @@ def test_a_question_that_ran_out_of_time_leaves_no_trace(
     assert preview(interrupted, asked, flavour=flavour) == preview(replace(interrupted), asked, flavour=flavour)
 
 
+def test_a_node_that_one_question_filled_has_victims_for_the_next() -> None:
+    """What evictions cost is first asked for after another pod has taken the room that such an eviction would need."""
+    nodes, queues = (node("n0", 2), node("n1", 2, order=1)), (queue("team", deserved=None),)
+    weak, other = running("weak", "n0", priority="very-low"), running("other", "n1", gpus=2, priority="low")
+    cluster = snapshot(*nodes, *queues, weak, other)
+    small, large = gang("small", priority="high"), gang("large", gpus=2, priority="high", created=1)
+    assert [each.victim for each in preview(cluster, small, large, flavour="kube").victims] == [other]
+    assert [each.victim for each in preview(cluster, large, flavour="kube").victims] == [weak]
+
+
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_every_scheduler_stops_when_its_time_is_over(flavour: str) -> None:
     queues = (queue("team", "dep", deserved=8), queue("dep", deserved=8))
