@@ -170,34 +170,25 @@ class SchedulingState:
 
     def kept_of_queue(self, queue: str, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """What `make` says of a queue's pods on nodes, found once until others are there."""
-        kept = self._kept["queue", queue]
-        if key not in kept:
-            kept[key] = make()
-        found: Kept = kept[key]
-        return found
+        return self._keep(("queue", queue), key, make)
 
     def kept_of_node(self, node: str, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """What `make` says of the pods on a node, found once until others are there. Evictions change nothing."""
-        kept = self._kept["node", node]
-        if key not in kept:
-            kept[key] = make()
-        found: Kept = kept[key]
-        return found
+        return self._keep(("node", node), key, make)
 
     def kept_of_pods(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """What `make` says of all pods on nodes, found once until there are others. Evictions change nothing."""
-        kept = self._kept[EVERYWHERE]
-        if key not in kept:
-            kept[key] = make()
-        found: Kept = kept[key]
-        return found
+        return self._keep(EVERYWHERE, key, make)
 
     def kept(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """What `make` says of nodes, whoever is on them; or what whoever asks brings up to date. Not kept for ever."""
-        kept = self._kept["", ""]
+        if key not in self._kept["", ""] and len(self._kept["", ""]) >= MOST_KEPT:
+            self._kept["", ""].clear()
+        return self._keep(("", ""), key, make)
+
+    def _keep(self, scope: tuple[str, str], key: Hashable, make: Callable[[], Kept]) -> Kept:
+        kept = self._kept[scope]
         if key not in kept:
-            if len(kept) >= MOST_KEPT:
-                kept.clear()
             kept[key] = make()
         found: Kept = kept[key]
         return found

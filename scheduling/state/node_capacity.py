@@ -39,7 +39,7 @@ class NodeCapacity:
     def open(self) -> Resources:
         """Free this moment and promised to no newcomer."""
         one, other = self.idle, self.future
-        if one == other:
+        if one is other or (one.gpu <= other.gpu and one.cpu <= other.cpu and one.memory <= other.memory):
             return one
         return Resources(min(one.gpu, other.gpu), min(one.cpu, other.cpu), min(one.memory, other.memory))
 
@@ -187,7 +187,7 @@ class NodeCapacities:
         key, age = (selection(group), part), self.age
         known = self._free.get(key)
         if known is None or known[0] != age:
-            known = (age, _sum_and_largest(room.free(part=part) for room in self.matching(group)))
+            known = (age, _sum_and_largest(self.matching(group), part=part))
             self._free[key] = known
         return known[1]
 
@@ -200,12 +200,13 @@ class NodeCapacities:
         return sum((room.node.capacity for room in self._rooms), ZERO)
 
 
-def _sum_and_largest(amounts: Iterable[Resources]) -> tuple[Resources, Resources]:
-    """Negative amounts as zero."""
+def _sum_and_largest(rooms: Iterable[NodeCapacity], *, part: bool) -> tuple[Resources, Resources]:
+    """What may be had now; negative amounts as zero."""
     gpu = cpu = memory = 0
     largest = (0, 0, 0)
-    for amount in amounts:
-        size = (max(amount.gpu, 0), max(amount.cpu, 0), max(amount.memory, 0))
+    for room in rooms:
+        free = room.free(part=part)
+        size = by_size(free if free.gpu >= 0 and free.cpu >= 0 and free.memory >= 0 else free.floor())
         gpu, cpu, memory = gpu + size[0], cpu + size[1], memory + size[2]
         largest = max(largest, size)
     return Resources(gpu, cpu, memory), Resources(*largest)

@@ -22,10 +22,9 @@ from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
-from scheduling.rules.kai.failure_memo import FailureMemo, VictimSearchMemo
 from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue
 from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
-from scheduling.rules.kai.solver import Solution, Solver
+from scheduling.rules.kai.solver import FailureMemo, Solution, Solver, VictimSearchMemo
 from scheduling.rules.kai.victims import VictimQueue, by_unit
 from scheduling.state.cluster_state import Assignment, PlacedPods, SchedulingState, evictions, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection

@@ -34,6 +34,7 @@ class KaiQueueShares:
         self.fair = fair_shares(snapshot.queues, requested, self.total)
         self._frames: dict[str, tuple[Resources, Head, Tail]] = {}
         self._allocatable = {queue.name: self._may_use(queue) for queue in snapshot.queues}
+        self._shares = {name: _share(bounds) for name, bounds in self._allocatable.items()}
         self._wholes = {name: self._whole(bounds) for name, bounds in self._allocatable.items()}
 
     def frame(self, queue: Queue) -> tuple[Head, Tail]:
@@ -89,8 +90,7 @@ class KaiQueueShares:
 
     def tail(self, queue: Queue) -> Tail:
         """The last part of the key: without the job at hand."""
-        share = tuple(ENDLESS if bound is None else float(bound) for bound in self._allocatable[queue.name])
-        return (self.dominant(queue, self.allocated(queue.name)), share, queue.created, queue.name)
+        return (self.dominant(queue, self.allocated(queue.name)), self._shares[queue.name], queue.created, queue.name)
 
     def _without_share(self, queue: Queue, used: Resources) -> bool:
         parts = zip((used.gpu, used.cpu, used.memory), self._allocatable[queue.name], strict=True)
@@ -128,6 +128,10 @@ def _allocatable(deserved: int | None, fair: int, limit: int | None) -> int | No
         return limit
     share = max(deserved, fair)
     return share if limit is None else min(limit, share)
+
+
+def _share(bounds: tuple[int | None, int | None, int | None]) -> tuple[float, ...]:
+    return tuple(ENDLESS if bound is None else float(bound) for bound in bounds)
 
 
 def _part(used: int, whole: int, penalty: float) -> float:

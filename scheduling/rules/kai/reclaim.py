@@ -30,10 +30,17 @@ class ReclaimCheck:
         self._group = group
         self._path = standing.board.ledger.path(group.queue)
         self._before: Mapping[str, QueueUsage] = dict(standing.board.ledger.uses)
+        self._losing: dict[str, bool] = {}
+        """By the queue at which the paths part: all projects of another department are alike."""
 
     def may_lose(self, name: str, asked: Resources) -> bool:
         """Is this queue searched for victims at all? Others are not even moved out of the way."""
         mine, theirs = self._parting(name)
+        if theirs.name not in self._losing:
+            self._losing[theirs.name] = self._may_lose(mine, theirs, asked)
+        return self._losing[theirs.name]
+
+    def _may_lose(self, mine: Queue, theirs: Queue, asked: Resources) -> bool:
         used = self._used(theirs.name)
         if not (self._used(mine.name) + asked).within(mine.deserved):
             return self._standing.over_allocatable(theirs, used)

@@ -170,11 +170,12 @@ class VictimLine:
     @cached_property
     def most(self) -> Mapping[int, int]:
         """The GPUs that are free on each node of potential victims once all of them are gone, by its index."""
-        free: dict[int, int] = {}
+        held = [0] * len(self.free)
         for queue in self._queues:
             for index, gpu in queue.gpus.items():
-                free[index] = free.get(index, max(self.free[index], 0)) + gpu
-        return free
+                held[index] += gpu
+        touched = set[int]().union(*(queue.gpus for queue in self._queues))
+        return {index: max(self.free[index], 0) + held[index] for index in touched}
 
     def places(self, after: int = -1, *, every: bool) -> Iterator[int]:
         """In order; not every, and from the first: without those on nodes that never have room for a pod."""
