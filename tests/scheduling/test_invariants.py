@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import cycle
-from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.state.cluster_state import SchedulingState
@@ -156,12 +156,15 @@ def test_non_preemptible_work_never_passes_deserved_quota(cluster: Snapshot, fla
 
 @modest
 @given(clusters())
-def test_kais_victims_are_preemptible_and_weaker_or_of_another_queue(cluster: Snapshot) -> None:
+def test_kais_victims_are_preemptible_and_weaker_or_of_another_queue_or_have_a_next_node(cluster: Snapshot) -> None:
     for before, decisions, _following in life(cluster, "kai"):
         for evict in (decision for decision in decisions if isinstance(decision, Evict)):
             winner = before.group_by_name[evict.for_group]
             assert evict.victim.preemptible
-            assert evict.victim.queue != winner.queue or evict.victim.priority < winner.priority
+            if evict.cause is Cause.CONSOLIDATE:
+                assert set(evict.moves_to) == set(evict.pods)
+            else:
+                assert evict.victim.queue != winner.queue or evict.victim.priority < winner.priority
 
 
 @modest
