@@ -3,7 +3,7 @@ FROM python:3.11-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/rung
 COPY requirements.txt .
-RUN /opt/rung/bin/pip install --require-hashes -r requirements.txt
+RUN /opt/rung/bin/pip install --no-deps --require-hashes -r requirements.txt
 
 FROM python:3.11-slim
 ENV PATH=/opt/rung/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \

@@ -6,6 +6,8 @@ SHELL := bash
 
 PYTHON ?= python3.11
 BIN := .venv/bin
+# `--no-deps`: the lock names everything. With dependencies pip asks for the newest release of a package that another one wants
+# with an extra, which the lock has without, and refuses it for want of a hash.
 # The environment is current when it carries the stamp of the locked requirements.
 STAMP := .venv/locked-$(shell cksum < requirements-dev.txt | tr ' ' -)
 # What `manage.py check --deploy` is told: a configuration as in production.
@@ -17,7 +19,7 @@ help: ## Show the targets
 
 $(STAMP): | requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.txt
 	echo "$(CURDIR)/cli" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rung-cli.pth"
 	rm -f .venv/locked-*
 	touch $@
