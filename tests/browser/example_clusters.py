@@ -7,7 +7,7 @@ from django.utils import timezone
 from clusters.backends.memory import MemoryGateway, store_of
 from clusters.inventory.models import Cluster
 from clusters.sync.models import Drift, SyncOutcome, SyncRun
-from clusters.web.selectors import drifts_of
+from clusters.web.selectors import ObjectVisibility, drifts_of
 from portal.kit.db.keyset_pagination import page_of
 from tenants.access.models import User
 from tests.factories.clusters import ClusterFactory
@@ -35,7 +35,7 @@ def differences(cluster: Cluster) -> dict[str, str]:
         category="stale", kind="Pod", namespace="runai-a", name="old-0", message="Runs with 40.", **seen
     )
     Drift.objects.bulk_create(Drift(category="missing", kind="Queue", name=f"q{n:03}", **seen) for n in range(51))
-    following = page_of(drifts_of(cluster), column="name", after="", size=50).next
+    following = page_of(drifts_of(cluster, ObjectVisibility(everything=True)), column="name", after="", size=50).next
     return {
         "difference": f"{page}/difference/?kind=LimitRange&namespace=runai-a&name=long",
         "foreign object": f"{page}/difference/?kind={CLASS}&namespace=&name=high",
