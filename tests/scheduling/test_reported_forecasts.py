@@ -5,13 +5,15 @@ Here recorded decisions of kube-scheduler in that form. `RUNG_SCENARIO=FILE` run
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scheduling.forecast.scenario import Scenario
 from scheduling.model.decisions import OutcomeKind
-from scheduling.model.snapshot import Snapshot
+from scheduling.model.snapshot import Snapshot, Taint, Toleration
+from tests.builders import gang, node, snapshot
 from tests.scheduling.test_real_schedulers import Line, group, lines, nodes
 
 TRIED = Path(os.environ.get("RUNG_SCENARIO", ""))
@@ -55,3 +57,19 @@ def test_another_outcome_than_the_models_is_noticed() -> None:
     for kind, victims in ((OutcomeKind.PENDING, scenario.victims), (OutcomeKind.PLACED, frozenset[str]())):
         wrong = Scenario(scenario.flavour, scenario.snapshot, scenario.candidates, kind, victims)
         assert not wrong.agrees()
+
+
+class Text(str):
+    """A text of another type, as templates make."""
+
+    __slots__ = ()
+
+
+def test_labels_and_taints_get_other_names_and_decide_as_before() -> None:
+    tainted = replace(node("a", 8, zone="east"), name=Text("a"), taints=(Taint("team", "red", "NoSchedule"),))
+    asks = replace(gang("new", gpus=8), node_selector={"zone": "east"}, tolerations=(Toleration("team", value="red"),))
+    scenario = Scenario("kube", snapshot(tainted, node("b", 8, order=1)), (asks,), OutcomeKind.PLACED)
+    other = scenario.anonymous()
+    assert (scenario.foretold().placements, scenario.agrees(), other.agrees()) == ({"new-0": "a"}, True, True)
+    (renamed, _) = other.snapshot.nodes
+    assert not {"zone", "east", "team", "red"} & {*renamed.labels, *renamed.labels.values(), renamed.taints[0].key}

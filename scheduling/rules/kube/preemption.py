@@ -171,7 +171,8 @@ class KubePreemption:
         key = (selection(group), asked, group.priority)
         if key not in self._rankings:
             bounds = self.board.kept(
-                ("bounds", key), lambda: _Bounds(self.board, self.board.rooms.matching(group), asked, group.priority)
+                ("bounds", key),
+                lambda: EvictionCosts(self.board, self.board.rooms.matching(group), asked, group.priority),
             )
             cost = partial(self.cost_of, asked=asked, priority=group.priority)
             self._rankings[key] = _Ranking(self.board.rooms, bounds, cost)
@@ -237,7 +238,7 @@ def _freed(board: SchedulingState, room: NodeCapacity) -> list[Freed]:
     return found
 
 
-class _Bounds:
+class EvictionCosts:
     """The highest priority that has to go from each node, which is what counts first. Kept from cycle to cycle."""
 
     def __init__(self, board: SchedulingState, matching: list[NodeCapacity], asked: Resources, priority: int) -> None:
@@ -296,7 +297,7 @@ class _Ranking:
     """
 
     def __init__(
-        self, rooms: NodeCapacities, bounds: _Bounds, cost: Callable[[NodeCapacity], NodeScore | None]
+        self, rooms: NodeCapacities, bounds: EvictionCosts, cost: Callable[[NodeCapacity], NodeScore | None]
     ) -> None:
         self._rooms = rooms
         self._cost = cost

@@ -2,13 +2,15 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
-from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
+from scheduling.state.cluster_state import MOST_KEPT, SchedulingState
 from scheduling.state.workspace import OutOfTime, check_time, interrupted_when, successor
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import after, clusters, life, modest, newcomers
@@ -96,3 +98,41 @@ def test_what_is_derived_is_decided_about_beside_what_it_was_derived_from(flavou
 def test_two_new_groups_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="more than one pod group is named new"):
         snapshot(node("a", 8)).with_groups([gang("new"), gang("new")])
+
+
+def contested() -> tuple[Snapshot, PodGroup]:
+    """A pool whose only node is held by a weak workload, another pool, and a strong newcomer."""
+    nodes = (node("a", 8, pool="x"), node("b", 8, pool="y", order=1))
+    old = running("old", "a", gpus=8, priority=25, pool="x")
+    return snapshot(*nodes, queue("team", deserved=8), old), gang("new", gpus=8, priority=80, pool="x")
+
+
+def test_a_state_that_a_later_snapshot_took_over_is_made_again() -> None:
+    first, new = contested()
+    before = preview(first, new, flavour="kube")
+    fetched = dict(first.workspaces)
+    successor(first, {"old"}, (), now=1)
+    first.workspaces.update(fetched)  # as a question has it that waited for the lock meanwhile
+    assert preview(first, new, flavour="kube") == before
+
+
+def test_a_successor_of_a_snapshot_whose_state_is_lost_decides_by_its_own() -> None:
+    first, new = contested()
+    with suppress(OutOfTime), interrupted_when(lambda: True):
+        preview(first, new, flavour="kube")
+    assert len(preview(replace(first), new, flavour="kube").victims) == 1
+    assert not preview(successor(first, {"old"}, (), now=1), new, flavour="kube").victims
+
+
+def test_a_pool_of_a_successor_has_what_changed_in_it() -> None:
+    first, new = contested()
+    assert len(preview(first.shard("x"), new, flavour="kube").victims) == 1
+    second = successor(first, {"old"}, (), now=1)
+    assert not preview(second.shard("x"), new, flavour="kube").victims
+
+
+def test_a_state_keeps_a_bounded_number_of_answers_about_nodes() -> None:
+    state, made = SchedulingState(contested()[0], default=Strategy.SPREAD), list[int]()
+    for number in (*range(MOST_KEPT), 0, MOST_KEPT, 0):
+        state.kept(number, partial(made.append, number))
+    assert made == [*range(MOST_KEPT), MOST_KEPT, 0]

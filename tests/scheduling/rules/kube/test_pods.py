@@ -7,7 +7,10 @@ import pytest
 from scheduling.forecast.cycle import cycle, preview
 from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeKind, Start, Wait
 from scheduling.model.reasons import Reason
-from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode, Strategy
+from scheduling.rules.kube.preemption import EvictionCosts
+from scheduling.state.cluster_state import SchedulingState
 from tests.builders import gang, node, queue, running, snapshot
 
 
@@ -211,3 +214,10 @@ def test_a_victim_that_exists_gives_its_quota_back_only_when_it_is_gone() -> Non
         1,
         Reason.OVER_LIMIT,
     )
+
+
+def test_a_node_with_room_needs_no_eviction() -> None:
+    board = SchedulingState(snapshot(node("n", 2), running("weak", "n", priority="very-low")), default=Strategy.SPREAD)
+    rooms = board.rooms.matching(gang("new"))
+    costs = EvictionCosts(board, rooms, Resources.of(gpu=1), priority=80)
+    assert costs.entry(rooms[0]) is None
