@@ -234,7 +234,7 @@ _Key = tuple[object, ...]
 
 
 class VictimSearchMemo:
-    """Searches that found nobody: the same queue need not search again for something no smaller."""
+    """Failed searches for victims: the same queue need not search again for an equal or larger request."""
 
     def __init__(self) -> None:
         self._failed: dict[_Key, list[tuple[int, Resources]]] = {}

@@ -158,7 +158,7 @@ class VolcanoOrder:
         return found
 
     def by_suitability(self, asked: Resources) -> Callable[[NodeCapacity], tuple[float, int]]:
-        """A key by which the node that suits best is the smallest; what it says is kept until the node changes."""
+        """A sort key: the best node has the smallest. It is kept until the node changes."""
         scores: _Scores = self._board.kept(("scores", asked), dict)
 
         def key(room: NodeCapacity) -> tuple[float, int]:

@@ -42,7 +42,7 @@ from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
 
 @dataclass(frozen=True, slots=True)
 class PodGroupRequest:
-    """What a pod group is made from, be it a stored workload or one that somebody thinks of."""
+    """What a pod group is made from: a stored workload, or a submission that is only previewed."""
 
     name: str
     spec: WorkloadSpec
