@@ -33,6 +33,7 @@ from workloads.state.models import Phase, Workload, WorkloadEvent
 
 HERE = Path(__file__).parent
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+ABORTED = ("htmx:afterRequest", "htmx:sendAbort")  # what htmx logs when a click leaves the page during its request
 BUSY = ".htmx-request, .htmx-swapping, .htmx-settling, .htmx-added"
 NARROW = {"defaults": {"priorityClass": "low"}, "rules": {"priorityClass": {"options": [{"value": "low"}]}}}
 SIZES = {"narrow": {"width": 390, "height": 844}, "wide": {"width": 1280, "height": 900}}
@@ -69,7 +70,11 @@ class Visit:
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self._note(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        self.page.on("console", lambda said: self._hear(said.type, said.text))
+
+    def _hear(self, level: str, text: str) -> None:
+        if level == "error" and not text.startswith(ABORTED):
+            self.complaints.append(text)
 
     def _note(self, url: str) -> None:
         if not url.startswith((self.origin, "data:")):

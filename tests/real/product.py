@@ -13,9 +13,10 @@ from clusters.connection.models import ClusterCredential
 from clusters.connection.rules.rights import manifests_for
 from clusters.connection.services.gateways import encrypt_connection, forget_gateways, gateway_for
 from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.services.inventory import POOL_LABEL
 from clusters.ports.connection import Connection
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, POD, RESOURCE_QUOTA, kind_of, ref_of
+from clusters.ports.kinds import NAMESPACE, NODE, POD, RESOURCE_QUOTA, kind_of, ref_of
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.models import ObserverLease
 from clusters.watch.services.informers import observe_cluster
@@ -170,11 +171,13 @@ class Product:
         return [_line(pod) for pod in self.admin.list(POD)]
 
     def end(self, *kinds: Kind) -> None:
-        """Take the namespaces away, pods and these kinds at once: the next test has every node and quota to itself."""
+        """Take the namespaces away, pods and these kinds at once: the next test has the lab's nodes to itself."""
         for namespace in Project.objects.filter(cluster=self.cluster).values_list("namespace", flat=True):
             self.admin.delete(ObjectRef(NAMESPACE, namespace))
         for kind in (POD, *kinds):
             self._clear(kind)
+        for node in self.admin.list(NODE, labels=f"{POOL_LABEL}!={POOL}"):
+            self.admin.delete(ref_of(node))
         forget_gateways()
 
     def _clear(self, kind: Kind) -> None:
