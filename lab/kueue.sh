@@ -6,6 +6,7 @@ kueue() ( # kueue KUBECONFIG [OPTION…]: its kinds, its program as one of the c
   if [[ " $* " == *" --kueue-pods "* ]]; then
     frameworks+=", pod, deployment, statefulset" hooked+="|--v1-pod|-apps-v1-deployment|-apps-v1-statefulset"
   fi
+  fair=() && [[ " $* " != *" --kueue-fair "* ]] || fair=("fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}")
   of=$bin/kueue.d own=$folder/kueue port=$(free_port) probe=$(free_port) visible=$(free_port)
   certs=$own/etc/kueue/metrics/certs
   mkdir -p "$certs" "$own$folder/bin" || exit
@@ -30,6 +31,7 @@ leaderElection: {leaderElect: false}
 internalCertManagement: {enable: false}
 clientConnection: {qps: 300, burst: 500}
 integrations: {frameworks: [$frameworks]}
+${fair[*]}
 YAML
   "${admin[@]}" --namespace kueue-system create configmap kueue-manager-config \
     --from-file="controller_manager_config.yaml=$own/kueue.yaml" > /dev/null || exit # where Rung reads it

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
+from scheduling.model.preemptibility import FairSharingStrategy
 from scheduling.model.resources import Limit
 
 NOTHING = Limit(0, 0, 0)
@@ -165,9 +166,12 @@ class SchedulerConfiguration:
     why: str
     facts_of: Callable[[Manifest | None], Facts]
     warnings_of: Callable[[Facts], tuple[str, ...]]  # what it misses, for admins
-    cautions_of: Callable[[Facts, str], tuple[str, ...]]  # for who is foretold this (`scheduling.decisions.Kind`)
+    cautions_of: Callable[
+        [Facts, str], tuple[str, ...]
+    ]  # for who is foretold this (`scheduling.decisions.OutcomeKind`)
     promises_of: Callable[[Facts], tuple[Guarantee, ...]]  # as this configuration keeps them
     leaves_out: Callable[[Facts], frozenset[str]] = lambda _facts: frozenset()  # causes of evictions it does not have
+    fair_sharing: Callable[[Facts], tuple[FairSharingStrategy, ...]] = lambda _facts: ()  # as Kueue is configured
     ignores_domains: Callable[[Facts], str] = lambda _facts: ""  # why a gang that asks for one is put anywhere, or ""
     domain_cautions_of: Callable[[Facts], tuple[str, ...]] = lambda _facts: ()  # what is not known of that
     unmanaged: Callable[[Facts, str], str] = lambda _facts, _kind: ""  # why it leaves a kind alone; "": it does not

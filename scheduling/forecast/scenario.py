@@ -8,18 +8,9 @@ from typing import Any, Final, Self
 
 from scheduling.forecast.cycle import preview
 from scheduling.model.decisions import Outcome, OutcomeKind
+from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
 from scheduling.model.resources import Limit, Resources
-from scheduling.model.snapshot import (
-    Pod,
-    PodGroup,
-    Queue,
-    QueuePreemptionPolicy,
-    Snapshot,
-    SnapshotNode,
-    Strategy,
-    Taint,
-    Toleration,
-)
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode, Strategy, Taint, Toleration
 
 Read = Callable[[Any], Any]
 
@@ -138,11 +129,11 @@ _SNAPSHOT: Final = _made(
     groups=_GROUPS,
     strategies=_values(Strategy),
     leaves_out=frozenset,
+    fair_sharing=_many(FairSharingStrategy),
     levels=_values(tuple),
 )
-_NAMING: Final = frozenset(
-    {"name", "queue", "parent", "namespace", "pool", "node", "nominated", "device", "kin", "topology", "victims"}
-)
+_PLACES: Final = {"node", "nominated", "device", "topology", "pool"}
+_NAMING: Final = frozenset({"name", "queue", "parent", "owner", "namespace", "kin", "victims"} | _PLACES)
 _LABELLED: Final = frozenset({"labels", "node_selector", "strategies", "levels"})
 _TAINTED: Final = frozenset({"taints", "tolerations"})
 

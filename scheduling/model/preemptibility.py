@@ -1,4 +1,4 @@
-"""Preemptibility of a workload, and what follows from the value of its priority alone."""
+"""Preemptibility of a workload, what follows from the value of its priority alone, and whom queues may evict."""
 
 from enum import StrEnum
 from typing import Final
@@ -17,3 +17,23 @@ class Preemptibility(StrEnum):
 def by_value(value: int) -> Preemptibility:
     """What follows from a priority's value alone: exactly 100 is already non-preemptible."""
     return Preemptibility.NON_PREEMPTIBLE if value >= THRESHOLD else Preemptibility.PREEMPTIBLE
+
+
+class QueuePreemptionPolicy(StrEnum):
+    """Whom a queue's workloads may evict, in Kueue's words. Newer: created after the one that wants to start."""
+
+    NEVER = "Never"
+    LOWER = "LowerPriority"
+    LOWER_OR_NEWER = "LowerOrNewerEqualPriority"
+    ANY = "Any"
+
+
+class FairSharingStrategy(StrEnum):
+    """When Kueue's fair sharing lets a queue take from another, in Kueue's words.
+
+    Its own share, with what wants to start, is at most what the other's is without the victim; or less than what the
+    other's is now.
+    """
+
+    AT_MOST_FINAL = "LessThanOrEqualToFinalShare"
+    LESS_THAN_INITIAL = "LessThanInitialShare"

@@ -9,6 +9,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
 from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
 
 NO_GUARANTEE: Final = Limit(gpu=0)
@@ -20,15 +21,6 @@ class Strategy(StrEnum):
 
     BINPACK = "binpack"
     SPREAD = "spread"
-
-
-class QueuePreemptionPolicy(StrEnum):
-    """Whom a queue's workloads may evict, in Kueue's words. Newer: created after the one that wants to start."""
-
-    NEVER = "Never"
-    LOWER = "LowerPriority"
-    LOWER_OR_NEWER = "LowerOrNewerEqualPriority"
-    ANY = "Any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +77,7 @@ class Queue:
     """A project's or department's share of one node pool. Names are unique across pools.
 
     deserved: guaranteed; None in a dimension is unlimited. rank: a higher one gets surplus first (KAI queue priority).
+    owner: whose share it is, of the queues of several pools; empty: it is the only one.
     preempts, reclaims, reclaims_over_quota: Kueue's withinClusterQueue, reclaimWithinCohort and borrowWithinCohort
     (Never or LowerPriority), with the values that Rung writes; other schedulers ignore them.
     reclaimable: may other queues take from it what is over its deserved (Volcano asks)?
@@ -100,6 +93,7 @@ class Queue:
     weight: int = 1
     rank: int = DEFAULT_RANK
     created: int = 0
+    owner: str = ""
     preempts: QueuePreemptionPolicy = QueuePreemptionPolicy.LOWER
     reclaims: QueuePreemptionPolicy = QueuePreemptionPolicy.ANY
     reclaims_over_quota: QueuePreemptionPolicy = QueuePreemptionPolicy.NEVER
@@ -209,6 +203,7 @@ class Snapshot:
     now: the moment of the decision, for what has to have lasted; None: nothing has to.
     leaves_out: causes of evictions that the scheduler's configuration does not have (`decisions.Cause`), and
     `decisions.BELOW_MINIMUM` where nothing is preempted below its minimum.
+    fair_sharing: Kueue's strategies in their order; none: its fair sharing is off.
     levels: of each pool's topology the node labels, widest first, where the scheduler goes by them (KAI, Kueue): a
     domain is then a path of values, of nodes that carry all of the labels.
     origin: what it was derived from, so that what is known of that need not be found out again.
@@ -220,6 +215,7 @@ class Snapshot:
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     now: int | None = None
     leaves_out: frozenset[str] = frozenset()
+    fair_sharing: tuple[FairSharingStrategy, ...] = ()
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     origin: Derivation | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -293,7 +289,8 @@ class Snapshot:
         """Fingerprints of its nodes and of its quotas: a later snapshot shows by them whether those have changed."""
         if self.origin is not None:
             return self.origin.base.digests
-        settings = (self.queues, sorted(self.strategies.items()), sorted(self.leaves_out), sorted(self.levels.items()))
+        by_pool = (sorted(self.strategies.items()), sorted(self.levels.items()))
+        settings = (self.queues, by_pool, sorted(self.leaves_out), self.fair_sharing)
         nodes = [replace(node, order=0) for node in self.nodes]
         return {"nodes": _digest(nodes), "quotas": _digest(settings)}
 
@@ -321,6 +318,7 @@ class Snapshot:
             strategies=self.strategies,
             now=self.now,
             leaves_out=self.leaves_out,
+            fair_sharing=self.fair_sharing,
             levels=self.levels,
         )
 

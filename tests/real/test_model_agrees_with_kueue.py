@@ -26,9 +26,10 @@ def seeds() -> range:
 @pytest.mark.lab
 @pytest.mark.enable_socket
 @pytest.mark.timeout(300)
-def test_same_kind_and_same_victims_in_every_scenario() -> None:
-    plans = [scenario(seed) for seed in seeds()]
-    with own_cluster("--kueue") as cluster:
+@pytest.mark.parametrize(("fair", "options"), [(False, ()), (True, ("--kueue-fair",))], ids=["classical", "fair"])
+def test_same_kind_and_same_victims_in_every_scenario(fair: bool, options: tuple[str, ...]) -> None:
+    plans = [scenario(seed, fair=fair) for seed in seeds()]
+    with own_cluster("--kueue", *options) as cluster:
         seen = Admission(cluster.admin).answers(plans)
     differ = [(plan, seen[plan.seed], foretell(plan)) for plan in plans if seen[plan.seed] != foretell(plan)]
     assert not differ, "\n".join(pformat(each, width=140) for each in differ)
@@ -38,5 +39,8 @@ def test_same_kind_and_same_victims_in_every_scenario() -> None:
 
 
 def test_a_seed_is_the_same_scenario_for_ever() -> None:
-    assert [scenario(seed) for seed in range(50)] == [scenario(seed) for seed in range(50)]
+    for fair in (False, True):
+        plans = [scenario(seed, fair=fair) for seed in range(50)]
+        assert plans == [scenario(seed, fair=fair) for seed in range(50)]
+        assert {foretell(plan).kind for plan in plans} >= {"placed", "pending", "preempts", "reclaims"}
     assert scenario(7).family == FAMILIES[7 % len(FAMILIES)]

@@ -8,9 +8,10 @@ import pytest
 
 from scheduling.forecast.cycle import preview
 from scheduling.model.decisions import Outcome
+from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Limit, Resources
-from scheduling.model.snapshot import Pod, PodGroup, Queue, QueuePreemptionPolicy, Snapshot
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot
 
 FILE: Final = Path(__file__).parent / "truths" / "kueue.jsonl"
 LAST: Final = 10**6

@@ -20,6 +20,7 @@ from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
 from clusters.ports.kinds import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, kind_of_workload
 from clusters.ports.ownership import is_managed
 from clusters.ports.workload_kinds import KINDS
+from scheduling.model.preemptibility import FairSharingStrategy
 
 SERVED: Final = "shards"
 QUOTA_GUARANTEE: Final = "quota_per_node_pool"
@@ -299,6 +300,12 @@ def missing_causes(cluster: Cluster) -> frozenset[str]:
     served = cluster.configured.get(SERVED) or ()
     off: list[set[str]] = [{CAUSES[name] for name in settings.get(each, {}).get("off", ())} for each in served]
     return frozenset(set.intersection(*off)) if off else frozenset()
+
+
+def fair_sharing(cluster: Cluster) -> tuple[FairSharingStrategy, ...]:
+    """By which rules its scheduler shares what queues borrow, as far as Rung knows; none: it does not."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return () if by is None else by.fair_sharing(cluster.configured)
 
 
 def forecast_warnings(cluster: Cluster, foretold: str) -> tuple[str, ...]:

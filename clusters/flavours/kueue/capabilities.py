@@ -18,7 +18,7 @@ from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.ports.kinds import CONFIG_MAP
 from clusters.ports.workload_kinds import KINDS
 from scheduling.model.decisions import OutcomeKind
-from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.preemptibility import FairSharingStrategy, Preemptibility
 
 CONF: Final = ObjectRef(CONFIG_MAP, "kueue-manager-config", "kueue-system")
 KEY: Final = "controller_manager_config.yaml"
@@ -62,7 +62,10 @@ NARROWED: Final = (
     "Kueue's configuration has a custom managedJobsNamespaceSelector. Projects whose namespaces it excludes run "
     "outside all quotas. Rung does not check which ones."
 )
-FAIR: Final = "Kueue's fair sharing is enabled. It may choose other victims than the estimate, which does not model it."
+RANDOM: Final = (
+    "Kueue's fair sharing is enabled. It chooses at random between departments with equal weighted shares, and may "
+    "evict workloads of both."
+)
 IMPATIENT: Final = (
     "Kueue's waitForPodsReady is enabled: admitted workloads without ready pods in time are evicted and queued "
     "again. Forecasts do not model this."
@@ -75,7 +78,6 @@ ASSUMED: Final = (
     "Assumption: Kueue manages {kind}, because its configuration is unknown. If the integration {integration} is "
     "disabled, the workload runs immediately and outside all quotas."
 )
-OTHERWISE: Final = "This estimate is uncertain. " + FAIR
 
 
 def of_everything() -> Manifest:
@@ -101,7 +103,7 @@ def _facts(value: Mapping[str, Any]) -> Facts:
         "integrations": [each for each in INTEGRATIONS if each in named],
         "external": [each.kind for each in KINDS if external & {_external(each.kind, at) for at in each.api_versions}],
         "narrowed": _is_narrowed(value.get("managedJobsNamespaceSelector")),
-        "fair": _is_on(value, "fairSharing"),
+        "fair": _strategies(value) if _is_on(value, "fairSharing") else [],
         "impatient": _is_on(value, "waitForPodsReady"),
     }
 
@@ -121,6 +123,12 @@ def _is_on(value: Mapping[str, Any], name: str) -> bool:
     part = value.get(name)
     is_new = str(value.get("apiVersion", "")).endswith("/v1beta2")
     return isinstance(part, Mapping) and part.get("enable", is_new) is True
+
+
+def _strategies(value: Mapping[str, Any]) -> list[str]:
+    """Of fair sharing that is on; both, where the configuration names none that is known here."""
+    known = [each.value for each in FairSharingStrategy]
+    return [each for each in _texts(value["fairSharing"].get("preemptionStrategies")) if each in known] or known
 
 
 def _is_narrowed(selector: object) -> bool:
@@ -175,7 +183,7 @@ def _warnings(facts: Facts) -> Iterator[str]:
     if off := kinds_outside_quotas(facts):
         others = ("all kinds that Kueue does not support",) if "Pod" in off else ()
         yield OFF.format(integrations=", ".join(map(_integration, off)), kinds=", ".join((*off, *others)))
-    said = {NARROWED: facts["narrowed"], FAIR: facts["fair"], IMPATIENT: facts["impatient"]}
+    said = {NARROWED: facts["narrowed"], IMPATIENT: facts["impatient"]}
     yield from (sentence for sentence, so in said.items() if so)
 
 
@@ -184,9 +192,15 @@ def kinds_outside_quotas(facts: Facts) -> tuple[str, ...]:
     return tuple(kind for kind in QUEUED_WHOLE if not _is_managed(facts, kind)) if _is_known(facts) else ()
 
 
+def fair_sharing(facts: Facts) -> tuple[FairSharingStrategy, ...]:
+    """Its strategies in their order; none: it is off, or nothing could be read."""
+    return tuple(map(FairSharingStrategy, facts.get("fair", ())))
+
+
 def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:
-    """What people are told of it whose workload waits or evicts others."""
-    return (OTHERWISE,) if facts.get("fair") and foretold != OutcomeKind.PLACED else ()
+    """What people are told of it whose workload takes from other projects."""
+    reclaims = foretold in {OutcomeKind.RECLAIMS, OutcomeKind.PREEMPTS_AND_RECLAIMS}
+    return (RANDOM,) if facts.get("fair") and reclaims else ()
 
 
 EVICTABLE: Final = (

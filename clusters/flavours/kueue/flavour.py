@@ -91,8 +91,9 @@ class Kueue:
             "kinds that Kueue manages, and its eviction settings",
             facts_of=kueue_capabilities.facts_of,
             warnings_of=kueue_capabilities.admin_warnings,
-            cautions_of=kueue_capabilities.forecast_warnings,
             promises_of=guarantees_of,
+            cautions_of=kueue_capabilities.forecast_warnings,
+            fair_sharing=kueue_capabilities.fair_sharing,
             unmanaged=kueue_capabilities.unmanaged,
             kind_cautions_of=kueue_capabilities.kind_warnings,
         ),
@@ -214,7 +215,7 @@ def _cohorts(departments: Iterable[QueueSpec]) -> Iterable[Manifest]:
             "apiVersion": VERSION,
             "kind": KUEUE_COHORT.kind,
             "metadata": owned(owner, owner=owner, generation=queues[0].generation),
-            "spec": {"parentName": ROOT, "resourceGroups": _groups(bounds)},
+            "spec": {"parentName": ROOT, "resourceGroups": _groups(bounds), "fairSharing": _fair_weight(queues)},
         }
 
 
@@ -226,7 +227,7 @@ def _cluster_queue(project: ProjectSpec) -> Manifest:
     }
     if project.queues:
         spec["resourceGroups"] = _groups([(queue.pool, *_project_bounds(queue)) for queue in project.queues])
-        spec["fairSharing"] = {"weight": str(max(queue.over_quota_weight for queue in project.queues))}
+        spec["fairSharing"] = _fair_weight(project.queues)
     if cohort := next((_owner_in(queue.parent) for queue in project.queues if queue.parent), ""):
         spec["cohortName"] = cohort
     return {
@@ -235,6 +236,11 @@ def _cluster_queue(project: ProjectSpec) -> Manifest:
         "metadata": owned(project.owner, owner=project.owner, generation=project.generation),
         "spec": spec,
     }
+
+
+def _fair_weight(queues: Iterable[QueueSpec]) -> dict[str, str]:
+    """One for all pools; it counts where fair sharing is on."""
+    return {"weight": str(max(queue.over_quota_weight for queue in queues))}
 
 
 def _local_queue(project: ProjectSpec, queue: QueueSpec) -> Manifest:

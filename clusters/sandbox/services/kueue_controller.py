@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from clusters.flavours.kueue.capabilities import CONF, facts_of, fair_sharing
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import KUEUE_FLAVOR, KUEUE_LOCAL_QUEUE, KUEUE_QUEUE, POD
@@ -155,7 +156,13 @@ def snapshot_of(store: ObjectStore, dialect: QueueDialect, entries: Mapping[str,
     queues = tuple(dialect.queues(store))
     flavors = list(dict.fromkeys(queue.pool for queue in queues))
     groups = tuple(_group(name, entry) for name, entry in entries.items())
-    known = Snapshot(queues=queues, groups=groups, now=int(store.now.timestamp() * 1_000_000))
+    configured = facts_of(store.find(CONF.kind.key, CONF.name, CONF.namespace))
+    known = Snapshot(
+        queues=queues,
+        groups=groups,
+        now=int(store.now.timestamp() * 1_000_000),
+        fair_sharing=fair_sharing(configured),
+    )
     if not (levels := levels_of(store, flavors)):
         return known
     nodes = tuple(nodes_of(store, flavor_of(store, flavors)))

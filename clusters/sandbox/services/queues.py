@@ -16,8 +16,9 @@ from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import KAI_QUEUE, KUEUE_COHORT, KUEUE_QUEUE, VOLCANO_QUEUE
 from clusters.ports.pods import GPU_RESOURCE, amounts, annotations, labels, moment_of, scaled
 from clusters.sandbox.services.store import ObjectStore
+from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.resources import Limit
-from scheduling.model.snapshot import Queue, QueuePreemptionPolicy
+from scheduling.model.snapshot import Queue
 
 ANY_POOL: Final = "default"
 MEGABYTE: Final = 1_000_000
@@ -111,6 +112,8 @@ def _kueue(store: ObjectStore) -> Iterator[Queue]:
                 pool=flavor,
                 deserved=whole,
                 limit=_sum([whole, borrowing]),
+                weight=_fair_weight(cohort["spec"]),
+                owner=cohort["metadata"]["name"],
             )
     yield from leaves
 
@@ -125,12 +128,18 @@ def _leaves(queue: Manifest) -> Iterator[Queue]:
             pool=flavor,
             deserved=nominal,
             limit=_sum([nominal, borrowing]),
+            weight=_fair_weight(spec),
+            owner=queue["metadata"]["name"],
             preempts=QueuePreemptionPolicy(preemption.get("withinClusterQueue", QueuePreemptionPolicy.NEVER)),
             reclaims=QueuePreemptionPolicy(preemption.get("reclaimWithinCohort", QueuePreemptionPolicy.NEVER)),
             reclaims_over_quota=QueuePreemptionPolicy(
                 (preemption.get("borrowWithinCohort") or {}).get("policy", QueuePreemptionPolicy.NEVER)
             ),
         )
+
+
+def _fair_weight(spec: Mapping[str, Any]) -> int:
+    return int((spec.get("fairSharing") or {}).get("weight", 1))
 
 
 def _above(cohort: str | None, flavor: str) -> str | None:

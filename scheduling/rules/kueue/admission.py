@@ -1,6 +1,6 @@
 """Kueue: admission by quota, all pods of a workload or none; no nodes are looked at but in pools with topology levels.
 
-Source: Kueue 0.19 with fair sharing off, checked against recorded decisions (docs/model.md).
+Source: Kueue 0.19, checked against recorded decisions (docs/model.md).
 
 - A pod group that has started, or has a pod on a node, is admitted and counts whole. Preemptibility and
   preemptionPolicy mean nothing. Where its pods go is decided later, by another scheduler: a start names no nodes.
@@ -9,6 +9,7 @@ Source: Kueue 0.19 with fair sharing off, checked against recorded decisions (do
   would leave it some.
 - In rounds: every queue's first, by priority and age, is looked at on the same state; those that need not borrow go
   first, then higher priority, then age. Who finds its victims taken, or its room, is looked at again in the next round.
+- Where fair sharing is on, shares decide whose turn it is, and who is evicted (`fair_sharing`).
 - More than queue and cohorts could ever give waits for good. More than the queue's whole quota evicts nobody, not even
   in its own queue, unless a cohort below the root could hold it. (`kueue_victims`: whom the others evict.)
 - Who fits once the evicted of this round are gone waits for that and takes the room.
@@ -22,11 +23,14 @@ from functools import partial
 from typing import Final
 
 from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import PodGroup, Queue, QueuePreemptionPolicy, Snapshot
+from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.rules.kueue.fair_sharing import FairVictimSearch, fair_turns
 from scheduling.rules.kueue.preemption import (
     AdmittedWorkload,
+    KueueCandidate,
     PreemptingWorkload,
     PreemptionTarget,
     VictimSearch,
@@ -38,23 +42,13 @@ from scheduling.state.workspace import check_time, workspace
 
 
 @dataclass(frozen=True, slots=True)
-class _KueueCandidate:
-    """A waiting pod group and its queue."""
-
-    group: PodGroup
-    queue: Queue
-    share: QuotaShare
-    needed: Resources
-
-
-@dataclass(frozen=True, slots=True)
 class _Plan:
     """What would happen to it on the state of this moment. level: how far up the tree it borrows.
 
     lack: what it has not, where that is not quota, while it waits for others to end.
     """
 
-    case: _KueueCandidate
+    case: KueueCandidate
     now: bool = False
     targets: tuple[PreemptionTarget, ...] = ()
     pend: PendingReason | None = None
@@ -156,9 +150,10 @@ class KueueRules:
 class _KueueCycle:
     def __init__(self, snapshot: Snapshot, state: KueueState) -> None:
         self._state = state
+        self._fair: Final = snapshot.fair_sharing
         self._places: Final = state.places
         self._claims: Final = state.claims
-        self._lines: Final[dict[str, list[_KueueCandidate]]] = {name: [] for name in state.rows}
+        self._lines: Final[dict[str, list[KueueCandidate]]] = {name: [] for name in state.rows}
         self._homeless: Final[list[PodGroup]] = []
         for group in sorted(snapshot.waiting, key=_turn, reverse=True):
             if not admitted(group):
@@ -167,7 +162,7 @@ class _KueueCycle:
     def _enter(self, group: PodGroup) -> None:
         if row := self._state.rows.get(group.queue):
             share = self._state.shares[group.queue]
-            self._lines[group.queue].append(_KueueCandidate(group, row, share, group.total))
+            self._lines[group.queue].append(KueueCandidate(group, row, share, group.total))
         else:
             self._homeless.append(group)
 
@@ -177,12 +172,21 @@ class _KueueCycle:
             yield Wait(group, PendingReason(Reason.QUEUE_MISSING, group.total, queue=group.queue))
         while heads := [line[-1] for line in self._lines.values() if line]:
             plans = [self._plan(case) for case in heads]
-            for plan in sorted(plans, key=lambda plan: plan.order):
+            for plan in self._in_turn(plans):
                 if plan.pend is not None or self._still_holds(plan):
                     self._lines[plan.case.queue.name].pop()
                     yield from self._carry_out(plan)
 
-    def _plan(self, case: _KueueCandidate) -> _Plan:
+    def _in_turn(self, plans: list[_Plan]) -> Iterator[_Plan]:
+        """Under fair sharing each turn depends on what the ones before have taken: one after the other."""
+        if not self._fair:
+            yield from sorted(plans, key=lambda plan: plan.order)
+            return
+        yield from (plan for plan in plans if plan.pend is not None)
+        active = {plan.case.share: plan for plan in plans if plan.pend is None}
+        yield from (active[case.share] for case in fair_turns(plan.case for plan in active.values()))
+
+    def _plan(self, case: KueueCandidate) -> _Plan:
         check_time()
         share, needed = case.share, case.needed
         if not needed.served_by(share.capacity()):
@@ -192,7 +196,8 @@ class _KueueCycle:
             free = needed.served_by(share.free(now=True))
             lack = self._places.refusal(case.group) if free and not placed.now else None
             return _Plan(case, now=free and placed.now, level=_level(case), lack=lack)
-        if not all(_may_evict(case, each) for each in short):
+        fair = bool(self._fair) and case.queue.reclaims is not QueuePreemptionPolicy.NEVER
+        if not (fair or all(_may_evict(case, each) for each in short)):
             return _Plan(case, pend=_short(case, Reason.LARGER_THAN_DESERVED))
         lack = None if short else self._places.refusal(case.group)
         targets = self._victims(case, short)
@@ -200,13 +205,15 @@ class _KueueCycle:
             return _Plan(case, pend=lack or _short(case))
         return _Plan(case, targets=tuple(targets), level=_level(case, targets), lack=lack)
 
-    def _victims(self, case: _KueueCandidate, short: tuple[str, ...]) -> list[PreemptionTarget]:
+    def _victims(self, case: KueueCandidate, short: tuple[str, ...]) -> list[PreemptionTarget]:
         """For places on nodes whoever uses anything that it asks for may have to go."""
         if self._places.matter(case.group):
             if not self._could_have_places(case.group):
                 return []
             short = case.needed.dimensions
         taker = PreemptingWorkload(case.group, case.queue, case.share, case.needed, short, self._places)
+        if self._fair:
+            return FairVictimSearch(taker, self._claims, self._fair).victims()
         return VictimSearch(taker, self._claims).victims()
 
     def _could_have_places(self, group: PodGroup) -> bool:
@@ -258,7 +265,7 @@ def _turn(group: PodGroup) -> tuple[int, int, str]:
     return (-group.priority, group.created, group.name)
 
 
-def _may_evict(case: _KueueCandidate, dimension: str) -> bool:
+def _may_evict(case: KueueCandidate, dimension: str) -> bool:
     """May it evict anybody at all for what is short in this dimension?"""
     asked = case.needed.only((dimension,))
     if case.queue.reclaims_over_quota is not QueuePreemptionPolicy.NEVER or asked.served_by(case.share.nominal):
@@ -267,7 +274,7 @@ def _may_evict(case: _KueueCandidate, dimension: str) -> bool:
     return found is not None and found.parent is not None
 
 
-def _level(case: _KueueCandidate, targets: Sequence[PreemptionTarget] = ()) -> int:
+def _level(case: KueueCandidate, targets: Sequence[PreemptionTarget] = ()) -> int:
     """How far up the tree it borrows once the victims are gone; 0 within the queue's own quota."""
     with without_targets([target.claim for target in targets]):
         found = case.share.smallest_that_deserves(case.needed)
@@ -287,13 +294,13 @@ def _evict(target: PreemptionTarget, group: PodGroup) -> Evict:
     )
 
 
-def _coming(case: _KueueCandidate, lack: PendingReason | None) -> PendingReason:
+def _coming(case: KueueCandidate, lack: PendingReason | None) -> PendingReason:
     """It has its turn once others have ended."""
     pend = PendingReason(Reason.EVICTING, case.needed, pool=case.group.pool)
     return pend if lack is None else replace(pend, also=(lack.reason,), fitting=lack.fitting)
 
 
-def _never(case: _KueueCandidate) -> PendingReason:
+def _never(case: KueueCandidate) -> PendingReason:
     """More than its queue could ever have, even of what others lend."""
     most = case.share.capacity()
     return PendingReason(
@@ -306,7 +313,7 @@ def _never(case: _KueueCandidate) -> PendingReason:
     )
 
 
-def _short(case: _KueueCandidate, *also: Reason) -> PendingReason:
+def _short(case: KueueCandidate, *also: Reason) -> PendingReason:
     """Not enough unused quota, and nobody to evict."""
     return PendingReason(
         Reason.WAITING_FOR_QUOTA,

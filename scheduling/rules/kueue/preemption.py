@@ -1,6 +1,6 @@
 """Whom Kueue evicts so that a workload fits into its quota.
 
-Source: Kueue 0.19, classical preemption (fair sharing off), checked against recorded decisions (docs/model.md).
+Source: Kueue 0.19, classical preemption, checked against recorded decisions (docs/model.md). `fair_sharing`: the other.
 
 - Borrowers of other queues first, then the own queue; who is being evicted already before all others. In each part the
   lowest priority first, then the latest admission; size plays no part.
@@ -21,8 +21,9 @@ from itertools import takewhile
 from typing import TypeAlias
 
 from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import PodGroup, Queue, QueuePreemptionPolicy
+from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kueue.quota import QuotaShare
 from scheduling.rules.kueue.topology import TopologyCapacity
 from scheduling.state.workspace import check_time
@@ -77,13 +78,19 @@ class PreemptionTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptingWorkload:
-    """The workload that wants in. short: dimensions in which there is not enough; all of them where nodes matter."""
+class KueueCandidate:
+    """A waiting pod group and its queue."""
 
     group: PodGroup
     queue: Queue
     share: QuotaShare
     needed: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptingWorkload(KueueCandidate):
+    """The workload that wants in. short: dimensions in which there is not enough; all of them where nodes matter."""
+
     short: tuple[str, ...]
     places: TopologyCapacity
 
@@ -95,6 +102,22 @@ class PreemptingWorkload:
             return True
         same = victim.group.priority == self.group.priority
         return policy is QueuePreemptionPolicy.LOWER_OR_NEWER and same and victim.group.created > self.group.created
+
+    def fits(self, *, borrowing: bool) -> bool:
+        """Is there quota for it now, and room? borrowing: also what others lend."""
+        check_time()
+        quota = (borrowing or self.share.deserves(self.needed)) and self.needed.served_by(self.share.free())
+        return quota and self.places.suffice(self.group)
+
+    def needed_of(self, taken: Sequence[PreemptionTarget], *, borrowing: bool) -> list[PreemptionTarget]:
+        """Those of the taken, of whom the last made it fit, without whom it would not. The others come back."""
+        victims = list(taken[-1:])
+        for target in reversed(taken[:-1]):
+            target.claim.come_back()
+            if not self.fits(borrowing=borrowing):
+                target.claim.go()
+                victims.append(target)
+        return victims[::-1]
 
 
 Claims: TypeAlias = Mapping[tuple[str, bool], Sequence[AdmittedWorkload]]
@@ -185,28 +208,12 @@ class VictimSearch:
             if target.common is None or all(share.over_quota(self._taker.short) for share in target.below):
                 target.claim.go()
                 taken.append(target)
-                if fits := self._fits(borrowing=borrowing):
+                if fits := self._taker.fits(borrowing=borrowing):
                     break
-        victims = self._given_back(taken, borrowing=borrowing) if fits else taken
+        victims = self._taker.needed_of(taken, borrowing=borrowing) if fits else taken
         for target in victims:
             target.claim.come_back()
         return victims if fits else []
-
-    def _fits(self, *, borrowing: bool) -> bool:
-        check_time()
-        share, needed = self._taker.share, self._taker.needed
-        quota = (borrowing or share.deserves(needed)) and needed.served_by(share.free())
-        return quota and self._taker.places.suffice(self._taker.group)
-
-    def _given_back(self, taken: list[PreemptionTarget], *, borrowing: bool) -> list[PreemptionTarget]:
-        """Who is not needed after all stays."""
-        victims = taken[-1:]
-        for target in reversed(taken[:-1]):
-            target.claim.come_back()
-            if not self._fits(borrowing=borrowing):
-                target.claim.go()
-                victims.append(target)
-        return victims[::-1]
 
 
 @contextmanager

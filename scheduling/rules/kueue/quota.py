@@ -7,10 +7,11 @@ without quota of its own, as in Kueue. There are no lending limits: whatever is 
 level.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
+from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources
 from scheduling.model.snapshot import Queue
 
 ENDLESS: Final = 2**80
@@ -20,10 +21,11 @@ ENDLESS: Final = 2**80
 class QuotaShare:
     """One queue or cohort. nominal: what it and everything below it deserve. Changed through `charge` only.
 
+    kin: its owner's share of every pool, itself among them. lendable: what `dominant_share` compares with, once asked.
     used: counts what is on its way out no longer and what waits for that already; leaving: the difference.
     """
 
-    __slots__ = ("children", "leaving", "limit", "name", "nominal", "parent", "used")
+    __slots__ = ("children", "kin", "leaving", "lendable", "limit", "name", "nominal", "parent", "used", "weight")
 
     def __init__(self, name: str, queue: Queue | None) -> None:
         self.limit = _amounts(queue.limit if queue else UNLIMITED)
@@ -31,6 +33,9 @@ class QuotaShare:
         self.nominal = _each(min, _amounts(queue.deserved), self.limit) if queue else ZERO
         self.parent: QuotaShare | None = None
         self.children: list[QuotaShare] = []
+        self.kin: list[QuotaShare] = [self]
+        self.lendable: Resources | None = None
+        self.weight = queue.weight if queue else 1
         self.used = ZERO
         self.leaving = ZERO
 
@@ -70,6 +75,40 @@ class QuotaShare:
         """Does it borrow in one of these dimensions?"""
         return any(getattr(self.used, each) > getattr(self.nominal, each) for each in dimensions)
 
+    @property
+    def borrows(self) -> bool:
+        """Does its owner use more than it deserves, of anything in any pool?"""
+        return any(share.over_quota(DIMENSIONS) for share in self.kin)
+
+    def dominant_share(self) -> tuple[bool, float]:
+        """What its owner borrows, of what it could be lent, by its weight; the larger, the sooner it has to give.
+
+        The dimension counts of which it borrows the largest part; all pools count together. (True, _): it borrows
+        though its weight is 0, which is more than any other share.
+        """
+        largest = max(map(self._borrowed_part, DIMENSIONS))
+        weight = max(share.weight for share in self.kin)
+        if largest == 0 or weight == 0:
+            return largest > 0, largest
+        return False, largest / weight
+
+    def _borrowed_part(self, dimension: str) -> float:
+        """In thousandths of what its cohort could use at most."""
+        if self.lendable is None:
+            self.lendable = (self.parent or self).of_all_pools()
+        borrowed = sum(max(getattr(share.used - share.nominal, dimension), 0) for share in self.kin)
+        lendable = getattr(self.lendable, dimension)
+        return borrowed * 1000 / lendable if borrowed and lendable > 0 else 0.0
+
+    def of_all_pools(self) -> Resources:
+        """The most that its owner could use; all of the tree, in pools of which it has no share."""
+        own = {share.root: share for share in self.kin}
+        return sum((own.get(root, root).capacity() for root in self.root.kin), ZERO)
+
+    @property
+    def root(self) -> "QuotaShare":
+        return self if self.parent is None else self.parent.root
+
     def smallest_that_deserves(self, needed: Resources) -> "QuotaShare | None":
         """Itself or the nearest cohort whose quota could hold `needed` more; None when not even the root's could."""
         return next((share for share in self.path() if share.deserves(needed)), None)
@@ -90,6 +129,13 @@ def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
         if parent is not None and shares[name] not in parent.path():
             shares[name].parent = parent
             parent.children.append(shares[name])
+    kin: dict[str, list[QuotaShare]] = defaultdict(list)
+    for name, row in rows.items():
+        kin[row.owner or name].append(shares[name])
+    for found in kin.values():
+        for share in found:
+            share.kin = found
+        _join([share.parent for share in found if share.parent is not None and share.parent.name not in rows])
     for root in [share for share in shares.values() if share.parent is None]:
         _add_up(root)
     return shares
@@ -112,6 +158,13 @@ def _add_up(share: QuotaShare) -> None:
         _add_up(child)
     children = sum((child.nominal for child in share.children), ZERO)
     share.nominal = _each(max, share.nominal, children)
+
+
+def _join(cohorts: list[QuotaShare]) -> None:
+    """Those without rows of their own are one cohort of several pools where queues of one owner are in them."""
+    joined = list(dict.fromkeys(each for cohort in cohorts for each in cohort.kin))
+    for each in joined:
+        each.kin = joined
 
 
 def _amounts(limit: Limit) -> Resources:

@@ -6,16 +6,16 @@ import pytest
 import yaml
 
 from clusters.flavours.kueue.capabilities import (
-    FAIR,
     GUARANTEES,
     IMPATIENT,
     INTEGRATIONS,
     KEY,
     NARROWED,
-    OTHERWISE,
+    RANDOM,
     UNREAD,
     admin_warnings,
     facts_of,
+    fair_sharing,
     forecast_warnings,
     guarantees_of,
     kind_warnings,
@@ -26,7 +26,9 @@ from clusters.flavours.kueue.flavour import Kueue
 from clusters.ports.flavour import Facts
 from clusters.ports.gateway import Manifest
 from scheduling.model.decisions import OutcomeKind
+from scheduling.model.preemptibility import FairSharingStrategy
 
+BOTH = tuple(FairSharingStrategy)
 V1BETA1, V1BETA2 = "config.kueue.x-k8s.io/v1beta1", "config.kueue.x-k8s.io/v1beta2"
 SHIPPED = (
     *("batch/job", "kubeflow.org/mpijob", "ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice"),
@@ -92,10 +94,6 @@ def test_admins_are_warned_of_what_is_off() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        pytest.param({"fairSharing": {"preemptionStrategies": []}}, (FAIR,), id="fair sharing"),
-        pytest.param({"fairSharing": {"enable": False}}, (), id="fair sharing, off"),
-        pytest.param({"apiVersion": V1BETA1, "fairSharing": {}}, (), id="fair sharing, off by default"),
-        pytest.param({"apiVersion": V1BETA1, "fairSharing": {"enable": True}}, (FAIR,), id="fair sharing, on"),
         pytest.param({"waitForPodsReady": {"timeout": "5m"}}, (IMPATIENT,), id="no patience with pods"),
         pytest.param({"managedJobsNamespaceSelector": {"matchLabels": {"a": "b"}}}, (NARROWED,), id="some namespaces"),
         pytest.param({"managedJobsNamespaceSelector": {"matchExpressions": 7}}, (NARROWED,), id="no selector at all"),
@@ -113,10 +111,29 @@ def test_a_selector_that_spares_the_systems_namespaces_leaves_out_no_project() -
     assert admin_warnings(configured(*INTEGRATIONS, managedJobsNamespaceSelector=usual)) == (NARROWED,)
 
 
-@pytest.mark.parametrize("kind", [OutcomeKind.PENDING, OutcomeKind.PREEMPTS, OutcomeKind.RECLAIMS])
-def test_under_fair_sharing_a_forecast_that_needs_victims_says_what_it_leaves_out(kind: OutcomeKind) -> None:
+@pytest.mark.parametrize(
+    ("fields", "strategies"),
+    [
+        pytest.param({"fairSharing": {}}, BOTH, id="on"),
+        pytest.param({"fairSharing": {"preemptionStrategies": []}}, BOTH, id="on, without strategies"),
+        pytest.param({"fairSharing": {"preemptionStrategies": [BOTH[1].value]}}, BOTH[1:], id="with one strategy"),
+        pytest.param(
+            {"fairSharing": {"preemptionStrategies": ["Other", 7]}}, BOTH, id="with strategies not known here"
+        ),
+        pytest.param({"fairSharing": {"enable": False}}, (), id="off"),
+        pytest.param({"apiVersion": V1BETA1, "fairSharing": {}}, (), id="off by default"),
+        pytest.param({"apiVersion": V1BETA1, "fairSharing": {"enable": True}}, BOTH, id="on in the old version"),
+        pytest.param({}, (), id="not named"),
+    ],
+)
+def test_the_strategies_of_fair_sharing_are_read(fields: dict[str, Any], strategies: tuple[str, ...]) -> None:
+    assert fair_sharing(configured(*INTEGRATIONS, **fields)) == strategies
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.RECLAIMS, OutcomeKind.PREEMPTS_AND_RECLAIMS])
+def test_under_fair_sharing_who_takes_from_others_is_told_that_ties_are_random(kind: OutcomeKind) -> None:
     fair = configured(*INTEGRATIONS, fairSharing={})
-    assert (forecast_warnings(fair, kind), forecast_warnings(fair, OutcomeKind.PLACED)) == ((OTHERWISE,), ())
+    assert (forecast_warnings(fair, kind), forecast_warnings(fair, OutcomeKind.PLACED)) == ((RANDOM,), ())
     assert forecast_warnings(configured(*INTEGRATIONS), kind) == ()
 
 

@@ -16,7 +16,7 @@ VERSION: Final = "kueue.x-k8s.io/v1beta2"
 API: Final = f"/apis/{VERSION}"
 GPU: Final = "nvidia.com/gpu"
 NAMESPACE: Final = "agree"
-CAUSES: Final = {"InClusterQueue": "preempt", "InCohortReclamation": "reclaim"}
+CAUSES: Final = {"InClusterQueue": "preempt", "InCohortReclamation": "reclaim", "InCohortFairSharing": "reclaim"}
 KINDS: Final = {frozenset({"preempt"}): "preempts", frozenset({"reclaim"}): "reclaims"}
 EXPECTED: Final = re.compile(r"Pending the preemption of (\d+) workload")
 THREADS: Final = 8
@@ -125,7 +125,8 @@ def _groups(nominal: int, borrowing: int | None) -> list[dict[str, Any]]:
 
 def _cohort(plan: Quotas, branch: Branch) -> Manifest:
     groups = _groups(branch.own, branch.borrowing)
-    spec = {"parentName": _name(plan, branch.parent), "resourceGroups": groups}
+    weight = {"weight": str(branch.weight)}
+    spec = {"parentName": _name(plan, branch.parent), "resourceGroups": groups, "fairSharing": weight}
     return _object("Cohort", _name(plan, branch), spec)
 
 
@@ -134,6 +135,7 @@ def _queue(plan: Quotas, leaf: Leaf) -> Manifest:
         "namespaceSelector": {},
         "queueingStrategy": "BestEffortFIFO",
         "resourceGroups": _groups(leaf.nominal, leaf.borrowing),
+        "fairSharing": {"weight": str(leaf.weight)},
         "preemption": {
             "withinClusterQueue": leaf.preempts.value,
             "reclaimWithinCohort": leaf.reclaims.value,

@@ -1,18 +1,22 @@
 """Seeded scenarios for a scheduler of quotas: queues in a tree, what was admitted one by one, and a candidate."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
 from scheduling.forecast.cycle import preview
 from scheduling.model.decisions import Outcome, OutcomeKind
+from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
 from scheduling.model.resources import Limit, Resources
-from scheduling.model.snapshot import Pod, PodGroup, Queue, QueuePreemptionPolicy, Snapshot
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot
 
 PRIORITIES: Final = (25, 40, 65, 80, 90, 125, 150)
 JOBS: Final = 6
 TRIES: Final = 25
 LATER: Final = 10**6
+WEIGHTS: Final = (1, 1, 1, 2, 3, 0)
+HEAVY: Final = (7, 11)
+"""Of every second cohort: between cohorts with equal shares Kueue chooses at random, in each cycle anew."""
 FAMILIES: Final = ("one cohort", "two departments", "departments with limits", "other policies", "alone")
 
 
@@ -24,6 +28,7 @@ class Branch:
     parent: str
     own: int
     borrowing: int | None = None
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class Leaf:
     borrowing: int | None = None
     preempts: QueuePreemptionPolicy = QueuePreemptionPolicy.LOWER
     reclaims: QueuePreemptionPolicy = QueuePreemptionPolicy.ANY
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """A scenario: the jobs are admitted in this order before the candidate comes."""
+    """A scenario: the jobs are admitted in this order before the candidate comes. fair: Kueue shares fairly."""
 
     seed: int
     family: str
@@ -59,6 +65,7 @@ class Quotas:
     leaves: tuple[Leaf, ...]
     jobs: tuple[Job, ...]
     candidate: Job
+    fair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +76,30 @@ class Answer:
     victims: frozenset[tuple[str, str]] = field(default=frozenset())
 
 
-def scenario(seed: int) -> Quotas:
+def scenario(seed: int, *, fair: bool = False) -> Quotas:
     """The same for ever."""
     chance = Random(seed)
     family = FAMILIES[seed % len(FAMILIES)]
     branches, leaves = _tree(chance, family)
+    if fair:
+        sorts = zip(branches, (WEIGHTS, HEAVY), strict=False)
+        branches = tuple(replace(branch, weight=chance.choice(weights)) for branch, weights in sorts)
+        leaves = tuple(replace(leaf, weight=chance.choice(WEIGHTS)) for leaf in leaves)
     jobs: list[Job] = []
     for _try in range(TRIES):
         job = _job(chance, f"j{len(jobs)}", leaves)
-        if len(jobs) < JOBS and _foretold(branches, leaves, jobs, job).kind is OutcomeKind.PLACED:
+        if len(jobs) < JOBS and _foretold(branches, leaves, jobs, job, fair=fair).kind is OutcomeKind.PLACED:
             jobs.append(job)
     candidate = _job(chance, "candidate", leaves)
     for _try in range(chance.choice([0, TRIES])):  # every other one had better evict somebody
-        if not _foretold(branches, leaves, jobs, candidate).victims:
+        if not _foretold(branches, leaves, jobs, candidate, fair=fair).victims:
             candidate = _job(chance, "candidate", leaves)
-    return Quotas(seed, family, branches, leaves, tuple(jobs), candidate)
+    return Quotas(seed, family, branches, leaves, tuple(jobs), candidate, fair)
 
 
 def foretell(plan: Quotas) -> Answer:
     """What the model says."""
-    found = _foretold(plan.branches, plan.leaves, plan.jobs, plan.candidate)
+    found = _foretold(plan.branches, plan.leaves, plan.jobs, plan.candidate, fair=plan.fair)
     return Answer(found.kind, frozenset((evict.victim.name, evict.cause.value) for evict in found.victims))
 
 
@@ -124,18 +135,26 @@ def _job(chance: Random, name: str, leaves: tuple[Leaf, ...]) -> Job:
 
 
 def _foretold(
-    branches: tuple[Branch, ...], leaves: tuple[Leaf, ...], jobs: tuple[Job, ...] | list[Job], candidate: Job
+    branches: tuple[Branch, ...],
+    leaves: tuple[Leaf, ...],
+    jobs: tuple[Job, ...] | list[Job],
+    candidate: Job,
+    *,
+    fair: bool,
 ) -> Outcome:
     queues = (*(_department(branch, leaves) for branch in branches), *map(_queue, leaves))
     running = tuple(_group(job, start) for start, job in enumerate(jobs))
-    return preview(Snapshot(queues=queues, groups=running), _group(candidate, None), flavour="kueue")
+    strategies = tuple(FairSharingStrategy) if fair else ()
+    world = Snapshot(queues=queues, groups=running, fair_sharing=strategies)
+    return preview(world, _group(candidate, None), flavour="kueue")
 
 
 def _department(branch: Branch, leaves: tuple[Leaf, ...]) -> Queue:
     """Its row says the total: its own and what its queues deserve."""
     total = branch.own + sum(leaf.nominal for leaf in leaves if leaf.cohort == branch.name)
     limit = None if branch.borrowing is None else total + branch.borrowing
-    return Queue(branch.name, branch.parent, deserved=Limit.of(gpu=total), limit=Limit.of(gpu=limit))
+    bounds = {"deserved": Limit.of(gpu=total), "limit": Limit.of(gpu=limit)}
+    return Queue(branch.name, branch.parent, weight=branch.weight, **bounds)
 
 
 def _queue(leaf: Leaf) -> Queue:
@@ -147,6 +166,7 @@ def _queue(leaf: Leaf) -> Queue:
         limit=Limit.of(gpu=limit),
         preempts=leaf.preempts,
         reclaims=leaf.reclaims,
+        weight=leaf.weight,
     )
 
 

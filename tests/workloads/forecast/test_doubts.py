@@ -23,7 +23,7 @@ from workloads.forecast.serializers import forecast_json
 from workloads.state.models import Phase
 
 pytestmark = pytest.mark.django_db
-SHIPPED = {"integrations": list(INTEGRATIONS), "external": [], "narrowed": False, "fair": False, "impatient": False}
+SHIPPED = {"integrations": list(INTEGRATIONS), "external": [], "narrowed": False, "fair": [], "impatient": False}
 
 
 @pytest.fixture
@@ -228,14 +228,15 @@ def test_what_is_larger_than_any_node_never_fits_and_says_what_would(
     assert largest in answer.sentence
 
 
-def test_fair_sharing_of_kueue_is_named_where_it_would_matter(kueue: Kueue) -> None:
-    kueue.runs(kueue.team, "first", gpus=12)
-    Cluster.objects.update(configured={**SHIPPED, "fair": True})
+def test_under_kueues_fair_sharing_a_share_is_taken_from_who_borrows_more(kueue: Kueue) -> None:
+    rich = kueue.project("rich", kueue.research, deserved=0)
+    kueue.runs(rich, "lent", gpus=4)
+    kueue.runs(kueue.team, "own", gpus=8)
+    assert kueue.ask(gpus=1).verdict is Verdict.WAITS
+    Cluster.objects.update(configured={**SHIPPED, "fair": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]})
     answer = kueue.ask(gpus=1)
-    assert answer.verdict is Verdict.WAITS
-    assert "Kueue's fair sharing is enabled" in sentence(answer, DoubtCode.SCHEDULER_CONFIGURATION)
-    Cluster.objects.update(configured=SHIPPED)
-    assert not sentence(kueue.ask(gpus=1), DoubtCode.SCHEDULER_CONFIGURATION)
+    assert victims(answer) == ["lent"]
+    assert "at random between departments" in sentence(answer, DoubtCode.SCHEDULER_CONFIGURATION)
 
 
 def test_settings_of_a_shard_of_kai_are_named_in_forecasts_for_its_pool(kueue: Kueue) -> None:

@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
-from clusters.connection.services.scheduler_config import missing_causes
+from clusters.connection.services.scheduler_config import fair_sharing, missing_causes
 from clusters.flavours import objects as flavours_objects
 from clusters.flavours.objects import HOSTNAME, RANK_TO_PRIORITY, levels_with_hostname
 from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
@@ -147,6 +147,7 @@ def _read(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False)
         now=_now(),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
         leaves_out=missing_causes(cluster),
+        fair_sharing=fair_sharing(cluster),
         levels=_levels(pools) if traits.goes_by_levels else {},
     )
     found = _KnownCluster(snapshot, state, settings, {}, set())
@@ -360,6 +361,7 @@ def _queue(spec: QueueSpec, order: int, parent: str | None) -> Queue:
         weight=spec.over_quota_weight,
         rank=RANK_TO_PRIORITY[spec.rank],
         created=order,
+        owner=spec.owner,
         preempt_min_runtime=least,
         reclaim_min_runtime=least,
     )

@@ -6,9 +6,10 @@ import pytest
 
 from scheduling.forecast.cycle import preview
 from scheduling.model.decisions import Cause, Outcome, OutcomeKind
+from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Limit, Resources
-from scheduling.model.snapshot import PodGroup, Queue, QueuePreemptionPolicy, SnapshotNode
+from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode
 from tests.builders import gang, node, queue, running, snapshot
 
 TEAM = queue("team", "cohort", deserved=4)
