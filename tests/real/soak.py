@@ -34,8 +34,10 @@ from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Workload
 from workloads.state.rules import LIVE
 
-QUIET: Final = 2.5
-"""Seconds without a change after which a scheduler has said everything: its cycles and retries are shorter."""
+QUIET: Final = {"kai": 5.0}
+"""Seconds without a change after which a scheduler has said everything, where they are not `BRIEF`: KAI evicts for
+whoever waits once its turn comes, cycles after the room for it was there."""
+BRIEF: Final = 2.5
 FIRST: Final = 8
 """So many workloads are there before the first forecast."""
 CROWD: Final = 12
@@ -155,6 +157,7 @@ class Soak:
 
     def __init__(self, product: Product, watching: Watching, seed: int) -> None:
         self.product, self.watching, self.seed = product, watching, seed
+        self._quiet = QUIET.get(product.cluster.flavour, BRIEF)
         product.department.quotas.update(gpu_deserved=32 * GPU)
         self.projects = [product.project(name, deserved=deserved, limit=limit) for name, deserved, limit in QUOTAS]
         product.reconcile()
@@ -239,7 +242,7 @@ class Soak:
                 before, since = now, time.monotonic()
             if newcomer is not None:
                 most = max(most, _placed(pods, newcomer))
-            if time.monotonic() - since > QUIET and (newcomer is None or self._is_decided(newcomer)):
+            if time.monotonic() - since > self._quiet and (newcomer is None or self._is_decided(newcomer)):
                 return most
             time.sleep(0.1)
         raise AssertionError("\n".join(["it does not settle:", *self.product.everyone()]))
