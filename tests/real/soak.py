@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import POD
+from clusters.ports.kinds import POD, RESOURCE_QUOTA
 from clusters.watch.models import ObservedPod
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
@@ -219,11 +219,12 @@ class Soak:
             word = "leaving " if pod.deletion_at else ""
             pods[pod.owner_id].append(f"{word}{pod.node_name or pod.nominated_node or pod.reason or 'nowhere'}")
         rows = Workload.objects.filter(phase__in=LIVE, deleted_at=None).select_related("project").order_by("created_at")
-        return tuple(
+        workloads = tuple(
             f"{row.name} of {row.project.name}: {row.type.name} of {row.pod_count}, {row.gpu_milli // GPU} GPU "
             f"{row.cpu_milli // GPU} CPU, {row.priority_value}: {row.phase} {row.phase_reason} {pods[str(row.pk)]}"
             for row in rows
         )
+        return workloads + tuple(map(_counted, self.product.admin.list(RESOURCE_QUOTA)))
 
     def _fate(self, workload: Workload, before: set[int]) -> Fate:
         """Its victims are also those of whom nobody says for whom they went: nobody else came."""
@@ -259,6 +260,17 @@ class Soak:
         pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None)
         waiting = pods.filter(node_name="", reason="")
         return bool(fresh(workload).phase_reason) or (pods.exists() and not waiting.exists())
+
+
+def _counted(quota: Manifest) -> str:
+    """What the cluster counts of GPUs, which may lag behind its pods."""
+    metadata, status = quota["metadata"], quota.get("status", {})
+    amounts = [
+        f"{status.get('used', {}).get(name)} of {hard}"
+        for name, hard in status.get("hard", {}).items()
+        if "gpu" in name
+    ]
+    return f"quota {metadata['namespace']}/{metadata['name']}: {', '.join(amounts)}"
 
 
 def _went(before: set[int]) -> tuple[str, ...]:
