@@ -154,6 +154,29 @@ def test_a_record_is_sealed_once() -> None:
             cursor.execute("UPDATE audit_auditrecord SET digest = 'x'")
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OR REPLACE INTO audit_auditrecord SELECT * FROM audit_auditrecord WHERE id = %(first)s",
+        "REPLACE INTO audit_auditrecord SELECT * FROM audit_auditrecord WHERE id = %(unsealed)s",
+        "UPDATE OR REPLACE audit_auditrecord SET sealed_seq = 1 WHERE id = %(unsealed)s",
+        "UPDATE OR REPLACE audit_auditrecord SET rowid = %(first)s WHERE id = %(unsealed)s",
+        "UPDATE audit_auditrecord SET _rowid_ = 999 WHERE id = %(first)s",
+    ],
+)
+def test_t67_sqlite_refuses_to_replace_a_record(statement: str) -> None:
+    [first] = sealed(1)
+    unsealed = note()
+    with connection.cursor() as cursor:
+        triggers.install(cursor, connection.vendor)
+        with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+            cursor.execute(statement % {"first": first.pk, "unsealed": unsealed.pk})
+    assert seal() == 1
+    assert verify() == []
+    assert AuditRecord.objects.count() == 2
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     "verb",
