@@ -1,6 +1,7 @@
 """The audit trail: written with the change, sealed into one chain, free of secrets, and every later edit shows."""
 
 import json
+import stat
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -342,11 +343,22 @@ def test_the_command_checks_the_configured_checkpoints_and_others(checkpoint_fil
     rows = sealed(2)
     elsewhere = checkpoint_file.rename(tmp_path / "elsewhere.jsonl")
     cut_tail(rows)
-    call_command("verify_audit")
+    call_command("verify_audit", "--no-checkpoints")
     with pytest.raises(CommandError, match="broken in 1 place"):
         call_command("verify_audit", "--checkpoints", str(elsewhere))
     elsewhere.rename(checkpoint_file)
     with pytest.raises(CommandError, match="broken in 1 place"):
+        call_command("verify_audit")
+
+
+@pytest.mark.django_db
+def test_the_command_fails_when_the_checkpoints_of_sealed_records_are_gone(checkpoint_file: Path) -> None:
+    call_command("verify_audit")  # nothing is sealed yet
+    rows = sealed(2)
+    assert stat.S_IMODE(checkpoint_file.stat().st_mode) == 0o600
+    checkpoint_file.unlink()
+    cut_tail(rows)
+    with pytest.raises(CommandError, match="No checkpoints at"):
         call_command("verify_audit")
 
 
