@@ -23,7 +23,7 @@ DATA_DIR = Path(env.str("RUNG_DATA", default=str(BASE_DIR / "var"))).resolve()
 BROKER_DIR = DATA_DIR / "broker"
 for folder in (DATA_DIR, BROKER_DIR / "messages", BROKER_DIR / "control"):
     with suppress(OSError):  # an unwritable folder is reported by the system check core.E002
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def stored_key(name: str) -> str:

@@ -71,6 +71,7 @@ def configure(*, debug: bool) -> tuple[Path, int]:
     """Set what the processes read from the environment and was not set; return the data folder and the port."""
     folder = Path(os.environ.setdefault("RUNG_DATA", str(ROOT / "var"))).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)  # it holds the database, its keys and logs, and other people may use this machine
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     os.environ.setdefault("RUNG_LOG_LEVEL", "WARNING")
     os.environ.setdefault("RUNG_CLUSTER_WORKERS", str(WORKERS - 1))

@@ -102,6 +102,13 @@ def test_a_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_only_its_owner_may_enter_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ) | {"RUNG_DATA": str(tmp_path / "data")})
+    (tmp_path / "data").mkdir(mode=0o755)
+    folder, _port = __main__.configure(debug=False)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_data_folder_belongs_to_one_demo_at_a_time(tmp_path: Path) -> None:
     first = __main__.lock_data_folder(tmp_path)
     assert first
