@@ -134,15 +134,14 @@ def children(port: int, *, reload: bool = False) -> list[Child]:
     celery = (python, "-m", "celery", "-A", "portal", "--quiet")
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
     uvicorn = (python, "-m", "uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port", str(port))
+    options = ("--no-proxy-headers", "--no-server-header", "--lifespan", "off", "--timeout-graceful-shutdown", "3")
     watched = [part for name in PACKAGES for part in ("--reload-dir", name)]
     reloading = ("--reload", *watched) if reload else ()
     # Threads: a pool of processes on a broker of files may stop for good when one of them is killed.
     worker = (*celery, "worker", "--pool", "threads", "--concurrency", str(WORKERS), *quiet)
     beat = (*celery, "beat", "--loglevel", "WARNING", "--pidfile", "")
     return [
-        Child(
-            "web", (*uvicorn, "--no-proxy-headers", "--lifespan", "off", "--timeout-graceful-shutdown", "3", *reloading)
-        ),
+        Child("web", (*uvicorn, *options, *reloading)),
         Child("worker", worker, runs_our_code=True),
         Child("beat", beat, runs_our_code=True),
         Child("observer", (python, "manage.py", "observer"), runs_our_code=True),

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 from portal.demo import __main__
 from portal.demo.supervisor import Child, SourceFiles, Supervisor, end_group
@@ -242,3 +243,17 @@ def test_reloading_starts_the_web_process_with_a_reloader_and_the_rest_by_the_su
     assert [child.name for child in reloading if "--reload" in child.command] == ["web"]
     assert [child.name for child in reloading if child.runs_our_code] == ["worker", "beat", "observer"]
     assert [child.name for child in plain if "--reload" in child.command] == []
+
+
+def dockerfile_command() -> list[str]:
+    _, _, written = (ROOT / "Dockerfile").read_text().partition("CMD ")
+    command: list[str] = json.loads(written.replace("\\\n", ""))
+    return command
+
+
+@pytest.mark.parametrize(
+    "command", [__main__.children(8123)[0].command, dockerfile_command()], ids=["demo", "container"]
+)
+def test_web_does_not_name_the_server_it_runs_on(command: Sequence[str]) -> None:
+    arguments = list(command[list(command).index("portal.asgi:application") :])
+    assert uvicorn.main.make_context("uvicorn", arguments).params["server_header"] is False
