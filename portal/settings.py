@@ -268,6 +268,9 @@ MFA_TOTP_ISSUER = "Rung"
 MFA_TOTP_TOLERANCE = 1
 MFA_RECOVERY_CODE_DIGITS = 12
 
+# Hours for which a temporary password of a new user, or of a reset, signs in.
+RUNG_TEMPORARY_PASSWORD_HOURS = env.int("RUNG_TEMPORARY_PASSWORD_HOURS", default=72)
+
 # Streams of events: seconds between looks, between beats, of a life; open ones of a subject and of all, per process.
 RUNG_STREAMS = {"tick": 1.0, "beat": 10.0, "longest": 3600.0, "of_one": 10, "most": 500}
 

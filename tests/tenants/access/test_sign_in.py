@@ -1,12 +1,17 @@
 """Signing in and out: audited, limited exactly, and never a way to another site."""
 
+from datetime import timedelta
+
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from portal.audit.models import AuditRecord
+from portal.kit.security.actors import SYSTEM
 from tenants.access.models import User
+from tenants.access.services import users
 
 RIGHT = "correct-horse-battery"
 
@@ -126,3 +131,44 @@ def test_a_portal_without_an_admin_says_how_to_make_one(client: Client, alice: U
     assert "python manage.py createsuperuser" in client.get(reverse("login")).content.decode()
     User.objects.create_superuser("admin")
     assert "createsuperuser" not in client.get(reverse("login")).content.decode()
+
+
+class TestTemporaryPassword:
+    """A password that an admin handed out signs in for a while; its person changes it on a page."""
+
+    @pytest.fixture
+    def temporary(self, alice: User) -> str:
+        return users.reset_password(user=alice, actor=SYSTEM)
+
+    def later(self, hours: int) -> None:
+        User.objects.update(password_expires_at=F("password_expires_at") - timedelta(hours=hours))
+
+    def test_it_signs_in_until_it_ends(self, client: Client, temporary: str) -> None:
+        self.later(hours=71)
+        assert sign_in(client, "alice", temporary) == 302
+        self.later(hours=1)
+        assert sign_in(client, "alice", temporary) == 200
+
+    def test_a_new_user_gets_one_too(self, client: Client) -> None:
+        _user, password = users.create_user(email="dana@example.org", actor=SYSTEM)
+        self.later(hours=72)
+        assert sign_in(client, "dana@example.org", password) == 200
+
+    def test_a_stronger_hash_of_it_gives_it_no_longer_life(
+        self, client: Client, temporary: str, settings: Settings
+    ) -> None:
+        settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.PBKDF2SHA1PasswordHasher", *settings.PASSWORD_HASHERS]
+        assert sign_in(client, "alice", temporary) == 302
+        self.later(hours=72)
+        assert sign_in(client, "alice", temporary) == 200
+
+    def test_the_page_changes_it_for_one_without_an_end(self, client: Client, temporary: str) -> None:
+        sign_in(client, "alice", temporary)
+        assert "temporary" in client.get(reverse("tenants:security")).content.decode()
+        page = reverse("tenants:security-act", kwargs={"name": "change-password"})
+        assert client.post(page, {"proof": temporary, "new_password": "short"}).status_code == 422
+        assert client.post(page, {"proof": "wrong", "new_password": "a long new phrase 8"}).status_code == 422
+        assert client.post(page, {"proof": temporary, "new_password": "a long new phrase 8"}).status_code == 302
+        assert "temporary" not in client.get(reverse("tenants:security")).content.decode()
+        assert User.objects.get(username="alice").password_expires_at is None
+        assert sign_in(Client(), "alice", "a long new phrase 8") == 302
