@@ -268,6 +268,8 @@ MFA_TOTP_ISSUER = "Rung"
 MFA_TOTP_TOLERANCE = 1
 MFA_RECOVERY_CODE_DIGITS = 12
 
+# Bearer token with which /readyz and /metrics name clusters; empty: they name none.
+RUNG_METRICS_TOKEN = env.str("RUNG_METRICS_TOKEN", default="")
 # Hours for which a temporary password of a new user, or of a reset, signs in.
 RUNG_TEMPORARY_PASSWORD_HOURS = env.int("RUNG_TEMPORARY_PASSWORD_HOURS", default=72)
 
