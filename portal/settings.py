@@ -109,6 +109,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "tenants.access.middleware.limit_session",
     "django_structlog.middlewares.RequestMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -222,6 +223,8 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SESSION_COOKIE_NAME = "rung_session"
 SESSION_COOKIE_AGE = 12 * 3600
+# Minutes without a request after which a session ends; 0: only its age ends it. Pages that refresh do not count.
+RUNG_SESSION_IDLE_MINUTES = env.int("RUNG_SESSION_IDLE_MINUTES", default=60)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_NAME = "rung_csrf"
 CSRF_COOKIE_HTTPONLY = True
