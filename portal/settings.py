@@ -23,7 +23,7 @@ DATA_DIR = Path(env.str("RUNG_DATA", default=str(BASE_DIR / "var"))).resolve()
 BROKER_DIR = DATA_DIR / "broker"
 for folder in (DATA_DIR, BROKER_DIR / "messages", BROKER_DIR / "control"):
     with suppress(OSError):  # an unwritable folder is reported by the system check core.E002
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def stored_key(name: str) -> str:
@@ -109,6 +109,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "tenants.access.middleware.limit_session",
     "django_structlog.middlewares.RequestMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -222,6 +223,8 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SESSION_COOKIE_NAME = "rung_session"
 SESSION_COOKIE_AGE = 12 * 3600
+# Minutes without a request after which a session ends; 0: only its age ends it. Pages that refresh do not count.
+RUNG_SESSION_IDLE_MINUTES = env.int("RUNG_SESSION_IDLE_MINUTES", default=60)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_NAME = "rung_csrf"
 CSRF_COOKIE_HTTPONLY = True
@@ -267,6 +270,11 @@ MFA_ADAPTER = "tenants.access.services.second_factor.EncryptedSecretsAdapter"
 MFA_TOTP_ISSUER = "Rung"
 MFA_TOTP_TOLERANCE = 1
 MFA_RECOVERY_CODE_DIGITS = 12
+
+# Bearer token with which /readyz and /metrics name clusters; empty: they name none.
+RUNG_METRICS_TOKEN = env.str("RUNG_METRICS_TOKEN", default="")
+# Hours for which a temporary password of a new user, or of a reset, signs in.
+RUNG_TEMPORARY_PASSWORD_HOURS = env.int("RUNG_TEMPORARY_PASSWORD_HOURS", default=72)
 
 # Streams of events: seconds between looks, between beats, of a life; open ones of a subject and of all, per process.
 RUNG_STREAMS = {"tick": 1.0, "beat": 10.0, "longest": 3600.0, "of_one": 10, "most": 500}

@@ -96,6 +96,7 @@ class Migration(migrations.Migration):
                 ("date_joined", models.DateTimeField(default=django.utils.timezone.now, verbose_name="date joined")),
                 ("created_by", models.CharField(blank=True, editable=False, max_length=254)),
                 ("session_stamp", models.CharField(blank=True, editable=False, max_length=32)),
+                ("password_expires_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 (
                     "groups",
                     models.ManyToManyField(

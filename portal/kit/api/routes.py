@@ -5,7 +5,8 @@
 - `?dryRun=true` on any write runs it whole and takes everything back: the answer is what it would have been, as 200.
 - `Idempotency-Key` on a POST: see `portal.kit.api.idempotency`.
 - A read-only credential is refused every method that writes.
-- A query parameter that the route's document does not name is 400: `?dryrun=true` must not write.
+- A query parameter that the route's document does not name is 400, as is one that is too long: `?dryrun=true` must not
+  write.
 - A write that its actor may not do is kept for the audit trail.
 """
 
@@ -23,7 +24,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.kit.api import idempotency
-from portal.kit.api.filters import closest_name, flag_in
+from portal.kit.api.filters import LONGEST_PARAMETER, closest_name, flag_in
 from portal.kit.api.idempotency import validate_key
 from portal.kit.api.serializers import FILTERS, CountSchema, operation
 from portal.kit.db.transactions import rollback_scope, with_external_calls
@@ -120,8 +121,11 @@ def documented_parameters(view: APIView, method: str) -> frozenset[str]:
 
 
 def check_parameters(query: Mapping[str, str], known: Collection[str]) -> None:
-    """400 at the first parameter that is not known, with the one that may be meant."""
-    for name in query:
+    """400 at the first parameter that is too long, or not known, with the one that may be meant."""
+    for name, value in query.items():
+        if len(value) > LONGEST_PARAMETER:
+            message = _("%(name)s may have at most %(most)s characters.")
+            raise BadRequest.at(f"/{name[:80]}", "too_long", message % {"name": name[:80], "most": LONGEST_PARAMETER})
         if name not in known:
             close = closest_name(name, known)
             hint = _(" Did you mean %(name)s?") % {"name": close} if close else ""

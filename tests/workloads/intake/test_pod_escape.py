@@ -122,6 +122,48 @@ def test_t23_a_sub_path_stays_inside_its_volume(path: str) -> None:
     assert f"{MAIN}/volumeMounts/0/subPath" in problems_of(body)
 
 
+RESERVED_PATHS = [
+    "/",
+    "//",
+    "/.",
+    "/proc",
+    "/proc/self",
+    "//proc",
+    "///proc/",
+    "/./proc",
+    "//./sys/fs/cgroup",
+    "/dev",
+    "//dev/shm/..",
+    "/run",
+    "/var/run/secrets/kubernetes.io/serviceaccount",
+    "//var/run/secrets/kubernetes.io/serviceaccount",
+    "/var//run/secrets",
+]
+
+
+@pytest.mark.parametrize("path", RESERVED_PATHS)
+def test_a_mount_never_covers_what_the_runtime_mounts_however_its_path_is_written(path: str) -> None:
+    mount = {"name": "v", "mountPath": path}
+    body = pod(volumes=[{"name": "v", "emptyDir": {}}], containers=[container(volumeMounts=[mount])])
+    assert f"{MAIN}/volumeMounts/0/mountPath" in problems_of(body)
+
+
+@pytest.mark.parametrize("path", ["//proc/self", "/"])
+def test_other_fields_that_become_mounts_are_no_way_round(path: str) -> None:
+    assert f"{MAIN}/terminationMessagePath" in problems_of(pod_with(terminationMessagePath=path))
+    job = VALID["MPIJob"]()
+    job["spec"]["sshAuthMountPath"] = path
+    assert "/spec/sshAuthMountPath" in problems_of(job)
+
+
+@pytest.mark.parametrize("path", ["/data", "//data", "/procedures", "/var/lib", "/dev/shm"])
+def test_other_mounts_are_allowed(path: str) -> None:
+    mount = {"name": "v", "mountPath": path}
+    body = pod(volumes=[{"name": "v", "emptyDir": {}}], containers=[container(volumeMounts=[mount])])
+    assert not problems_of(body)
+    assert not problems_of(pod_with(terminationMessagePath="/dev/termination-log"))
+
+
 NOT_OF_KUBERNETES: Table = {
     "a liveness probe of two successes": (
         {"livenessProbe": {"tcpSocket": {"port": 1}, "successThreshold": 2}},

@@ -146,8 +146,15 @@ def password_of(row: NotificationChannel) -> str:
 
 
 def subscriptions_of(actor: Actor) -> QuerySet[Subscription]:
-    own = Subscription.objects.filter(subject_kind=str(actor.kind), subject_id=actor.id)
+    """The subject's own. A key bound to a project or department reaches those that were made under its bounds."""
+    own = _all_subscriptions_of(actor)
+    if actor.limits and actor.limits.bound:
+        own = own.filter(project_id=actor.limits.project_id, department_id=actor.limits.department_id)
     return own.prefetch_related("channels")
+
+
+def _all_subscriptions_of(actor: Actor) -> QuerySet[Subscription]:
+    return Subscription.objects.filter(subject_kind=str(actor.kind), subject_id=actor.id)
 
 
 def subscribe(*, events: Sequence[Mapping[str, Any]], names: Sequence[str], actor: Actor) -> Subscription:
@@ -155,7 +162,7 @@ def subscribe(*, events: Sequence[Mapping[str, Any]], names: Sequence[str], acto
     with audited_transaction(actor=actor, action="notifications.subscribe", **_entity("subscription", actor.name)):
         if actor.kind is ActorKind.SYSTEM:
             raise NotFound
-        if subscriptions_of(actor).count() >= MOST_SUBSCRIPTIONS:
+        if _all_subscriptions_of(actor).count() >= MOST_SUBSCRIPTIONS:
             raise Conflict(
                 f"You have the maximum of {MOST_SUBSCRIPTIONS} subscriptions. Edit one of them.", code="too_many"
             )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from workloads.intake.rules.environment import env, variable_name
+from workloads.intake.rules.environment import env, mount_path, variable_name
 from workloads.intake.rules.kinds.core import REPLICAS, fixed_scale, job_template, not_suspended
 from workloads.intake.rules.pods import PLACED, pod_spec, priority_class, template, words
 from workloads.intake.rules.scalars import dns_label, image, label_value, resources
@@ -241,7 +241,7 @@ SPECS: Final[dict[str, Rule]] = {
         "Launcher",
         "Worker",
         slotsPerWorker=integer(1, 64),
-        sshAuthMountPath=text(256, r"/[^:]*", "an absolute path"),
+        sshAuthMountPath=mount_path,
         launcherCreationPolicy=only("AtStartup", "Launcher and workers always start together."),
         mpiImplementation=choice("OpenMPI", "Intel", "MPICH"),
     ),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from workloads.intake.rules.environment import secret
+from workloads.intake.rules.environment import mount_path, secret
 from workloads.intake.rules.kinds.core import MOST_COMPLETIONS
 from workloads.intake.rules.manifests import preemptibility
 from workloads.intake.rules.native import parts
@@ -205,7 +205,7 @@ FIELDS: Final[Mapping[str, Fields]] = {
         "minReplicas": _used(integer(1, MOST), "Number of workers that start together with the master."),
         "maxReplicas": _used(integer(1, MOST), "Must equal numWorkers. Autoscaling is not supported."),
         "slotsPerWorker": _used(integer(1, 64), "MPI only."),
-        "sshAuthMountPath": _used(text(256, r"/[^:]*", "an absolute path"), "MPI only."),
+        "sshAuthMountPath": _used(mount_path, "MPI only."),
         "mpiLauncherCreationPolicy": _used(only("AtStartup", "Launcher and workers always start together.")),
         "cleanPodPolicy": _used(choice("None", "All", "Running")),
     },
