@@ -172,6 +172,11 @@ class Workload(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images of its pods, each once."""
+        return tuple(dict.fromkeys(image for role in self.spec.get("roles", []) for image in role["images"]))
+
 
 class DeferredRequest(models.Model):
     """Who asked, and as far as their access key reached."""
