@@ -85,6 +85,7 @@ class Queue:
     """A project's or department's share of one node pool. Names are unique across pools.
 
     deserved: guaranteed; None in a dimension is unlimited. rank: a higher one gets surplus first (KAI queue priority).
+    weight: share of the surplus beside other queues of its rank. cpu_weight, memory_weight: None is the same.
     preempts, reclaims, reclaims_over_quota: Kueue's withinClusterQueue, reclaimWithinCohort and borrowWithinCohort
     (Never or LowerPriority), with the values that Rung writes; other schedulers ignore them.
     reclaimable: may other queues take from it what is over its deserved (Volcano asks)?
@@ -98,6 +99,8 @@ class Queue:
     deserved: Limit = NO_GUARANTEE
     limit: Limit = UNLIMITED
     weight: int = 1
+    cpu_weight: int | None = None
+    memory_weight: int | None = None
     rank: int = DEFAULT_RANK
     created: int = 0
     preempts: QueuePreemptionPolicy = QueuePreemptionPolicy.LOWER

@@ -227,7 +227,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -345,7 +363,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -739,7 +775,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -1045,7 +1099,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(

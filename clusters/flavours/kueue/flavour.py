@@ -76,6 +76,7 @@ class Kueue:
         installed=KUEUE_QUEUE,
         simulated=True,
         queues_by_pool=True,
+        weights="queue",
         root_above=True,
         sums_projects=True,
         queues_jobs=True,
@@ -226,7 +227,9 @@ def _cluster_queue(project: ProjectSpec) -> Manifest:
     }
     if project.queues:
         spec["resourceGroups"] = _groups([(queue.pool, *_project_bounds(queue)) for queue in project.queues])
-        spec["fairSharing"] = {"weight": str(max(queue.over_quota_weight for queue in project.queues))}
+        spec["fairSharing"] = {
+            "weight": str(flavours_objects.plain_number(max(queue.over_quota_weight for queue in project.queues)))
+        }
     if cohort := next((_owner_in(queue.parent) for queue in project.queues if queue.parent), ""):
         spec["cohortName"] = cohort
     return {
