@@ -116,6 +116,9 @@ class Workload(models.Model):
     )
     apply_error = models.TextField(blank=True)
 
+    replayed = False
+    """Not stored: did a submission find it by its idempotency key?"""
+
     objects = WorkloadQuerySet.as_manager()
 
     class Meta:

@@ -65,6 +65,12 @@ def test_the_same_key_answers_with_the_same_workload(robot: Robot, llm_team: Pro
     assert Workload.objects.count() == 1
 
 
+def test_a_replayed_submission_says_so(robot: Robot, llm_team: Project) -> None:
+    told = [robot.send("POST", URL, body(llm_team, job()), **{"Idempotency-Key": "once"}) for _ in range(2)]
+    assert [each.get("Idempotent-Replayed") for each in told] == [None, "true"]
+    assert told[0].json() == told[1].json()
+
+
 def test_the_same_key_with_another_body_is_refused(robot: Robot, llm_team: Project) -> None:
     robot.send("POST", URL, body(llm_team, job()), **{"Idempotency-Key": "once"})
     response = robot.send("POST", URL, body(llm_team, job("other")), **{"Idempotency-Key": "once"})
