@@ -99,6 +99,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "portal.kit.pages.middleware.strip_forged_headers",
+    "portal.kit.pages.middleware.name_request",
     "portal.kit.pages.middleware.drop_health_cookies",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -401,8 +402,7 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 # --- logging ------------------------------------------------------------------------------------------------------
-LOGGING = logging_config.dict_config(
-    level=env.str("RUNG_LOG_LEVEL", default="INFO"), as_json=env.bool("RUNG_LOG_JSON", False)
-)
+LOGGING = logging_config.dict_config(level=env.str("RUNG_LOG_LEVEL", "INFO"), as_json=env.bool("RUNG_LOG_JSON", False))
 DJANGO_STRUCTLOG_CELERY_ENABLED = False
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # `name_request` has set it
 logging_config.configure_structlog()

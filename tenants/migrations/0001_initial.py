@@ -228,7 +228,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -346,7 +364,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -740,7 +776,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -1046,7 +1100,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(

@@ -26,7 +26,10 @@ NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
 class EntrySchema(serializers.Serializer[Any]):
-    """The quota in one node pool: GPUs in devices, CPU in millicores, memory in its `units`; -1 or null is no limit."""
+    """The quota in one node pool: GPUs in devices, CPU in millicores, memory in its `units`; -1 or null is no limit.
+
+    Each resource has its own `overQuotaWeight`, which may be a fraction; CPU and memory default to that of the GPUs.
+    """
 
     nodePool = serializers.DictField(help_text="`id` and `name`.")
     gpu = serializers.DictField(required=False, help_text="`deserved`, `limit`, `overQuotaWeight`.")

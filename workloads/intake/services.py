@@ -17,6 +17,7 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.organisation.models import Project
 from workloads import intake
+from workloads.dictionary.selectors import current_dictionary
 from workloads.intake import Explicit, FormFields, IntakeRefused, NativeBody, ProjectGrants, WorkloadSpec
 from workloads.intake.rules.native.reader import COUNTS
 from workloads.state.models import Workload
@@ -31,6 +32,7 @@ def grants_of(project: Project | None) -> ProjectGrants:
     """What the project's people may write; without one, what holds for all of them."""
     return ProjectGrants(
         namespace=project.namespace if project else "",
+        priorities=current_dictionary(),
         allowed_registries=tuple(settings.RUNG_IMAGE_REGISTRIES),
         secrets=tuple(settings.RUNG_PROJECT_SECRETS),
     )

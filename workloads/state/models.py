@@ -116,6 +116,9 @@ class Workload(models.Model):
     )
     apply_error = models.TextField(blank=True)
 
+    replayed = False
+    """Not stored: did a submission find it by its idempotency key?"""
+
     objects = WorkloadQuerySet.as_manager()
 
     class Meta:
@@ -171,6 +174,11 @@ class Workload(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images of its pods, each once."""
+        return tuple(dict.fromkeys(image for role in self.spec.get("roles", []) for image in role["images"]))
 
 
 class DeferredRequest(models.Model):

@@ -84,6 +84,7 @@ def replay(ticket: Ticket | None) -> Workload | None:
     if seen.fingerprint != ticket.fingerprint:
         message = "This idempotency key was already used with a different payload."
         raise ValidationFailed.at("", "idempotency_mismatch", message, key=ticket.key)
+    seen.workload.replayed = True
     return seen.workload
 
 

@@ -28,6 +28,14 @@ KNOWN: Final = OpenApiParameter(
 )
 
 
+MATCH: Final = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="Beyond Run:ai: the `ETag` of a previous response. Answers 412 without a change if it is stale.",
+)
+
+
 class RouteSchema(AutoSchema):
     """Adds what `Route` reads itself, and that a known answer is not sent again."""
 
@@ -45,7 +53,7 @@ class RouteSchema(AutoSchema):
             return [KNOWN]
         if rule is None or rule.reads:
             return []
-        return [DRY_RUN, KEY] if self.method == "POST" else [DRY_RUN]
+        return [DRY_RUN, KEY] if self.method == "POST" else [DRY_RUN, MATCH]
 
     def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
         """What a write may answer besides: a rehearsal's 200, and what is wrong with any body."""
@@ -54,7 +62,7 @@ class RouteSchema(AutoSchema):
             return bodies
         if not self.view.access[self.method].reads:
             bodies.setdefault("200", self._rehearsed(bodies))
-        for status in WRITING:
+        for status in WRITING if self.method == "POST" else (*WRITING, "412"):
             bodies.setdefault(status, self._body(ErrorSchema, status))
         return dict(sorted(bodies.items()))
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, Final
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from portal.kit.api.error_responses import error_body
@@ -106,7 +107,12 @@ class BodyLimit:
             HTTPStatus.REQUEST_TIMEOUT: f"The body did not arrive within {self._seconds:.0f} seconds.",
         }[status]
         code = "too_large" if status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE else "too_slow"
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), (b"connection", b"close")]
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"cache-control", b"no-store"),
+            (b"connection", b"close"),
+            (b"x-request-id", str(uuid4()).encode()),
+        ]
         await send({"type": "http.response.start", "status": status.value, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(error_body(status, text, code)).encode()})
 

@@ -16,6 +16,7 @@ from import_export.formats.base_formats import CSV
 from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, Widget
 
+from clusters.flavours.objects import plain_number
 from clusters.inventory.models import NodePool
 from portal.kit.errors import RungError
 from portal.kit.security.actors import Actor
@@ -77,7 +78,8 @@ class WholeImportMixin(ImportExportMixin):
 
 
 AMOUNTS = ["gpu_deserved", "gpu_limit", "cpu_deserved", "cpu_limit", "memory_deserved", "memory_limit"]
-REST = ["over_quota_weight", "rank"]
+WEIGHTS = ["over_quota_weight", "cpu_weight", "memory_weight"]
+REST = [*WEIGHTS, "rank"]
 
 
 class AmountWidget(Widget):
@@ -93,6 +95,18 @@ class AmountWidget(Widget):
 
     def render(self, value: Any, obj: Any = None, **_kwargs: Any) -> str:
         return quotas_rules.format_amount(self.dimension, value)
+
+
+class WeightWidget(Widget):
+    """An over-quota weight; empty: as for GPUs, or the default of GPUs."""
+
+    def clean(self, value: Any, row: Any = None, **_kwargs: Any) -> float | None:
+        """Text to a number. Raises ValueError."""
+        text = str("" if value is None else value).strip()[:50]
+        return float(text) if text else None
+
+    def render(self, value: Any, obj: Any = None, **_kwargs: Any) -> str:
+        return "" if value is None else str(plain_number(value))
 
 
 class PoolOfProject(ForeignKeyWidget):
@@ -115,6 +129,12 @@ def amount_fields() -> dict[str, Field]:
     return {name: Field(name, name, AmountWidget(name.split("_")[0])) for name in AMOUNTS}
 
 
+def weight_fields() -> dict[str, Field]:
+    """One column per weight; an empty one of GPUs is the default."""
+    default = {"over_quota_weight": QuotaValues().over_quota_weight}
+    return {name: Field(name, name, WeightWidget(), default=default.get(name)) for name in WEIGHTS}
+
+
 class _AbstractResource(ABCMeta, ModelDeclarativeMetaclass):
     """Abstract methods for imports."""
 
@@ -132,6 +152,7 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
         self.actor = actor
         self.warnings: list[str] = []
         self.fields.update(amount_fields())
+        self.fields.update(weight_fields())
 
     def save_instance(self, instance: Any, is_create: bool, row: Any, **kwargs: Any) -> None:  # noqa: FBT001 - the library's signature
         """Through the service. A refusal is shown at its line."""

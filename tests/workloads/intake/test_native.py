@@ -186,7 +186,7 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
     "t16 unconfined": ({"security": {"seccompProfileType": "Unconfined"}}, "/spec/security/seccompProfileType"),
     "t17 control plane": ({"tolerations": [{"operator": "Exists"}]}, "/spec/tolerations/0/key"),
     "t17 affinity": ({"nodeAffinityRequired": {"nodeSelectorTerms": [{}]}}, "/spec/nodeAffinityRequired"),
-    "t19 no registry": ({"image": "ubuntu"}, "/spec/image"),
+    "t19 a host no engine reads": ({"image": "my_host:5000/a:1"}, "/spec/image"),
     "t19 denied registry": ({"image": "registry.example/a:1"}, "/spec/image"),
     "t19 digest": ({"image": "docker.io/a@sha256:1"}, "/spec/image"),
     "t20 preload": (

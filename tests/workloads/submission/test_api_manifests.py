@@ -65,6 +65,12 @@ def test_the_same_key_answers_with_the_same_workload(robot: Robot, llm_team: Pro
     assert Workload.objects.count() == 1
 
 
+def test_a_replayed_submission_says_so(robot: Robot, llm_team: Project) -> None:
+    told = [robot.send("POST", URL, body(llm_team, job()), **{"Idempotency-Key": "once"}) for _ in range(2)]
+    assert [each.get("Idempotent-Replayed") for each in told] == [None, "true"]
+    assert told[0].json() == told[1].json()
+
+
 def test_the_same_key_with_another_body_is_refused(robot: Robot, llm_team: Project) -> None:
     robot.send("POST", URL, body(llm_team, job()), **{"Idempotency-Key": "once"})
     response = robot.send("POST", URL, body(llm_team, job("other")), **{"Idempotency-Key": "once"})
@@ -97,6 +103,74 @@ def test_a_refusal_points_stores_nothing_and_is_recorded_once(
     assert pointer in {each["pointer"] for each in response.json()["errors"]}
     assert not Workload.objects.exists()
     assert AuditRecord.objects.filter(result="Denied").count() == before + 1
+
+
+def test_a_manifest_that_is_wrong_in_many_ways_is_refused_in_one_round(robot: Robot, llm_team: Project) -> None:
+    manifest = job(priorityClassName="soon")
+    manifest["metadata"]["namespace"] = "kube-system"
+    pod = manifest["spec"]["template"]["spec"]
+    pod["priorityClassName"] = "urgent"
+    pod["containers"] = [{"name": "Main", "image": "evil.example/x:1"}]
+    response = robot.send("POST", URL, body(llm_team, manifest, priority="now"))
+    assert {(each["pointer"], each["code"]) for each in response.json()["errors"]} == {
+        ("/metadata/priority", "priority_unknown"),
+        ("/metadata/namespace", "foreign_namespace"),
+        ("/metadata/labels/priorityClassName", "priority_unknown"),
+        ("/spec/template/spec/priorityClassName", "priority_unknown"),
+        ("/spec/template/spec/containers/0/name", "bad_name"),
+        ("/spec/template/spec/containers/0/image", "registry_denied"),
+    }
+    assert "very-high" in response.json()["errors"][0]["allowed"]
+
+
+def test_the_priority_of_the_pod_template_is_obeyed_and_named_as_the_source(robot: Robot, llm_team: Project) -> None:
+    manifest = job()
+    manifest["spec"]["template"]["spec"]["priorityClassName"] = "low"
+    made = robot.send("POST", URL, body(llm_team, manifest)).json()
+    told = made["metadata"]
+    assert (told["priority"], told["prioritySource"]) == ("low", "pod template")
+    assert (told["preemptibility"], told["preemptibilitySource"]) == ("preemptible", "threshold")
+    again = robot.send("PUT", f"{URL}/{told['id']}", {"manifest": manifest})
+    assert again.status_code == 202
+    manifest["spec"]["template"]["spec"]["priorityClassName"] = "high"
+    refused = robot.send("PUT", f"{URL}/{told['id']}", {"manifest": manifest})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/spec/template/spec/priorityClassName"
+
+
+@pytest.mark.parametrize(
+    ("sent", "resolved"),
+    [
+        ("busybox:1.36", "docker.io/library/busybox:1.36"),
+        ("nvidia/cuda:12.4.0-base-ubuntu22.04", "docker.io/nvidia/cuda:12.4.0-base-ubuntu22.04"),
+        ("docker.io/busybox", "docker.io/library/busybox"),
+        ("index.docker.io/a/b:1", "docker.io/a/b:1"),
+        ("nvcr.io/nvidia/pytorch:25.09-py3", "nvcr.io/nvidia/pytorch:25.09-py3"),
+    ],
+)
+def test_an_image_is_answered_as_container_engines_read_it(
+    robot: Robot, llm_team: Project, sent: str, resolved: str
+) -> None:
+    manifest = job()
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = sent
+    made = robot.send("POST", URL, body(llm_team, manifest)).json()
+    assert made["workloadManifest"]["spec"]["template"]["spec"]["containers"][0]["image"] == resolved
+    assert robot.get(f"v1/workloads/{made['metadata']['id']}").json()["images"] == [resolved]
+
+
+@pytest.mark.parametrize(("sent", "status"), [("busybox", 422), ("team/app:1", 422), ("nvidia/cuda:12", 202)])
+def test_t19_the_allow_list_is_asked_about_the_resolved_image(
+    robot: Robot, llm_team: Project, settings: Any, sent: str, status: int
+) -> None:
+    settings.RUNG_IMAGE_REGISTRIES = ["docker.io/nvidia", "docker.io/team/app2"]
+    manifest = job()
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = sent
+    response = robot.send("POST", URL, body(llm_team, manifest))
+    assert response.status_code == status
+    if status == 422:
+        (problem,) = response.json()["errors"]
+        assert (problem["code"], problem["allowed"]) == ("registry_denied", settings.RUNG_IMAGE_REGISTRIES)
+        assert "docker.io" in problem["message"]
 
 
 def test_t39_more_non_preemptible_than_can_ever_be_deserved_is_refused_with_numbers(

@@ -29,7 +29,7 @@ from clusters.sync.selectors import desired_state, unversioned_state
 from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
 from clusters.watch.services.observations import POOLS
 from portal.kit.db.read_cache import SETTINGS_VERSION
-from scheduling.model.resources import Limit, Resources
+from scheduling.model.resources import MILLI, Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy, Taint
 from scheduling.state.workspace import successor
 from workloads.dictionary.models import Priority
@@ -347,10 +347,10 @@ def _queues(state: DesiredState, traits: Traits) -> Iterator[Queue]:
     leaves = (queue for project in state.projects for queue in project.queues)
     for order, spec in enumerate((*state.departments, *leaves)):
         above = f"all departments in {spec.pool.name}" if traits.root_above else None
-        yield _queue(spec, order, spec.parent or above)
+        yield _queue(spec, order, spec.parent or above, traits)
 
 
-def _queue(spec: QueueSpec, order: int, parent: str | None) -> Queue:
+def _queue(spec: QueueSpec, order: int, parent: str | None, traits: Traits) -> Queue:
     least = None if spec.min_runtime_minutes is None else spec.min_runtime_minutes * MINUTE
     return Queue(
         name=spec.name,
@@ -358,13 +358,26 @@ def _queue(spec: QueueSpec, order: int, parent: str | None) -> Queue:
         pool=spec.pool.name,
         deserved=spec.deserved,
         limit=spec.limit,
-        weight=spec.over_quota_weight,
+        **_weights(spec, traits),
         rank=RANK_TO_PRIORITY[spec.rank],
         created=order,
         owner=spec.owner,
         preempt_min_runtime=least,
         reclaim_min_runtime=least,
     )
+
+
+def _weights(spec: QueueSpec, traits: Traits) -> dict[str, int | None]:
+    """As many as the scheduler has, in thousandths."""
+    match traits.weights:
+        case "resources":
+            own = {"cpu_weight": spec.cpu_weight, "memory_weight": spec.memory_weight}
+        case "whole":
+            return {"weight": max(round(spec.over_quota_weight), 1) * MILLI}
+        case _:
+            own = {}
+    named = {"weight": spec.over_quota_weight, **own}
+    return {name: None if weight is None else round(weight * MILLI) for name, weight in named.items()}
 
 
 def _namespace_queues(state: DesiredState) -> Iterator[Queue]:

@@ -20,7 +20,7 @@ from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import LARGEST, ZERO
 from workloads.intake.rules.kinds import build, core, serving, training
-from workloads.intake.rules.pods import priority_class, share_of_gpu
+from workloads.intake.rules.pods import pod_priority_class, priority_class, share_of_gpu
 from workloads.intake.rules.scalars import (
     ANNOTATIONS,
     MANAGER_LABEL,
@@ -64,9 +64,6 @@ from workloads.intake.rules.values import (
 PREEMPTIBILITIES: Final = tuple(str(each) for each in Preemptibility)
 
 
-REQUEST_LABELS: Final = (PRIORITY_LABEL, PREEMPTIBILITY_LABEL, RAY_PRIORITY_LABEL)
-
-
 _server = forbidden("Set by the API server.", "server_field")
 
 
@@ -76,6 +73,14 @@ def preemptibility(value: Any, place: Location) -> Any:
         return value
     message = f"{visible(value)!r} is not a preemptibility."
     return place.refuse("preemptibility_unknown", message, PREEMPTIBILITIES)
+
+
+REQUEST_LABELS: Final[Mapping[str, Rule]] = {
+    PRIORITY_LABEL: priority_class,
+    PREEMPTIBILITY_LABEL: preemptibility,
+    RAY_PRIORITY_LABEL: pod_priority_class,
+}
+"""RayJob and RayCluster read theirs as the priorityClassName of their pods."""
 
 
 def category_problem(wanted: str | None, own: str) -> str:
@@ -111,7 +116,7 @@ def _labels(value: Any, place: Location) -> Any:
 
 def _label(key: Any, value: Any, place: Location) -> Any:
     if key in REQUEST_LABELS:
-        return (preemptibility if key == PREEMPTIBILITY_LABEL else priority_class)(value, place.at(key))
+        return REQUEST_LABELS[key](value, place.at(key))
     if key == MANAGER_LABEL:
         place.report.warn(f"Label {MANAGER_LABEL} was removed: Rung sets it.")
         return ABSENT

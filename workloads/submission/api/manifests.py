@@ -112,7 +112,8 @@ def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> WorkloadC
         _check_not_native(workload)
         named = {**body, "metadata": {"name": workload.name}}
         spec = read_submitted(named, workload.project, actor, keep=False, workload=workload)
-        _check_requested_priority(spec.request.label_priority, workload, priority)
+        if priority is None:
+            _check_requested_priority(spec, workload)
         return WorkloadChange(spec, body.get("manifest"), priority, ["/manifest"])
 
 
@@ -122,12 +123,14 @@ def _check_not_native(workload: Workload) -> None:
         raise ValidationFailed.at("/manifest", "native", message)
 
 
-def _check_requested_priority(wished: str | None, workload: Workload, priority: str | None) -> None:
-    if priority is None and wished is not None and wished != workload.priority.name:
-        message = "Change the priority in metadata.priority: labels are only read at submission."
-        raise ValidationFailed.at(
-            "/metadata/labels/priorityClassName", "fixed", message, allowed=(workload.priority.name,)
-        )
+def _check_requested_priority(spec: WorkloadSpec, workload: Workload) -> None:
+    """A label, else the pod template, may repeat the priority of the workload."""
+    asked = spec.request
+    label = (("/metadata/labels/priorityClassName", asked.label_priority),) if asked.label_priority else ()
+    for pointer, name in (*label, *asked.pod_priority_class)[:1]:
+        if name != workload.priority.name:
+            message = "Change the priority in metadata.priority: the manifest's is only read at submission."
+            raise ValidationFailed.at(pointer, "fixed", message, allowed=(workload.priority.name,))
 
 
 def _answer(workload: Workload) -> dict[str, Any]:
@@ -192,7 +195,7 @@ def _changed(spec: WorkloadSpec, wanted: dict[str, Any], *, moved: bool) -> Work
 
 
 class SourcedSchema(serializers.Serializer[Any]):
-    """A value, and whether it was explicit, a label's, a policy's, the type's or follows from the threshold."""
+    """A value with its source: explicit, label, pod template, policy, type or threshold."""
 
     value = serializers.CharField()
 

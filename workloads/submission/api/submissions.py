@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from portal.kit.api.filters import flag_in, id_number
 from portal.kit.api.idempotency import validate_key
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import REPLAYED_HEADER, Route, RoutePermission
 from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema
 from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import BadRequest, Conflict, Problem, RungError, ValidationFailed
@@ -63,6 +63,7 @@ class Submission(Route):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.replayed = False
         self.foreseen: dict[str, Any] = {}
         """What the answer to a dry run says beside the result: the forecast."""
         self._store: Callable[[], None] | None = None
@@ -77,7 +78,9 @@ class Submission(Route):
         """Submit it. In a dry run it is rolled back before the model is asked, which would see it otherwise."""
         actor, key = actor_of(request), key_of(request)
         if not _is_dry_run(request):
-            return submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
+            workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
+            self.replayed = workload.replayed
+            return workload
         try:
             with rollback_scope():
                 workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
@@ -95,9 +98,11 @@ class Submission(Route):
         self._store = partial(store, found, spec=spec, project=project, actor=actor)
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
-        """Store the forecast of a dry run, now that the rest is rolled back."""
+        """Store the forecast of a dry run, now that the rest is rolled back; name a replay as one."""
         if self._store:
             self._store()
+        if self.replayed:
+            response.headers[REPLAYED_HEADER] = "true"
         return super().finalize_response(request, response, *args, **kwargs)
 
     def handle_exception(self, exc: Exception) -> Response:

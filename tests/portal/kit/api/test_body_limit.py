@@ -44,6 +44,7 @@ def answer(
     limit = BodyLimit(application, largest=LARGEST, seconds=seconds)
     with ThreadPoolExecutor(max_workers=1) as pool:  # a browser test may have left a running event loop in this thread
         pool.submit(lambda: asyncio.run(limit(scope, receive, send))).result()
+    assert sent[0]["status"] == 200 or dict(sent[0]["headers"])[b"x-request-id"]
     return sent[0]["status"], sent[1]["body"], taken
 
 

@@ -66,7 +66,7 @@ WHOLE: Final[Fields] = {
 }
 """Of the workload, not of its pods."""
 POD: Final[Fields] = {
-    "image": _used(image, "With registry."),
+    "image": _used(image, "Without a registry it is on docker.io."),
     "command": _used(words, "One string, split into words like a shell."),
     "args": _used(words, "One string, split into words like a shell."),
     "workingDir": _used(text(1024, shortest=1)),
@@ -118,7 +118,7 @@ MASTER: Final[Fields] = {
     **{name: _stored(field.rule, "The value of the workers applies.") for name, field in _ENDING.items()},
     "restartPolicy": _used(choice("Always", "Never", "OnFailure")),
 }
-"""`masterSpec`: the leading pod. A gang has one priority and one preemptibility: those of `spec`."""
+"""`masterSpec`: the leading pod. A gang has one pair, that of `spec`; without a priority there, the master's counts."""
 _SCALING: Final[Mapping[str, Rule]] = {
     "minReplicas": integer(1, MOST),
     "maxReplicas": integer(1, MOST),
