@@ -293,9 +293,13 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v[0-9]",
     "COMPONENT_SPLIT_REQUEST": True,
+    "SERVERS": [{"url": "/", "description": "The portal that serves this document"}],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "portal.kit.api.openapi.document_headers",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "NotificationChannelType": "workloads.notifications.serializers.CHANNEL_TYPES",
         "PermissionAction": "tenants.access.rules.ACTIONS",
@@ -339,13 +343,7 @@ CELERY_DB_REUSE_MAX = 2**62
 CELERY_TASK_DEFAULT_QUEUE = "maintenance"
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
-PERIODIC = (
-    "clusters.sweep",
-    "clusters.tick_sandboxes",
-    "clusters.observe_all",
-    "workloads.sweep",
-    "workloads.limits",
-)
+PERIODIC = ("clusters.sweep", "clusters.tick_sandboxes", "clusters.observe_all", "workloads.sweep", "workloads.limits")
 CELERY_TASK_ROUTES = {
     **{task: {"queue": "periodic", "routing_key": "periodic"} for task in PERIODIC},
     "clusters.*": {"queue": "sync", "routing_key": "sync"},
