@@ -36,10 +36,10 @@ class ChannelUse:
 
 
 def notifiable_entries(after: int) -> QuerySet[WorkloadEvent]:
-    """Entries behind this number that have a type of notification, oldest first."""
+    """Entries of the change feed behind this position that have a type of notification, in order."""
     told = Q(type=EventType.PREEMPTION) | Q(type=EventType.PHASE, phase__in=PHASES)
     told |= Q(type=EventType.ACTION, reason__in=REASONS)
-    return WorkloadEvent.objects.filter(told, pk__gt=after).select_related("workload").order_by("pk")
+    return WorkloadEvent.objects.filter(told, position__gt=after).select_related("workload").order_by("position")
 
 
 def own_address(kind: str, key: str) -> str:

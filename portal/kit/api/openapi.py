@@ -66,7 +66,7 @@ class RouteSchema(AutoSchema):
             return operation
         responses = operation["responses"]
         responses.setdefault("503", self._body(ErrorSchema, "503") | {"description": "The database is not available."})
-        if self.method == "GET" and "text/event-stream" not in responses.get("200", {}).get("content", {}):
+        if self.method == "GET":
             responses.setdefault("304", {"description": "Not modified."})
         return operation
 

@@ -33,6 +33,7 @@ from workloads.notifications.services.mail import (
     server_for,
 )
 from workloads.state.models import WorkloadEvent
+from workloads.state.selectors.timeline import feed_end
 
 MOST_SUBSCRIPTIONS: Final = 20
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -61,7 +62,7 @@ def set_state(
         was, wanted = row.email, enabled if email is None else email
         row.email = was if wanted is None else wanted
         if row.email and not was:
-            row.since_event = row.read_to = latest_event()
+            row.since_event, row.read_to = latest_event(), feed_end()
         row.save()
         detail = {"email": row.email}
         record(actor, "notifications.set", row, detail=detail, **_entity("notification-state", "notifications"))

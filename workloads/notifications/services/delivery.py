@@ -1,6 +1,6 @@
 """From entries of the timeline to mails: one per event, channel and address; slow servers hold up nothing but mail.
 
-1. collect: each entry is read once; where somebody wants it and may see it, it becomes rows
+1. collect: the change feed is read on; where somebody wants an entry and may see it, it becomes rows
 2. deliver: rows that are due are taken with a lease, then sent without any transaction; a failed one comes later again
 A worker that dies between the server's yes and the row's leaves a lease that runs out: that one message comes twice.
 """
@@ -29,9 +29,8 @@ from workloads.notifications.services.channels import password_of
 from workloads.notifications.services.mail import MailError, SmtpConnection, message_of, server_for, subject_of
 from workloads.state.models import WorkloadEvent
 from workloads.state.selectors.timeline import hidden_namespaces, quietly
+from workloads.state.services import place_events
 
-OVERLAP: Final = 500
-"""Entries read again each time: transactions commit in another order than they drew their numbers."""
 BATCH: Final = 2000
 MAILS: Final = 100
 """At most so many by one channel in one run."""
@@ -45,19 +44,19 @@ Moment = tuple[WorkloadEvent, NotificationType]
 
 
 def collect() -> None:
-    """Make rows of what is new. Nothing while notifications are off."""
+    """Make rows of what is new in the change feed. Nothing while notifications are off."""
+    place_events()
     with transaction.atomic():
         row = NotificationState.objects.select_for_update().filter(pk=1, email=True).first()
-        if row is None:
+        fresh = list(notifiable_entries(row.read_to)[:BATCH]) if row else []
+        if row is None or not fresh:
             return
-        known, found = set(row.read), notifiable_entries(max(row.since_event, row.read_to - OVERLAP))[: BATCH + OVERLAP]
-        fresh = [each for each in found if each.pk not in known]
-        if not fresh:
-            return
-        row.read_to = max(row.read_to, fresh[-1].pk)
-        row.read = sorted(each for each in known.union(each.pk for each in fresh) if each > row.read_to - OVERLAP)
-        row.save(update_fields=["read_to", "read"])
-        moments = [(each, kind) for each in fresh if (kind := notification_type_of(each.type, each.phase, each.reason))]
+        row.read_to = fresh[-1].position or row.read_to
+        row.save(update_fields=["read_to"])
+        wanted = [each for each in fresh if each.pk > row.since_event]
+        moments = [
+            (each, kind) for each in wanted if (kind := notification_type_of(each.type, each.phase, each.reason))
+        ]
         with cached_reads():
             _queue(moments, timezone.now())
 
