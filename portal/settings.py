@@ -62,8 +62,8 @@ RUNG_KEEP_EVENTS_DAYS = env.int("RUNG_KEEP_EVENTS_DAYS", default=30)
 # --- real clusters ------------------------------------------------------------------------------------------------
 # Keys that seal the credentials of clusters, the newest first; `manage.py rotate_credentials --new-key` makes one.
 RUNG_CREDENTIAL_KEYS: list[str] = env.list("RUNG_CREDENTIAL_KEYS", default=[]) or stored_key("credential-keys").split()
-# Private or loopback networks in which API servers and mail servers may be reached, such as 10.20.0.0/16. Empty: public
-# addresses only.
+# Private or loopback networks in which API servers, mail servers and webhooks may be reached, such as 10.20.0.0/16.
+# Empty: public addresses only.
 RUNG_CLUSTER_ADDRESSES = [ip_network(each) for each in env.list("RUNG_CLUSTER_ADDRESSES", default=[])]
 # Whether an admin may connect to a cluster without checking its certificate.
 RUNG_ALLOW_INSECURE_CLUSTERS = env.bool("RUNG_ALLOW_INSECURE_CLUSTERS", default=False)
