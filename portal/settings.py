@@ -62,8 +62,8 @@ RUNG_KEEP_EVENTS_DAYS = env.int("RUNG_KEEP_EVENTS_DAYS", default=30)
 # --- real clusters ------------------------------------------------------------------------------------------------
 # Keys that seal the credentials of clusters, the newest first; `manage.py rotate_credentials --new-key` makes one.
 RUNG_CREDENTIAL_KEYS: list[str] = env.list("RUNG_CREDENTIAL_KEYS", default=[]) or stored_key("credential-keys").split()
-# Private or loopback networks in which API servers and mail servers may be reached, such as 10.20.0.0/16. Empty: public
-# addresses only.
+# Private or loopback networks in which API servers, mail servers and webhooks may be reached, such as 10.20.0.0/16.
+# Empty: public addresses only.
 RUNG_CLUSTER_ADDRESSES = [ip_network(each) for each in env.list("RUNG_CLUSTER_ADDRESSES", default=[])]
 # Whether an admin may connect to a cluster without checking its certificate.
 RUNG_ALLOW_INSECURE_CLUSTERS = env.bool("RUNG_ALLOW_INSECURE_CLUSTERS", default=False)
@@ -302,9 +302,13 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v[0-9]",
     "COMPONENT_SPLIT_REQUEST": True,
+    "SERVERS": [{"url": "/", "description": "The portal that serves this document"}],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "portal.kit.api.openapi.document_headers",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "NotificationChannelType": "workloads.notifications.serializers.CHANNEL_TYPES",
         "PermissionAction": "tenants.access.rules.ACTIONS",
@@ -348,13 +352,7 @@ CELERY_DB_REUSE_MAX = 2**62
 CELERY_TASK_DEFAULT_QUEUE = "maintenance"
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
-PERIODIC = (
-    "clusters.sweep",
-    "clusters.tick_sandboxes",
-    "clusters.observe_all",
-    "workloads.sweep",
-    "workloads.limits",
-)
+PERIODIC = ("clusters.sweep", "clusters.tick_sandboxes", "clusters.observe_all", "workloads.sweep", "workloads.limits")
 CELERY_TASK_ROUTES = {
     **{task: {"queue": "periodic", "routing_key": "periodic"} for task in PERIODIC},
     "clusters.*": {"queue": "sync", "routing_key": "sync"},

@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from clusters.inventory.models import NodePool
-from portal.kit.db.history import change_history
+from portal.kit.models import change_history
 from scheduling.model.resources import Limit
 from tenants.organisation.models import Department, Project
 

@@ -144,6 +144,8 @@ def world_of(project: Project, person: Person | None = None) -> World:
     words |= {"cluster_id": str(project.cluster_id), "pool_name": first["pool_id"].name}
     MetricsSource.objects.get_or_create(cluster=project.cluster, defaults={"server": "https://prometheus.example.org"})
     words["channel_name"] = NotificationChannel.objects.create(name="mail").name
+    hook = {"name": "hook", "type": "webhook", "config": {"url": "https://192.0.2.1/"}}
+    words["webhook_name"] = NotificationChannel.objects.create(**hook).name
     first["subscription_id"] = Subscription.objects.create(
         subject_kind="user", subject_id=str(person.user.pk) if person else "0"
     )

@@ -227,10 +227,41 @@ class WorkloadEvent(models.Model):
     message = models.TextField(blank=True)
     actor = models.CharField(max_length=254, blank=True)
     detail = models.JSONField(default=dict)
+    position = models.BigIntegerField(null=True, help_text="Its place in the change feed; null: none yet.")
 
     class Meta:
         ordering = ["-at", "-id"]
-        indexes = [models.Index(fields=["workload", "-at", "-id"], name="workloads_timeline")]
+        indexes = [
+            models.Index(fields=["workload", "-at", "-id"], name="workloads_timeline"),
+            models.Index(fields=["id"], name="workloads_not_in_feed", condition=models.Q(position__isnull=True)),
+        ]
+        constraints = [models.UniqueConstraint(fields=["position"], name="workloads_feed_position")]
 
     def __str__(self) -> str:
         return f"{self.type} {self.reason or self.phase}"
+
+
+class FeedState(models.Model):
+    """The last position of the change feed, one row. Whoever gives out positions holds its lock."""
+
+    last = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"up to {self.last}"
+
+
+class IdempotencyKey(models.Model):
+    """A key a client chose for one submit, with a fingerprint of what it sent and the workload it made."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    subject = models.CharField(max_length=90, help_text="Kind and id of the actor.")
+    key = models.CharField(max_length=200)
+    fingerprint = models.CharField(max_length=64)
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "subject", "key"], name="workloads_key_once")]
+
+    def __str__(self) -> str:
+        return self.key

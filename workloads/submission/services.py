@@ -45,9 +45,8 @@ from workloads.intake.rules.scalars import GPU
 from workloads.intake.services import grants_of, refusals
 from workloads.lifecycle.services.actions import check_not_fixed, clone_spec, delete, ready
 from workloads.policies.services import check_enforceable, resolve_pair, type_of
-from workloads.state.models import EventType, Workload
+from workloads.state.models import EventType, IdempotencyKey, Workload
 from workloads.state.services import audit_entity, note, notify_apply
-from workloads.submission.models import IdempotencyKey
 
 LONGEST: Final = 200
 KEPT: Final = timedelta(days=7)

@@ -24,9 +24,8 @@ from tenants.access.services.tokens import exchange
 from tenants.organisation.models import Project
 from tests.factories.tenants import ProjectQuotaFactory
 from workloads.lifecycle.services.apply import apply
-from workloads.state.models import DesiredPhase, EventType, Phase, Workload, WorkloadEvent
+from workloads.state.models import DesiredPhase, EventType, IdempotencyKey, Phase, Workload, WorkloadEvent
 from workloads.state.rules import TRANSITIONS
-from workloads.submission.models import IdempotencyKey
 
 pytestmark = pytest.mark.postgres
 

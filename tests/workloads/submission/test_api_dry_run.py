@@ -12,8 +12,7 @@ from tests.workloads.sandbox_lab import Lab
 from tests.workloads.submission.test_api_native import SPEC, body
 from workloads.forecast.models import StoredForecast
 from workloads.forecast.services import storage
-from workloads.state.models import Workload
-from workloads.submission.models import IdempotencyKey
+from workloads.state.models import IdempotencyKey, Workload
 
 POD = {"restartPolicy": "Never", "containers": [{"name": "main", "image": SPEC["image"]}]}
 MANIFEST = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": {"template": {"spec": POD}}}

@@ -16,8 +16,7 @@ from tests.factories.workloads import job, spec_of
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.lifecycle.services.apply import apply
 from workloads.lifecycle.services.apply_queue import drain
-from workloads.state.models import Phase, Workload, WorkloadEvent
-from workloads.submission.models import IdempotencyKey
+from workloads.state.models import IdempotencyKey, Phase, Workload, WorkloadEvent
 from workloads.submission.services import submit
 
 pytestmark = pytest.mark.postgres

@@ -11,8 +11,7 @@ from tenants.quotas.models import PriorityCap, ProjectQuota
 from tests.factories.tenants import GPU, ProjectFactory
 from tests.factories.workloads import WorkloadFactory, job, of_type, pytorch_job, spec_of
 from workloads.dictionary.rules.resolution import Request
-from workloads.state.models import Phase, Workload, WorkloadEvent
-from workloads.submission.models import IdempotencyKey
+from workloads.state.models import IdempotencyKey, Phase, Workload, WorkloadEvent
 from workloads.submission.services import submit, submit_all
 
 
