@@ -76,6 +76,19 @@ def test_what_was_exported_changes_nothing_when_it_is_applied(rung: Rung, admin:
     assert AuditRecord.objects.exclude(action="session.start").count() == before - 1
 
 
+def test_weights_of_cpu_and_memory_survive_an_export(rung: Rung, admin: None, tmp_path: Path) -> None:
+    ProjectQuota.objects.filter(project__name="llm-team").update(cpu_weight=0.5, memory_weight=0)
+    file = tmp_path / "all.yaml"
+    file.write_text(rung("export").out)
+    assert rung("apply", "-f", str(file), "--plan").out == "No changes.\n"
+    changed = [each for each in yaml.safe_load_all(file.read_text()) if each["metadata"]["name"] == "llm-team"]
+    changed[0]["spec"]["quotas"]["h100"]["gpu"]["deserved"] = 3
+    file.write_text(yaml.safe_dump_all(changed))
+    assert rung("apply", "-f", str(file), "--yes").code == 0
+    (quota,) = ProjectQuota.objects.filter(project__name="llm-team")
+    assert (quota.gpu_deserved, quota.cpu_weight, quota.memory_weight) == (3000, 0.5, 0)
+
+
 def test_a_plan_ends_with_2_says_every_field_and_changes_nothing(rung: Rung, admin: None, declared: str) -> None:
     ended = rung("apply", "-f", declared, "--plan")
     assert ended.code == 2

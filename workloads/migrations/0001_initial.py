@@ -439,7 +439,20 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=253)),
                 ("spec", models.JSONField(help_text="WorkloadSpec.as_json(): rebuilt from the allowlist.")),
                 ("raw", models.JSONField(default=dict, help_text="What was sent, for its own people to read.")),
-                ("category", models.CharField(blank=True, max_length=40)),
+                (
+                    "category",
+                    models.CharField(
+                        blank=True, help_text="Of its type at submission: limits go by it.", max_length=40
+                    ),
+                ),
+                (
+                    "classification",
+                    models.CharField(
+                        blank=True,
+                        help_text="Category that was asked for, else that of its type; nothing goes by it.",
+                        max_length=40,
+                    ),
+                ),
                 (
                     "priority_value",
                     models.IntegerField(help_text="The value when it was last applied; its pods carry this integer."),

@@ -60,7 +60,10 @@ class Workload(models.Model):
     type = models.ForeignKey(WorkloadType, on_delete=models.PROTECT, related_name="workloads")
     spec = models.JSONField(help_text="WorkloadSpec.as_json(): rebuilt from the allowlist.")
     raw = models.JSONField(default=dict, help_text="What was sent, for its own people to read.")
-    category = models.CharField(max_length=40, blank=True)
+    category = models.CharField(max_length=40, blank=True, help_text="Of its type at submission: limits go by it.")
+    classification = models.CharField(
+        max_length=40, blank=True, help_text="Category that was asked for, else that of its type; nothing goes by it."
+    )
     priority = models.ForeignKey(Priority, on_delete=models.PROTECT, related_name="workloads")
     priority_value = models.IntegerField(help_text="The value when it was last applied; its pods carry this integer.")
     priority_source = models.CharField(max_length=12)

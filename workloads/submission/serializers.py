@@ -216,7 +216,7 @@ def effective_spec(workload: Workload) -> Spec:
         **(_spec_of_manifest(workload) if sent is None else _with_registries(sent)),
         "priorityClass": workload.priority.name,
         "preemptibility": two_modes(workload.preemptibility),
-        "category": workload.category,
+        "category": workload.classification,
         "nodePools": workload.node_pools,
     }
 
@@ -301,7 +301,7 @@ class WorkloadUpdateMetadata(serializers.Serializer[Any]):
     """What may be another."""
 
     priority = serializers.CharField(required=False, allow_null=True, max_length=63)
-    category = serializers.CharField(required=False, allow_null=True, max_length=40, help_text="That of its type.")
+    category = serializers.CharField(required=False, allow_null=True, max_length=40, help_text="As at submission.")
 
 
 class WorkloadUpdate(serializers.Serializer[Any]):
@@ -375,7 +375,7 @@ def metadata_v2(workload: Workload, *, gvk: tuple[str, str, str]) -> dict[str, A
         "updatedBy": workload.submitted_by,
         "priority": workload.priority.name,
         "prioritySource": workload.priority_source,
-        "category": workload.category,
+        "category": workload.classification,
         "preemptibility": two_modes(workload.preemptibility),
         "preemptibilitySource": workload.preemptibility_source,
         "discarded": workload.discarded,

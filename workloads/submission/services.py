@@ -194,6 +194,7 @@ def _draft(spec: WorkloadSpec, type_: WorkloadType, effective: Effective, projec
         type=type_,
         spec=final.as_json(),
         category=category_of(type_),
+        classification=spec.classification or category_of(type_),
         priority_value=effective.priority.value,
         priority_source=effective.priority_source,
         preemptibility=effective.preemptibility,
@@ -261,6 +262,7 @@ def _note_submission(workload: Workload, effective: Effective, resolved: Mapping
         actor=actor,
         detail=resolved,
     )
+    note(workload=workload, at=workload.created_at, type_=EventType.PHASE)
 
 
 def _after_race(

@@ -94,6 +94,9 @@ def amounts(entry: Mapping[str, Any]) -> dict[str, object]:
     found["gpu deserved"] = found["gpu deserved"] or 0
     weight = entry.get("overQuotaWeight")
     found["over-quota weight"] = 2 if weight is None else weight
+    for name in ("cpu", "memory"):
+        own = (entry.get(name) or {}).get("overQuotaWeight")
+        found[f"{name} over-quota weight"] = None if own == found["over-quota weight"] else own
     found["rank"] = re.sub("[-_ ]", "", str(entry.get("rank") or "MediumLow")).lower()
     return found
 
@@ -137,20 +140,23 @@ def _shape_error(spec: Mapping[str, Any]) -> Iterator[str]:
         if unknown := [name for name in entry if name not in QUOTA]:
             yield f"{at}/{unknown[0]}: unknown field; known fields: {', '.join(QUOTA)}."
         for name in ("gpu", "cpu", "memory"):
-            yield from _part_shape_error(f"{at}/{name}", entry.get(name), units=name == "memory")
+            yield from _part_shape_error(f"{at}/{name}", entry.get(name), name)
     if not isinstance(rules, dict) or any(name not in RULES for name in rules):
         yield f"/spec/schedulingRules must be a mapping with {', '.join(RULES)}."
 
 
-def _part_shape_error(at: str, part: Any, *, units: bool) -> Iterator[str]:
+def _part_shape_error(at: str, part: Any, name: str) -> Iterator[str]:
+    """The weight of GPUs stands beside the three: it is that of CPU and memory unless they have their own."""
     if part is None:
         return
-    known = {"deserved", "limit"} | ({"units"} if units else set())
+    units = name == "memory"
+    known = {"deserved", "limit", *(() if name == "gpu" else ("overQuotaWeight",)), *(("units",) if units else ())}
     if not isinstance(part, dict) or part.keys() - known:
         yield f"{at} must be a mapping with {', '.join(sorted(known))}."
         return
-    numbers = [part[name] for name in ("deserved", "limit") if part.get(name) is not None]
-    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers):
+    numbers = [part[way] for way in ("deserved", "limit") if part.get(way) is not None]
+    weight = part.get("overQuotaWeight", 0)
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in (*numbers, weight)):
         yield f"{at}: amounts must be numbers; null or -1 means no limit."
     if units and (numbers or "units" in part) and part.get("units") not in UNITS:
         yield f"{at}/units must be one of {', '.join(UNITS)}."

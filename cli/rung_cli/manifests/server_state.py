@@ -211,6 +211,8 @@ def _quota(entry: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("gpu", "cpu", "memory"):
         part = {way: entry[name][way] for way in ("deserved", "limit") if entry[name].get(way) is not None}
+        if entry[name].get("overQuotaWeight") != entry["gpu"]["overQuotaWeight"]:
+            part["overQuotaWeight"] = entry[name]["overQuotaWeight"]
         if part:
             found[name] = part | ({"units": entry[name]["units"]} if name == "memory" else {})
     return {**found, "overQuotaWeight": entry["gpu"]["overQuotaWeight"], "rank": entry["rank"]}

@@ -180,8 +180,8 @@ def _writing(method: Handler) -> Handler:
             return work()
         tags = None if request.method == "POST" else request.headers.get("If-Match")
         if tags is not None:
-            key = digest_of(request.path.encode())
-            work = partial(_unless_changed, work, tags, key, partial(self.current, request, *args, **kwargs))
+            lock = digest_of(request.path.encode())
+            work = partial(_unless_changed, work, tags, lock, partial(self.current, request, *args, **kwargs))
         if flag_in(request.query_params, "dryRun"):
             return with_external_calls(lambda: _dry_run(work))
         if tags is not None:

@@ -41,8 +41,8 @@ def quotas_in(rows: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota]) -> Quota
     owner = "project_id" if rows.model is ProjectQuota else "department_id"
     found = rows.order_by().values_list(owner, "node_pool_id", *DESERVED, *LIMITS, *WEIGHTS, "rank")
     return {
-        (of, pool): QuotaRow(Limit(*amounts[:3]), Limit(*amounts[3:6]), *amounts[6:], rank)
-        for of, pool, *amounts, rank in found
+        (of, pool): QuotaRow(Limit(*amounts[:3]), Limit(*amounts[3:]), gpu, cpu, memory, rank)
+        for of, pool, *amounts, gpu, cpu, memory, rank in found
     }
 
 

@@ -64,10 +64,15 @@ class PoolQuota:
     @property
     def weights_text(self) -> str:
         """The over-quota weights that count on this cluster; empty where its scheduler has none."""
-        kept = flavour_for(self.pool.cluster.flavour).traits.weights
-        if kept == "resources":
-            return self.quota.weights_text
-        return "" if kept == "none" else f"{self.quota.over_quota_weight:.7g}"
+        match flavour_for(self.pool.cluster.flavour).traits.weights:
+            case "resources":
+                return self.quota.weights_text
+            case "queue":
+                return f"{self.quota.over_quota_weight:.7g}"
+            case "whole":
+                return str(max(round(self.quota.over_quota_weight), 1))
+            case _:
+                return ""
 
     @property
     def sentence(self) -> str:

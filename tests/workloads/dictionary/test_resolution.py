@@ -195,7 +195,7 @@ def test_an_alias_is_accepted_but_not_offered() -> None:
 def test_labels_on_a_fixed_type_are_discarded() -> None:
     found = effective(replace(ask(None, "low", None, PRE), pod_priority_class=((POINTER, "low"),)), NVCF)
     assert (found.priority.name, found.priority_source, found.preemptibility) == ("very-high", TYPE, NON)
-    assert {lost.because for lost in found.discarded} == {"fixed by the type NVCF function"}
+    assert {lost.because for lost in found.discarded} == {"fixed for NVCF function"}
     assert {lost.field for lost in found.discarded} == {"priority", "preemptibility"}
 
 

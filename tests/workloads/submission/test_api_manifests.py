@@ -56,6 +56,63 @@ def test_reading_it_back_tells_its_sync(robot: Robot, submitted: Callable[..., s
     assert told["workload"]["workloadManifest"]["kind"] == "PyTorchJob"
 
 
+def test_what_was_sent_is_read_back_with_its_labels(robot: Robot, llm_team: Project) -> None:
+    labels = {"priorityClassName": "low", "kai.scheduler/preemptibility": "preemptible", "team": "a"}
+    manifest = {**job(), "metadata": {"name": "plain", "labels": labels}}
+    encoded = {**job(), "metadata": {"name": "encoded", "labels": labels}}
+    sent = {
+        "metadata": {"projectId": str(llm_team.pk)},
+        "manifestBase64Encoded": base64.b64encode(json.dumps(encoded).encode()).decode(),
+    }
+    told = [robot.send("POST", URL, each).json() for each in (body(llm_team, manifest), sent)]
+    assert [each["rawManifest"] for each in told] == [manifest, encoded]
+    read = robot.get(f"{URL}/{told[1]['metadata']['id']}").json()["workload"]
+    assert read["rawManifest"]["metadata"]["labels"] == labels
+    assert read["workloadManifest"]["metadata"]["labels"] == {"team": "a"}
+
+
+def test_the_first_record_of_the_history_is_that_it_is_being_created(robot: Robot, llm_team: Project) -> None:
+    made = robot.send("POST", URL, body(llm_team, job())).json()["metadata"]["id"]
+    records = robot.get(f"v1/workloads/{made}/history").json()["records"]
+    phases = [each["spec"]["phaseUpdate"]["phase"] for each in records if each["meta"]["type"] == "PhaseUpdate"]
+    assert phases == ["Creating"]
+    assert [each["spec"]["event"]["reason"] for each in records if each["meta"]["type"] == "Event"] == ["Submitted"]
+
+
+@pytest.mark.parametrize(("sent", "told"), [("train", "Train"), (None, "Build")])
+def test_a_category_classifies_and_changes_no_rule(
+    robot: Robot, llm_team: Project, sent: str | None, told: str
+) -> None:
+    made = robot.send("POST", URL, body(llm_team, job(), category=sent)).json()["metadata"]
+    assert (made["category"], made["priority"]) == (told, "high")
+    listed = robot.get(f"v1/workloads?filterBy=category=={told}").json()["workloads"]
+    assert [(each["id"], each["category"]) for each in listed] == [(made["id"], told)]
+    assert Workload.objects.get().category == "Build"
+
+
+def test_an_unknown_category_is_refused_with_the_known_ones(robot: Robot, llm_team: Project) -> None:
+    response = robot.send("POST", URL, body(llm_team, job(), category="Lunch"))
+    (problem,) = response.json()["errors"]
+    assert (response.status_code, problem["pointer"]) == (422, "/metadata/category")
+    assert problem["allowed"] == ["Build", "Deploy", "Train"]
+
+
+def test_in_the_project_of_cloud_functions_priority_is_very_high_and_not_chosen(
+    robot: Robot, llm_team: Project
+) -> None:
+    Project.objects.filter(pk=llm_team.pk).update(namespace="nvcf-backend")
+    for asked, pointer in (({"priority": "low"}, "priority"), ({"preemptibility": "preemptible"}, "preemptibility")):
+        refused = robot.send("POST", URL, body(llm_team, job(), **asked))
+        assert refused.status_code == 422
+        (problem,) = refused.json()["errors"]
+        assert (problem["code"], problem["pointer"]) == ("priority_fixed", f"/metadata/{pointer}")
+    made = robot.send("POST", URL, body(llm_team, job(priorityClassName="low"))).json()["metadata"]
+    assert (made["priority"], made["preemptibility"]) == ("very-high", "non-preemptible")
+    assert made["discarded"][0]["because"] == "fixed for the project bound to nvcf-backend"
+    changed = robot.send("PUT", f"{URL}/{made['id']}", {"metadata": {"priority": "low"}})
+    assert (changed.status_code, changed.json()["errors"][0]["code"]) == (422, "priority_fixed")
+
+
 def test_the_same_key_answers_with_the_same_workload(robot: Robot, llm_team: Project) -> None:
     ids = {
         robot.send("POST", URL, body(llm_team, job()), **{"Idempotency-Key": "once"}).json()["metadata"]["id"]

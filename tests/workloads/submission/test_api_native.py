@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "t35 system class": ({"spec": {**SPEC, "priorityClass": "system-node-critical"}}, "/spec/priorityClass"),
     "t37 case": ({"spec": {**SPEC, "priorityClass": "High"}}, "/spec/priorityClass"),
     "pool": ({"spec": {**SPEC, "nodePools": ["h100", "moon"]}}, "/spec/nodePools/1"),
-    "category": ({"spec": {**SPEC, "category": "Deploy"}}, "/spec/category"),
+    "category": ({"spec": {**SPEC, "category": "Lunch"}}, "/spec/category"),
     "template": ({"templateId": "9f55255e-11ed-47c7-acef-fc4054768dbc"}, "/templateId"),
 }
 

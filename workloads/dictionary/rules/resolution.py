@@ -99,6 +99,13 @@ class TypeDefaults:
     fixed: bool = False
 
 
+NVCF_NAMESPACE: Final = "nvcf-backend"
+"""Namespace of the project of NVIDIA Cloud Functions: all of its workloads have one pair, whatever is asked for."""
+NVCF_PAIR: Final = TypeDefaults(
+    f"the project bound to {NVCF_NAMESPACE}", "very-high", Preemptibility.NON_PREEMPTIBLE, fixed=True
+)
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyDefaults:
     """What policies fill in where nothing was asked for. `…_of` says whose policy it was: "department research"."""
@@ -269,7 +276,7 @@ def _discarded(
     request: Request, defaults: TypeDefaults, dictionary: Dictionary, chosen: Effective
 ) -> Iterator[Discarded]:
     """Every value that differs from the effective one; an equal value is quiet."""
-    why = f"fixed by the type {defaults.name}" if defaults.fixed else ""
+    why = f"fixed for {defaults.name}" if defaults.fixed else ""
     named = ((str(Source.LABEL), request.label_priority), *request.pod_priority_class)
     for source, name in named:
         if name is not None and not dictionary.same(name, chosen.priority.name):

@@ -352,13 +352,16 @@ def _queues(state: DesiredState, traits: Traits) -> Iterator[Queue]:
 
 def _queue(spec: QueueSpec, order: int, parent: str | None, traits: Traits) -> Queue:
     least = None if spec.min_runtime_minutes is None else spec.min_runtime_minutes * MINUTE
+    gpu, cpu, memory = _weights(spec, traits)
     return Queue(
         name=spec.name,
         parent=parent,
         pool=spec.pool.name,
         deserved=spec.deserved,
         limit=spec.limit,
-        **_weights(spec, traits),
+        weight=gpu,
+        cpu_weight=cpu,
+        memory_weight=memory,
         rank=RANK_TO_PRIORITY[spec.rank],
         created=order,
         owner=spec.owner,
@@ -367,17 +370,12 @@ def _queue(spec: QueueSpec, order: int, parent: str | None, traits: Traits) -> Q
     )
 
 
-def _weights(spec: QueueSpec, traits: Traits) -> dict[str, int | None]:
-    """As many as the scheduler has, in thousandths."""
-    match traits.weights:
-        case "resources":
-            own = {"cpu_weight": spec.cpu_weight, "memory_weight": spec.memory_weight}
-        case "whole":
-            return {"weight": max(round(spec.over_quota_weight), 1) * MILLI}
-        case _:
-            own = {}
-    named = {"weight": spec.over_quota_weight, **own}
-    return {name: None if weight is None else round(weight * MILLI) for name, weight in named.items()}
+def _weights(spec: QueueSpec, traits: Traits) -> tuple[int, int | None, int | None]:
+    """Of GPUs, CPU and memory in thousandths, as many as the scheduler has; None is that of GPUs."""
+    gpu = max(round(spec.over_quota_weight), 1) if traits.weights == "whole" else spec.over_quota_weight
+    own = (spec.cpu_weight, spec.memory_weight) if traits.weights == "resources" else (None, None)
+    cpu, memory = (None if weight is None else round(weight * MILLI) for weight in own)
+    return round(gpu * MILLI), cpu, memory
 
 
 def _namespace_queues(state: DesiredState) -> Iterator[Queue]:

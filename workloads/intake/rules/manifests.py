@@ -83,11 +83,16 @@ REQUEST_LABELS: Final[Mapping[str, Rule]] = {
 """RayJob and RayCluster read theirs as the priorityClassName of their pods."""
 
 
-def category_problem(wanted: str | None, own: str) -> str:
-    """Why it cannot be chosen; empty where it can. Time limits go by category, so a workload has that of its type."""
-    if wanted is None or wanted.casefold() == own.casefold():
-        return ""
-    return f"Workloads of this type are in category {own or 'none'}."
+WORD: Final = text(256)
+
+
+def category(value: Any, place: Location) -> Any:
+    """One of the categories, whatever its case, as the installation writes it."""
+    word, known = WORD(value, place), place.scope.categories
+    if word is ABSENT or known is None:
+        return word
+    found = next((each for each in known if each.casefold() == word.casefold()), None)
+    return found or place.refuse("category_unknown", f"{visible(word)!r} is not a category.", known)
 
 
 def namespace(value: Any, place: Location) -> Any:
@@ -233,19 +238,22 @@ def _read(
 ) -> WorkloadSpec:
     report = ProblemReport(document.line_of, index)
     place = Location("", report, scope)
-    _check_explicit(explicit, place)
+    classification = _check_explicit(explicit, place)
     kind = _kind_of(document.value, place)
     manifest = ABSENT if kind is None else OBJECTS[kind.name](_named(document.value, explicit), place)
     report.settle()
     assert kind is not None  # noqa: S101  # settled above: no kind is a problem
-    return _compose(manifest, kind, explicit, source, type_name or kind.name, report)
+    spec = _compose(manifest, kind, explicit, source, type_name or kind.name, report)
+    return replace(spec, classification=classification)
 
 
-def _check_explicit(explicit: Explicit, place: Location) -> None:
+def _check_explicit(explicit: Explicit, place: Location) -> Any:
+    """Answers the category, as it is written."""
     if explicit.priority is not None:
         priority_class(explicit.priority, place.at("priority"))
     if explicit.preemptibility is not None:
         preemptibility(explicit.preemptibility, place.at("preemptibility"))
+    return "" if explicit.category is None else category(explicit.category, place.at("category"))
 
 
 def _named(value: Any, explicit: Explicit) -> Any:

@@ -71,6 +71,7 @@ class WorkloadSpec:
     annotations: Mapping[str, str] | None = None
     source: Source = "yaml"
     warnings: tuple[str, ...] = ()
+    classification: str = ""
 
     @property
     def total(self) -> Resources:

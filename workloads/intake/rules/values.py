@@ -71,11 +71,12 @@ class ProblemReport:
 class ProjectGrants:
     """The submitting project. Every grant is empty unless an admin gave it; "*" in `allowed_registries` means any.
 
-    `priorities`: what a workload may name; None leaves that to the resolution.
+    `priorities` and `categories`: what a workload may name; None leaves that to the services.
     """
 
     namespace: str
     priorities: Dictionary | None = None
+    categories: tuple[str, ...] | None = None
     allowed_registries: tuple[str, ...] = ()
     managed_prefixes: tuple[str, ...] = ()
     allow_driver_capabilities_all: bool = False
@@ -92,6 +93,7 @@ class Explicit:
 
     priority: str | None = None
     preemptibility: str | None = None
+    category: str | None = None
     name: str | None = None
     prefix: bool = False
     """The name, of the one document that there is, is completed at submission."""

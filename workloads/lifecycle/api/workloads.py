@@ -67,7 +67,7 @@ COLUMNS: Final = {
     "phase": Column("phase", known=KnownWords(Phase.values)),
     "nodepool": Column("pool_name", known=POOL_NAME),
     "allocatedGPU": Column("allocated_gpu_milli", as_number),
-    "category": Column("category", known=KnownRows(lambda _actor: Category.objects.all())),
+    "category": Column("classification", known=KnownRows(lambda _actor: Category.objects.all())),
     "priority": Column("priority_value", as_number),
     "priorityClassName": Column("priority__name", known=KnownRows(lambda _actor: Priority.objects.all())),
     "totalPendingTimeSeconds": Column("pending_seconds", as_number),

@@ -138,7 +138,7 @@ def _status(workload: Workload) -> dict[str, Any]:
         "k8sPhaseUpdatedAt": rfc3339(workload.phase_at),
         "conditions": [],
         "runningPods": workload.running_pods,
-        "category": workload.category,
+        "category": workload.classification,
         "priorityClassName": workload.priority.name,
         "priority": workload.priority_value,
         "prioritySource": workload.priority_source,

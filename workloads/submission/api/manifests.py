@@ -20,14 +20,14 @@ from workloads.dictionary.selectors import category_of
 from workloads.forecast.serializers import ForecastSchema, forecast_json, gpus
 from workloads.forecast.services.storage import foretell
 from workloads.intake import WorkloadSpec
-from workloads.intake.services import check_category, refusals
+from workloads.intake.services import refusals
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.actions import clone_spec
 from workloads.lifecycle.services.changes import WorkloadChange, change
 from workloads.policies.services import type_of
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.selectors.workloads import workload_or_404
-from workloads.submission.api.submissions import ManifestRoute, Submission, project_named, read_submitted
+from workloads.submission.api.submissions import ManifestRoute, Submission, project_named, read_submitted, sent_manifest
 from workloads.submission.serializers import (
     NAME,
     WorkloadCreate,
@@ -58,7 +58,7 @@ class ManifestCollection(ManifestRoute, Submission):
         with cached_reads(reads_of(request)):
             project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
             spec = read_submitted(body, project, actor)
-            workload = self.accept(request, spec=spec, project=project, raw=body.get("manifest") or {})
+            workload = self.accept(request, spec=spec, project=project, raw=sent_manifest(body))
         return Response(_answer(workload) | self.foreseen, status=202)
 
 
@@ -106,7 +106,7 @@ def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> WorkloadC
     metadata, described = body.get("metadata") or {}, not {"manifest", "manifestBase64Encoded"}.isdisjoint(body)
     priority = metadata.get("priority")
     with refusals(project=workload.project, actor=actor, workload=workload):
-        check_category(metadata.get("category"), workload.category)
+        _check_category(metadata.get("category"), workload)
         if not described:
             return WorkloadChange(priority=priority)
         _check_not_native(workload)
@@ -114,7 +114,13 @@ def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> WorkloadC
         spec = read_submitted(named, workload.project, actor, keep=False, workload=workload)
         if priority is None:
             _check_requested_priority(spec, workload)
-        return WorkloadChange(spec, body.get("manifest"), priority, ["/manifest"])
+        return WorkloadChange(spec, sent_manifest(body), priority, ["/manifest"])
+
+
+def _check_category(wanted: str | None, workload: Workload) -> None:
+    if wanted is not None and wanted.casefold() != workload.classification.casefold():
+        message = "This is fixed at submission. Submit a new workload instead."
+        raise ValidationFailed.at("/category", "fixed", message, allowed=(workload.classification,))
 
 
 def _check_not_native(workload: Workload) -> None:
@@ -264,7 +270,7 @@ def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, 
         "name": spec.name,
         "kind": spec.kind,
         "type": spec.type_name,
-        "category": category_of(type_of(spec)),
+        "category": spec.classification or category_of(type_of(spec)),
         "projectId": str(project.pk),
         "projectName": project.name,
         **_values(spec, foreseen.effective),

@@ -24,13 +24,11 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import can
 from tenants.organisation.models import Project
 from tenants.organisation.selectors import project_by_id
-from workloads.dictionary.selectors import category_of
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import forecast_json
 from workloads.forecast.services.storage import count_forecast, store
 from workloads.intake import Explicit, WorkloadSpec
-from workloads.intake.services import check_category, read_manifest, read_text, refusals
-from workloads.policies.services import type_of
+from workloads.intake.services import read_document, read_manifest, read_text, refusals
 from workloads.state.models import Workload
 from workloads.submission.services import submit
 from workloads.workload_templates.rules import ValueSources
@@ -158,11 +156,8 @@ def read_submitted(
 
     `keep=False`: refusals are not recorded, or by the caller.
     """
-    metadata = body["metadata"]
     with refusals(project=project, actor=actor, keep=keep, workload=workload):
-        spec = _read(body, project, actor, workload)
-        check_category(metadata.get("category"), category_of(type_of(spec)))
-        return spec
+        return _read(body, project, actor, workload)
 
 
 def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Workload | None) -> WorkloadSpec:
@@ -170,6 +165,7 @@ def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Wor
     explicit = Explicit(
         metadata.get("priority"),
         metadata.get("preemptibility"),
+        metadata.get("category"),
         name=metadata.get("name"),
         prefix=metadata.get("useGivenNameAsPrefix", False),
     )
@@ -183,6 +179,13 @@ def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Wor
     if len(specs) != 1:
         raise ValidationFailed.at("/manifestBase64Encoded", "one_document", f"Send one document, not {len(specs)}.")
     return specs[0]
+
+
+def sent_manifest(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a body that was read, as it was sent, with its labels."""
+    if "manifest" in body:
+        return dict(body["manifest"])
+    return read_document(_decoded(body["manifestBase64Encoded"]))
 
 
 def _decoded(text: str) -> bytes:

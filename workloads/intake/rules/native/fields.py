@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from workloads.intake.rules.environment import mount_path, secret
 from workloads.intake.rules.kinds.core import MOST_COMPLETIONS
-from workloads.intake.rules.manifests import preemptibility
+from workloads.intake.rules.manifests import category, preemptibility
 from workloads.intake.rules.native import parts
 from workloads.intake.rules.native.parts import PORT, WORD, nothing, words
 from workloads.intake.rules.native.storage import compute, security, storage
@@ -61,7 +61,7 @@ def object_rule(fields: Fields) -> Rule:
 WHOLE: Final[Fields] = {
     "priorityClass": _used(priority_class, "Priority name. Overrides labels and the type's default."),
     "preemptibility": _used(preemptibility, "Overrides labels, the type's default and the default by priority."),
-    "category": _used(WORD, "Must be the category of the type, or absent."),
+    "category": _used(category, "Classifies it in lists and figures; limits go by the category of the type."),
     "nodePools": _used(listing(dns_name, 20), "Names in order of preference."),
 }
 """Of the workload, not of its pods."""
