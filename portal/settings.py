@@ -125,12 +125,9 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "portal.urls"
-WSGI_APPLICATION = "portal.wsgi.application"
-ASGI_APPLICATION = "portal.asgi.application"
+WSGI_APPLICATION, ASGI_APPLICATION = "portal.wsgi.application", "portal.asgi.application"
 AUTH_USER_MODEL = "tenants.User"
-LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "home"
-LOGOUT_REDIRECT_URL = "login"
+LOGIN_URL, LOGIN_REDIRECT_URL, LOGOUT_REDIRECT_URL = "login", "home", "login"
 
 TEMPLATES: list[dict[str, Any]] = [
     {
@@ -197,9 +194,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
-LANGUAGE_CODE = "en"
-TIME_ZONE = "UTC"
-USE_TZ = True
+LANGUAGE_CODE, TIME_ZONE, USE_TZ = "en", "UTC", True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = env.str("RUNG_STATIC_ROOT", default=str(DATA_DIR / "static"))
@@ -222,12 +217,11 @@ if RUNG_TRUSTED_PROXIES:  # the middleware has removed the header from everybody
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-SESSION_COOKIE_NAME = "rung_session"
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "rung_session", "rung_csrf"
 SESSION_COOKIE_AGE = 12 * 3600
 # Minutes without a request after which a session ends; 0: only its age ends it. Pages that refresh do not count.
 RUNG_SESSION_IDLE_MINUTES = env.int("RUNG_SESSION_IDLE_MINUTES", default=60)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = HTTPS
-CSRF_COOKIE_NAME = "rung_csrf"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_FAILURE_VIEW = "portal.kit.api.error_responses.csrf_failed"
 CONTENT_SECURITY_POLICY = {
@@ -268,9 +262,7 @@ RUNG_OIDC_CA_FILE = env.str("RUNG_OIDC_CA_FILE", default="")
 # Who must have a second factor: "admins" (platform admins), "everyone", or nobody.
 RUNG_MFA_REQUIRED = env.str("RUNG_MFA_REQUIRED", default="")
 MFA_ADAPTER = "tenants.access.services.second_factor.EncryptedSecretsAdapter"
-MFA_TOTP_ISSUER = "Rung"
-MFA_TOTP_TOLERANCE = 1
-MFA_RECOVERY_CODE_DIGITS = 12
+MFA_TOTP_ISSUER, MFA_TOTP_TOLERANCE, MFA_RECOVERY_CODE_DIGITS = "Rung", 1, 12
 
 # Bearer token with which /readyz and /metrics name clusters; empty: they name none.
 RUNG_METRICS_TOKEN = env.str("RUNG_METRICS_TOKEN", default="")

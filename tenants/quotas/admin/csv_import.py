@@ -18,7 +18,7 @@ from import_export.widgets import ForeignKeyWidget, Widget
 
 from clusters.flavours.objects import plain_number
 from clusters.inventory.models import NodePool
-from portal.kit.errors import RungError
+from portal.kit.errors import PayloadTooLarge, RungError
 from portal.kit.security.actors import Actor
 from tenants.access.admin.service_admin import admin_actor, problem_text, request_access
 from tenants.access.rules import Permission
@@ -28,12 +28,27 @@ from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
 from tenants.quotas.services.quota_values import QuotaValues
 from tenants.quotas.services.quotas import QuotaChange, set_department_quota, set_project_quota
 
+LARGEST_FILE = 512 * 1024
+MOST_LINES = 5000
+
+
+class BoundedCSV(CSV):
+    """CSV of a size that is parsed within a few milliseconds."""
+
+    def create_dataset(self, in_stream: str | bytes, **kwargs: Any) -> Any:
+        """The lines of a file. Raises PayloadTooLarge."""
+        lines = in_stream.count("\n") if isinstance(in_stream, str) else in_stream.count(b"\n")
+        if len(in_stream) > LARGEST_FILE or lines > MOST_LINES:
+            text = _("The file may have at most %(lines)s lines and %(size)s kB.")
+            raise PayloadTooLarge(text % {"lines": MOST_LINES, "size": LARGEST_FILE // 1024})
+        return super().create_dataset(in_stream, **kwargs)
+
 
 class WholeImportMixin(ImportExportMixin):
     """CSV in and out for people who hold the page's verb; every line goes through the resource's service."""
 
     verb: ClassVar[Permission]
-    formats: ClassVar[list[type[CSV]]] = [CSV]
+    formats: ClassVar[list[type[CSV]]] = [BoundedCSV]
     skip_export_form = True
     show_change_form_export = False
 
@@ -56,6 +71,13 @@ class WholeImportMixin(ImportExportMixin):
         for text in getattr(result, "warnings", ()):
             messages.warning(request, text)
         return answer
+
+    def add_data_read_fail_error_to_form(self, form: Any, e: Exception) -> None:
+        """A refusal of ours in its own words."""
+        if isinstance(e, RungError):
+            form.add_error("import_file", e.message)
+        else:
+            super().add_data_read_fail_error_to_form(form, e)
 
     def process_import(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """The confirmed import; a file that is gone (another server, an old tab) must be uploaded again."""

@@ -215,6 +215,8 @@ def _read_all(
             specs.append(_read(document, index, scope, explicit, source))
         except IntakeRefused as refusal:
             problems += refusal.problems
+            if len(problems) >= MOST_PROBLEMS:
+                break
     problems += _repeated(specs)
     if problems:
         raise IntakeRefused(422, problems[:MOST_PROBLEMS])
