@@ -31,7 +31,10 @@ def register(app: typer.Typer) -> None:
 
 
 def export(ctx: typer.Context, *, kind: Only = None, output: OutputFlag = None) -> None:
-    """Export priorities, types, departments and projects as documents for `rung apply`, in YAML or JSON."""
+    """Export priorities, types, departments and projects as documents for `rung apply`, in YAML or JSON.
+
+    rung export > organisation.yaml
+    """
     held = session(ctx)
     out = held.output(output)
     known = {each.lower(): each for each in KINDS}
@@ -61,7 +64,10 @@ def apply(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Apply documents to the organisation. Omitted fields do not change. Applying again changes nothing."""
+    """Apply documents to the organisation. Omitted fields do not change. Applying again changes nothing.
+
+    rung apply -f organisation.yaml --plan
+    """
     held = session(ctx)
     out = held.output(output)
     things = declared_objects(read_documents(file))

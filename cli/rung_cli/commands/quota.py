@@ -58,7 +58,10 @@ def quota(
     resource: Annotated[Resource, typer.Option(help="Resource to show.")] = Resource.GPU,
     output: OutputFlag = None,
 ) -> None:
-    """Show deserved, used, requested and borrowed quota of a project, and what can start now, per node pool."""
+    """Show deserved, used, requested and borrowed quota of a project, and what can start now, per node pool.
+
+    rung quota -p llm-team --resource memory
+    """
     held = session(ctx)
     out = held.output(output)
     owner = held.project(project)
