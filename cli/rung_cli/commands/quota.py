@@ -9,7 +9,7 @@ import typer
 from rung_cli.flags import OutputFlag, ProjectFlag
 from rung_cli.http.pagination import rows
 from rung_cli.lookup import project as find_project
-from rung_cli.manifests.organisation import UNITS as MEMORY
+from rung_cli.manifests.kinds.org_units import UNITS as MEMORY
 from rung_cli.output.formats import Columns, Format, TableColumn
 from rung_cli.output.units import amount, limit
 from rung_cli.session import session
