@@ -11,7 +11,7 @@ from rung_cli.config import profiles
 from rung_cli.output.units import PHASES
 from rung_cli.session import Options, Session
 
-PATIENCE: Final = 3.0
+PATIENCE: Final = 5.0
 """Seconds that a person who pressed Tab waits at the longest for one answer."""
 MOST: Final = 100
 PREEMPTIBILITIES: Final = ("preemptible", "semi-preemptible", "non-preemptible")

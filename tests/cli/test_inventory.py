@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from tenants.organisation.models import Project
 from tests.cli.conftest import Account, Rung
+from tests.cli.fake_portal import Answer, portal_that
 from tests.factories.clusters import NodeFactory
 from tests.support.repository import ROOT
 from workloads.policies.models import Policy
@@ -45,6 +46,21 @@ def test_an_unknown_name_fails_with_the_nearest_one(admin: Rung, args: tuple[str
     ended = admin(*args)
     assert (ended.code, ended.out) == (1, "")
     assert said in ended.err
+
+
+def test_a_list_that_does_not_tell_of_further_pages_is_read_to_its_end(
+    rung: Rung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = [{"name": f"pool-{number}"} for number in range(500)]
+    with portal_that(Answer(body={"nodepools": full}), Answer(body={"nodepools": [{"name": "last"}]})) as portal:
+        for name, value in {"URL": portal.url, "CLIENT_ID": "me", "CLIENT_SECRET": "s"}.items():
+            monkeypatch.setenv(f"RUNG_{name}", value)
+        names = rung("pools", "-o", "name").out.split()
+    assert (len(names), names[-1]) == (501, "last")
+    assert [each.path for each in portal.asked] == [
+        "/api/v1/node-pools?limit=500",
+        "/api/v1/node-pools?offset=500&limit=500",
+    ]
 
 
 def test_a_phase_is_found_however_it_is_written(admin: Rung) -> None:
