@@ -34,7 +34,7 @@ class User(AbstractUser):
         super().set_password(raw_password)
         self.password_expires_at = None
 
-    def check_password(self, raw_password: str) -> bool:
+    def check_password(self, raw_password: str | None) -> bool:
         """Django's; False for a temporary password after its end, in the same time as for a wrong one."""
         ends = self.password_expires_at  # Django may store a newer hash of the same password, which is no new end
         correct = super().check_password(raw_password)
