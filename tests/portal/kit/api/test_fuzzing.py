@@ -20,7 +20,7 @@ from tenants.organisation.models import Project
 from tests.support.rest_clients import Robot
 from tests.support.route_matrix import world_of
 
-EXAMPLES = int(os.environ.get("RUNG_FUZZ_EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("RUNG_FUZZ_EXAMPLES", "2"))
 Operation = APIOperation[Any, Any, Any, Any]
 
 load_all_checks()
