@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from clusters.inventory.models import Cluster, NodePool
@@ -40,10 +41,17 @@ class EntrySchema(serializers.Serializer[Any]):
     warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")
 
 
+@extend_schema_field(EntrySchema(many=True))
+class QuotaEntries(serializers.ListField):
+    """Quotas as they were sent; the service reads each of them."""
+
+    child = serializers.DictField()
+
+
 class OrgUnitChange(serializers.Serializer[Any]):
     """What may be changed of both. `resources` replaces every quota."""
 
-    resources = serializers.ListField(child=serializers.DictField(), help_text="One entry per node pool.")
+    resources = QuotaEntries(help_text="One entry per node pool.")
     description = serializers.CharField(required=False, allow_blank=True, allow_null=True, max_length=2000)
     schedulingRules = serializers.DictField(required=False, allow_null=True)
     defaultNodePools = serializers.ListField(

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urljoin
 from urllib.request import Request, urlopen
@@ -17,8 +17,7 @@ JSON = "application/json"
 DOCUMENT = "urn:openapi-document"
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A response whose status and body are as the document says."""
 
     status: int
@@ -69,7 +68,7 @@ class GeneratedClient:
             argument = parameter["name"].replace("-", "_")
             assert not parameter.get("required") or argument in given, f"{argument} is required"
             if argument in given:
-                places[parameter["in"]][parameter["name"]] = _text(given.pop(argument))
+                places[parameter["in"]][parameter["name"]] = str(given.pop(argument))
         if given:
             raise TypeError(f"{route['operationId']} takes no {sorted(given)}")
         filled = path.format(**{name: quote(value, safe="") for name, value in places["path"].items()})
@@ -97,10 +96,6 @@ class GeneratedClient:
         data = json.loads(text)
         assert self.problems(content[JSON]["schema"], data) == []
         return Answer(status, headers, data)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _sent(request: Request) -> tuple[int, Mapping[str, str], bytes]:

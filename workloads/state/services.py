@@ -72,8 +72,8 @@ def note(
     )
 
 
-def place_events() -> None:
-    """Give timeline entries that have committed their positions in the change feed.
+def place_events() -> int:
+    """Give timeline entries that have committed their positions in the change feed; answers how many.
 
     Primary keys are drawn before the commit, so a key may become visible after a higher one. Positions are given to
     committed rows only, under a lock that is held until they are committed themselves: whoever sees a position sees
@@ -81,19 +81,20 @@ def place_events() -> None:
     """
     waiting = WorkloadEvent.objects.filter(position=None)
     if not waiting.exists():
-        return
+        return 0
     FeedState.objects.get_or_create(pk=1)
     with transaction.atomic():
         skips = connection.features.has_select_for_update_skip_locked
         state = FeedState.objects.select_for_update(skip_locked=skips).filter(pk=1).first()
         if state is None:
-            return  # another process is doing it
+            return 0  # another process is doing it
         rows = list(waiting.only("pk").order_by("pk")[:PLACED_AT_ONCE])
         for row in rows:
             state.last += 1
             row.position = state.last
         WorkloadEvent.objects.bulk_update(rows, ["position"], batch_size=200)
         state.save(update_fields=["last"])
+    return len(rows)
 
 
 def move(

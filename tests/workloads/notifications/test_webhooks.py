@@ -215,10 +215,13 @@ def test_no_answer_page_log_or_audit_record_holds_the_secret(
     robot.send("PATCH", f"{PATH}/ci", {"url": "https://ci.example.org/other?token=t0ken"})
     answers = [robot.get(PATH), robot.get(f"{PATH}/ci"), robot.get("v1/notification-channels")]
     shown = " ".join(each.content.decode() for each in [*answers, admin_client.get("/notifications/")])
-    records = str(list(AuditRecord.objects.filter(entity_type="webhook").values()))
+    sealed = NotificationChannel.objects.get(name="ci").sealed
+    robot.send("DELETE", f"{PATH}/ci")
+    assert AuditRecord.objects.filter(action="notifications.remove_channel").exists()
+    records = str(list(AuditRecord.objects.values()))
     assert secret not in shown + records + caplog.text
     assert "t0ken" not in records
-    assert secret.removeprefix("whsec_") not in NotificationChannel.objects.get(name="ci").sealed
+    assert secret.removeprefix("whsec_") not in sealed
     again = robot.send("POST", PATH, {"name": "two", "url": "https://a.example.org"}, **{"Idempotency-Key": "k"})
     replay = robot.send("POST", PATH, {"name": "two", "url": "https://a.example.org"}, **{"Idempotency-Key": "k"})
     assert ("secret" in again.json(), "secret" in replay.json()) == (True, False)

@@ -179,9 +179,9 @@ timeline:
 - `end`: `{reason}`, the last event: `access` (your token is gone) or `again` (come back: a stream lasts an hour at
   most)
 
-An entry comes after its transaction has committed, within two seconds. Ids only grow, and no entry is skipped: one that
-commits late gets a later id. Whether you may see an entry is decided when it is sent. To hold a list that is always
-right, open the stream, list the workloads at `ready`, then apply the changes."""
+An entry comes after its transaction has committed, usually within two seconds. Ids only grow, and no entry is skipped:
+one that commits late gets a later id. Whether you may see an entry is decided when it is sent. To hold a list that is
+always right, open the stream, list the workloads at `ready`, then apply the changes."""
 READY_EVERY: Final = 60.0
 """Seconds after which a reader who sees nothing of what happens gets a newer id."""
 

@@ -280,7 +280,9 @@ def _password(row: NotificationChannel) -> str:
 
 
 def _record(actor: Actor, action: str, row: NotificationChannel) -> None:
-    record(actor, action, row, detail={"config": row.config}, **_entity("notification-channel", row.name))
+    # A webhook's URL may hold a token.
+    detail = {"config": row.config} if row.type == EMAIL else {}
+    record(actor, action, row, detail=detail, **_entity("notification-channel", row.name))
 
 
 def _record_subscription(actor: Actor, action: str, row: Subscription) -> None:

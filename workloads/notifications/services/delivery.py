@@ -35,9 +35,11 @@ from workloads.notifications.services.webhooks import (
 )
 from workloads.state.models import WorkloadEvent
 from workloads.state.selectors.timeline import change_json, hidden_namespaces, quietly
-from workloads.state.services import place_events
+from workloads.state.services import PLACED_AT_ONCE, place_events
 
 BATCH: Final = 2000
+PLACED_BATCHES: Final = 10
+"""At most so many in one run; the next one goes on."""
 MAILS: Final = 100
 """At most so many by one channel in one run."""
 TRIES: Final = 8
@@ -54,7 +56,9 @@ Moment = tuple[WorkloadEvent, tuple[NotificationType, ...]]
 
 def collect() -> None:
     """Make rows of what is new in the change feed: for mail while it is on, for webhooks always."""
-    place_events()
+    for _batch in range(PLACED_BATCHES):
+        if place_events() < PLACED_AT_ONCE:
+            break
     with transaction.atomic():
         row, _made = NotificationState.objects.select_for_update().get_or_create(pk=1)
         fresh = list(feed_after(row.read_to)[:BATCH])

@@ -7,10 +7,13 @@ from urllib.request import urlopen
 import pytest
 
 from clusters.inventory.models import Cluster, NodePool
+from portal.kit.api.openapi import EXAMPLES
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
 from tenants.access.services import service_accounts
+from tenants.organisation.models import Project
 from tests.support.openapi_client import GeneratedClient
+from tests.support.rest_clients import Robot
 
 TIERS = {"gpu-training": 1000, "gpu-serving": 800, "gpu-batch": 400, "gpu-interactive": 200}
 """The four classes of the first seed document."""
@@ -66,7 +69,7 @@ def test_the_seed_recipe_runs(generated: GeneratedClient, cluster: Cluster, h100
     assert [each["gpu"]["deserved"] for each in again.data if each["nodePool"]["name"] == "h100"] == [7]
 
     body = job("llm-finetune", "gpu-training", project["id"], 4)
-    forecast = generated.create_workload_v2(body=body, dryRun=True)
+    forecast = generated.create_workload_v2(body=body, dryRun="true")
     assert (forecast.status, forecast.headers["Rung-Dry-Run"]) == (200, "true")
     made, again = (generated.create_workload_v2(body=body, Idempotency_Key="seed-1") for _ in range(2))
     assert (made.status, again.data["metadata"]["id"]) == (202, made.data["metadata"]["id"])
@@ -79,3 +82,31 @@ def test_the_seed_recipe_runs(generated: GeneratedClient, cluster: Cluster, h100
     ] == ["llm-finetune"]
     refused = generated.create_workload_v2(body=job("no", "gpu-none", project["id"], 1))
     assert (refused.status, refused.data["errors"][0]["pointer"]) == (422, "/metadata/priority")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("v1/workloads/workspaces", "NewWorkspace"),
+        ("v1/workloads/trainings", "NewTraining"),
+        ("v1/workloads/distributed", "NewDistributed"),
+        ("v1/workloads/inferences", "NewInference"),
+        ("v1/workloads/distributed-inferences", "NewDistributedInference"),
+        ("v2/workloads", "WorkloadCreate"),
+        ("v2/workloads/nim-services", "NimServiceCreate"),
+        ("v1/workload-templates/trainings", "TemplateCreate"),
+        ("v1/asset/environment", "AssetCreate"),
+        ("v1/workload-priorities", "PriorityCreate"),
+        ("v1/org-unit/projects/{unit}/resources", "EntrySchema"),
+        ("v1/webhooks", "WebhookCreate"),
+    ],
+)
+def test_an_example_of_the_document_is_accepted(
+    robot: Robot, vision_team: Project, h100: NodePool, path: str, name: str
+) -> None:
+    """With ids that exist."""
+    text = json.dumps(EXAMPLES[name]).replace("4500012", str(vision_team.pk)).replace('"7"', f'"{h100.pk}"')
+    body, method = json.loads(text), "PATCH" if "{unit}" in path else "POST"
+    path = path.format(unit=vision_team.pk)
+    answer = robot.send(method, f"{path}?dryRun=true", [body] if method == "PATCH" else body)
+    assert answer.status_code == 200, answer.content
