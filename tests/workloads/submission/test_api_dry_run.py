@@ -81,7 +81,7 @@ def test_the_forecast_of_a_dry_run_is_stored_to_be_compared(robot: Robot, llm_te
     assert (stored.project, stored.verdict) == (llm_team, "starts")
 
 
-@pytest.mark.parametrize("spec", [{"priorityClass": "urgent"}, {"image": "ubuntu"}])
+@pytest.mark.parametrize("spec", [{"priorityClass": "urgent"}, {"image": "evil.example/x:1"}])
 def test_what_cannot_be_read_is_refused_as_without_a_rehearsal(
     robot: Robot, llm_team: Project, spec: dict[str, Any]
 ) -> None:

@@ -1,6 +1,7 @@
 """ETag and 304: whoever has the very same answer already is not sent it again."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from django.db import connection
@@ -8,9 +9,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from portal.kit.models import StoredResponse
+from tenants.access.models import Role
 from tenants.organisation.models import Project
 from tests.factories.workloads import ObservedPodFactory
 from tests.support.rest_clients import Robot
+from tests.workloads.submission.test_races import at_once
 from workloads.dictionary.models import Priority
 from workloads.state.models import Workload
 
@@ -146,3 +149,13 @@ def test_a_policy_is_changed_by_the_tag_of_its_own_scope(robot: Robot) -> None:
     ]
     assert codes == [200, 412]
     assert robot.send("DELETE", f"{path}?scope=tenant", **{"If-Match": tag}).status_code == 412
+
+
+@pytest.mark.postgres
+def test_of_conditional_writes_at_once_one_wins(postgres_db: str) -> None:
+    robots = [Robot(f"racer-{number}", role=Role.PLATFORM_ADMIN) for number in range(4)]
+    path = f"v1/workload-priorities/{Priority.objects.get(name='low').pk}"
+    tag = robots[0].get(path)["ETag"]
+    calls = [partial(described, robot, path, f"by {number}", tag) for number, robot in enumerate(robots)]
+    assert sorted(at_once(calls, threads=4)) == ["200", "412", "412", "412"]
+    assert not StoredResponse.objects.exists()
