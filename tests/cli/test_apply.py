@@ -72,7 +72,7 @@ def test_weights_of_cpu_and_memory_survive_an_export(rung: Rung, admin: Rung, tm
     file = tmp_path / "all.yaml"
     file.write_text(rung("export").out)
     assert rung("apply", "-f", str(file), "--plan").out == "No changes.\n"
-    changed = [each for each in yaml.safe_load_all(file.read_text()) if each["metadata"]["name"] == "llm-team"]
+    changed = [each for each in yaml.safe_load_all(file.read_text()) if each["metadata"].get("name") == "llm-team"]
     changed[0]["spec"]["quotas"]["h100"]["gpu"]["deserved"] = 3
     file.write_text(yaml.safe_dump_all(changed))
     assert rung("apply", "-f", str(file), "--yes").code == 0
